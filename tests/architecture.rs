@@ -24,7 +24,7 @@ const SERVER_PARTS: [(&str, &[&str]); 12] = [
     ("notify", &["domain", "store"]),
     ("domain", &["store"]),
     ("store", &["failpoint"]),
-    ("telemetry", &["domain", "store"]),
+    ("telemetry", &["domain", "edge", "store"]),
     ("health", &["edge", "store", "telemetry"]),
     ("rate", &["domain"]),
     ("edge", &[]),
@@ -40,7 +40,7 @@ const CRATES: [(&str, &[&str]); 4] = [
 ];
 
 /// The reasons that the coordinator may give by itself: the store has failed. All others are rules.
-const COORDINATOR_REASONS: [&str; 3] = ["DurabilityNotReached", "Internal", "StoreUnavailable"];
+const COORDINATOR_REASONS: [&str; 4] = ["DurabilityNotReached", "Internal", "StoreFull", "StoreUnavailable"];
 
 /// How many lines a file of the product may have.
 const LINES_MAX: usize = 500;

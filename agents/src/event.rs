@@ -8,10 +8,17 @@ use teamwire_proto::v1::RunnerAction;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunnerEvent {
-    /// Some processes may survive the runner. Reported once, before anything else.
+    /// Some processes may survive the runner. Reported before anything else, or when watchdogs keep ending.
     Uncontained {
         /// Which, and what to do.
         detail: &'static str,
+    },
+    /// The watchdog has ended before the runner, and another one has taken over.
+    WatchdogReplaced {
+        /// The process id of the one that has ended.
+        ended: i32,
+        /// The process id of its successor.
+        pid: i32,
     },
     /// An incarnation of the member has begun.
     Joined {
@@ -119,12 +126,16 @@ impl fmt::Display for RunnerEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Uncontained { detail } => f.write_str(detail),
+            Self::WatchdogReplaced { ended, pid } => {
+                write!(f, "the watchdog, process {ended}, has ended; process {pid} has taken over")
+            }
             Self::Joined { team, member, incarnation: 1 } => write!(f, "joined {team} as {member}"),
             Self::Joined { team, member, incarnation } => {
                 write!(f, "joined {team} as {member}, incarnation {incarnation}")
             }
             Self::Started { pid } => write!(f, "started process {pid}"),
             Self::Connected { backlog: 0 } => f.write_str("connected"),
+            Self::Connected { backlog: 1 } => f.write_str("connected, 1 message waiting"),
             Self::Connected { backlog } => write!(f, "connected, {backlog} messages waiting"),
             Self::Disconnected { detail } => write!(f, "connection lost, reconnecting: {detail}"),
             Self::Handed { message_id, delivery_count: 0 | 1 } => write!(f, "handed over message {message_id}"),

@@ -122,12 +122,21 @@ pub(crate) enum Why {
     Exited,
     /// Its shutdown was approved.
     Approved,
+    /// The program has called Leave.
+    Left,
     /// The runner was asked to stop.
     Stopped,
     /// The subscription was ended for good.
     Closed(Closed),
     /// The coordinator refused the subscription.
     Refused(Error),
+}
+
+impl Why {
+    /// Returns whether the member itself agreed to end, so that its program gets time to finish.
+    pub(crate) fn is_agreed(&self) -> bool {
+        matches!(self, Self::Approved | Self::Left)
+    }
 }
 
 /// The end of an incarnation.
@@ -146,7 +155,7 @@ impl End {
     /// credential, but the incarnation is no longer its own.
     pub(crate) fn is_reported(&self) -> bool {
         match &self.why {
-            Why::Exited | Why::Approved | Why::Stopped | Why::Closed(Closed::MemberStopped) => true,
+            Why::Exited | Why::Approved | Why::Left | Why::Stopped | Why::Closed(Closed::MemberStopped) => true,
             Why::Closed(_) | Why::Refused(_) => false,
         }
     }
@@ -159,10 +168,12 @@ impl End {
                 (OUTCOME_UNKNOWN, "The program's last message may not have been sent. Check its receipts.".to_owned())
             }
             Why::Approved => (OK, format!("The member {}.", word::approved_exit(&exit.report()))),
+            Why::Left => (OK, format!("The member has left: {}.", word::exit(&exit.report()))),
             Why::Exited if exit.detail.is_empty() => (exit.shell_code(), "The program has ended.".to_owned()),
             Why::Exited => (exit.shell_code(), exit.detail),
             Why::Stopped => (exit.shell_code(), "The runner was asked to stop.".to_owned()),
             Why::Closed(Closed::TeamDeleted) => (OK, "The team was deleted.".to_owned()),
+            Why::Closed(Closed::DataLost) => (NOT_PERMITTED, format!("The member is gone: {}.", Closed::DataLost)),
             Why::Closed(closed) => (NOT_PERMITTED, format!("The member is no longer this process: {closed}.")),
             Why::Refused(error) => (if error.is_forbidden() { NOT_PERMITTED } else { UNREACHABLE }, error.to_string()),
         };
@@ -213,12 +224,14 @@ mod tests {
         assert_eq!(code(Why::Exited, exited(3)), 3);
         assert_eq!(code(Why::Exited, killed(9)), 137);
         assert_eq!(code(Why::Approved, killed(15)), 0);
+        assert_eq!(code(Why::Left, exited(4)), 0);
         assert_eq!(code(Why::Stopped, killed(15)), 143);
         assert_eq!(code(Why::Stopped, exited(0)), 0);
         assert_eq!(code(Why::Stopped, None), 0);
         assert_eq!(code(Why::Closed(Closed::MemberStopped), killed(9)), 77);
         assert_eq!(code(Why::Closed(Closed::Superseded), killed(15)), 77);
         assert_eq!(code(Why::Closed(Closed::TeamDeleted), killed(15)), 0);
+        assert_eq!(code(Why::Closed(Closed::DataLost), killed(15)), 77);
         let refused = Error::Refused(Refusal::new(Reason::CredentialInvalid, "no"));
         assert_eq!(code(Why::Refused(refused), killed(15)), 77);
     }

@@ -14,6 +14,7 @@
 use std::fmt::Write as _;
 
 use serde_json::Value;
+use teamwire_proto::visible::has_no_shape;
 
 /// Returns a JSON value as one line without its end, in which every hidden character is written as an escape. It has the
 /// same meaning for every JSON parser.
@@ -52,16 +53,6 @@ fn is_hidden(c: char, before: Option<char>, after: Option<char>) -> bool {
         '\u{FE0E}' | '\u{FE0F}' | '\u{180B}'..='\u{180D}' | '\u{180F}' => !follows_foreign,
         _ => has_no_shape(c),
     }
-}
-
-/// Returns whether a character is a control character or separator, changes the direction of text, or shows nothing.
-fn has_no_shape(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{AD}' | '\u{34F}' | '\u{61C}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}' | '\u{180B}'..='\u{180F}'
-            | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{3164}'
-            | '\u{FE00}'..='\u{FE0F}' | '\u{FEFF}' | '\u{FFA0}' | '\u{FFF0}'..='\u{FFFB}' | '\u{1BCA0}'..='\u{1BCA3}'
-            | '\u{1D173}'..='\u{1D17A}' | '\u{E0000}'..='\u{E0FFF}')
 }
 
 #[cfg(test)]

@@ -406,6 +406,7 @@ async fn a_forced_stop_kills_at_once_and_a_closed_session_ends_the_runner() {
         (CloseReason::MemberStopped, 77, true),
         (CloseReason::Superseded, 77, false),
         (CloseReason::TeamDeleted, 0, false),
+        (CloseReason::DataLost, 77, false),
     ] {
         let coordinator = Coordinator::start().await;
         let mut running = run(&coordinator, "trap '' TERM; echo up; while :; do sleep 0.01; done", |config| {
@@ -631,6 +632,22 @@ async fn sigquit_ends_the_runner_in_order_and_signals_without_a_meaning_do_nothi
 }
 
 #[tokio::test]
+async fn after_two_quick_signals_the_runner_still_reports_the_exit() {
+    let coordinator = Coordinator::start().await;
+    let script = r#"trap "" TERM; echo "pid $$"; while :; do sleep 0.01; done"#;
+    let (mut runner, mut lines) = start_runner(&coordinator, script);
+    pid(&mut lines).await;
+    let number = Pid::from_raw(i32::try_from(runner.id().expect("it runs")).expect("a pid"));
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        kill(number, signal).expect("it runs");
+    }
+    let status = timeout(Duration::from_secs(20), runner.wait()).await.expect("in time").expect("it ends");
+    assert_eq!(status.code(), Some(137), "{status:?}");
+    let report = report(&coordinator);
+    assert_eq!((report.signal, report.runner_action()), (9, v1::RunnerAction::Sigkill));
+}
+
+#[tokio::test]
 async fn in_a_cgroup_nothing_that_hides_survives_the_runner() {
     let coordinator = Coordinator::start().await;
     // Detached twice, in another session, with an empty environment.
@@ -800,6 +817,23 @@ async fn a_long_line_is_passed_on() {
     assert_eq!(running.line().await.len(), 3_000_000);
     assert_eq!(running.line().await, "end");
     assert_eq!(running.exit().await.code, 0);
+}
+
+#[tokio::test]
+async fn a_byte_order_mark_is_accepted_in_the_first_line_and_refused_in_others() {
+    let coordinator = Coordinator::start().await;
+    let script = r#"
+        mark=$(printf '\357\273\277'); read -r line
+        printf '%s{"to":"lead","message":"one","summary":"s"}\n' "$mark"; read -r line
+        printf '%s{"to":"lead","message":"two","summary":"s"}\n' "$mark"; read -r line; printf '%s\n' "$line""#;
+    let mut running = run(&coordinator, script, |_| {});
+    let error = running.json().await;
+    assert_eq!((&error["type"], &error["field"]), (&"error".into(), &"json".into()), "{error}");
+    assert!(error["message"].as_str().is_some_and(|text| text.contains("byte-order mark")), "{error}");
+    running.exit().await;
+    let sends = coordinator.with(|state| state.sends.iter().map(|(request, _)| request.clone()).collect::<Vec<_>>());
+    let [send] = sends.as_slice() else { panic!("{sends:?}") };
+    assert!(matches!(&send.body, Some(send_request::Body::Message(sent)) if sent.content == "one"), "{send:?}");
 }
 
 #[tokio::test]

@@ -36,6 +36,7 @@ func (c *Client) Invoke(ctx context.Context, method string, args, reply any, opt
 	ctx, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
 	request := c.complete(method, args.(proto.Message))
+	hasMaybeChanged := false
 	for n := 0; ; n++ {
 		session, place := c.session.Load(), c.place.Load()
 		attempt, cancel := context.WithTimeout(c.sign(ctx, session, method), attemptTimeout+waits(method, request))
@@ -50,7 +51,10 @@ func (c *Client) Invoke(ctx context.Context, method string, args, reply any, opt
 		if failure.Reason == "SESSION_SUPERSEDED" && c.hasReopened(ctx, session) {
 			continue
 		}
-		if !failure.isRetryable() || isOnce(method) && at.Addr != nil && !isNotDone(failure.Reason) {
+		failure.isOnce = isOnce(method)
+		hasMaybeChanged = hasMaybeChanged || failure.mayHaveChanged(method, at.Addr != nil)
+		failure.OutcomeUnknown = hasMaybeChanged && failure.isOpen()
+		if !failure.isPassing() || failure.isOnce && at.Addr != nil && !isNotDone(failure.Reason) {
 			return failure
 		}
 		if failure.cause = c.pause(ctx, max(delay(n), failure.RetryAfter)); failure.cause != nil {
@@ -136,7 +140,7 @@ func (c *Client) failure(ctx context.Context, err error, place int32) *Error {
 		c.isTrusted.Store(true)
 	}
 	failure.mayTrust = c.isTrusted.Load()
-	if failure.cause == nil && failure.isRetryable() && (failure.Reason == "" || failure.Reason == "DRAINING") {
+	if failure.cause == nil && failure.isPassing() && (failure.Reason == "" || failure.Reason == "DRAINING") {
 		c.leave(place)
 	}
 	return failure

@@ -15,8 +15,8 @@ import (
 
 func TestRefusalsAreRetriedOrFinal(t *testing.T) {
 	for _, test := range []struct {
-		err                  error
-		isRetryable, isFinal bool
+		err                error
+		isPassing, isFinal bool
 	}{
 		{draining, true, false},
 		{refusal(codes.Unavailable, "STORE_UNAVAILABLE"), true, false},
@@ -36,8 +36,8 @@ func TestRefusalsAreRetriedOrFinal(t *testing.T) {
 		{status.Error(codes.Unavailable, "handshake failed: x509: certificate has expired"), false, true},
 	} {
 		e := newError(test.err, nil)
-		if e.isRetryable() != test.isRetryable || e.isFinal() != test.isFinal {
-			t.Errorf("%v: passing %v, final %v", e, e.isRetryable(), e.isFinal())
+		if e.isPassing() != test.isPassing || e.isFinal() != test.isFinal {
+			t.Errorf("%v: passing %v, final %v", e, e.isPassing(), e.isFinal())
 		}
 	}
 }
@@ -94,6 +94,35 @@ func TestACallWithoutAKeyIsRetriedOnlyIfNothingWasDone(t *testing.T) {
 	_, err := client(t, f).Teams.SetLead(context.Background(), &v1.SetLeadRequest{})
 	if status.Code(err) != codes.Unavailable || len(f.calls) != 2 {
 		t.Error(err, f.calls)
+	}
+}
+
+func TestAnErrorSaysWhetherTheOutcomeIsUnknownAndARepetitionMayHelp(t *testing.T) {
+	broken := status.Error(codes.Unavailable, "broken")
+	nothing := refusalWith(codes.Unavailable, "STORE_UNAVAILABLE", map[string]string{"nothing_changed": "true"})
+	for n, test := range []struct {
+		errs                   []error
+		isUnknown, isRetryable bool
+	}{
+		{[]error{refusal(codes.ResourceExhausted, "INBOX_FULL")}, false, true},
+		{[]error{refusal(codes.NotFound, "AGENT_NOT_FOUND")}, false, false},
+		{[]error{broken, refusal(codes.NotFound, "AGENT_NOT_FOUND")}, false, false},
+		{[]error{broken, broken, broken, broken, broken, broken, broken, broken}, true, true},
+		{[]error{nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing}, false, true},
+		{[]error{broken, nothing, nothing, nothing, nothing, nothing, nothing, nothing}, true, true},
+	} {
+		c := client(t, newFake(t, test.errs...))
+		c.patience = 300 * time.Millisecond
+		_, err := c.Send(context.Background(), "ann", "hi", "hello")
+		var e *Error
+		if !errors.As(err, &e) || e.OutcomeUnknown != test.isUnknown || e.Retryable() != test.isRetryable {
+			t.Errorf("%d: %v", n, err)
+		}
+	}
+	_, err := client(t, newFake(t, broken)).Teams.SetLead(context.Background(), &v1.SetLeadRequest{})
+	var e *Error
+	if !errors.As(err, &e) || !e.OutcomeUnknown || e.Retryable() {
+		t.Errorf("a call without a key: %v", err)
 	}
 }
 

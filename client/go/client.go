@@ -77,12 +77,14 @@ func Join(ctx context.Context, joinString, name string, options ...func(*Options
 	o := with(options)
 	token, place, hasPlace := strings.Cut(strings.TrimSpace(joinString), "@")
 	addresses, fingerprint, isPinned := strings.Cut(place, "+")
-	isTLS := strings.HasPrefix(strings.ToLower(addresses), "https:")
-	if token == "" || hasPlace && addresses == "" || isPinned && (fingerprint == "" || !isTLS) {
+	if token == "" || hasPlace && addresses == "" || isPinned && (fingerprint == "" || !isHTTPS(addresses)) {
 		return nil, errors.New("teamwire: the join string is malformed: paste it exactly as `teamwire invite` printed it")
 	}
 	o.Credential, o.Address = token, cmp.Or(o.Address, addresses)
 	o.fill(TLS{Fingerprint: fingerprint})
+	if isHTTPS(addresses) {
+		o.bound = fmt.Sprintf("the join string is for %s, so it", addresses)
+	}
 	c, err := open(o)
 	if err != nil {
 		return nil, err
@@ -105,6 +107,10 @@ func open(o Options) (*Client, error) {
 	addresses, isTLS, err := parseAddresses(o.Address)
 	if err != nil {
 		return nil, err
+	}
+	if o.bound != "" && !isTLS {
+		return nil, fmt.Errorf("teamwire: %s is not sent over http: write the address with https://, or leave it out "+
+			"(TEAMWIRE_ADDRESS)", o.bound)
 	}
 	c := &Client{
 		patience: o.Patience, Team: o.Team,
@@ -170,6 +176,8 @@ func (c *Client) Close() {
 		_ = conn.Close() // it only reports that it was already closed
 	}
 }
+
+func isHTTPS(address string) bool { return strings.HasPrefix(strings.ToLower(address), "https:") }
 
 var addressForm = regexp.MustCompile(`^(?:(https?)://)?(?:([a-z0-9._-]{1,253})|\[([0-9a-f:.]+)\])(?::([0-9]{1,5}))?/?$`)
 

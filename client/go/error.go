@@ -22,8 +22,12 @@ type Error struct {
 	// RetryAfter is the delay that the coordinator asks for before a retry. Zero if it asks for none.
 	RetryAfter time.Duration
 
+	// OutcomeUnknown says that the call may have been carried out all the same. Repeating it with the same idempotency key is safe.
+	OutcomeUnknown bool
+
 	status   *status.Status
 	cause    error // why retrying stopped: the caller's context, the client's patience, or Close
+	isOnce   bool  // the call must not be repeated while its outcome is unknown
 	mayTrust bool  // a coordinator has answered before, so a TLS failure may be temporary, such as a proxy's reply
 }
 

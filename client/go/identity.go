@@ -30,6 +30,9 @@ type Options struct {
 	Patience time.Duration
 	// DialOptions are passed to gRPC, for example a stats handler that records traces.
 	DialOptions []grpc.DialOption
+
+	// bound says that the credential belongs to https addresses; empty if it may be sent to any.
+	bound string
 }
 
 func with(options []func(*Options)) (o Options) {
@@ -43,6 +46,9 @@ var credentialForm = regexp.MustCompile(`^[!-~]+$`)
 
 // complete fills empty fields from the environment and the context file.
 func (o *Options) complete() error {
+	if err := checkWithinRunner(o.Credential); err != nil {
+		return err
+	}
 	o.Credential = cmp.Or(o.Credential, os.Getenv("TEAMWIRE_CREDENTIAL"))
 	o.Address = cmp.Or(o.Address, os.Getenv("TEAMWIRE_ADDRESS"))
 	o.Team = cmp.Or(o.Team, os.Getenv("TEAMWIRE_TEAM"))
@@ -54,6 +60,9 @@ func (o *Options) complete() error {
 		}
 		o.Credential, o.Address = identity.Credential, cmp.Or(o.Address, identity.Address)
 		o.fill(identity.TLS)
+		if isHTTPS(identity.Address) {
+			o.bound = fmt.Sprintf("%s@%s was saved for %s, so its credential", identity.Member, identity.Team, identity.Address)
+		}
 	}
 	if !credentialForm.MatchString(o.Credential) {
 		return errors.New("teamwire: the credential has invalid characters: paste it exactly as it was issued")
@@ -78,6 +87,9 @@ func readIdentity(team string) (identity, error) {
 	home, _ := os.UserHomeDir()
 	directory := cmp.Or(os.Getenv("XDG_CONFIG_HOME"), filepath.Join(home, ".config"))
 	path := cmp.Or(os.Getenv("TEAMWIRE_CONTEXT"), filepath.Join(directory, "teamwire", "context.json"))
+	if err := refuseShared(path); err != nil {
+		return identity{}, err
+	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return identity{}, fmt.Errorf("teamwire: set TEAMWIRE_CREDENTIAL, or `teamwire join` a team: %w", err)

@@ -39,7 +39,7 @@ func TestTheIdentityIsSelectedAndNeverGuessed(t *testing.T) {
 
 // environment clears the machine's variables, and writes a context file.
 func environment(t *testing.T, text string) {
-	for _, name := range []string{"ADDRESS", "CREDENTIAL", "TEAM", "CA", "CERT", "KEY", "AS"} {
+	for _, name := range []string{"ADDRESS", "CREDENTIAL", "TEAM", "CA", "CERT", "KEY", "AS", "RUN", "MEMBER"} {
 		t.Setenv("TEAMWIRE_"+name, "")
 	}
 	path := filepath.Join(t.TempDir(), "context.json")
@@ -97,6 +97,60 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	for _, shown := range []string{fmt.Sprintf("%v %+v %#v %s", o, o, &o, o), fmt.Sprintf("%v %+v %#v", client, client, client), string(text)} {
 		if strings.Contains(shown, "SECRET") {
 			t.Error(shown)
+		}
+	}
+}
+
+func TestACredentialForHTTPSIsNotSentOverHTTP(t *testing.T) {
+	for _, address := range []string{"http://a:1", "a:1"} {
+		environment(t, bob)
+		if _, err := open(Options{Address: address}); err == nil || !strings.Contains(err.Error(), "bob@acme was saved for https://a:1, so") {
+			t.Errorf("option %s: %v", address, err)
+		}
+		to := func(o *Options) { o.Address = address }
+		if _, err := Join(t.Context(), "twj:acme:x:0123456789abcdef@https://a:1", "", to); err == nil || !strings.Contains(err.Error(), "not sent over http") {
+			t.Errorf("join %s: %v", address, err)
+		}
+		t.Setenv("TEAMWIRE_ADDRESS", address)
+		if _, err := open(Options{}); err == nil || !strings.Contains(err.Error(), "not sent over http") {
+			t.Errorf("environment %s: %v", address, err)
+		}
+	}
+}
+
+func TestWithinARunnerOnlyTheRunnersMemberIsUsed(t *testing.T) {
+	const own, lead = "twm:acme:ann:0123456789abcdef", "twm:acme:lead:0123456789abcdef"
+	within := func(given string, pairs ...string) error {
+		environment(t, bob)
+		for _, pair := range append([]string{"RUN=run-1", "MEMBER=ann", "CREDENTIAL=" + own}, pairs...) {
+			name, value, _ := strings.Cut(pair, "=")
+			t.Setenv("TEAMWIRE_"+name, value)
+		}
+		return (&Options{Credential: given}).complete()
+	}
+	for _, err := range []error{within(""), within(own), within("", "AS=Ann@Acme", "TEAM=ACME")} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for n, err := range []error{
+		within(lead), within("twj:acme:x:0123456789abcdef"), within("", "CREDENTIAL="), within("", "CREDENTIAL="+lead),
+		within("", "CREDENTIAL=two:0123456789abcdef", "MEMBER="), within("", "TEAM=blue"), within("", "AS=lead"), within("", "AS=ann@blue"),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "runs under `teamwire run`") || strings.Contains(err.Error(), "0123456789abcdef") {
+			t.Errorf("%d: %v", n, err)
+		}
+	}
+}
+
+func TestAContextFileThatOtherUsersCanAccessIsRefused(t *testing.T) {
+	environment(t, bob)
+	for _, mode := range []os.FileMode{0o644, 0o620, 0o602} {
+		if err := os.Chmod(os.Getenv("TEAMWIRE_CONTEXT"), mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := new(Options).complete(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("(mode %o), so it is not trusted", mode)) {
+			t.Errorf("%o: %v", mode, err)
 		}
 	}
 }

@@ -10,6 +10,22 @@ func isRetried(reason string) bool {
 	case "DRAINING",
 		"DURABILITY_NOT_REACHED",
 		"RATE_LIMITED",
+		"STORE_FULL",
+		"STORE_UNAVAILABLE":
+		return true
+	}
+	return false
+}
+
+// isRetryable returns whether a call that was refused for this reason may succeed later, without a change.
+func isRetryable(reason string) bool {
+	switch reason {
+	case "DRAINING",
+		"DURABILITY_NOT_REACHED",
+		"INBOX_FULL",
+		"RATE_LIMITED",
+		"SLOW_CONSUMER",
+		"STORE_FULL",
 		"STORE_UNAVAILABLE":
 		return true
 	}
@@ -20,7 +36,8 @@ func isRetried(reason string) bool {
 func isNotDone(reason string) bool {
 	switch reason {
 	case "DRAINING",
-		"RATE_LIMITED":
+		"RATE_LIMITED",
+		"STORE_FULL":
 		return true
 	}
 	return false
@@ -34,7 +51,27 @@ func isReopened(reason string) bool {
 		"INTERNAL",
 		"RATE_LIMITED",
 		"SLOW_CONSUMER",
+		"STORE_FULL",
 		"STORE_UNAVAILABLE":
+		return true
+	}
+	return false
+}
+
+// isRead returns whether this call changes nothing.
+func isRead(method string) bool {
+	switch method {
+	case "/teamwire.v1.MessageService/GetMessage",
+		"/teamwire.v1.RequestService/GetRequest",
+		"/teamwire.v1.TaskService/GetTask",
+		"/teamwire.v1.TeamService/GetTeam",
+		"/teamwire.v1.HistoryService/ListHistory",
+		"/teamwire.v1.MessageService/ListInbox",
+		"/teamwire.v1.TeamService/ListMembers",
+		"/teamwire.v1.RequestService/ListRequests",
+		"/teamwire.v1.TaskService/ListTasks",
+		"/teamwire.v1.TeamService/ListTeams",
+		"/teamwire.v1.RequestService/WaitForDecision":
 		return true
 	}
 	return false

@@ -12,8 +12,16 @@ import (
 // delayMin bounds the first delay between attempts, delayMax every one.
 const delayMin, delayMax = 100 * time.Millisecond, 5 * time.Second
 
-// isRetryable returns whether a retry with the same idempotency key may succeed.
-func (e *Error) isRetryable() bool {
+// Retryable returns whether the same call, with the same idempotency key, may succeed later without a change.
+func (e *Error) Retryable() bool {
+	if e.Reason != "" {
+		return isRetryable(e.Reason)
+	}
+	return e.isPassing() && !(e.OutcomeUnknown && e.isOnce)
+}
+
+// isPassing returns whether the client itself makes another attempt.
+func (e *Error) isPassing() bool {
 	if e.Reason != "" {
 		return isRetried(e.Reason)
 	}
@@ -22,6 +30,15 @@ func (e *Error) isRetryable() bool {
 		return !e.isDistrust()
 	}
 	return false
+}
+
+// isOpen returns whether the failure says nothing of what earlier attempts did. Any other refusal of the same idempotency key
+// shows that none was carried out.
+func (e *Error) isOpen() bool { return e.Reason == "" || isRetried(e.Reason) && !isNotDone(e.Reason) }
+
+// mayHaveChanged returns whether the attempt may have changed something.
+func (e *Error) mayHaveChanged(method string, isSent bool) bool {
+	return isSent && e.isPassing() && e.isOpen() && e.Metadata["nothing_changed"] != "true" && !isRead(method)
 }
 
 // isFinal returns whether another session of a subscription would fail likewise.

@@ -32,8 +32,8 @@ class Driver:
     me: teamwire.Client
     inbox: teamwire.Subscription
 
-    def connect(self, credential: str = "") -> Json:
-        return self._enter(teamwire.Client(credential=credential))
+    def connect(self, credential: str = "", address: str = "") -> Json:
+        return self._enter(teamwire.Client(credential=credential, address=address))
 
     def join(self, string: str, name: str = "") -> Json:
         return self._enter(teamwire.Client.join(string, name))
@@ -198,7 +198,8 @@ def answer(driver: Driver, line: str) -> Json:
     except teamwire.Error as error:
         if not error.reason:
             return {"failed": str(error)}
-        refused = {"reason": error.reason, "code": error.code().name, "field": error.field, "message": error.message}
+        refused: Json = {"reason": error.reason, "code": error.code().name, "field": error.field}
+        refused |= {"message": error.message, "retryable": error.is_retryable}
         return {"refused": {name: value for name, value in refused.items() if value or name != "field"}}
     except Exception as error:
         return {"failed": f"{type(error).__name__}: {error}"}

@@ -26,7 +26,7 @@ fn main() -> io::Result<()> {
 }
 
 struct Policy {
-    sets: [Set; 5],
+    sets: [Set; 7],
     waits: Vec<(Method, Wait)>,
 }
 
@@ -66,6 +66,12 @@ impl Policy {
                     of: reasons(is_retried),
                 },
                 Set {
+                    name: "is retryable",
+                    holds: "a call that was refused for this reason may succeed later, without a change",
+                    are: "reasons for which a refused call may succeed later, without a change",
+                    of: reasons(|reason| reason.is_retryable()),
+                },
+                Set {
                     name: "is not done",
                     holds: "any call that was refused for this reason may be repeated, because nothing was changed",
                     are: "reasons for which any call may be repeated, because nothing was changed",
@@ -76,6 +82,12 @@ impl Policy {
                     holds: "a subscription that ended for this reason opens another session",
                     are: "reasons after which a subscription opens another session",
                     of: reasons(|reason| reason.retry() == Retry::Automatic || reason.reopens_stream()),
+                },
+                Set {
+                    name: "is read",
+                    holds: "this call changes nothing",
+                    are: "calls that change nothing",
+                    of: methods(|method| method.effect() == Effect::Read),
                 },
                 Set {
                     name: "is once",

@@ -5,7 +5,7 @@
 //! - [`refusal`]: an error with its reason, which travels in a `tonic::Status`.
 //! - [`name`], [`credential`], [`id`]: string fields with a format, parsed once at the edge.
 //! - [`address`], [`join_string`]: where a coordinator listens, and the one word to paste to join from another machine.
-//! - [`dialect`]: the JSON forms of SendMessage; [`word`]: how people read values.
+//! - [`dialect`]: the JSON forms of SendMessage; [`word`]: how people read values; [`visible`]: which characters they see.
 //! - [`trace_parent`]: the trace that a call or a message belongs to.
 
 pub mod address;
@@ -20,6 +20,7 @@ pub mod reason;
 pub mod refusal;
 mod shorthand;
 pub mod trace_parent;
+pub mod visible;
 pub mod word;
 
 pub use message_kind::Kind;

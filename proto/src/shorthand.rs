@@ -19,6 +19,7 @@ impl From<&str> for v1::DeleteTeamRequest {
 /// Reports the exit code of the caller's process.
 impl From<i32> for v1::LeaveRequest {
     fn from(code: i32) -> Self {
-        Self { exit: Some(v1::ExitReport { code: Some(code), ..v1::ExitReport::default() }) }
+        let exit = v1::ExitReport { code: Some(code), ..v1::ExitReport::default() };
+        Self { exit: Some(exit), ..Self::default() }
     }
 }

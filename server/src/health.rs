@@ -25,7 +25,7 @@ use tonic_health::{
 };
 
 use crate::{
-    edge::{Acceptor, Bounds},
+    edge::{Bounds, PublicListener},
     store::{Store, StoreError},
     telemetry::Metrics,
 };
@@ -50,11 +50,6 @@ pub const LIVE: &str = "live";
 /// The service that tells whether the store takes writes. NOT_SERVING: members can read and acknowledge, but not send.
 pub const WRITES: &str = "writes";
 
-/// How many connections for probes may be open, and for how long. Without a bound, a client with many connections could
-/// use up the file descriptors of the protocol's listener.
-const PROBERS_MAX: usize = 64;
-const PROBER_TIMEOUT: Duration = Duration::from_secs(10);
-
 /// How many probes may be open on a connection, and how long one may take. A prober needs only one at a time.
 const PROBES_MAX: u32 = 8;
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -64,17 +59,11 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 pub fn probes(listener: TcpListener, stop: CancellationToken) -> (HealthReporter, impl Future<Output = ()>) {
     let (reporter, service) = health_reporter();
     let live = reporter.clone();
-    let bounds = Bounds {
-        connections_max: PROBERS_MAX,
-        // Probes present no credential.
-        authentication_timeout: PROBER_TIMEOUT,
-        streams_max: PROBES_MAX,
-        ..Bounds::default()
-    };
+    let bounds = Bounds { streams_max: PROBES_MAX, ..Bounds::default() };
     let serve = async move {
         live.set_service_status(LIVE, ServingStatus::Serving).await;
         let server = bounds.server().timeout(PROBE_TIMEOUT).add_service(service);
-        let server = server.serve_with_incoming(Acceptor::new(listener, None, bounds).incoming());
+        let server = server.serve_with_incoming(PublicListener::new(listener).incoming());
         if let Some(Err(error)) = stop.run_until_cancelled(server).await {
             tracing::error!(%error, "health checks are no longer answered");
         }

@@ -12,7 +12,8 @@ use crate::{context::ContextArgs, failure::Failure, show};
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire approve last\n    teamwire approve REQUEST_ID -m \"go ahead\"")]
 pub struct Approve {
-    /// The request: its id, the beginning or end of its id, or `last`
+    /// The request: its id, the beginning or end of its id, or `last`: the newest pending
+    /// one, or else the newest one
     request_id: String,
     /// A comment for the requester
     #[arg(long, short, default_value = "", hide_default_value = true)]
@@ -27,7 +28,8 @@ pub struct Approve {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire reject last --reason \"handle errors first\"")]
 pub struct Reject {
-    /// The request: its id, the beginning or end of its id, or `last`
+    /// The request: its id, the beginning or end of its id, or `last`: the newest pending
+    /// one, or else the newest one
     request_id: String,
     /// Why, or what to change
     #[arg(long, short, default_value = "", hide_default_value = true)]

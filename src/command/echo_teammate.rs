@@ -1,10 +1,9 @@
 //! `teamwire echo-teammate`: the program of `teamwire run --echo`, hidden from the help.
 
-use std::io::{BufRead as _, Write as _};
-
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::line_loop::answer_lines;
 use crate::failure::Failure;
 
 /// How much of a message is said back, in characters. Less than what a message may hold, however it is encoded.
@@ -15,15 +14,7 @@ pub struct EchoTeammate {}
 
 impl EchoTeammate {
     pub fn run(&self) -> Result<(), Failure> {
-        let mut out = std::io::stdout().lock();
-        for line in std::io::stdin().lock().lines() {
-            let Ok(line) = serde_json::from_str::<Value>(&line?) else { continue };
-            for answer in answers(&line) {
-                writeln!(out, "{answer}")?;
-            }
-            out.flush()?;
-        }
-        Ok(())
+        answer_lines(answers)
     }
 }
 

@@ -14,15 +14,19 @@ use crate::{
 ///
 /// Needs no credential and does not retry, so it can serve as a container's health check. Exits with 0 if the coordinator
 /// is serving, 1 if it is not (its store does not answer, or it is draining), and 69 if it cannot be reached. Says so if the
-/// store refuses writes, for example because it is full; the coordinator still serves reads then.
+/// store refuses writes, for example because it is full. The coordinator then still serves reads and acknowledgements, and no
+/// other one could do more, so that alone does not fail the check; with --writable, it does.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n\n    teamwire health\n    teamwire health --address https://coordinator.example:7420 --json"
+    after_help = "Examples:\n\n    teamwire health\n    teamwire health --writable\n    teamwire health --address https://coordinator.example:7420 --json"
 )]
 pub struct Health {
     /// Check one service, such as teamwire.v1.MessageService, instead of the whole coordinator
     #[arg(long, default_value = "", hide_default_value = true, value_name = "SERVICE")]
     service: String,
+    /// Exit with 1 also if the store refuses writes
+    #[arg(long)]
+    writable: bool,
     #[command(flatten)]
     pub output: Output,
 }
@@ -38,16 +42,18 @@ impl Health {
             show::line(&serde_json::json!({ "serving": is_serving, "writable": is_writable, "address": address }));
         } else if is_serving && is_writable {
             anstream::println!("The coordinator at {address} is serving.");
-        } else if is_serving {
+        } else if is_serving && !self.writable {
             anstream::println!(
                 "The coordinator at {address} is serving, but its store refuses writes: messages can be read, but not sent. Its \
                  log says why."
             );
         }
-        if is_serving {
-            return Ok(());
-        }
-        let advice = "Its store does not answer, or it is draining; see its log.";
-        Err(Failure::with_code(REFUSED, format!("The coordinator at {address} is not serving. {advice}")))
+        let wrong = match (is_serving, is_writable) {
+            (true, true) => return Ok(()),
+            (true, false) if !self.writable => return Ok(()),
+            (true, false) => "is serving, but its store refuses writes. Its log says why.",
+            (false, _) => "is not serving. Its store does not answer, or it is draining; see its log.",
+        };
+        Err(Failure::with_code(REFUSED, format!("The coordinator at {address} {wrong}")))
     }
 }

@@ -2,6 +2,7 @@
 
 use teamwire_client::v1::{self, history_entry::Event};
 use teamwire_proto::{
+    Reason, Refusal,
     id::{REQUEST_ID_CHARS, REQUEST_ID_PREFIX},
     v1::RequestState,
 };
@@ -21,15 +22,42 @@ const PART_MIN: usize = 4;
 /// The length of a UUID with its hyphens.
 const UUID_LENGTH: usize = 36;
 
+/// What an id stands for.
+struct Kind {
+    noun: &'static str,
+    /// The reason of a refusal, and its field.
+    wrong: (Reason, &'static str),
+    /// Where to find ids, as a sentence.
+    listing: &'static str,
+}
+
+const REQUEST: Kind = Kind {
+    noun: "request",
+    wrong: (Reason::InvalidRequestId, "request_id"),
+    listing: "`teamwire requests` lists requests.",
+};
+
+const MESSAGE: Kind = Kind {
+    noun: "message",
+    wrong: (Reason::InvalidMessageId, "message_id"),
+    listing: "`teamwire inbox` prints the id below each message.",
+};
+
+impl Kind {
+    /// Creates the failure for a wrong id; exit code 64, as if the coordinator had refused it.
+    fn wrong(&self, text: String) -> Failure {
+        let (reason, field) = self.wrong;
+        Refusal::new(reason, text).field(field).into()
+    }
+}
+
 /// Returns the id of the request that `typed` means. `last` is the newest pending request, or else the newest one.
 pub(super) async fn request(caller: &Caller, typed: &str) -> Result<String, Failure> {
     let is_whole = typed.starts_with(REQUEST_ID_PREFIX) && typed.len() >= REQUEST_ID_PREFIX.len() + REQUEST_ID_CHARS;
     if is_whole {
         return Ok(typed.to_owned());
     }
-    if !is_part(typed.trim_start_matches(REQUEST_ID_PREFIX)) {
-        return Ok(typed.to_owned());
-    }
+    refuse_short(typed, typed.trim_start_matches(REQUEST_ID_PREFIX), &REQUEST)?;
     let listed = caller.client.list_all_requests(v1::ListRequestsRequest::default(), SEARCHED_MAX).await?.requests;
     if typed == "last" {
         let mut newest: Vec<_> = listed.iter().collect();
@@ -42,24 +70,32 @@ pub(super) async fn request(caller: &Caller, typed: &str) -> Result<String, Fail
     }
     let bare = |id: &str| id.trim_start_matches(REQUEST_ID_PREFIX).to_owned();
     let part = bare(typed);
-    only(typed, "request", listed.into_iter().map(|request| request.id).filter(|id| has_part(&bare(id), &part)))
+    only(typed, &REQUEST, listed.into_iter().map(|request| request.id).filter(|id| has_part(&bare(id), &part)))
 }
 
-/// Returns the id of the message that `typed` means. `last` is the newest message of the caller's inbox, or else the newest
-/// one that the caller may see.
-pub(super) async fn message(caller: &Caller, typed: &str) -> Result<String, Failure> {
+/// Which message `last` means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Last {
+    /// The newest message of the caller's inbox, or else the newest one that the caller may see.
+    Received,
+    /// The newest message that the caller sent or received, or else the newest one that the caller may see. Notices do not
+    /// count: one may arrive at any time.
+    SentOrReceived,
+}
+
+/// Returns the id of the message that `typed` means.
+pub(super) async fn message(caller: &Caller, typed: &str, last: Last) -> Result<String, Failure> {
     if typed.len() >= UUID_LENGTH {
         return Ok(typed.to_owned());
     }
-    if !is_part(typed) {
-        return Ok(typed.to_owned());
-    }
+    refuse_short(typed, typed, &MESSAGE)?;
     let mut ids = Vec::new();
     if caller.member.is_some() {
         let inbox = caller.client.list_all_inbox(v1::ListInboxRequest::default(), SEARCHED_MAX).await?;
         ids.extend(inbox.deliveries.into_iter().filter_map(|delivery| Some(delivery.message?.id)));
     }
     if typed == "last"
+        && last == Last::Received
         && let Some(id) = ids.pop()
     {
         return Ok(id);
@@ -67,16 +103,29 @@ pub(super) async fn message(caller: &Caller, typed: &str) -> Result<String, Fail
     let filter = v1::HistoryFilter { messages_only: true, ..v1::HistoryFilter::default() };
     let newest = v1::ListHistoryRequest { filter: Some(filter), newest: true, ..v1::ListHistoryRequest::default() };
     let entries = caller.client.list_all_history(newest, SEARCHED_MAX).await?.entries;
-    ids.extend(entries.into_iter().filter_map(|entry| match entry.event {
-        Some(Event::Message(message)) => Some(message.id),
-        _ => None,
-    }));
+    let messages: Vec<v1::Message> = entries
+        .into_iter()
+        .filter_map(|entry| match entry.event {
+            Some(Event::Message(message)) => Some(message),
+            _ => None,
+        })
+        .collect();
     if typed == "last" {
-        return ids.pop().ok_or_else(|| none("There is no message yet."));
+        let own = messages.iter().rev().find(|message| last == Last::SentOrReceived && is_own(caller, message));
+        let newest = own.or(messages.last()).map(|message| message.id.clone());
+        return newest.ok_or_else(|| none("There is no message yet."));
     }
+    ids.extend(messages.into_iter().map(|message| message.id));
     ids.sort_unstable();
     ids.dedup();
-    only(typed, "message", ids.into_iter().filter(|id| has_part(id, typed)))
+    only(typed, &MESSAGE, ids.into_iter().filter(|id| has_part(id, typed)))
+}
+
+/// Returns whether the caller sent or received a message that is no notice.
+fn is_own(caller: &Caller, message: &v1::Message) -> bool {
+    let is_sender = message.sender.as_ref().is_some_and(|sender| caller.is(&sender.name));
+    let is_notice = matches!(message.body, Some(v1::message::Body::Notice(_)));
+    !is_notice && (is_sender || message.recipients.iter().any(|recipient| caller.is(recipient)))
 }
 
 fn has_part(id: &str, part: &str) -> bool {
@@ -84,23 +133,31 @@ fn has_part(id: &str, part: &str) -> bool {
     id.starts_with(&part) || id.ends_with(&part)
 }
 
-fn is_part(typed: &str) -> bool {
-    typed == "last" || typed.len() >= PART_MIN
+/// Fails if what was typed is too short to be searched for. `part`: the part of the id that it gives.
+fn refuse_short(typed: &str, part: &str, kind: &Kind) -> Result<(), Failure> {
+    if part == "last" || part.len() >= PART_MIN {
+        return Ok(());
+    }
+    let Kind { noun, listing, .. } = kind;
+    Err(kind.wrong(format!(
+        "`{}` is too short for a {noun}'s id. Give at least {PART_MIN} characters of it, or `last`. {listing}",
+        show::one_line(typed)
+    )))
 }
 
-fn only(typed: &str, kind: &str, found: impl Iterator<Item = String>) -> Result<String, Failure> {
+fn only(typed: &str, kind: &Kind, found: impl Iterator<Item = String>) -> Result<String, Failure> {
     let mut found: Vec<String> = found.collect();
+    let (typed, noun) = (show::one_line(typed), kind.noun);
     match found.len() {
         1 => Ok(found.remove(0)),
-        // The coordinator says what is wrong with it.
-        0 => Ok(typed.to_owned()),
+        0 => Err(kind.wrong(format!(
+            "Of the newest {SEARCHED_MAX} {noun}s that you may see, none has an id that begins or ends with `{typed}`. {}",
+            kind.listing
+        ))),
         _ => {
             found.truncate(8);
-            Err(Failure::usage(format!(
-                "`{}` could be several {kind}s. Give more of the id: {}.",
-                show::one_line(typed),
-                found.join(", ")
-            )))
+            let found = found.join(", ");
+            Err(kind.wrong(format!("`{typed}` could be several {noun}s. Give more of the id: {found}.")))
         }
     }
 }
@@ -115,7 +172,7 @@ mod tests {
 
     fn among(ids: &[&str], typed: &str) -> Result<String, String> {
         let found = ids.iter().map(|id| (*id).to_owned()).filter(|id| has_part(id, typed));
-        only(typed, "message", found).map_err(|failure| format!("{failure:?}"))
+        only(typed, &MESSAGE, found).map_err(|failure| failure.message())
     }
 
     #[test]
@@ -125,6 +182,7 @@ mod tests {
         assert_eq!(among(&ids, "02b2"), Ok("02b2-bbba".to_owned()));
         let several = among(&ids, "01a1").expect_err("two begin so");
         assert!(several.contains("01a1-aaaa, 01a1-bbbb"), "{several}");
-        assert_eq!(among(&ids, "cccc"), Ok("cccc".to_owned()));
+        let none = among(&ids, "cccc").expect_err("none has it");
+        assert!(none.contains("begins or ends with `cccc`"), "{none}");
     }
 }

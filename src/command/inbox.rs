@@ -1,5 +1,7 @@
 //! `teamwire inbox`: shows, follows or acknowledges an inbox.
 
+use std::time::Instant;
+
 use clap::{Args, Subcommand};
 use teamwire_agents::agent_text::{self, AnswerWith};
 use teamwire_client::{Closed, Event, MEMBER_VARIABLE, SubscribeOptions, v1};
@@ -16,10 +18,10 @@ const ACK_IDS_MAX: usize = 1_000;
 
 /// Show, follow or acknowledge your inbox
 ///
-/// Without --follow, the command only reads: no message is marked as delivered. --follow opens a session, which supersedes
-/// any other process that follows your inbox. A message stays in the inbox until it is acknowledged.
+/// Without --follow, the command only reads, and marks no message as delivered. With --follow, it opens a session. If
+/// another process follows your inbox, that process is disconnected. A message stays in the inbox until it is acknowledged.
 ///
-/// In a program that `teamwire run` started, each message is its id and a `<teammate-message>` element.
+/// In a program that `teamwire run` started, the command prints each message as its id and a `<teammate-message>` element.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire inbox --ack\n    teamwire inbox --follow\n    teamwire inbox --of backend"
@@ -71,13 +73,13 @@ impl Inbox {
     async fn ack(&self, caller: &Caller, typed: &[String]) -> Result<(), Failure> {
         let mut message_ids = Vec::new();
         for typed in typed {
-            message_ids.push(id::message(caller, typed).await?);
+            message_ids.push(id::message(caller, typed, id::Last::Received).await?);
         }
         let reply = caller.client.ack(v1::AckRequest { session_id: String::new(), message_ids }).await?;
         if self.output.json {
             show::line(&show::json("AckResponse", &reply));
         } else {
-            anstream::println!("Acknowledged {} messages.", reply.acked);
+            anstream::println!("Acknowledged {}.", show::count(reply.acked.into(), "message"));
         }
         Ok(())
     }
@@ -124,6 +126,7 @@ impl Inbox {
         let mut inbox = caller.client.subscribe(SubscribeOptions::default());
         let interrupted = tokio::signal::ctrl_c();
         tokio::pin!(interrupted);
+        let mut lost_at = None;
         loop {
             let event = tokio::select! {
                 event = inbox.next() => event,
@@ -141,8 +144,15 @@ impl Inbox {
                         delivery.ack();
                     }
                 }
-                Some(Ok(Event::Lost { detail })) => {
-                    anstream::eprintln!("{}", show::paint(show::dim(), format!("reconnecting: {detail}")));
+                // Each attempt to reconnect that fails is another loss.
+                Some(Ok(Event::Lost { detail })) if lost_at.is_none() => {
+                    lost_at = Some(Instant::now());
+                    note(&format!("Lost the coordinator ({}); reconnecting.", detail.trim_end_matches('.')));
+                }
+                Some(Ok(Event::Opened(_))) => {
+                    if let Some(lost_at) = lost_at.take() {
+                        note(&format!("Reconnected after {}.", show::count(lost_at.elapsed().as_secs(), "second")));
+                    }
                 }
                 Some(Ok(Event::ShutdownApproved { .. })) => {
                     anstream::eprintln!("Your shutdown was approved.");
@@ -160,10 +170,15 @@ impl Inbox {
             }
         }
         if self.ack {
-            inbox.flush_acks().await?;
+            inbox.flush().await?;
         }
         Ok(())
     }
+}
+
+/// Says something about the connection, not about a message.
+fn note(text: &str) {
+    anstream::eprintln!("{}", show::paint(show::dim(), text));
 }
 
 /// Returns whether a program that `teamwire run` started calls.

@@ -1,28 +1,31 @@
-//! `teamwire join`: joins a team with a join string.
+//! `teamwire join`: joins a team with a join string, or again with a saved identity.
 
 use clap::Args;
 use teamwire_client::{JOIN_VARIABLE, v1};
+use teamwire_proto::v1::Liveness;
 
 use super::Output;
 use crate::{
-    context::{ContextArgs, identity, refuse_within_runner},
-    failure::Failure,
+    context::{Caller, ContextArgs, identity, may_rejoin, refuse_within_runner},
+    failure::{Failure, REFUSED},
     show,
 };
 
 /// Join a team
 ///
 /// Saves the credential in the context file and makes it the current identity, so that `send`, `inbox` and other commands
-/// need no further options. Between commands you are `away`, never lost, and you keep the tasks that you claimed. To run a
-/// program as a member, use `teamwire run` instead.
+/// need no further options. Between commands your state is `away`, but never `lost`, and you keep the tasks that you
+/// claimed. To run a program as a member, use `teamwire run` instead.
+///
+/// Without a join string, begins a new life with your current identity, or that of --as, once its runner has ended.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n\n    teamwire join JOIN_STRING --name backend")]
+#[command(after_help = "Examples:\n\n    teamwire join JOIN_STRING --name backend\n    teamwire --as lead join")]
 pub struct Join {
     /// The join string that `teamwire invite` printed, or a bare join token with --address; - reads it from standard input
     ///
     /// Other users of this machine can see it in the process list: prefer - or the environment.
     #[arg(value_name = "JOIN_STRING", env = JOIN_VARIABLE, hide_env_values = true)]
-    token: String,
+    token: Option<String>,
     /// Your name in the team; optional if the token is bound to a name
     #[arg(long, short, default_value = "", hide_default_value = true)]
     name: String,
@@ -75,12 +78,15 @@ impl Attributes {
 impl Join {
     pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         refuse_within_runner("To run another member, use `teamwire run`; you cannot join as one here.")?;
-        let caller = context.caller_for_join(&super::text(&self.token)?)?;
+        let caller = match &self.token {
+            Some(token) => context.caller_for_join(&super::text(token)?)?,
+            None => may_rejoin_as(context).await?,
+        };
         let request = v1::JoinRequest {
             name: self.name.clone(),
             attributes: Some(self.attributes.to_proto()),
             // Commands come and go; no process keeps this life going.
-            liveness: v1::Liveness::Detached.into(),
+            liveness: Liveness::Detached.into(),
             ..v1::JoinRequest::default()
         };
         context.ensure_writable()?;
@@ -105,5 +111,27 @@ impl Join {
         anstream::println!("Try:  teamwire inbox --follow");
         anstream::println!("      teamwire send team-lead \"I am here.\" -s \"arrived\"");
         Ok(())
+    }
+}
+
+/// Returns the caller, whose credential may begin a new life: the last one has ended, or its runner no longer has a session.
+async fn may_rejoin_as(context: &ContextArgs) -> Result<Caller, Failure> {
+    const JOIN_ANOTHER: &str = "To join with another identity, give a join string: teamwire join JOIN_STRING.";
+    let caller = context.caller()?;
+    let (Some(member), Some(team)) = (&caller.member, &caller.team) else {
+        return Err(Failure::usage(format!("You have no identity to join again with. {JOIN_ANOTHER}")));
+    };
+    let members = match caller.client.members().await {
+        Err(error) if may_rejoin(&error) => return Ok(caller),
+        members => members?,
+    };
+    let Some(own) = members.into_iter().find(|listed| caller.is(&listed.name)) else { return Ok(caller) };
+    match (own.liveness(), own.connected) {
+        (Liveness::Detached, _) => Err(Failure::usage(format!("You are {member}@{team} already. {JOIN_ANOTHER}"))),
+        (_, true) => Err(Failure::with_code(
+            REFUSED,
+            format!("A runner, or another program, is running {member}@{team}. End it before you join again."),
+        )),
+        (_, false) => Ok(caller),
     }
 }

@@ -3,17 +3,20 @@
 use clap::Args;
 use teamwire_client::v1;
 
-use super::{Output, confirm::Confirm};
+use super::{Output, confirm::Confirm, successor};
 use crate::{
-    context::{Caller, ContextArgs},
+    context::{Caller, ContextArgs, is_within_runner},
     failure::Failure,
     show,
 };
 
 /// Leave the team: your state becomes `exited`, and the lead is notified
 ///
+/// Inside a program that a runner started, the state becomes `stopping`, and the program gets time to finish, as after an
+/// approved shutdown (`teamwire run --wrap-up`). The runner then ends it and reports its exit.
+///
 /// A lead hands over to another member first, with --hand-over-to. Without a lead, no one can invite members, answer plans or
-/// delete the team, except the operator.
+/// delete the team, except the operator. If the successor is lost, or has been asked to shut down, the command asks first.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire leave\n    teamwire leave --hand-over-to backend")]
 pub struct Leave {
@@ -42,13 +45,16 @@ impl Leave {
                 )));
             }
             Some(successor) => {
+                successor::confirm(&caller, successor, self.confirm).await?;
                 let request = v1::SetLeadRequest { member: successor.clone(), ..v1::SetLeadRequest::default() };
                 caller.client.set_lead(request).await?;
             }
             None => self.confirm_leaving_without_lead(&caller).await?,
         }
         let exit = v1::ExitReport { detail: self.reason.clone(), ..v1::ExitReport::default() };
-        caller.client.leave(v1::LeaveRequest { exit: Some(exit) }).await?;
+        // A runner reports the exit itself, once the program has had time to finish.
+        let exit_follows = is_within_runner();
+        caller.client.leave(v1::LeaveRequest { exit: Some(exit), exit_follows }).await?;
         let team = caller.team.clone().unwrap_or_default();
         context.remove_identities(&caller.address, &team, Some(member))?;
         if self.output.json {
@@ -59,6 +65,9 @@ impl Leave {
             anstream::println!("{successor} is now the lead of team {team}.");
         }
         anstream::println!("{member} has left team {team}.");
+        if exit_follows {
+            anstream::println!("Finish and exit now: your runner soon ends this program.");
+        }
         Ok(())
     }
 

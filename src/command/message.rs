@@ -16,7 +16,7 @@ pub enum Message {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire message show last")]
 pub struct Show {
-    /// The message: its id, the beginning or end of its id, or `last`
+    /// The message: its id, the beginning or end of its id, or `last`: the newest one that you sent or received, notices aside
     id: String,
     #[command(flatten)]
     output: Output,
@@ -33,7 +33,7 @@ impl Message {
 impl Show {
     async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
-        let message_id = id::message(&caller, &self.id).await?;
+        let message_id = id::message(&caller, &self.id, id::Last::SentOrReceived).await?;
         let request = v1::GetMessageRequest { message_id, ..v1::GetMessageRequest::default() };
         let reply = caller.client.get_message(request).await?;
         let message = reply.message.ok_or_else(show::incomplete)?;

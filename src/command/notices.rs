@@ -13,9 +13,9 @@ use crate::{
 
 /// Show or set which of the coordinator's notices you get
 ///
-/// Without LEVEL, the command shows the present one. Important notices, such as a lost member, a crash or an expired
-/// request, reach you at every level; a member that goes idle or exits normally is not important. While a notice is
-/// unread, a newer one of the same kind about the same member replaces it and counts both.
+/// Without LEVEL, the command shows the current level. You get important notices at every level: for example, that a member
+/// is lost, that a program crashed, or that a request expired. That a member is idle or exited normally is not important.
+/// While a notice is unread, a newer one of the same kind about the same thing replaces it and counts both.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire notices important\n    teamwire notices digest --of backend")]
 pub struct Notices {
@@ -35,7 +35,7 @@ enum Level {
     All,
     /// Only important ones
     Important,
-    /// Important ones at once, the others in one notice every few minutes
+    /// Important ones at once, and the others together in one notice every few minutes
     Digest,
 }
 

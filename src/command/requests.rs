@@ -19,11 +19,12 @@ const SHOWN_MAX: usize = 100;
 
 /// List shutdown requests and plans, or wait for a decision
 ///
-/// An answer that --wait has shown is acknowledged in your inbox.
+/// With --wait, the command also acknowledges the answer in your inbox, because it has shown it.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire requests last --wait")]
 pub struct Requests {
-    /// Only this request: its id, the beginning or end of its id, or `last`
+    /// Only this request: its id, the beginning or end of its id, or `last`: the newest pending
+    /// one, or else the newest one
     request_id: Option<String>,
     /// Wait for the decision, for up to DURATION (10m if not given): exit code 0 if approved, 3 if rejected, 4 if expired or cancelled, 5 if still pending
     #[arg(long, short, requires = "request_id", value_name = "DURATION", num_args = 0..=1, default_missing_value = "10m")]

@@ -1,14 +1,14 @@
 //! `teamwire run`: runs a program as a member of a team.
 
-use std::{ffi::OsString, fs, io::Write as _, path::PathBuf, sync::Arc, time::Duration};
+use std::{ffi::OsString, fmt::Display, fs, io::Write as _, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::{Args, ValueEnum};
 use teamwire_agents::{AckPolicy, Containment, Mode, OnShutdown, Restart, Runner, RunnerConfig, check_program};
-use teamwire_client::{Client, JOIN_VARIABLE, Reason, v1};
+use teamwire_client::{Client, JOIN_VARIABLE, KeptIdentity, Reason, Retry, v1};
 
-use super::join::Attributes;
+use super::{confirm::Confirm, join::Attributes};
 use crate::{
-    context::{Caller, ContextArgs, has_ended, identity, is_within_runner},
+    context::{Caller, ContextArgs, has_ended, identity, is_within_runner, may_rejoin},
     failure::Failure,
     show,
 };
@@ -19,23 +19,35 @@ use crate::{
 /// default, it acknowledges a message only once the program has acknowledged or answered it (see --ack).
 ///
 /// When the member's shutdown is approved, the runner closes the program's standard input and gives it time to finish
-/// (--wrap-up). A program that still runs gets SIGTERM, and after --grace SIGKILL. Every process that the program has
-/// started ends with it. The runner then exits with 0, and reports how the program ended and what it had to do. SIGTERM,
-/// SIGINT, SIGHUP and SIGQUIT to the runner end the program without the time to finish; a second one kills it.
+/// (--wrap-up). If the program still runs then, it gets SIGTERM, and SIGKILL after --grace. Every process that the program
+/// has started ends with it. The runner reports how the program ended and what it did to end it, and exits with 0. If the
+/// runner itself gets SIGTERM, SIGINT, SIGHUP or SIGQUIT, it sends SIGTERM to the program at once; a second signal kills
+/// the program.
 ///
 /// --via selects how messages reach the program. With `stdin`, the runner writes each message as a line of JSON to the
 /// program's standard input, and the program answers with lines of JSON: {"ack": "MESSAGE_ID"} or any SendMessage
 /// object. With `exec`, the runner starts the program once for each batch of messages, and exit code 0 acknowledges the
-/// batch. Plain output goes back as a reply to the last member who wrote in that batch; between batches, the runner
-/// approves the member's shutdown by itself. In both modes, TEAMWIRE_WELCOME says who the program is, who else is in the
-/// team, and how to answer; with `stdin`, the first line does, too. A line that is meant for the runner but is malformed
-/// or ambiguous is answered with an error. docs/line-protocol.md describes all lines.
+/// batch. After any other exit code, the runner tries again, and the lead gets a notice. Plain output goes back as a reply to the last member that wrote in that batch. If the member is asked to shut
+/// down, the runner approves by itself after the current batch.
+///
+/// The environment variable TEAMWIRE_WELCOME says who the program is, who else is in the team, and how to answer. With
+/// `stdin`, the first line says so, too. The runner answers with an error if a line is meant for it, but is malformed or
+/// ambiguous. docs/line-protocol.md describes all lines.
 ///
 /// The member is attached to the runner: if the runner dies, the member becomes lost and its tasks return to the board.
 ///
-/// The runner joins with the first of these that it has: your current identity, if it has this name and --join is not given;
-/// the identity that an earlier run under this name saved, in a new incarnation; the join string of --join; an invitation
-/// that it creates itself, if you are the team's lead or the operator.
+/// The runner joins with the first of these that it has:
+///
+/// - your current identity, if it has this name and --join is not given
+///
+/// - the identity that an earlier run under this name saved, in a new incarnation
+///
+/// - the join string of --join
+///
+/// - an invitation that it creates itself, if you are the team's lead or the operator
+///
+/// Before the runner takes over an identity that you use at the command line, it asks. Afterwards, `teamwire join` brings you
+/// back.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire run backend --echo\n    teamwire run backend -- python3 agent.py\n    teamwire run reviewer --via exec --claim -- ./review.sh\n    teamwire run --join JOIN_STRING --restart on-failure -- ./agent"
@@ -71,13 +83,13 @@ pub struct Run {
     /// to the board.
     #[arg(long)]
     claim: bool,
-    /// How the runner answers a shutdown request [default: ask; with --via exec: approve]
+    /// How the runner answers a shutdown request [default: ask; with --via exec: approve after the current batch]
     ///
     /// `ask` hands the request to the program. With --via stdin, the program answers with a line: {"type":
     /// "shutdown_response", "request_id": ID, "approve": true}, or by calling `teamwire approve`. With --via exec, the runner
-    /// starts the program for the request alone, after the current batch: exit code 0 approves, and any other rejects with
-    /// the program's output as the reason. `approve` does not ask the program: the runner approves at once.
-    /// Without this option, a runner with --via exec approves after the current batch.
+    /// starts the program for the request alone, after the current batch. Exit code 0 then approves, and any other code
+    /// rejects, with the program's output as the reason. `approve` does not ask the program: the runner approves at once, even
+    /// in the middle of a batch.
     #[arg(long, value_enum)]
     on_shutdown: Option<Answer>,
     /// Whether to restart the program after a failure, each time in a new incarnation of the member
@@ -98,6 +110,8 @@ pub struct Run {
     /// Do not print progress
     #[arg(long, short)]
     quiet: bool,
+    #[command(flatten)]
+    confirm: Confirm,
     #[command(flatten)]
     attributes: Attributes,
     /// Run a built-in program instead of COMMAND, to try things out
@@ -157,24 +171,47 @@ impl Run {
             Failure::with_code(exit.code, exit.detail).print(false);
             return exit.code;
         }
-        match self.configure(context).await {
-            Ok(config) => {
-                let exit = Runner::new(config).run().await;
-                if !self.quiet {
-                    let _ = writeln!(anstream::stderr(), "{} {}", show::paint(show::bold(), "teamwire:"), exit.detail);
-                }
-                exit.code
-            }
+        match self.run_member(context).await {
+            Ok(code) => code,
             Err(failure) => {
+                let failure = context.explain(failure).await;
                 failure.print(false);
                 failure.code()
             }
         }
     }
 
-    async fn configure(&self, context: &ContextArgs) -> Result<RunnerConfig, Failure> {
+    /// Joins, and runs the program to its end. Returns the exit code.
+    async fn run_member(&self, context: &ContextArgs) -> Result<u8, Failure> {
         let name = self.name_word.clone().or_else(|| self.name.clone()).unwrap_or_default();
-        let Caller { client, address, credential, .. } = self.entry(context, &name).await?;
+        let entry = self.entry(context, &name).await?;
+        let own = context.own_identity(&entry)?;
+        if let Some(own) = &own {
+            self.confirm_takeover(context, own)?;
+        }
+        let exit = Runner::new(self.configure(context, name, entry)?).run().await;
+        if !self.quiet {
+            say(&exit.detail);
+            if let Some(way_back) = way_back(context, own).await {
+                say(way_back);
+            }
+        }
+        Ok(exit.code)
+    }
+
+    /// Asks before the runner takes over an identity that a person uses at the command line.
+    fn confirm_takeover(&self, context: &ContextArgs, own: &KeptIdentity) -> Result<(), Failure> {
+        let what = format!(
+            "{} is your own identity at the command line. The runner begins a new life with it: the tasks that you have claimed \
+             return to the board, and you exit when the runner does, until you type `{}`.",
+            own.name(),
+            context.rejoin_command(own)
+        );
+        self.confirm.ask(&what, " To run a teammate, give it another name.")
+    }
+
+    fn configure(&self, context: &ContextArgs, name: String, entry: Caller) -> Result<RunnerConfig, Failure> {
+        let Caller { client, address, credential, .. } = entry;
         let mut config = RunnerConfig::new(address, credential, self.program()?);
         config.tls = client.tls();
         config.name = name;
@@ -205,10 +242,7 @@ impl Run {
         let keeper = context.clone();
         config.on_joined = Arc::new(move |reply, client| keep(&keeper, reply, client));
         if !self.quiet {
-            config.on_event = Arc::new(|event| {
-                // A closed standard error must not stop the program.
-                let _ = writeln!(anstream::stderr(), "{} {event}", show::paint(show::bold(), "teamwire:"));
-            });
+            config.on_event = Arc::new(|event| say(event));
         }
         Ok(config)
     }
@@ -287,6 +321,29 @@ impl Run {
         let mut line = String::new();
         std::io::stdin().read_line(&mut line)?;
         Ok(Some(line))
+    }
+}
+
+/// Prints a line of progress.
+fn say(text: impl Display) {
+    // A closed standard error must not stop the program.
+    let _ = writeln!(anstream::stderr(), "{} {text}", show::paint(show::bold(), "teamwire:"));
+}
+
+/// Says how a person comes back whose own identity a runner has used. `own`: the identity as it was before.
+async fn way_back(context: &ContextArgs, own: Option<KeptIdentity>) -> Option<String> {
+    let own = own?;
+    let now = context.saved_identity(&own.member, Some(&own.team)).ok()??;
+    let client = context.caller_of(&now).ok()?.client.with_retry(Retry::none());
+    match client.get_team(v1::GetTeamRequest::default()).await {
+        Err(error) if has_ended(&error) => {
+            context.forget(&[now]).ok()?;
+            Some(format!("{} was removed from your identities. To come back, it needs a new join string.", own.name()))
+        }
+        Err(error) if may_rejoin(&error) => {
+            Some(format!("To go on as {} at the command line: {}", own.name(), context.rejoin_command(&own)))
+        }
+        _ => None,
     }
 }
 

@@ -18,10 +18,10 @@ use crate::{
 
 /// Send a message to a member or to the whole team
 ///
-/// The recipient `team-lead` is always the lead. Once this command succeeds, the message is in the inbox of every
-/// recipient; --json also prints how durably the store holds it. `--json -` reads one SendMessage object, in either of
-/// its two JSON forms, from standard input and prints the reply as JSON. A reply that --wait-reply has printed is
-/// acknowledged.
+/// The recipient `team-lead` is always the lead. When this command has succeeded, the message is in the inbox of every
+/// recipient. With --json, the command also prints how durable the message is. `--json -` reads one SendMessage object, in
+/// either of its two JSON forms, from standard input and prints the reply as JSON. With --wait-reply, the command prints
+/// the reply and acknowledges it.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire send backend \"The schema is ready\" -s \"schema ready\"\n    teamwire send --broadcast \"Deploying in five minutes\"\n    teamwire send team-lead \"Which database?\" --wait-reply 600\n    echo '{\"type\":\"message\",\"recipient\":\"backend\",\"summary\":\"hi\",\"content\":\"Hello\"}' | teamwire send --json -"
@@ -36,7 +36,8 @@ pub struct Send {
     /// Send to every other member
     #[arg(long, short)]
     broadcast: bool,
-    /// The message that this one replies to: its id, the beginning or end of its id, or `last`
+    /// The message that this one replies to: its id, the beginning or end of its id, or `last`: the newest one in your
+    /// inbox, or else the newest one that you can see
     #[arg(long, value_name = "MESSAGE_ID")]
     in_reply_to: Option<String>,
     /// The URI of an attachment too large to send as text; may be repeated
@@ -76,7 +77,7 @@ impl Send {
         }
         let caller = context.caller()?;
         if let Some(typed) = &self.in_reply_to {
-            request.in_reply_to = super::id::message(&caller, typed).await?;
+            request.in_reply_to = super::id::message(&caller, typed, super::id::Last::Received).await?;
         }
         let before = match self.wait_reply {
             Some(_) => last_sequence(&caller).await?,

@@ -26,8 +26,8 @@ const EXIT_PATIENCE: Duration = Duration::from_secs(60);
 /// Ask a member to shut down, or stop it by force
 ///
 /// The member approves or rejects the request. With --wait, the exit code is 0 if it approved and its process exited, 3 if
-/// it rejected, 4 if the request expired or was cancelled, and 5 if it did not answer or exit in time. The answer and the
-/// exit that it has shown are acknowledged in your inbox.
+/// it rejected, 4 if the request expired or was cancelled, and 5 if it did not answer or exit in time. The command also
+/// acknowledges the messages in your inbox about the answer and the exit, because it has shown them.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire shutdown backend \"All tasks are done\" --wait\n    teamwire shutdown backend --force"
@@ -39,17 +39,22 @@ pub struct Shutdown {
     /// Why it should shut down; shown to the member
     #[arg(default_value = "", hide_default_value = true)]
     reason: String,
-    /// Wait for the answer and for the process to exit; a terminal shows what is missing
+    /// Wait for the answer and for the process to exit; in a terminal, show what is still awaited
     #[arg(long, short)]
     wait: bool,
     /// How long the request stays open, in seconds
-    #[arg(long, default_value_t = 600, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = parse_deadline)]
     deadline: u32,
-    /// Stop the member immediately without asking: revokes its credential, and its runner kills the process
+    /// Stop the member immediately without asking it: its credential is revoked, and its runner kills the process
     #[arg(long)]
     force: bool,
     #[command(flatten)]
     pub output: Output,
+}
+
+fn parse_deadline(text: &str) -> Result<u32, String> {
+    let seconds = text.parse().ok().filter(|seconds| *seconds > 0);
+    seconds.ok_or_else(|| "give a number of seconds, at least 1, such as 600".to_owned())
 }
 
 impl Shutdown {
@@ -60,7 +65,7 @@ impl Shutdown {
         }
         let mut ask = message::shutdown_request(self.name.clone(), self.reason.clone());
         if let Some(v1::send_request::Body::ShutdownRequest(body)) = &mut ask.body {
-            body.ttl = (self.deadline > 0).then_some(prost_types::Duration { seconds: self.deadline.into(), nanos: 0 });
+            body.ttl = Some(prost_types::Duration { seconds: self.deadline.into(), nanos: 0 });
         }
         let request_id = match caller.client.send(ask).await {
             Ok(reply) => {
@@ -84,8 +89,7 @@ impl Shutdown {
             }
             // The member approved an earlier request and is stopping: wait for its exit.
             Err(Error::Refused(refusal)) if refusal.reason == Reason::AgentExited && self.wait => {
-                let name = self.name.split('@').next().unwrap_or(&self.name);
-                return match find(&caller, name).await? {
+                return match caller.find_member(&self.name).await? {
                     Some(member) if member.state() == MemberState::Stopping => {
                         self.wait_for_exit(&caller, &member.name, None).await
                     }
@@ -148,7 +152,7 @@ impl Shutdown {
         let mut entries = caller.client.follow_history(follow);
         let exited = async {
             loop {
-                if let Some(member) = find(caller, name).await?
+                if let Some(member) = caller.find_member(name).await?
                     && member.state() == MemberState::Exited
                 {
                     return Ok::<_, Failure>(member);
@@ -181,8 +185,4 @@ impl Shutdown {
         shown::acknowledge_exit(caller, &member).await;
         Ok(())
     }
-}
-
-async fn find(caller: &Caller, name: &str) -> Result<Option<v1::Member>, Failure> {
-    Ok(caller.client.members().await?.into_iter().find(|member| member.name.eq_ignore_ascii_case(name)))
 }

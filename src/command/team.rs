@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use teamwire_client::v1;
 
-use super::{Output, confirm::Confirm};
+use super::{Output, confirm::Confirm, successor};
 use crate::{
     context::{ContextArgs, identity},
     failure::Failure,
@@ -25,6 +25,8 @@ pub enum Team {
     /// for confirmation; scripts add --yes.
     Delete(Delete),
     /// Make another member the lead
+    ///
+    /// If the new lead is lost, or has been asked to shut down, the command asks first; scripts add --yes.
     Lead(Lead),
 }
 
@@ -79,6 +81,8 @@ pub struct Delete {
 pub struct Lead {
     /// The new lead
     member: String,
+    #[command(flatten)]
+    confirm: Confirm,
     #[command(flatten)]
     output: Output,
 }
@@ -182,6 +186,7 @@ impl Delete {
 impl Lead {
     async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
+        successor::confirm(&caller, &self.member, self.confirm).await?;
         let request = v1::SetLeadRequest { member: self.member.clone(), ..v1::SetLeadRequest::default() };
         let team = caller.client.set_lead(request).await?.team.ok_or_else(show::incomplete)?;
         if self.output.json {

@@ -1,6 +1,6 @@
 //! What a person can do next after a call failed because of the caller's identity.
 
-use teamwire_client::{Error, Reason, Retry, v1};
+use teamwire_client::{Error, KeptIdentity, Reason, Retry, v1};
 
 use super::{Caller, ContextArgs};
 use crate::failure::{Failure, REFUSED};
@@ -8,22 +8,30 @@ use crate::failure::{Failure, REFUSED};
 /// The metadata key of a refusal that says that the credential of an ended life may still join.
 const MAY_JOIN: &str = "may_join";
 
+/// The metadata key of a refusal that says which team was named.
+const NAMED_TEAM: &str = "team";
+
 /// Returns whether a refused call shows that its credential will never be accepted again, not even for joining.
 ///
 /// False for `CREDENTIAL_INVALID`, which another coordinator at the same address also answers.
 pub fn has_ended(error: &Error) -> bool {
+    matches!(error.reason(), Some(Reason::MemberStopped | Reason::SessionSuperseded)) && !may_rejoin(error)
+}
+
+/// Returns whether a refused call shows that the member's life has ended, and that its credential may begin a new one.
+pub fn may_rejoin(error: &Error) -> bool {
     let Error::Refused(refusal) = error else { return false };
-    let may_join = refusal.metadata.get(MAY_JOIN).is_some_and(|may| may == "true");
-    matches!(refusal.reason, Reason::MemberStopped | Reason::SessionSuperseded) && !may_join
+    refusal.reason == Reason::MemberStopped && refusal.metadata.get(MAY_JOIN).is_some_and(|may| may == "true")
 }
 
 impl ContextArgs {
     /// Adds what to do next to a failure, and takes identities out of use that turn out to have ended.
     pub async fn explain(&self, failure: Failure) -> Failure {
-        let Failure::Call(Error::Refused(refusal)) = &failure else { return failure };
+        let Failure::Call(error @ Error::Refused(refusal)) = &failure else { return failure };
         let Ok(caller) = self.caller() else { return failure };
         let advice = match refusal.reason {
-            Reason::TeamNotFound if caller.member.is_none() && caller.team.is_none() => {
+            _ if may_rejoin(error) => self.way_back(&caller),
+            Reason::TeamNotFound if caller.team.is_none() && !refusal.metadata.contains_key(NAMED_TEAM) => {
                 return self.without_team(&caller).await.unwrap_or(failure);
             }
             Reason::CredentialInvalid | Reason::MemberStopped | Reason::SessionSuperseded => {
@@ -80,6 +88,18 @@ impl ContextArgs {
         Some(format!(
             "{member}@{team} is no longer your current identity. `teamwire identities` shows which of yours still work."
         ))
+    }
+
+    /// Says how a person whose life has ended begins a new one.
+    fn way_back(&self, caller: &Caller) -> Option<String> {
+        let own = self.own_identity(caller).ok()?.filter(|_| !super::is_within_runner())?;
+        Some(format!("To go on as {} at the command line: {}", own.name(), self.rejoin_command(&own)))
+    }
+
+    /// Returns the command that begins a new life at the command line with a person's own identity.
+    pub fn rejoin_command(&self, own: &KeptIdentity) -> String {
+        let is_current = self.load().is_ok_and(|file| file.current == Some(own.name()));
+        if is_current { "teamwire join".to_owned() } else { format!("teamwire --as {} join", own.name()) }
     }
 
     /// Names the lead's identity, if it is saved here, too.

@@ -2,7 +2,7 @@
 //!
 //! The context file holds those of a person: `team create` and `join` save them there, and one of them is current. The
 //! identities of runners are in a second file beside it, so that commands never act as a teammate by accident. Only their owner
-//! can read these files, because they hold credentials.
+//! can read these files, because they hold credentials, and a file that another user could have written is not read.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use std::{
 
 use teamwire_client::{Client, ContextFile, KeptIdentity};
 
-use super::{ContextArgs, home_not_set, make_private_directory, write_private};
+use super::{Caller, ContextArgs, home_not_set, make_private_directory, refuse_shared, write_private};
 use crate::failure::Failure;
 
 /// The extension of the file with the identities of runners, which replaces that of the context file.
@@ -35,6 +35,12 @@ impl ContextArgs {
         Ok(self.load()?.find(member, team).cloned())
     }
 
+    /// Returns the caller's identity if it is one of the person's own, and not that of a runner.
+    pub fn own_identity(&self, caller: &Caller) -> Result<Option<KeptIdentity>, Failure> {
+        let known = self.load()?.identities;
+        Ok(known.into_iter().find(|known| known.credential == caller.credential))
+    }
+
     /// Returns the identity that an earlier run of a member saved, or else the person's of that name.
     pub fn identity_to_run(&self, member: &str, team: Option<&str>) -> Result<Option<KeptIdentity>, Failure> {
         match self.load_runs()?.find(member, team) {
@@ -45,12 +51,12 @@ impl ContextArgs {
 
     /// Reads the context file. A missing file counts as empty.
     pub fn load(&self) -> Result<ContextFile, Failure> {
-        Ok(ContextFile::load(&self.path()?)?)
+        read(&self.path()?)
     }
 
     /// Reads the identities of runners.
     pub fn load_runs(&self) -> Result<ContextFile, Failure> {
-        Ok(ContextFile::load(&self.runs_path()?)?)
+        read(&self.runs_path()?)
     }
 
     fn path(&self) -> Result<PathBuf, Failure> {
@@ -126,9 +132,16 @@ fn put(file: &mut ContextFile, identity: KeptIdentity) {
     file.identities.insert(0, identity);
 }
 
+/// Reads a file of identities, unless other users could have written it.
+fn read(path: &Path) -> Result<ContextFile, Failure> {
+    refuse_shared(path)?;
+    Ok(ContextFile::load(path)?)
+}
+
 fn update_file(path: &Path, change: impl FnOnce(&mut ContextFile)) -> Result<(), Failure> {
     let directory = path.parent().unwrap_or(Path::new("."));
     make_private_directory(directory)?;
+    refuse_shared(path)?;
     let lock = fs::OpenOptions::new()
         .create(true)
         .truncate(false)

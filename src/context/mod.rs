@@ -20,7 +20,7 @@ use teamwire_proto::{credential::Credential, join_string::JoinString};
 
 use self::runner::variable;
 pub use self::{
-    advice::has_ended,
+    advice::{has_ended, may_rejoin},
     identities::identity,
     private_file::{make_private_directory, refuse_shared, write_private},
     runner::{is_within_runner, refuse_within_runner},
@@ -127,6 +127,12 @@ impl Caller {
     /// Returns whether `name` is the caller's own, ignoring case.
     pub fn is(&self, name: &str) -> bool {
         self.member.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(name))
+    }
+
+    /// Returns a member of the caller's team, by its name or NAME@TEAM.
+    pub async fn find_member(&self, who: &str) -> Result<Option<v1::Member>, Failure> {
+        let name = who.split_once('@').map_or(who, |(name, _)| name);
+        Ok(self.client.members().await?.into_iter().find(|member| member.name.eq_ignore_ascii_case(name)))
     }
 
     /// Returns the member's name. Fails if the caller is not a member.

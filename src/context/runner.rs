@@ -5,8 +5,7 @@
 
 use std::env;
 
-use teamwire_client::{CREDENTIAL_VARIABLE, MEMBER_VARIABLE, RUN_VARIABLE, TEAM_VARIABLE};
-use teamwire_proto::credential::Credential;
+use teamwire_client::{MEMBER_VARIABLE, RUN_VARIABLE, check_within_runner};
 
 use super::ContextArgs;
 use crate::failure::{Failure, NOT_PERMITTED};
@@ -33,79 +32,10 @@ pub fn refuse_within_runner(what: &str) -> Result<(), Failure> {
 impl ContextArgs {
     /// Fails within a runner if the options or the environment select anything but the runner's member.
     pub(super) fn check_within_runner(&self) -> Result<(), Failure> {
-        check(self.credential.as_deref(), self.who.as_deref(), variable)
+        check_within_runner(self.credential.as_deref(), self.who.as_deref()).map_err(|error| refused(error.to_string()))
     }
-}
-
-fn check(
-    credential: Option<&str>,
-    who: Option<&str>,
-    variable: impl Fn(&str) -> Option<String>,
-) -> Result<(), Failure> {
-    if variable(RUN_VARIABLE).is_none() {
-        return Ok(());
-    }
-    let Some(own) = variable(CREDENTIAL_VARIABLE) else {
-        return Err(refused(format!(
-            "This process runs under `teamwire run`, so it may only act as the runner's member, but {CREDENTIAL_VARIABLE} is \
-             not set. Run the command with the environment that the runner gave to its program."
-        )));
-    };
-    let (team, member) = match Credential::parse(&own)? {
-        Credential::Member { team, member, .. } => (team.to_string(), member.to_string()),
-        _ => (String::new(), String::new()),
-    };
-    let agrees = |name: &str, value: &str| variable(name).is_none_or(|set| set.eq_ignore_ascii_case(value));
-    let names_own = |who: &str| {
-        let (name, of) = who.split_once('@').unwrap_or((who, &team));
-        name.eq_ignore_ascii_case(&member) && of.eq_ignore_ascii_case(&team)
-    };
-    let is_own = !member.is_empty() && agrees(MEMBER_VARIABLE, &member) && agrees(TEAM_VARIABLE, &team);
-    if is_own && credential.is_none_or(|given| given == own) && who.is_none_or(names_own) {
-        return Ok(());
-    }
-    let me = variable(MEMBER_VARIABLE).unwrap_or(member);
-    Err(refused(format!(
-        "This process runs under `teamwire run` as {me}, and may act as no other identity. Leave out --as and --credential, and \
-         keep {CREDENTIAL_VARIABLE} as the runner set it."
-    )))
 }
 
 fn refused(message: String) -> Failure {
     Failure::with_code(NOT_PERMITTED, message)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const OWN: &str = "twm:acme:ann:0123456789abcdef";
-    const LEAD: &str = "twm:acme:lead:0123456789abcdef";
-
-    fn is_allowed(credential: Option<&str>, who: Option<&str>, set: &[(&str, &str)]) -> bool {
-        let variable = |name: &str| set.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
-        check(credential, who, variable).is_ok()
-    }
-
-    #[test]
-    fn only_the_runners_member_may_be_used_within_a_runner() {
-        let environment =
-            [(RUN_VARIABLE, "mark"), (CREDENTIAL_VARIABLE, OWN), (MEMBER_VARIABLE, "ann"), (TEAM_VARIABLE, "acme")];
-        assert!(is_allowed(Some(OWN), None, &environment));
-        assert!(is_allowed(Some(OWN), Some("Ann@ACME"), &environment));
-        assert!(!is_allowed(Some(OWN), Some("lead"), &environment));
-        assert!(!is_allowed(Some(OWN), Some("ann@other"), &environment));
-        assert!(!is_allowed(Some(OWN), Some("operator"), &environment));
-        assert!(!is_allowed(Some(LEAD), None, &environment));
-        let replaced = [(RUN_VARIABLE, "mark"), (CREDENTIAL_VARIABLE, LEAD), (MEMBER_VARIABLE, "ann")];
-        assert!(!is_allowed(Some(LEAD), None, &replaced));
-        assert!(!is_allowed(None, None, &[(RUN_VARIABLE, "mark")]));
-        assert!(!is_allowed(None, None, &[(RUN_VARIABLE, "mark"), (CREDENTIAL_VARIABLE, "two:0123456789abcdef")]));
-    }
-
-    #[test]
-    fn any_identity_may_be_used_outside_a_runner() {
-        assert!(is_allowed(None, None, &[]));
-        assert!(is_allowed(Some(LEAD), Some("lead"), &[(CREDENTIAL_VARIABLE, OWN)]));
-    }
 }

@@ -135,6 +135,7 @@ fn notice_kind(kind: NoticeKind) -> &'static str {
         NoticeKind::WritesLost => "writes lost",
         NoticeKind::TaskLapsed => "task lapsed",
         NoticeKind::MemberRestarted => "member restarted",
+        NoticeKind::WorkFailed => "work failed",
         NoticeKind::Digest => "digest",
     }
 }

@@ -30,7 +30,7 @@ pub use self::{
     style::{bold, dim, paint, warning},
     table::table,
     task::{task, task_line, tasks},
-    text::{one_line, plain, short_id, shorten, time},
+    text::{count, one_line, plain, short_id, shorten, time},
 };
 
 static POOL: LazyLock<DescriptorPool> =

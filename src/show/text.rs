@@ -32,6 +32,12 @@ pub fn short_id(id: &str) -> String {
     id.chars().take(12).collect()
 }
 
+/// Writes a number of things: `1 message`, `2 messages`.
+pub fn count(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}
+
 /// Formats a timestamp in local time; omits the date if it is today. `-` if there is none.
 pub fn time(at: Option<&prost_types::Timestamp>) -> String {
     let Some(zoned) = local(at) else { return "-".to_owned() };

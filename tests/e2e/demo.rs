@@ -34,6 +34,15 @@ fn an_id_may_be_short_or_last_and_names_complete_on_tab() {
     let shown = world.cli("ann", &["message", "show", "last", "--json"]).succeeds().json();
     assert_eq!(shown["message"]["type"], "plan_approval_response", "{shown}");
 
+    // What one has just sent is newer than what waits in the inbox; a reply answers what was received.
+    world.cli("ann", &["send", "lead", "thanks"]).succeeds();
+    let shown = world.cli("ann", &["message", "show", "last", "--json"]).succeeds().json();
+    assert_eq!(shown["message"]["content"], "thanks", "{shown}");
+    world.cli("ann", &["send", "lead", "once more", "--in-reply-to", "last"]).succeeds();
+    let shown = world.cli("ann", &["message", "show", "last", "--json"]).succeeds().json();
+    let answered = world.cli("ann", &["message", "show", shown["message"]["in_reply_to"].as_str().unwrap(), "--json"]);
+    assert_eq!(answered.succeeds().json()["message"]["type"], "plan_approval_response");
+
     let complete = |words: &[&str]| {
         let arguments = [&["--", "teamwire"], words].concat();
         world.cli_in(LEAD, &arguments, &[("TEAMWIRE_COMPLETE", "fish")]).succeeds().stdout
@@ -41,6 +50,30 @@ fn an_id_may_be_short_or_last_and_names_complete_on_tab() {
     assert!(complete(&["shutdown", "a"]).starts_with("ann"), "members");
     assert!(complete(&["team", "delete", ""]).contains("acme"), "teams");
     assert!(complete(&["shut"]).contains("shutdown"), "commands");
+}
+
+#[test]
+fn a_narrow_terminal_breaks_no_heading() {
+    let world = World::embedded();
+    world.create_team("acme");
+    world.cli(LEAD, &["task", "create", "Read the plan of the new release and write down what is missing"]).succeeds();
+    for (columns, commands) in
+        [(40, ["status", "task list", "team list --as operator"]), (200, ["status", "task list", "whoami"])]
+    {
+        for typed in commands {
+            let script = format!("script --quiet --command \"stty cols {columns}; '$0' {typed}\" /dev/null");
+            let shown = world.spawn_shell(LEAD, &script).output().succeeds().stdout;
+            let headings = match typed {
+                "status" => ["MEMBER", "ROLE", "STATE", "SINCE", "INBOX", "LIFE"].as_slice(),
+                "task list" => &["TASK", "STATUS", "UPDATED", "SUBJECT"],
+                "team list --as operator" => &["TEAM", "LEAD", "MEMBERS", "CREATED"],
+                _ => &[],
+            };
+            for heading in headings {
+                assert!(shown.contains(heading), "{columns} columns, {heading}: {shown}");
+            }
+        }
+    }
 }
 
 #[test]

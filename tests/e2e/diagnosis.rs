@@ -14,6 +14,8 @@ scenarios! {
     what_keeps_a_team_from_being_deleted_is_named,
     a_message_tells_its_whole_life,
     a_persons_unread_messages_are_one_note,
+    members_that_ended_as_asked_are_no_findings,
+    the_advice_about_a_failed_program_fits_the_reader,
 }
 
 /// Returns what the doctor finds with the shortest patience.
@@ -37,12 +39,13 @@ fn a_message_that_cannot_be_queued_is_explained_before_it_is_sent(world: World) 
 
     world.join("ann");
     assert_eq!(findings(&world, &["ann"]).0, 0);
+    // That it is gone is an answer, not a problem.
     world.cli("ann", &["leave"]).succeeds();
     let (code, found) = findings(&world, &["ann"]);
-    assert_eq!(code, 1);
     let finding = find(&found, "not_queued");
+    assert_eq!((code, &finding["severity"], &finding["member"]), (0, &"note".into(), &"ann".into()));
     assert!(finding["text"].as_str().unwrap().contains("ann has exited"), "{finding}");
-    assert!(finding["next"].as_str().unwrap().contains("teamwire run ann"), "{finding}");
+    assert!(finding["next"].as_str().unwrap().contains("teamwire invite ann"), "{finding}");
 }
 
 fn the_doctor_distinguishes_unread_messages_from_unacknowledged_ones(world: World) {
@@ -153,4 +156,65 @@ fn a_message_tells_its_whole_life(world: World) {
     assert!(text.contains("hello") && text.contains("processed"), "{text}");
     world.join("ben");
     world.cli("ben", &["message", "show", id]).exits(1).complains_of("MESSAGE_NOT_FOUND");
+}
+
+fn members_that_ended_as_asked_are_no_findings(world: World) {
+    world.create_team("acme");
+    let approves = world.run("ann", &["--on-shutdown", "approve"], agents::SILENT).ready();
+    let forced = world.run("bob", &[], agents::SILENT).ready();
+    for (name, runner) in [("ann", &approves), ("bob", &forced)] {
+        world.cli(LEAD, &["send", name, "never processed"]).succeeds();
+        runner.await_text("never processed");
+    }
+    world.cli(LEAD, &["shutdown", "ann", "--wait"]).succeeds();
+    world.cli(LEAD, &["shutdown", "bob", "--force", "--wait"]).succeeds();
+    world.take_inbox(LEAD);
+    let (code, found) = findings(&world, &[]);
+    assert_eq!((code, found.len()), (0, 0), "{found:?}");
+    for name in ["ann", "bob"] {
+        let (code, found) = findings(&world, &[name]);
+        let finding = find(&found, "not_queued");
+        assert_eq!((code, found.len(), &finding["severity"]), (0, 1, &"note".into()), "{found:?}");
+        assert!(finding["next"].as_str().unwrap().contains("teamwire run"), "{finding}");
+    }
+}
+
+fn the_advice_about_a_failed_program_fits_the_reader(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    let bob = world
+        .run("bob", &[], "while hear; do case \"$line\" in *'\"content\":\"fail\"'*) exit 3 ;; esac; done")
+        .ready();
+    world.cli(LEAD, &["send", "bob", "fail"]).succeeds();
+    assert_eq!(bob.exit(), 3);
+    let next = |identity: &str, options: &[&str]| {
+        let output = world.cli(identity, &[&["doctor", "bob", "--json"], options].concat()).exits(1);
+        let found = output.lines();
+        let finding = find(&found, "failed");
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(finding["text"].as_str().unwrap().contains("bob failed (exit code 3"), "{finding}");
+        assert!(finding["text"].as_str().unwrap().contains("has not processed 1 message"), "{finding}");
+        finding["next"].as_str().unwrap().to_owned()
+    };
+    assert!(next(LEAD, &[]).contains("teamwire run bob"));
+    assert!(next(LEAD, &["--as", "operator", "--team", "acme"]).contains("teamwire run bob"));
+    let of_teammate = next("ann", &[]);
+    assert!(of_teammate.contains("teamwire send team-lead") && !of_teammate.contains("teamwire run"), "{of_teammate}");
+}
+
+#[test]
+fn a_full_inbox_is_explained_to_its_owner_and_to_others() {
+    let world = World::configured("[limits]\ninbox_entries_max = 16\n");
+    world.create_team("acme");
+    world.join("ann");
+    world.join("bob");
+    let is_full = (0..=16).any(|_| world.cli(LEAD, &["send", "ann", "again"]).code != 0);
+    assert!(is_full, "the inbox takes more than its limit");
+    let next = |identity: &str| {
+        let found = world.cli(identity, &["doctor", "ann", "--json"]).exits(1).lines();
+        find(&found, "not_queued")["next"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(next("ann"), "Read and acknowledge: `teamwire inbox --ack`.");
+    assert_eq!(next(LEAD), "ann makes room with `teamwire inbox --ack`.");
+    assert!(next("bob").contains("teamwire send team-lead"));
 }

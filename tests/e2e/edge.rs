@@ -9,7 +9,13 @@ use teamwire_client::message;
 use teamwire_proto::v1::{
     self, RequestState, request_service_client::RequestServiceClient, task_service_client::TaskServiceClient,
 };
-use tokio::{io::AsyncReadExt as _, net::TcpStream, runtime::Runtime, task::JoinHandle, time::timeout};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    runtime::Runtime,
+    task::JoinHandle,
+    time::timeout,
+};
 use tonic::Code;
 
 use crate::{
@@ -473,21 +479,27 @@ fn a_stranger_keeps_no_member_alive_by_calling_in_its_name() {
 }
 
 #[test]
-fn who_holds_many_connections_to_the_health_checks_is_cut_off_and_harms_nobody() {
+fn idle_connections_to_health_checks_and_metrics_are_cut_off_and_keep_nobody_out() {
     let world = World::configured("health = \"127.0.0.1:0\"\nlog = \"debug\"\n");
-    let address = world.coordinator.health_address();
-    Runtime::new().unwrap().block_on(async {
-        let mut silent = Vec::new();
+    let health = world.coordinator.health_address();
+    let runtime = Runtime::new().unwrap();
+    let mut silent = Vec::new();
+    for address in [&health, &world.coordinator.metrics_address()] {
         for _ in 0..100 {
-            silent.push(TcpStream::connect(&address).await.unwrap());
+            let mut stream = runtime.block_on(TcpStream::connect(address)).unwrap();
+            // A request that never ends.
+            runtime.block_on(stream.write_all(b"GET /metrics HTTP/1.1\r\nhost:")).unwrap();
+            silent.push(stream);
         }
-        // Those over the bound at once, the others in time.
-        for stream in silent {
-            hung_up(stream).await;
-        }
-    });
-    assert!(world.coordinator.log().contains("closed: too many connections are open"));
-    for address in [format!("http://{address}"), world.coordinator.address()] {
+    }
+    // Newcomers get in at once: the oldest of the idle ones make way.
+    assert_eq!(world.coordinator.metric("teamwire_store_up"), 1.0);
+    for address in [format!("http://{health}"), world.coordinator.address()] {
         world.cli("prober", &["health", "--address", &address]).succeeds();
+    }
+    assert!(world.coordinator.log().contains("closed: too many connections are open"));
+    // The others are closed in time.
+    for stream in silent {
+        runtime.block_on(hung_up(stream));
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! `TEAMWIRE_BAD_PROGRAMS` sets how many programs each test runs at the same time; by default, one of each sort.
 
-use std::{env, fs};
+use std::{env, fs, time::Instant};
 
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
 use crate::{
     agents,
-    world::{LEAD, Runner, World, eventually, is_alive},
+    world::{LEAD, Runner, World, eventually, is_alive, signal},
 };
 
 /// A way in which a program makes it hard to end it, and how it ends after its shutdown was approved.
@@ -41,7 +42,7 @@ const ENDED: Sort = Sort {
     ..TERMINATED
 };
 
-const SORTS: [Sort; 7] = [
+const SORTS: [Sort; 8] = [
     Sort { name: "reads-nothing", script: "exec sleep 1000", ..TERMINATED },
     Sort { name: "floods", script: "while :; do echo flood; done", ..TERMINATED },
     // Detached twice, ignores SIGTERM, and has a detached child; the program itself ends with its input.
@@ -56,6 +57,13 @@ const SORTS: [Sort; 7] = [
     Sort {
         name: "setsid",
         script: "setsid sh -c 'echo $$ >> pids; exec sleep 1000' & wait",
+        processes: 2,
+        ..TERMINATED
+    },
+    // Leaves nothing to recognize it by but its parent. It is known once the watchdog has looked.
+    Sort {
+        name: "hides",
+        script: "env -i PATH=\"$PATH\" setsid sh -c 'sleep 4; echo $$ >> pids; exec sleep 1000' & wait",
         processes: 2,
         ..TERMINATED
     },
@@ -116,6 +124,7 @@ fn start(world: &World, containment: &str) -> Option<Vec<Bad>> {
 fn all_end_when_asked_to(containment: &str) {
     let world = World::embedded();
     let Some(programs) = start(&world, containment) else { return };
+    let (began, count) = (Instant::now(), programs.len());
     let waiting: Vec<_> =
         programs.iter().map(|bad| world.spawn(LEAD, &["shutdown", &bad.name, "--wait"], "")).collect();
     for (bad, waiting) in programs.iter().zip(waiting) {
@@ -130,6 +139,7 @@ fn all_end_when_asked_to(containment: &str) {
         assert_eq!(how, (bad.sort.code, bad.sort.signal, Some(bad.sort.action)), "{member}");
         assert!(exit["approved_request_id"].as_str().is_some_and(|id| id.starts_with("req_")), "{member}");
     }
+    eprintln!("{count} programs have ended {:.1} s after they were asked to", began.elapsed().as_secs_f64());
     let history = world.history(LEAD);
     // The commands that waited have acknowledged the notices that say the same.
     let told: Vec<_> = history.iter().filter_map(|entry| entry["message"]["content"].as_str()).collect();
@@ -150,6 +160,7 @@ fn all_end_when_asked_to(containment: &str) {
 fn nothing_survives_a_killed_runner(containment: &str) {
     let world = World::embedded();
     let Some(programs) = start(&world, containment) else { return };
+    let began = Instant::now();
     for bad in &programs {
         bad.runner.signal(Signal::SIGKILL);
     }
@@ -158,6 +169,7 @@ fn nothing_survives_a_killed_runner(containment: &str) {
         eventually(&what, || (!bad.pids.iter().any(|pid| is_alive(*pid))).then_some(()));
         assert_eq!(bad.runner.exit(), -1);
     }
+    eprintln!("nothing is left {:.1} s after the runners were killed", began.elapsed().as_secs_f64());
 }
 
 #[test]
@@ -181,9 +193,76 @@ fn programs_of_every_bad_sort_end_with_their_killed_runner_without_cgroups() {
 }
 
 scenarios! {
+    a_killed_watchdog_is_replaced,
+    two_quick_signals_kill_the_program_and_its_exit_is_reported,
+    two_quick_signals_end_a_runner_without_a_coordinator,
+    a_program_that_leaves_may_finish_and_exits_once,
+    a_program_that_leaves_and_stays_is_ended,
     a_program_for_each_batch_ends_between_batches,
     a_crash_is_reported_with_its_exit_code,
     no_member_joins_for_a_program_that_cannot_be_found,
+    a_failed_batch_and_a_failed_task_are_reported_to_the_lead,
+}
+
+fn a_killed_watchdog_is_replaced(world: World) {
+    world.create_team("acme");
+    let script = "setsid sh -c 'echo $$ >> pids; exec sleep 1000' & wait";
+    let backend = world.run("backend", &["--containment", "watchdog"], script).ready();
+    let pids = eventually("both processes", || Some(backend.pids()).filter(|pids| pids.len() == 2));
+    let watchdog = eventually("its watchdog", || backend.watchdog());
+    signal(watchdog, Signal::SIGKILL);
+    backend.await_log(&format!("the watchdog, process {watchdog}, has ended; process "));
+    eventually("its successor", || backend.watchdog().filter(|successor| *successor != watchdog));
+    backend.signal(Signal::SIGKILL);
+    eventually("nothing is left", || (!pids.iter().any(|pid| is_alive(*pid))).then_some(()));
+}
+
+fn two_quick_signals_kill_the_program_and_its_exit_is_reported(world: World) {
+    world.create_team("acme");
+    let script = "trap '' TERM; while :; do sleep 1; done";
+    let backend = world.run("backend", &["--grace", "1000"], script).ready();
+    backend.signal(Signal::SIGTERM);
+    backend.signal(Signal::SIGINT);
+    backend.await_log("The runner was asked to stop.");
+    assert_eq!(world.member("backend")["state"], "exited");
+    let history = world.history(LEAD);
+    let exits: Vec<_> = history.iter().filter(|entry| entry["member"]["state"] == "exited").collect();
+    let details: Vec<_> = exits.iter().map(|entry| entry["member"]["detail"].as_str()).collect();
+    assert_eq!(details, [Some("its runner ended it with SIGKILL")]);
+    assert_eq!(backend.exit(), 137);
+}
+
+fn two_quick_signals_end_a_runner_without_a_coordinator(mut world: World) {
+    world.create_team("acme");
+    let backend = world.run("backend", &["--grace", "1000"], "exec sleep 1000").ready();
+    world.coordinator.kill();
+    backend.signal(Signal::SIGTERM);
+    backend.signal(Signal::SIGINT);
+    backend.await_log("The exit could not be reported to the coordinator.");
+    assert_eq!(backend.exit(), 75);
+}
+
+/// Runs a program that leaves, to its end. Returns how its life ended, as the history tells it.
+fn leave(world: &World, script: &str) -> Vec<String> {
+    world.create_team("acme");
+    let backend = world.run("backend", &["--wrap-up", "2"], script);
+    backend.await_log("The member has left: ");
+    assert!(world.home("backend").join("finished").exists(), "{}", backend.log());
+    assert_eq!(backend.exit(), 0);
+    let history = world.history(LEAD);
+    let events = history.iter().map(|entry| &entry["member"]).filter(|event| event["member"] == "backend");
+    let ends = events.filter(|event| event["state"] == "stopping" || event["state"] == "exited");
+    ends.map(|event| format!("{}: {}", event["state"].as_str().unwrap(), event["detail"].as_str().unwrap())).collect()
+}
+
+fn a_program_that_leaves_may_finish_and_exits_once(world: World) {
+    let ends = leave(&world, r#"hear; "$TW" leave --reason 'all done'; while hear; do :; done; : > finished; exit 4"#);
+    assert_eq!(ends, ["stopping: all done", "exited: exit code 4"]);
+}
+
+fn a_program_that_leaves_and_stays_is_ended(world: World) {
+    let ends = leave(&world, r#""$TW" leave; : > finished; exec sleep 1000"#);
+    assert_eq!(ends, ["stopping: left", "exited: its runner ended it with SIGTERM"]);
 }
 
 fn a_program_for_each_batch_ends_between_batches(world: World) {
@@ -227,4 +306,42 @@ fn no_member_joins_for_a_program_that_cannot_be_found(world: World) {
     run("/etc/passwd").exits(126).complains_of("is not executable");
     assert!(world.member("backend").is_null(), "it has joined");
     assert!(world.history(LEAD).iter().all(|entry| entry["team"]["kind"] != "invited"));
+}
+
+fn a_failed_batch_and_a_failed_task_are_reported_to_the_lead(world: World) {
+    world.create_team("acme");
+    let worker = world.run("worker", &["--via", "exec", "--claim"], "cat > /dev/null; exit 3");
+    worker.await_log("connected");
+    let sent = world.cli(LEAD, &["send", "worker", "begin", "--json"]).succeeds().json();
+    let is_failure = |message: &Value| message["notice"]["kind"] == "work_failed";
+    let notice = world.await_inbox(LEAD, "the notice of the failed batch", is_failure);
+    let facts = &notice["notice"];
+    assert_eq!((&facts["member"], &facts["exit"]["code"]), (&"worker".into(), &3.into()));
+    assert_eq!(facts["message_id"], sent["message_id"]);
+    let text = notice["content"].as_str().unwrap();
+    assert!(text.starts_with("worker's program failed at message") && text.contains("(exit code 3)"), "{text}");
+    // The runner tries again, and the next notice counts.
+    world.await_inbox(LEAD, "a notice of several failures", |message| {
+        is_failure(message) && message["notice"]["count"].as_u64().is_some_and(|count| count > 1)
+    });
+    worker.signal(Signal::SIGTERM);
+    worker.exit();
+
+    let second = world.run("second", &["--via", "exec", "--claim"], "cat > /dev/null; exit 4");
+    world.cli(LEAD, &["task", "create", "hard"]).succeeds();
+    let notice = world.await_inbox(LEAD, "the notice of the failed task", |message| {
+        is_failure(message) && message["notice"]["member"] == "second"
+    });
+    assert_eq!((&notice["notice"]["exit"]["code"], &notice["notice"]["task"]["subject"]), (&4.into(), &"hard".into()));
+    let released = eventually("the task is back on the board", || {
+        let task = world.cli(LEAD, &["task", "show", "1", "--json"]).succeeds().json()["task"].clone();
+        task["released_because"].as_str().is_some_and(|why| why.contains("ended with code 4")).then_some(task)
+    });
+    assert!(released["attempts"].as_u64().is_some_and(|attempts| attempts > 0), "{released}");
+    let history = world.cli(LEAD, &["history", "--all"]).succeeds().stdout;
+    for part in ["failed at message", "failed at task 1", "released task 1 (hard): the program ended with code 4"] {
+        assert!(history.contains(part), "{part}: {history}");
+    }
+    second.signal(Signal::SIGTERM);
+    second.exit();
 }

@@ -146,7 +146,7 @@ async fn receive(client: Client, arrivals: mpsc::Sender<(String, String)>) {
         delivery.ack();
         count += 1;
         if count == SENDERS * EACH {
-            inbox.flush_acks().await.unwrap();
+            inbox.flush().await.unwrap();
         }
         let sender = delivery.message.sender.clone().unwrap_or_default().name;
         if arrivals.send((sender, body.content.clone())).is_err() {
@@ -174,7 +174,7 @@ fn two_coordinators_on_one_redis_serve_one_team(world: World) {
         let Some(Body::Message(body)) = &delivery.message.body else { panic!("{delivery:?}") };
         assert_eq!(body.content, "across");
         delivery.ack();
-        inbox.flush_acks().await.unwrap();
+        inbox.flush().await.unwrap();
         assert!(world.take_inbox("ann").is_empty());
 
         // A session at one ends the session at the other.

@@ -20,6 +20,7 @@ scenarios! {
     a_runner_keeps_its_identity_apart_from_the_persons,
     within_a_runner_no_other_identity_is_used,
     a_lead_is_asked_before_it_leaves_and_may_hand_over,
+    a_runner_takes_over_a_persons_identity_only_if_confirmed_and_the_way_back_is_named,
 }
 
 fn a_command_that_names_a_team_uses_the_identity_of_that_team(world: World) {
@@ -56,6 +57,8 @@ fn without_an_identity_the_teams_and_what_to_do_are_named(world: World) {
         .cli(LEAD, &["status"])
         .exits(REFUSED)
         .complains_of("There is no team yet. Create one: teamwire team create NAME");
+    let run = ["run", "backend", "--echo"];
+    world.cli(LEAD, &run).exits(REFUSED).complains_of("There is no team yet. Create one: teamwire team create NAME");
     world.create_team("acme");
     world.create_team("blue");
     world.cli(LEAD, &["team", "delete", "--yes"]).succeeds();
@@ -64,6 +67,10 @@ fn without_an_identity_the_teams_and_what_to_do_are_named(world: World) {
     world.cli(LEAD, &["use", "lead@acme"]).succeeds();
     world.cli(LEAD, &["leave", "--yes"]).succeeds();
     world.cli(LEAD, &["task", "list"]).exits(REFUSED).complains_of("teamwire --team acme status");
+    world.cli(LEAD, &run).exits(REFUSED).complains_of("The teams are: acme");
+    let unknown = world.cli(LEAD, &["--as", "operator", "team", "delete", "nosuch"]).exits(REFUSED);
+    let unknown = unknown.complains_of("There is no team \"nosuch\"").complains_of("teamwire team list");
+    assert!(!unknown.stderr.contains("You act as the operator"), "{}", unknown.stderr);
     world.cli(LEAD, &["--team", "acme", "status"]).succeeds();
 }
 
@@ -124,6 +131,71 @@ fn within_a_runner_no_other_identity_is_used(world: World) {
     runner.output().exits(NOT_PERMITTED);
 }
 
+fn a_runner_takes_over_a_persons_identity_only_if_confirmed_and_the_way_back_is_named(world: World) {
+    world.create_team("acme");
+    let taken = world.cli(LEAD, &["run", "LEAD", "--", "true"]).exits(USAGE);
+    taken.complains_of("lead@acme is your own identity").complains_of("--yes").complains_of("teamwire join");
+    assert_eq!(world.member("lead")["incarnation"], 1);
+    // Another identity of the same person.
+    world.cli(LEAD, &["join", &world.invite("ann")]).succeeds();
+    let taken = world.cli(LEAD, &["run", "lead", "--", "true"]).exits(USAGE);
+    taken.complains_of("teamwire --as lead@acme join");
+    world.cli(LEAD, &["use", "lead"]).succeeds();
+    world.cli(LEAD, &["join"]).exits(USAGE).complains_of("You are lead@acme already");
+
+    let program = agents::script(agents::WILLING);
+    let runner = world.spawn(LEAD, &["run", "lead", "--yes", "--", "sh", "-c", &program], "");
+    eventually("the runner is connected", || (world.member("lead")["connected"] == true).then_some(()));
+    world.cli(LEAD, &["join"]).exits(REFUSED).complains_of("End it before you join again");
+    runner.terminate().exits(143).complains_of("To go on as lead@acme at the command line: teamwire join");
+    world
+        .cli(LEAD, &["status"])
+        .exits(NOT_PERMITTED)
+        .complains_of("To go on as lead@acme at the command line: teamwire join");
+    world.cli(LEAD, &["--as", "ann", "status"]).succeeds();
+
+    world.cli(LEAD, &["join"]).succeeds();
+    let lead = world.member("lead");
+    assert_eq!(
+        (&lead["incarnation"], &lead["role"], &lead["liveness"]),
+        (&3.into(), &"lead".into(), &"detached".into())
+    );
+    // A runner that was asked to end cannot come back by itself.
+    let runner = world.spawn(LEAD, &["run", "ann", "--yes", "--", "sh", "-c", &program], "");
+    eventually("ann is connected", || (world.member("ann")["connected"] == true).then_some(()));
+    world.cli(LEAD, &["shutdown", "ann", "--wait"]).succeeds();
+    runner.output().succeeds().complains_of("ann@acme was removed from your identities");
+    world.cli(LEAD, &["--as", "ann", "whoami"]).exits(USAGE);
+}
+
+#[test]
+fn a_new_lead_that_may_not_be_able_to_lead_must_be_confirmed() {
+    // A lease is short, so that a member is soon lost.
+    let world = World::configured(
+        "[limits]\nlease_ttl = \"10s\"\nlost_grace = \"0s\"\n[delivery]\nheartbeat_interval = \"5s\"\n",
+    );
+    world.create_team("acme");
+    let asked = world.run("asked", &[], agents::SLOW).ready();
+    world.cli(LEAD, &["shutdown", "asked"]).succeeds();
+    let lost = world.run("lost", &[], agents::WILLING).ready();
+    lost.kill();
+    world.join("gone");
+    world.cli("gone", &["leave"]).succeeds();
+    eventually("the member is lost", || (world.member("lost")["state"] == "lost").then_some(()));
+    for hand_over in [&["leave", "--hand-over-to"][..], &["team", "lead"]] {
+        let to = |who: &str| world.cli(LEAD, &[hand_over, &[who]].concat());
+        to("asked").exits(USAGE).complains_of("asked has been asked to shut down").complains_of("--yes");
+        to("Lost@acme").exits(USAGE).complains_of("lost has been lost since").complains_of("--yes");
+        let gone = world.cli(LEAD, &[hand_over, &["gone", "--yes"]].concat()).exits(REFUSED);
+        gone.complains_of("gone has exited. Name another member");
+    }
+    assert_eq!(world.member("lead")["role"], "lead");
+    world.cli(LEAD, &["leave", "--hand-over-to", "lost", "--yes"]).succeeds();
+    let status = world.cli(LEAD, &["--as", "operator", "--team", "acme", "status", "--json"]).succeeds().json();
+    assert_eq!(status["team"]["lead"], "lost");
+    drop(asked);
+}
+
 fn a_lead_is_asked_before_it_leaves_and_may_hand_over(world: World) {
     world.create_team("acme");
     world.join("ann");
@@ -141,6 +213,22 @@ fn a_lead_is_asked_before_it_leaves_and_may_hand_over(world: World) {
     world.cli("ann", &["team", "delete"]).exits(USAGE).complains_of("--yes");
     world.cli("ann", &["team", "show"]).succeeds();
     world.cli("ann", &["team", "delete", "--yes"]).succeeds();
+}
+
+#[test]
+fn a_takeover_is_confirmed_at_a_terminal() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let at_terminal = |answer: &str| {
+        let run = format!("echo {answer} | script --quiet --return --command '{TEAMWIRE} run lead -- true' /dev/null");
+        world.spawn_shell(LEAD, &run).output()
+    };
+    let kept = at_terminal("n").exits(REFUSED);
+    assert!(kept.stdout.contains("lead@acme is your own identity") && kept.stdout.contains("[y/N]"), "{}", kept.stdout);
+    assert_eq!(world.member("lead")["incarnation"], 1);
+    at_terminal("y").succeeds();
+    world.cli(LEAD, &["join"]).succeeds();
+    assert_eq!(world.member("lead")["incarnation"], 3);
 }
 
 #[test]
@@ -222,6 +310,42 @@ fn what_other_users_could_have_planted_is_not_trusted() {
         set(path, private);
     }
     world.cli(LEAD, &["team", "list"]).succeeds();
+}
+
+#[test]
+fn an_identity_that_other_users_could_have_written_is_not_used() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let home = world.home(LEAD);
+    let set = |path: &std::path::Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let directory = home.join("shared");
+    fs::create_dir(&directory).unwrap();
+    let file = directory.join("context.json");
+    fs::rename(home.join("context.json"), &file).unwrap();
+    let link = home.join("link.json");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    set(&directory, 0o700);
+    let with = |context: &std::path::Path, arguments: &[&str]| {
+        world.cli_in(LEAD, arguments, &[("TEAMWIRE_CONTEXT", context.to_str().unwrap())])
+    };
+    for (path, open, private, mend) in [(&file, 0o622, 0o600, "chmod 600"), (&directory, 0o777, 0o700, "chmod go-w")] {
+        set(path, open);
+        for context in [&file, &link] {
+            // One that only reads the file, and one that writes it.
+            for arguments in [&["status"][..], &["use", "lead"]] {
+                let refused = with(context, arguments).exits(NOT_PERMITTED).complains_of("not trusted");
+                refused.complains_of(&format!("(mode {open:o})")).complains_of(&format!("{mend} {}", path.display()));
+            }
+        }
+        set(path, private);
+    }
+    let invited = with(&link, &["invite", "ann"]).succeeds().stdout;
+    // No file yet: others could replace the one that would be written.
+    set(&directory, 0o777);
+    let new = directory.join("new.json");
+    with(&new, &["join", invited.trim()]).exits(NOT_PERMITTED).complains_of("chmod go-w");
+    set(&directory, 0o700);
+    with(&new, &["join", invited.trim()]).succeeds();
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Messages, from one hand to the other.
 
+use std::net::TcpListener;
+
 use serde_json::{Value, json};
 use teamwire_client::{Client, Event, SubscribeOptions};
 use tokio::{runtime::Runtime, time::timeout};
@@ -115,7 +117,7 @@ fn an_unacknowledged_message_is_dead_lettered_and_its_sender_and_the_lead_get_a_
             };
             if first.message.id != message_id {
                 first.ack();
-                inbox.flush_acks().await.unwrap();
+                inbox.flush().await.unwrap();
                 return counts;
             }
             counts.push(first.delivery_count);
@@ -197,6 +199,36 @@ fn an_inbox_is_followed_and_acknowledged_as_it_fills(world: World) {
     let contents: Vec<_> = seen.iter().map(|delivery| delivery["message"]["content"].as_str().unwrap()).collect();
     assert_eq!(contents, ["waiting", "fresh"]);
     assert!(world.take_inbox("ann").is_empty());
+}
+
+#[test]
+fn a_coordinator_that_is_away_is_mentioned_once_and_once_when_it_is_back() {
+    let mut world = World::embedded();
+    world.create_team("acme");
+    world.join("ann");
+    world.cli(LEAD, &["send", "ann", "before"]).succeeds();
+    let following = world.spawn("ann", &["inbox", "--follow"], "");
+    following.await_said("before");
+    let address = world.coordinator.address().replace("http://", "");
+    world.coordinator.kill();
+    // In the coordinator's place, count several attempts to reconnect.
+    let listener = TcpListener::bind(address).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    for attempt in 1..=4 {
+        eventually(&format!("attempt {attempt}"), || listener.accept().ok());
+    }
+    drop(listener);
+    world.coordinator.restart();
+    world.cli(LEAD, &["send", "ann", "after"]).succeeds();
+    following.await_said("after");
+    let said = following.interrupt().exits(0).stderr;
+    let times = |text: &str| said.matches(text).count();
+    assert_eq!((times("Lost the coordinator"), times("Reconnected after"), said.lines().count()), (1, 1, 2), "{said}");
+    // What was acknowledged is counted in words.
+    let ids: Vec<_> = world.cli("ann", &["inbox", "--json"]).succeeds().lines();
+    let ids: Vec<_> = ids.iter().map(|delivery| delivery["message"]["id"].as_str().unwrap()).collect();
+    assert_eq!(world.cli("ann", &["inbox", "ack", ids[0]]).succeeds().stdout, "Acknowledged 1 message.\n");
+    assert_eq!(world.cli("ann", &["inbox", "ack", ids[0], ids[1]]).succeeds().stdout, "Acknowledged 1 message.\n");
 }
 
 fn a_program_that_knows_no_in_reply_to_ends_the_wait_for_its_reply(world: World) {

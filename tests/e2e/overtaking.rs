@@ -129,7 +129,7 @@ fn member_that_acknowledges_nothing_is_asked_and_then_gets_the_rest_in_order(wor
         }
         let sequences: Vec<_> = taken.iter().map(|delivery| delivery.sequence).collect();
         assert_eq!(sequences, (1..=MANY as u64).collect::<Vec<_>>());
-        second.flush_acks().await.unwrap();
+        second.flush().await.unwrap();
     });
     assert!(world.take_inbox("ann").is_empty());
 }

@@ -63,6 +63,14 @@ fn a_claim_at_the_command_line_expires_and_the_stale_token_says_when_and_why() {
     assert_eq!(error["reason"], "STALE_CLAIM");
     let text = error["message"].as_str().unwrap();
     assert!(text.starts_with("Task 1 went back to the board at 20") && text.contains(": its claim expired"), "{text}");
+    // Without a token, too.
+    for action in ["complete", "release"] {
+        let refused = world.cli("ann", &["task", action, "1"]).exits(1).complains_of("STALE_CLAIM");
+        refused.complains_of("Task 1 went back to the board at 20").complains_of(": its claim expired after 2 s");
+    }
+    world.cli(LEAD, &["task", "claim", "1"]).succeeds();
+    let refused = world.cli("ann", &["task", "complete", "1"]).exits(1).complains_of("TASK_CLAIMED");
+    refused.complains_of(": its claim expired after 2 s. Task 1 is in progress with lead");
     let shown = world.cli("ann", &["task", "show", "1"]).succeeds().stdout;
     assert!(shown.contains("back on the board") && shown.contains(": its claim expired after 2 s"), "{shown}");
 }

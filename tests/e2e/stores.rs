@@ -12,8 +12,9 @@ use tokio::runtime::Runtime;
 use tonic::Code;
 
 use crate::{
+    agents,
     raw::{Raw, refused},
-    world::{Flavor, LEAD, TestRedis, World, eventually},
+    world::{Flavor, LEAD, Runner, TestRedis, World, eventually},
 };
 
 redis_scenarios! {
@@ -30,58 +31,92 @@ fn raw(world: &World, member: &str) -> Raw {
     Raw::at(&format!("http://{}", world.coordinator.socket()), &world.credential(member))
 }
 
-/// Asserts that the lead's send is refused because the store is full.
-fn send_is_refused(runtime: &Runtime, world: &World) {
+/// A message from the lead to bob, under an idempotency key.
+fn keyed_send(key: &str) -> v1::SendRequest {
     let content = "x".repeat(8 * 1024);
     let message = v1::DirectMessage { recipient: "bob".to_owned(), summary: "more".to_owned(), content };
-    let outcome = runtime.block_on(async { raw(world, LEAD).send(Some(Body::Message(message))).await });
-    let status = refused(outcome, Code::Unavailable, "STORE_UNAVAILABLE", "");
+    v1::SendRequest {
+        body: Some(Body::Message(message)),
+        idempotency_key: key.to_owned(),
+        ..v1::SendRequest::default()
+    }
+}
+
+/// Asserts that the lead's send is refused because the store is full, and that a repeated send gets its reply.
+fn send_is_refused(runtime: &Runtime, world: &World) {
+    let send = |key| runtime.block_on(async { raw(world, LEAD).send_all(keyed_send(key)).await });
+    let status = refused(send("after"), Code::ResourceExhausted, "STORE_FULL", "");
     assert!(
         status.message().contains("the store is full") && status.message().contains("Nothing was changed"),
         "{status}"
     );
+    send("before").unwrap();
+    let told = world.cli(LEAD, &["send", "bob", "-s", "more", "more", "--timeout", "1"]).exits(1);
+    let told = told.complains_of("Nothing was changed").complains_of("raise maxmemory");
+    assert!(!told.stderr.contains("not known") && !told.stderr.contains(".."), "{}", told.stderr);
 }
 
 /// Does what members must be able to do on a full store, and what the lead must, to make room.
-fn drain(runtime: &Runtime, world: &World) {
+fn drain(runtime: &Runtime, world: &World, team: Team) {
     let health = ["health", "--json", "--address", &format!("http://{}", world.coordinator.socket())];
     eventually("health reports it", || (world.cli(LEAD, &health).succeeds().json()["writable"] == false).then_some(()));
     assert_eq!(world.coordinator.metric("teamwire_store_writable"), 0.0);
     send_is_refused(runtime, world);
 
     let listed = world.cli("bob", &["inbox", "--json"]).succeeds().lines();
-    assert_eq!(listed.len(), 1);
+    assert_eq!(listed.len(), 2);
     world.cli(LEAD, &["status"]).succeeds();
     world.cli(LEAD, &["task", "list"]).succeeds();
     world.cli(LEAD, &["history"]).succeeds();
     // A session opens, delivers, acknowledges and closes.
     let followed = world.spawn("bob", &["inbox", "--follow", "--ack"], "");
     followed.await_said("to all");
-    eventually("it is acknowledged", || world.member("bob")["inbox_depth"].is_null().then_some(()));
+    eventually("all is acknowledged", || world.member("bob")["inbox_depth"].is_null().then_some(()));
     followed.interrupt();
     for activity in [v1::Activity::Active, v1::Activity::Idle] {
-        let beat = v1::HeartbeatRequest { activity: activity.into(), summary: "waiting".to_owned() };
+        let beat =
+            v1::HeartbeatRequest { activity: activity.into(), summary: "waiting".to_owned(), ..Default::default() };
         let beat = async {
             let bob = raw(world, "bob");
             bob.teams().heartbeat(bob.request(beat)).await
         };
         runtime.block_on(beat).unwrap();
     }
+    world.cli("amy", &["approve", &team.request_id]).succeeds();
+    // Nobody reports the exit of a person.
+    eventually("amy counts as exited", || (world.member("amy")["state"] == "exited").then_some(()));
+    world.cli(LEAD, &["shutdown", "max", "--force"]).succeeds();
+    assert_eq!(team.max.exit(), 77);
+    assert_eq!(world.member("max")["state"], "exited");
     for member in ["bob", "eve"] {
         world.cli(member, &["leave"]).succeeds();
         assert_eq!(world.member(member)["state"], "exited");
     }
 }
 
+/// What goes on in a team as its store fills up.
+struct Team {
+    /// A member that must be stopped by force.
+    max: Runner,
+    /// The pending request that amy exit.
+    request_id: String,
+}
+
 /// Fills a team with records of many kinds.
-fn fill_team(world: &World) {
+fn fill_team(runtime: &Runtime, world: &World) -> Team {
     world.create_team("acme");
+    let max = world.run("max", &[], agents::SILENT).ready();
     world.join("bob");
     world.join("eve");
+    world.join("amy");
+    let asked = world.cli(LEAD, &["shutdown", "amy", "--json"]).succeeds().json();
+    let request_id = asked["request_id"].as_str().unwrap().to_owned();
     world.cli(LEAD, &["task", "create", "a task"]).succeeds();
     world.cli("bob", &["task", "claim", "1"]).succeeds();
     world.cli("eve", &["plan", "submit", "a plan"]).succeeds();
     world.cli(LEAD, &["send", "--broadcast", "to all"]).succeeds();
+    runtime.block_on(async { raw(world, LEAD).send_all(keyed_send("before")).await }).unwrap();
+    Team { max, request_id }
 }
 
 #[test]
@@ -90,13 +125,16 @@ fn a_full_redis_can_be_read_and_drained() {
     for flavor in [Flavor::Redis, Flavor::Valkey] {
         let Some(redis) = TestRedis::start_of(flavor) else { continue };
         let mut world = World::on_redis(redis);
-        fill_team(&world);
+        let team = fill_team(&runtime, &world);
         tell(&world, &["CONFIG", "SET", "maxmemory", "1mb"]);
         world.coordinator.await_log("the store refuses writes", 1);
-        // It also starts like this.
+        // It also starts like this, even as another version, whose functions the server has never seen.
         world.coordinator.end();
+        if flavor == Flavor::Valkey {
+            tell(&world, &["FUNCTION", "FLUSH"]);
+        }
         world.coordinator.restart();
-        drain(&runtime, &world);
+        drain(&runtime, &world, team);
         world.cli(LEAD, &["team", "delete", "--yes"]).succeeds();
         tell(&world, &["CONFIG", "SET", "maxmemory", "0"]);
         world.coordinator.await_log("the store takes writes again", 1);
@@ -114,6 +152,7 @@ fn a_read_only_replica_is_reported_at_the_start_and_in_health() {
     assert!(world.coordinator.log().contains("read only replica"), "{}", world.coordinator.log());
     let health = world.cli(LEAD, &["health"]).succeeds();
     assert!(health.stdout.contains("refuses writes"), "{}", health.stdout);
+    world.cli(LEAD, &["health", "--writable"]).exits(1).complains_of("refuses writes");
     assert_eq!(world.coordinator.metric("teamwire_store_writable"), 0.0);
     assert_eq!(world.coordinator.metric("teamwire_store_up"), 1.0);
     world.cli(LEAD, &["team", "list"]).succeeds();
@@ -123,6 +162,7 @@ fn a_read_only_replica_is_reported_at_the_start_and_in_health() {
     eventually("health reports it", || {
         (world.cli(LEAD, &["health", "--json"]).succeeds().json()["writable"] == true).then_some(())
     });
+    world.cli(LEAD, &["health", "--writable"]).succeeds();
     world.create_team("acme");
 }
 
@@ -146,10 +186,19 @@ fn an_emptied_redis_is_reported_as_a_loss(world: World) {
     }
     world.create_team("acme");
     world.join("bob");
+    let quiet = world.run("quiet", &[], agents::SILENT).ready();
+    let busy = world.run("busy", &[], agents::SILENT).ready();
+    world.cli(LEAD, &["send", "busy", "something to keep"]).succeeds();
+    busy.await_text("something to keep");
     tell(&world, &["FLUSHALL"]);
     world.coordinator.await_log("the store was emptied", 1);
     world.coordinator.await_log("the store lost commits", 1);
     eventually("it is counted", || (world.coordinator.metric("teamwire_lost_writes_total") >= 1.0).then_some(()));
+    for runner in [quiet, busy] {
+        runner.await_log("store lost the team");
+        assert!(!runner.log().contains("was deleted"), "{}", runner.log());
+        assert_eq!(runner.exit(), 77);
+    }
     // Nothing else is wrong.
     world.cli(LEAD, &["health"]).succeeds();
     world.create_team("acme");
@@ -239,7 +288,7 @@ fn a_coordinator_starts_on_a_full_disk_and_its_store_can_be_drained() {
     for complaint in ["the store could not write", "could not be written"] {
         world.coordinator.may_complain_of(complaint);
     }
-    fill_team(&world);
+    let team = fill_team(&runtime, &world);
     world.coordinator.end();
     let Some(disk) = Disk::mount_at(&world.coordinator.state_directory()) else { return };
     world.coordinator.restart();
@@ -250,7 +299,7 @@ fn a_coordinator_starts_on_a_full_disk_and_its_store_can_be_drained() {
         runtime.block_on(async { raw(&world, LEAD).send(Some(Body::Message(message))).await }).err()
     });
     world.coordinator.await_log("the store refuses writes", 1);
-    drain(&runtime, &world);
+    drain(&runtime, &world, team);
 
     // Other programs take what the reserve gave up: nothing can be written any more, not even the file for clients.
     world.coordinator.end();
@@ -259,7 +308,8 @@ fn a_coordinator_starts_on_a_full_disk_and_its_store_can_be_drained() {
     fs::remove_file(&file).unwrap();
     disk.fill();
     world.coordinator.restart();
-    world.coordinator.await_log("could not be written", 1);
+    let wanted = format!("pass them --address {}", String::from_utf8_lossy(&address).trim());
+    world.coordinator.await_log(&wanted, 1);
     world.coordinator.await_log("the store refuses writes", 2);
     world.cli(LEAD, &["status", "--address", String::from_utf8(address.clone()).unwrap().trim()]).succeeds();
 

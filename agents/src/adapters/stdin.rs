@@ -35,14 +35,11 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, ack: AckPolicy) -> En
     // The program's last lines are on their way to the coordinator; its approval may be among them.
     let patience = match why {
         Why::Exited | Why::Stopped => incarnation.config.report_patience,
-        Why::Approved => LAST_LINES_DEADLINE,
+        Why::Approved | Why::Left => LAST_LINES_DEADLINE,
         Why::Closed(_) | Why::Refused(_) => Duration::ZERO,
     };
     let hurry = incarnation.hurry.clone();
-    let is_heard = tokio::select! {
-        heard = timeout(patience, conversation.hear_out(incarnation)) => heard.is_ok(),
-        () = hurry.cancelled() => false,
-    };
+    let is_heard = matches!(hurry.bound(timeout(patience, conversation.hear_out(incarnation))).await, Some(Ok(())));
     let why = incarnation.settle(why).await;
     End { why, exit: Some(exit), is_outcome_unknown: !is_heard }
 }
@@ -90,9 +87,9 @@ impl Conversation {
         }
     }
 
-    /// Ends the program, and keeps listening to it meanwhile. An approved shutdown first closes its input.
+    /// Ends the program, and keeps listening to it meanwhile. If the member has agreed, first closes its input.
     async fn end_program(&mut self, incarnation: &mut Incarnation<'_>, process: &mut Process, why: &Why) -> Exit {
-        if matches!(why, Why::Approved) {
+        if why.is_agreed() {
             self.input.close();
         }
         let mut ending = pin!(incarnation.end_program(process, why));

@@ -60,7 +60,7 @@ pub(crate) async fn run(client: Client, mut work: watch::Receiver<Work>, interva
                 Activity::Idle => work.borrow().summary.clone(),
                 _ => String::new(),
             };
-            match client.heartbeat(HeartbeatRequest { activity: activity.into(), summary }).await {
+            match client.heartbeat(HeartbeatRequest { activity: activity.into(), summary, failure: None }).await {
                 Ok(_) => reported = activity,
                 Err(error) => tracing::debug!(%error, "heartbeat failed"),
             }

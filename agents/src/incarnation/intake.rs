@@ -28,6 +28,7 @@ impl Incarnation<'_> {
                 self.tell(RunnerEvent::Disconnected { detail });
                 None
             }
+            Some(Ok(Event::ShutdownApproved { request_id })) if request_id.is_empty() => Some(News::End(Why::Left)),
             Some(Ok(Event::ShutdownApproved { request_id })) => {
                 self.in_flight.answered(&request_id);
                 Some(News::End(Why::Approved))

@@ -36,6 +36,7 @@ use crate::{
     exit::Why,
     line_protocol::{input::InputLine, input_lines},
     process::Boundary,
+    runner::Hurry,
 };
 
 /// How many messages a session delivers without acknowledgement.
@@ -52,8 +53,8 @@ pub(crate) struct Incarnation<'a> {
     pub(crate) config: &'a RunnerConfig,
     /// Cancelled: the runner must end.
     pub(crate) stop: CancellationToken,
-    /// Cancelled: the runner must end without a grace period.
-    pub(crate) hurry: CancellationToken,
+    /// Begun: the runner must end without a grace period.
+    pub(crate) hurry: Hurry,
     boundary: Arc<Boundary>,
     client: Client,
     joined: v1::JoinResponse,
@@ -75,6 +76,8 @@ pub(crate) struct Incarnation<'a> {
     is_dropping: bool,
     /// True: the program is writing a line that is too long, of which the beginning was read.
     is_within_long: bool,
+    /// The last report to the lead that the program failed at its work.
+    failure_report: Option<Background<()>>,
     _heartbeat: Background<()>,
 }
 
@@ -97,7 +100,7 @@ impl<'a> Incarnation<'a> {
         passthrough: &'a mut Passthrough,
         boundary: Arc<Boundary>,
         stop: CancellationToken,
-        hurry: CancellationToken,
+        hurry: Hurry,
     ) -> Self {
         let (work, seen) = watch::channel(Work::default());
         let heartbeat = heartbeat::run(client.clone(), seen, config.heartbeat_interval, config.idle_after);
@@ -122,6 +125,7 @@ impl<'a> Incarnation<'a> {
             passthrough,
             is_dropping: false,
             is_within_long: false,
+            failure_report: None,
             _heartbeat: background::start(heartbeat),
         }
     }
@@ -230,10 +234,21 @@ impl<'a> Incarnation<'a> {
         self.in_flight.set_resting(is_resting);
     }
 
+    /// Reports to the lead that the program failed at its work. Replaces an earlier report that has not arrived yet.
+    pub(crate) fn report_failure(&mut self, failure: v1::WorkFailure) {
+        let client = self.client.clone();
+        let request = v1::HeartbeatRequest { failure: Some(failure), ..v1::HeartbeatRequest::default() };
+        self.failure_report = Some(background::start(async move {
+            if let Err(error) = client.heartbeat(request).await {
+                tracing::debug!(%error, "the failure was not reported");
+            }
+        }));
+    }
+
     /// Gives everything that is not acknowledged back to the coordinator, which delivers it again in a new session.
     pub(crate) async fn renew_session(&mut self) {
         // First confirm what was processed, so that it does not come again.
-        let _ = timeout(FLUSH_DEADLINE, self.subscription.flush_acks()).await;
+        let _ = timeout(FLUSH_DEADLINE, self.subscription.flush()).await;
         self.subscription = self.client.subscribe(self.options.clone());
         self.in_flight.renew(self.subscription.acks());
         self.waiting.clear();
@@ -242,24 +257,25 @@ impl<'a> Incarnation<'a> {
     /// Finishes the incarnation: flushes the last acknowledgements, and checks whether the shutdown was approved after
     /// all. Returns the reason to report.
     pub(crate) async fn settle(&mut self, why: Why) -> Why {
+        let hurry = self.hurry.clone();
         let why = match why {
-            Why::Exited | Why::Stopped if self.is_shutdown_approved().await => Why::Approved,
+            Why::Exited | Why::Stopped if hurry.bound(self.is_shutdown_approved()).await == Some(true) => Why::Approved,
             why => why,
         };
         // The end of the session overtakes the reply to the runner's own approval, which acknowledges the request.
         while matches!(why, Why::Approved)
-            && let Ok(Some(Ok(approval))) = timeout(FLUSH_DEADLINE, self.approvals.join_next()).await
+            && let Some(Ok(Some(Ok(approval)))) = hurry.bound(timeout(FLUSH_DEADLINE, self.approvals.join_next())).await
         {
             self.conclude_approval(&approval);
         }
-        if matches!(why, Why::Approved | Why::Exited | Why::Stopped) {
-            let flushed = timeout(FLUSH_DEADLINE, self.subscription.flush_acks()).await;
-            if !matches!(flushed, Ok(Ok(()))) {
+        if why.is_agreed() || matches!(why, Why::Exited | Why::Stopped) {
+            let flushed = hurry.bound(timeout(FLUSH_DEADLINE, self.subscription.flush())).await;
+            if !matches!(flushed, Some(Ok(Ok(())))) {
                 tracing::debug!(?flushed, "the last acknowledgements were not confirmed");
             }
         }
         if !self.passthrough.is_empty() {
-            let _ = timeout(FLUSH_DEADLINE, self.passthrough.write()).await;
+            let _ = hurry.bound(timeout(FLUSH_DEADLINE, self.passthrough.write())).await;
         }
         why
     }

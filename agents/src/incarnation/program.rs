@@ -32,13 +32,14 @@ impl Incarnation<'_> {
     }
 
     /// Ends the program, and every process it has started, in the way that the reason calls for: at once if the member
-    /// was stopped by force, else with SIGTERM and a grace period. A program whose shutdown was approved gets time to end by
-    /// itself before that: close its input first. Announces it.
+    /// was stopped by force, else with SIGTERM and a grace period. A program whose shutdown was approved, or that has left, gets time to
+    /// end by itself before that: close its input first. Announces it.
     pub(crate) fn end_program<'p>(&self, process: &'p mut Process, why: &Why) -> impl Future<Output = Exit> + use<'p> {
         let announced = match why {
             // Only what it has left behind is ended.
             Why::Exited => None,
             Why::Approved => Some("the shutdown was approved".to_owned()),
+            Why::Left => Some("the member has left".to_owned()),
             Why::Stopped => Some("the runner was asked to stop".to_owned()),
             Why::Closed(closed) => Some(closed.to_string()),
             Why::Refused(error) => Some(error.to_string()),
@@ -47,8 +48,8 @@ impl Incarnation<'_> {
             self.tell(RunnerEvent::Ending { why });
         }
         let is_forced = matches!(why, Why::Closed(Closed::MemberStopped));
-        let wrap_up = if matches!(why, Why::Approved) { self.config.wrap_up } else { Duration::ZERO };
-        let (grace, hurry) = (self.config.grace, self.hurry.clone());
+        let wrap_up = if why.is_agreed() { self.config.wrap_up } else { Duration::ZERO };
+        let (grace, hurry) = (self.config.grace, self.hurry.token());
         async move { if is_forced { process.kill().await } else { process.end(wrap_up, grace, &hurry).await } }
     }
 

@@ -22,16 +22,38 @@ pub(crate) struct Lines<R> {
     reader: BufReader<R>,
     line: Vec<u8>,
     is_within_long: bool,
+    /// True until the stream has brought a line.
+    is_at_start: bool,
     bytes_max: usize,
 }
 
+/// What some programs write at the start of a text in UTF-8.
+pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
 impl<R: AsyncRead + Unpin> Lines<R> {
     pub(crate) fn new(reader: R) -> Self {
-        Self { reader: BufReader::new(reader), line: Vec::new(), is_within_long: false, bytes_max: LINE_BYTES_MAX }
+        Self {
+            reader: BufReader::new(reader),
+            line: Vec::new(),
+            is_within_long: false,
+            is_at_start: true,
+            bytes_max: LINE_BYTES_MAX,
+        }
     }
 
-    /// Returns the next piece. None: the stream has ended. Cancel-safe.
+    /// Returns the next piece, without a byte-order mark at the start of the stream. None: the stream has ended. Cancel-safe.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Piece>> {
+        let mut piece = self.read().await?;
+        if mem::take(&mut self.is_at_start)
+            && let Some(Piece::Line(text) | Piece::Part(text)) = &mut piece
+            && text.starts_with(BYTE_ORDER_MARK)
+        {
+            text.drain(..BYTE_ORDER_MARK.len());
+        }
+        Ok(piece)
+    }
+
+    async fn read(&mut self) -> io::Result<Option<Piece>> {
         loop {
             let read = self.reader.fill_buf().await?;
             if read.is_empty() {
@@ -77,6 +99,12 @@ mod tests {
     async fn lines_lose_their_ends_and_the_last_needs_none() {
         assert_eq!(pieces(b"a\n\nbc").await, [line("a"), line(""), line("bc")]);
         assert_eq!(pieces(b"").await, []);
+    }
+
+    #[tokio::test]
+    async fn a_byte_order_mark_is_removed_at_the_start_only() {
+        assert_eq!(pieces("\u{feff}a\n\u{feff}b\n".as_bytes()).await, [line("a"), line("\u{feff}b")]);
+        assert_eq!(pieces("a\n\u{feff}b".as_bytes()).await, [line("a"), line("\u{feff}b")]);
     }
 
     #[tokio::test]

@@ -8,7 +8,10 @@ use teamwire_proto::{
     v1,
 };
 
-use super::loose_keys::{LOG_FIELDS, LooseKeys};
+use super::{
+    lines::BYTE_ORDER_MARK,
+    loose_keys::{LOG_FIELDS, LooseKeys},
+};
 
 /// How much of a line that cannot be read is quoted in the reply and the log, in characters.
 const QUOTED_CHARS_MAX: usize = 200;
@@ -84,10 +87,15 @@ impl OutputLine {
     /// Programs also print JSON for other readers, and some echo what they were given; those lines have a
     /// `delivery_count`.
     pub(crate) fn parse(line: &[u8]) -> Self {
-        if line.trim_ascii_start().first() != Some(&b'{') {
+        let start = line.trim_ascii_start();
+        let unmarked = start.strip_prefix(BYTE_ORDER_MARK);
+        if unmarked.unwrap_or(start).trim_ascii_start().first() != Some(&b'{') {
             return Self::Other;
         }
         let text = String::from_utf8_lossy(line);
+        if unmarked.is_some() {
+            return Self::malformed(&text, "it begins with a byte-order mark, which only the first line may have");
+        }
         match Json::parse(&text) {
             Ok(Json { value: Value::Object(map), repeated }) if str::from_utf8(line).is_ok() => {
                 Self::read(map, repeated, &text)
@@ -100,7 +108,9 @@ impl OutputLine {
     /// Returns the refusal of a line that is too long to be read, if its beginning shows that it is meant for the runner.
     pub(crate) fn too_long(beginning: &[u8], bytes_max: usize) -> Option<(Refusal, Value)> {
         let text = String::from_utf8_lossy(beginning);
-        let is_meant = text.trim_start().starts_with('{') && LooseKeys::scan(&text).is_meant();
+        let begins = text.trim_start();
+        let begins = begins.strip_prefix('\u{FEFF}').unwrap_or(begins);
+        let is_meant = begins.trim_start().starts_with('{') && LooseKeys::scan(&text).is_meant();
         is_meant.then(|| {
             let message = format!("This line is longer than {bytes_max} bytes. Send less, or attach it by its URI.");
             (Refusal::new(Reason::ContentTooLarge, message).field("json"), quoted(&text))
@@ -325,6 +335,10 @@ mod tests {
             let quoted = refused(line, "json", "double quotes");
             assert_eq!(quoted, json!(line));
         }
+        let marked = "\u{FEFF}{\"ack\":\"m\"}";
+        assert_eq!(refused(marked, "json", "a byte-order mark"), json!(marked));
+        assert_eq!(parse("\u{FEFF}hello"), OutputLine::Other);
+        assert_eq!(parse("\u{FEFF}{\"level\":\"info\"}"), OutputLine::Other);
         let long = format!(r#"{{"to":"lead","message":"{}"#, "ä".repeat(1_000));
         assert_eq!(refused(&long, "json", "double quotes").as_str().map(|quoted| quoted.chars().count()), Some(201));
         let OutputLine::Refused(refusal, _) = OutputLine::parse(b"{\"to\":\"a\",\"message\":\"\xe4\"}") else {

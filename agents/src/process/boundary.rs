@@ -6,7 +6,11 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use super::{cgroup::Cgroup, descendants::Family, watchdog::Watchdog};
+use super::{
+    cgroup::Cgroup,
+    descendants::Family,
+    watchdog::{UNWATCHED, Watchdog},
+};
 use crate::config::{Containment, RunnerConfig};
 
 /// What holds a runner's programs together, and ends them when the runner dies.
@@ -35,7 +39,7 @@ impl Boundary {
         };
         // The kernel kills everything in a container with its first process.
         let watchdog = config.watchdog.as_deref().filter(|_| !is_first_process()).and_then(|command| {
-            let started = Watchdog::start(command, config.claims_orphans);
+            let started = Watchdog::start(command, config.claims_orphans, config.on_event.clone());
             started.inspect_err(|error| tracing::warn!(%error, "the watchdog cannot be started")).ok()
         });
         let requires_cgroup = config.containment == Containment::Cgroup;
@@ -51,7 +55,7 @@ impl Boundary {
                  runner. Run it in a container to contain them.",
             )
         } else if self.watchdog.is_none() && !is_first_process() {
-            Some("If this runner is killed with SIGKILL, processes that its program has started survive it.")
+            Some(UNWATCHED)
         } else {
             None
         }

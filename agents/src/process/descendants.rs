@@ -4,18 +4,26 @@
 //! reach. On systems without `/proc` nothing is found, and only the process group is ended.
 
 use std::{
+    cmp::Reverse,
     collections::{HashMap, HashSet},
     fs,
     sync::LazyLock,
+    time::Instant,
 };
 
 use nix::{
-    sys::wait::{WaitPidFlag, waitpid},
+    sys::{
+        signal::{Signal, killpg},
+        wait::{WaitPidFlag, waitpid},
+    },
     unistd::Pid,
 };
 use parking_lot::{Mutex, MutexGuard};
 
-use super::cgroup::Cgroup;
+use super::{
+    cgroup::Cgroup,
+    process_table::{Children, Entry, all},
+};
 
 /// The environment variable that marks the descendants of a process.
 pub(crate) const MARK_VARIABLE: &str = teamwire_client::RUN_VARIABLE;
@@ -26,40 +34,6 @@ static OWN: LazyLock<Mutex<HashSet<i32>>> = LazyLock::new(Mutex::default);
 
 pub(crate) fn own() -> MutexGuard<'static, HashSet<i32>> {
     OWN.lock()
-}
-
-/// A process, as listed in `/proc`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) pid: i32,
-    pub(crate) parent: i32,
-    pub(crate) group: i32,
-    /// When it was started, in clock ticks since boot.
-    pub(crate) started: u64,
-    /// It has ended and has not been waited for.
-    pub(crate) is_zombie: bool,
-}
-
-impl Entry {
-    /// Parses the line of `/proc/PID/stat`.
-    fn parse(stat: &str) -> Option<Self> {
-        let (pid, rest) = stat.split_once(' ')?;
-        // The name is in parentheses and may itself contain parentheses and spaces.
-        let (_, rest) = rest.rsplit_once(") ")?;
-        let fields: Vec<&str> = rest.split(' ').collect();
-        Some(Self {
-            pid: pid.parse().ok()?,
-            is_zombie: matches!(*fields.first()?, "Z" | "X"),
-            parent: fields.get(1)?.parse().ok()?,
-            group: fields.get(2)?.parse().ok()?,
-            started: fields.get(19)?.parse().ok()?,
-        })
-    }
-
-    /// Looks up a process.
-    pub(crate) fn of(pid: i32) -> Option<Self> {
-        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
-    }
 }
 
 /// A process and its descendants.
@@ -105,14 +79,64 @@ impl Family {
         members.into_iter().filter(|member| !member.is_zombie).collect()
     }
 
+    /// Notes the descendants that live now, so that they stay members when their parents end, whatever they do to hide. Also
+    /// notes the descendants of the process that adopts orphans, if one is given.
+    ///
+    /// Reads only about these processes, however many others there are.
+    pub(super) fn note_descendants(&mut self, adopter: Option<i32>) {
+        let this = i32::try_from(std::process::id()).unwrap_or_default();
+        let children = Children::read();
+        let known = self.seen.drain().chain([(self.root, self.started)]);
+        let is_same = |(pid, started)| Entry::of(pid).filter(|entry| entry.started == started);
+        let mut found: Vec<Entry> = known.filter_map(is_same).collect();
+        found.extend(adopter.into_iter().flat_map(|pid| children.of(pid)));
+        while let Some(entry) = found.pop() {
+            let is_member = !entry.is_zombie && entry.pid != this;
+            if is_member && self.seen.insert(entry.pid, entry.started).is_none() {
+                found.extend(children.of(entry.pid));
+            }
+        }
+    }
+
+    /// Kills all members that live, once. First stops them all, so that none forks or loses its parent, and with it its place
+    /// in the family, before it is found; until `deadline`. Returns how many there were.
+    pub(super) fn kill(&mut self, deadline: Instant) -> usize {
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.kill();
+        }
+        let mut stopped = HashSet::new();
+        let mut live = self.live();
+        while Instant::now() < deadline {
+            let is_forking = !stopped.is_empty();
+            let running: Vec<Entry> =
+                live.iter().filter(|entry| stopped.insert((entry.pid, entry.started))).copied().collect();
+            if running.is_empty() {
+                break;
+            }
+            running.iter().for_each(|entry| entry.signal(Signal::SIGSTOP));
+            // A process that forks and ends at once is gone before its signal arrives. The whole group cannot outrun one, and
+            // keeps its id while a member lives.
+            if is_forking && running.iter().any(|entry| entry.group == self.root) {
+                let _ = killpg(Pid::from_raw(self.root), Signal::SIGSTOP);
+            }
+            live = self.live();
+        }
+        // Children first: a stopped process may be continued when its parent ends.
+        live.sort_by_key(|entry| Reverse(entry.started));
+        live.iter().for_each(|entry| entry.signal(Signal::SIGKILL));
+        live.len()
+    }
+
     fn members(&self) -> Vec<Entry> {
         let this = i32::try_from(std::process::id()).unwrap_or_default();
+        let entries = all();
+        // After the entries: what was started meanwhile is known to be the runner's.
         let own = own().clone();
         let enclosed: HashSet<i32> = self.cgroup.iter().flat_map(Cgroup::pids).collect();
         let is_marked = |entry: &Entry| {
             enclosed.contains(&entry.pid) || (entry.started >= self.started && self.is_marked(entry.pid))
         };
-        self.select(all(), this, &own, is_marked)
+        self.select(entries, this, &own, is_marked)
     }
 
     fn select(
@@ -154,12 +178,6 @@ impl Family {
     }
 }
 
-fn all() -> Vec<Entry> {
-    let Ok(directory) = fs::read_dir("/proc") else { return Vec::new() };
-    let pids = directory.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter_map(Entry::of).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,15 +193,6 @@ mod tests {
     fn pids(mut members: Vec<Entry>) -> Vec<i32> {
         members.sort_by_key(|entry| entry.pid);
         members.iter().map(|entry| entry.pid).collect()
-    }
-
-    #[test]
-    fn a_process_name_may_contain_anything() {
-        let stat = "42 (a) b (c) Z 7 8 9 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 555 0 0";
-        let parsed = Entry { pid: 42, parent: 7, group: 8, started: 555, is_zombie: true };
-        assert_eq!(Entry::parse(stat), Some(parsed));
-        assert_eq!(Entry::parse(""), None);
-        assert_eq!(Entry::parse("42 (a"), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Processes that end with everything they started.
 //!
-//! - [`process_tree`]: starts a program, waits for it, and ends it with its descendants. [`descendants`]: finds and reaps them.
+//! - [`process_tree`]: starts a program, waits for it, and ends it with its descendants. [`descendants`]: finds and reaps them
+//!   in the [`process_table`].
 //! - [`boundary`]: what keeps them together: a [`cgroup`] where one can be created, and a [`watchdog`] for the case that the
 //!   runner dies.
 //! - [`before_exec`]: what a new process does before it becomes the program.
@@ -11,6 +12,7 @@ mod boundary;
 mod cgroup;
 mod descendants;
 mod executable;
+mod process_table;
 mod process_tree;
 mod watchdog;
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use nix::{
-    sys::signal::{Signal, kill, killpg},
+    sys::signal::{Signal, killpg},
     unistd::Pid,
 };
 use teamwire_proto::v1::RunnerAction;
@@ -25,7 +25,8 @@ use uuid::Uuid;
 use super::{
     before_exec,
     boundary::Boundary,
-    descendants::{Entry, Family, MARK_VARIABLE, own},
+    descendants::{Family, MARK_VARIABLE, own},
+    process_table::Entry,
 };
 use crate::exit::Exit;
 
@@ -180,7 +181,7 @@ impl Process {
         }
         let live = self.family.live();
         for member in live.iter().filter(|member| is_waited_for || member.group != self.pid()) {
-            let _ = kill(Pid::from_raw(member.pid), signal);
+            member.signal(signal);
         }
         live.len()
     }

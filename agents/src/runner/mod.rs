@@ -3,7 +3,7 @@
 //! The runner joins, keeps the subscription open, hands messages to the program, acknowledges what the program has proven
 //! to have processed, ends the program and everything it has started when its shutdown is approved, and reports how it
 //! exited. The program does not notice when a coordinator restarts. It ends only when it exits by itself, when the member
-//! may not go on (shutdown approved, stopped by force, superseded, team deleted, credential refused), or when the runner
+//! may not go on (shutdown approved, left, stopped by force, superseded, team deleted, credential refused), or when the runner
 //! is asked to stop; never because a shutdown request has arrived.
 //!
 //! # What a program reads and writes in [`Mode::Stdin`](crate::Mode::Stdin)
@@ -58,6 +58,7 @@
 //! cgroup ([`Containment`](crate::Containment)), everything in it. If the runner itself is killed, its watchdog kills the
 //! same ([`RunnerConfig::watchdog`]). Without a watchdog the kernel kills the program, but not what the program has started.
 
+mod hurry;
 mod restarts;
 mod signals;
 
@@ -68,6 +69,7 @@ use teamwire_proto::v1;
 use tokio::time::{Instant, sleep};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
+pub(crate) use self::hurry::Hurry;
 use self::restarts::Restarts;
 use crate::{
     adapters,
@@ -83,13 +85,13 @@ use crate::{
 pub struct Runner {
     config: RunnerConfig,
     stop: CancellationToken,
-    hurry: CancellationToken,
+    hurry: Hurry,
 }
 
 impl Runner {
     /// Creates a runner, which does nothing yet.
     pub fn new(config: RunnerConfig) -> Self {
-        Self { config, stop: CancellationToken::new(), hurry: CancellationToken::new() }
+        Self { config, stop: CancellationToken::new(), hurry: Hurry::default() }
     }
 
     /// Returns a token that ends the runner, as SIGTERM does, when it is cancelled.
@@ -209,21 +211,19 @@ impl Runner {
             return end.runner_exit(false);
         }
         let exit = end.exit.clone().unwrap_or_else(Exit::without_program);
-        let request = v1::LeaveRequest { exit: Some(exit.report()) };
+        let request = v1::LeaveRequest { exit: Some(exit.report()), ..v1::LeaveRequest::default() };
         // The credential alone proves who reports. A session that the coordinator has opened but the runner never heard
         // from must not get the report refused.
         let client = client.without_session().with_retry(Retry::within(self.config.report_patience));
-        let is_report_lost = tokio::select! {
-            left = client.leave(request) => match left {
-                Ok(_) => false,
-                // A refusal means that this incarnation was ended by another call, or replaced.
-                Err(Error::Refused(refusal)) => refusal.reason.is_retryable(),
-                Err(error) => {
-                    tracing::warn!(%error, "the exit could not be reported");
-                    true
-                }
-            },
-            () = self.hurry.cancelled() => true,
+        let is_report_lost = match self.hurry.bound(client.leave(request)).await {
+            Some(Ok(_)) => false,
+            // A refusal means that this incarnation was ended by another call, or replaced.
+            Some(Err(Error::Refused(refusal))) => refusal.reason.is_retryable(),
+            Some(Err(error)) => {
+                tracing::warn!(%error, "the exit could not be reported");
+                true
+            }
+            None => true,
         };
         end.runner_exit(is_report_lost)
     }

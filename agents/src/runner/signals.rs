@@ -5,6 +5,8 @@ use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use super::hurry::Hurry;
+
 /// Signals that end the runner.
 fn ending() -> [SignalKind; 4] {
     [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup(), SignalKind::quit()]
@@ -23,27 +25,30 @@ fn ignored() -> [SignalKind; 6] {
     ]
 }
 
-/// Catches the signals from now on. The returned future cancels `stop` at the first that ends the runner, and `hurry` at the
-/// second.
+/// Catches the signals from now on. The returned future cancels `stop` at the first that ends the runner, and begins to hurry
+/// at the second.
 ///
 /// Must be called within a Tokio runtime. Signals are caught rather than ignored because a program inherits what its
 /// parent ignores.
-pub(super) fn listen(stop: CancellationToken, hurry: CancellationToken) -> impl Future<Output = ()> {
+pub(super) fn listen(stop: CancellationToken, hurry: Hurry) -> impl Future<Output = ()> {
     let listeners = catch();
     async move {
         let [mut terminate, mut interrupt, mut hangup, mut quit] = match listeners {
             Ok(listeners) => listeners,
             Err(error) => return tracing::warn!(%error, "cannot listen to signals"),
         };
-        for token in [stop, hurry] {
+        let mut next = async || {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
                 _ = hangup.recv() => {}
                 _ = quit.recv() => {}
             }
-            token.cancel();
-        }
+        };
+        next().await;
+        stop.cancel();
+        next().await;
+        hurry.begin().await;
     }
 }
 

@@ -163,5 +163,5 @@ pub(crate) async fn receive(client: Client, until: u64, arrivals: Arc<Arrivals>)
             other => return Err(format!("an unexpected event of a subscription: {other:?}").into()),
         }
     }
-    Ok(inbox.flush_acks().await?)
+    Ok(inbox.flush().await?)
 }

@@ -192,6 +192,50 @@ def test_retries_stop_when_patience_runs_out() -> None:
     assert len(calls.attempts) > 2
 
 
+def nothing_changed() -> grpc.aio.AioRpcError:
+    part = error_details_pb2.ErrorInfo(
+        reason="STORE_UNAVAILABLE", domain="teamwire", metadata={"nothing_changed": "true"}
+    )
+    packed = any_pb2.Any()
+    packed.Pack(part)
+    return failure(CODE.UNAVAILABLE, details=status_pb2.Status(details=[packed]).SerializeToString())
+
+
+BROKEN = failure(CODE.UNAVAILABLE)
+UNSENT = failure(CODE.UNAVAILABLE, "failed to connect to all addresses; last error: refused")
+
+
+@pytest.mark.parametrize(
+    ("answers", "is_unknown", "is_retryable"),
+    [
+        ([refusal("INBOX_FULL", CODE.RESOURCE_EXHAUSTED)], False, True),
+        ([refusal("AGENT_NOT_FOUND", CODE.NOT_FOUND)], False, False),
+        ([BROKEN, refusal("AGENT_NOT_FOUND", CODE.NOT_FOUND)], False, False),
+        ([BROKEN] * 50, True, True),
+        ([UNSENT] * 50, False, True),
+        ([BROKEN] + [UNSENT] * 50, True, True),
+        ([nothing_changed()] * 50, False, True),
+        ([BROKEN] + [nothing_changed()] * 50, True, True),
+    ],
+)
+def test_an_error_says_whether_the_outcome_is_unknown_and_a_repetition_may_help(
+    answers: list[Exception], is_unknown: bool, is_retryable: bool
+) -> None:
+    with pytest.raises(teamwire.Error) as raised:
+        run(MessageServiceStub(Coordinator(*answers).channel).Send(message_pb2.SendRequest(), timeout=0.3))
+    assert (raised.value.is_outcome_unknown, raised.value.is_retryable) == (is_unknown, is_retryable)
+
+
+def test_a_call_without_a_key_is_not_repeated_while_its_outcome_is_unknown_and_a_read_has_no_outcome() -> None:
+    teams = TeamServiceStub(Coordinator(BROKEN, BROKEN).channel)
+    with pytest.raises(teamwire.Error) as deleted:
+        run(teams.DeleteTeam(team_pb2.DeleteTeamRequest()))
+    assert (deleted.value.is_outcome_unknown, deleted.value.is_retryable) == (True, False)
+    with pytest.raises(teamwire.Error) as read:
+        run(teams.GetTeam(team_pb2.GetTeamRequest(), timeout=0))
+    assert (read.value.is_outcome_unknown, read.value.is_retryable) == (False, True)
+
+
 def test_a_call_superseded_by_our_own_next_session_is_retried() -> None:
     async def reconnect(calls: Calls) -> None:
         calls.settled.clear()

@@ -93,6 +93,7 @@ def test_precedence_is_options_then_environment_then_context_file(tmp_path: Path
     kept = {"team": "acme", "member": "bob", "address": "https://kept:1", "credential": f"twm:acme:bob:{SECRET}"}
     path = tmp_path / "context.json"
     path.write_text(json.dumps({"identities": [kept | {"tls": tls}]}))
+    path.chmod(0o600)
     variables = {"TEAMWIRE_CONTEXT": str(path), "TEAMWIRE_ADDRESS": "", "TEAMWIRE_CA": ""}
     found = find(environment=variables)
     assert (found.address, found.member, found.tls) == ("https://kept:1", "bob", Tls(**tls))
@@ -132,6 +133,7 @@ def test_the_identity_is_selected_and_never_guessed(
     path = tmp_path / "teamwire" / "context.json"
     path.parent.mkdir()
     path.write_text(json.dumps({"current": current or None, "identities": known}))
+    path.chmod(0o600)
     variables = {"XDG_CONFIG_HOME": str(tmp_path), "TEAMWIRE_AS": named, "TEAMWIRE_TEAM": team}
     if selected:
         name, of = selected.split("@")
@@ -149,6 +151,7 @@ def test_the_identity_is_selected_and_never_guessed(
 def test_a_malformed_context_file_is_named_without_quoting_it(tmp_path: Path, text: str) -> None:
     path = tmp_path / "context.json"
     path.write_text(text, "latin-1")
+    path.chmod(0o600)
     with pytest.raises(ValueError, match=r"malformed|credential") as refused:
         find(environment={"TEAMWIRE_CONTEXT": str(path)})
     assert SECRET not in str(refused.value)
@@ -166,3 +169,55 @@ def test_secrets_are_not_in_errors_or_reprs() -> None:
         with pytest.raises(ValueError, match="credential") as refused:
             Identity("a", credential)
         assert SECRET not in str(refused.value)
+
+
+OWN = {"TEAMWIRE_RUN": "run-1", "TEAMWIRE_CREDENTIAL": f"twm:acme:ann:{SECRET}", "TEAMWIRE_MEMBER": "ann"}
+
+
+@pytest.mark.parametrize(
+    ("credential", "changes"),
+    [
+        (f"twm:acme:lead:{SECRET}", {}),
+        ("", {"TEAMWIRE_CREDENTIAL": ""}),
+        ("", {"TEAMWIRE_CREDENTIAL": f"twm:acme:lead:{SECRET}"}),
+        ("", {"TEAMWIRE_CREDENTIAL": f"two:{SECRET}", "TEAMWIRE_MEMBER": ""}),
+        ("", {"TEAMWIRE_TEAM": "blue"}),
+        ("", {"TEAMWIRE_AS": "lead"}),
+        ("", {"TEAMWIRE_AS": "ann@blue"}),
+    ],
+)
+def test_within_a_runner_every_other_identity_is_refused(credential: str, changes: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"runs under `teamwire run`") as refused:
+        find(credential=credential, environment=OWN | changes)
+    assert SECRET not in str(refused.value)
+
+
+def test_within_a_runner_the_runners_member_is_used_and_nobody_joins() -> None:
+    own = OWN["TEAMWIRE_CREDENTIAL"]
+    assert find(environment=OWN | {"TEAMWIRE_AS": "Ann@Acme", "TEAMWIRE_TEAM": "ACME"}).member == "ann"
+    assert find(credential=own, environment=OWN).credential == own
+    with pytest.raises(ValueError, match="no other identity"):
+        joining(TOKEN + "@http://a", None, OWN)
+
+
+@pytest.mark.parametrize("address", ["http://b", "b:1", "HTTP://kept:1", "a,b"])
+def test_a_credential_saved_for_https_is_not_sent_over_http(tmp_path: Path, address: str) -> None:
+    kept = {"team": "acme", "member": "bob", "address": "https://kept:1", "credential": f"twm:acme:bob:{SECRET}"}
+    path = tmp_path / "context.json"
+    path.write_text(json.dumps({"identities": [kept]}))
+    path.chmod(0o600)
+    for given, variable in ((address, ""), ("", address)):
+        with pytest.raises(ValueError, match=r"bob@acme was saved for https://kept:1, .* not sent over http\."):
+            find(given, environment={"TEAMWIRE_CONTEXT": str(path), "TEAMWIRE_ADDRESS": variable})
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o620, 0o602])
+def test_a_context_file_that_other_users_can_access_is_refused(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "context.json"
+    kept = {"team": "acme", "member": "bob", "address": "http://kept:1", "credential": f"twm:acme:bob:{SECRET}"}
+    path.write_text(json.dumps({"identities": [kept]}))
+    path.chmod(mode)
+    with pytest.raises(ValueError, match=rf"\(mode {mode:o}\), so it is not trusted.* chmod 600 {path}"):
+        find(environment={"TEAMWIRE_CONTEXT": str(path)})
+    path.chmod(0o600)
+    assert find(environment={"TEAMWIRE_CONTEXT": str(path)}).member == "bob"

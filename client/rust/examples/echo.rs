@@ -28,7 +28,7 @@ async fn main() -> Result<ExitCode, Error> {
         }
     }
     if inbox.end().is_some_and(|end| end.reason == EndReason::ShutdownApproved) {
-        inbox.flush_acks().await?;
+        inbox.flush().await?;
         client.leave(0).await?;
         return Ok(ExitCode::SUCCESS);
     }

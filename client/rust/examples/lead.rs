@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let ended = client.shutdown(&name, "Thank you.", PATIENCE).await?;
     let code = ended.exit.and_then(|exit| exit.code);
     println!("{name} {:?}, exit code {code:?}", ended.request.state());
-    inbox.flush_acks().await?;
+    inbox.flush().await?;
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ADDRESS_VARIABLE, Error, TlsOptions};
+use crate::{ADDRESS_VARIABLE, Error, TlsOptions, refuse_shared};
 
 /// The environment variable for the path of the context file.
 pub const CONTEXT_VARIABLE: &str = "TEAMWIRE_CONTEXT";
@@ -52,21 +52,28 @@ impl KeptIdentity {
     /// Fails with [`Error::Context`] if the identity was saved for https and the address is http: its credential would be
     /// readable on the network.
     pub fn refuse_plaintext(&self, address: &str) -> Result<(), Error> {
-        if !self.address.starts_with("https://") || address.starts_with("https://") {
-            return Ok(());
-        }
-        Err(Error::Context(format!(
-            "{} was saved for {}, so its credential is not sent over http to {address}. Write the address with https://, or \
-             leave it out (--address, {ADDRESS_VARIABLE}).",
-            self.name(),
-            self.address
-        )))
+        refuse_plaintext(&self.name(), &self.address, address)
     }
 
     /// Returns `NAME@TEAM`.
     pub fn name(&self) -> String {
         format!("{}@{}", self.member, self.team)
     }
+}
+
+/// Fails if `name` was saved for an https address and would be used at one with http.
+pub(crate) fn refuse_plaintext(name: &str, saved: &str, address: &str) -> Result<(), Error> {
+    if !is_https(saved) || is_https(address) {
+        return Ok(());
+    }
+    Err(Error::Context(format!(
+        "{name} was saved for {saved}, so its credential is not sent over http to {address}. Write the address with https://, or \
+         leave it out (--address, {ADDRESS_VARIABLE})."
+    )))
+}
+
+fn is_https(address: &str) -> bool {
+    address.trim_start().get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"))
 }
 
 /// The context file.
@@ -90,8 +97,9 @@ impl ContextFile {
         variable(CONTEXT_VARIABLE).or_else(|| configurations().map(|directory| directory.join("teamwire/context.json")))
     }
 
-    /// Reads a context file. A missing file counts as empty. Fails with [`Error::Context`].
+    /// Reads a context file. A missing file counts as empty. Fails with [`Error::Context`], also if other users can access it.
     pub fn load(path: &Path) -> Result<Self, Error> {
+        refuse_shared(path)?;
         match fs::read(path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
                 Error::Context(format!(

@@ -36,7 +36,7 @@ pub enum Error {
     TlsOptions(String),
 
     /// The call may or may not have been carried out.
-    #[error("It is not known whether {call} was carried out: {detail}. {}", remedy(idempotency_key))]
+    #[error("It is not known whether {call} was carried out: {}. {}", detail.trim_end_matches('.'), remedy(idempotency_key))]
     OutcomeUnknown {
         /// The name of the RPC.
         call: &'static str,
@@ -106,6 +106,11 @@ impl Error {
             | Self::Context(_)
             | Self::Unexpected { .. } => false,
         }
+    }
+
+    /// Returns whether the call may have been carried out all the same.
+    pub fn is_outcome_unknown(&self) -> bool {
+        matches!(self, Self::OutcomeUnknown { .. })
     }
 
     /// Returns the reason, if this is a refusal.

@@ -4,7 +4,9 @@ use std::{env, fmt};
 
 use teamwire_proto::credential::Credential;
 
-use crate::{AS_VARIABLE, ContextFile, Error, KeptIdentity, TlsOptions};
+use crate::{
+    AS_VARIABLE, ContextFile, Error, KeptIdentity, TlsOptions, context::refuse_plaintext, runner::check_within_runner,
+};
 
 /// The default address: the coordinator on this machine.
 pub const ADDRESS_DEFAULT: &str = "http://127.0.0.1:7420";
@@ -80,21 +82,25 @@ impl Identity {
     /// [`AS_VARIABLE`] names, or the current one, or the only one. The coordinator's address and TLS options in the
     /// environment take precedence over those in the file, but a credential that was saved for https is never sent over http.
     ///
-    /// Fails with [`Error::Context`] if the file cannot be used, if no identity can be chosen, or within a runner, whose
-    /// program uses no identity but the runner's member.
+    /// Fails with [`Error::Context`] if the file cannot be used, if no identity can be chosen, or within a runner if the
+    /// environment selects anything but the runner's member.
     pub fn find() -> Result<Self, Error> {
+        let named = env::var(AS_VARIABLE).ok().filter(|named| !named.is_empty());
+        check_within_runner(None, named.as_deref())?;
         let identity = Self::from_env();
         if identity.credential.is_some() {
             return Ok(identity);
         }
-        if env::var_os(RUN_VARIABLE).is_some_and(|value| !value.is_empty()) {
-            return Err(Error::Context(format!(
-                "This program runs under `teamwire run`, so it may only act as the runner's member, but {CREDENTIAL_VARIABLE} is \
-                 not set. Pass the program's environment on, unchanged."
-            )));
-        }
         let file = ContextFile::path().map(|path| ContextFile::load(&path)).transpose()?.unwrap_or_default();
         identity.or_kept(&file, |name| env::var(name).ok())
+    }
+
+    /// Returns the identity for another address. Fails with [`Error::Context`] if it was found for https and the address is http:
+    /// the credential would be readable on the network.
+    pub fn with_address(mut self, address: &str) -> Result<Self, Error> {
+        refuse_plaintext(self.member.as_deref().unwrap_or("The identity"), &self.address, address)?;
+        address.clone_into(&mut self.address);
+        Ok(self)
     }
 
     fn or_kept(self, file: &ContextFile, variable: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {

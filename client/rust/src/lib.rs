@@ -49,7 +49,7 @@
 //!         }
 //!     }
 //!     if inbox.end().is_some_and(|end| end.reason == EndReason::ShutdownApproved) {
-//!         inbox.flush_acks().await?;
+//!         inbox.flush().await?;
 //!         client.leave(0).await?;
 //!     }
 //!     Ok(())
@@ -78,7 +78,9 @@ mod identity;
 mod lead;
 pub mod message;
 mod pages;
+mod private_file;
 mod retry;
+mod runner;
 mod subscription;
 mod task;
 mod transport;
@@ -93,7 +95,9 @@ pub use identity::{
     KEY_VARIABLE, MEMBER_VARIABLE, RUN_VARIABLE, TEAM_VARIABLE,
 };
 pub use lead::Shutdown;
+pub use private_file::refuse_shared;
 pub use retry::Retry;
+pub use runner::check_within_runner;
 pub use subscription::{Acks, Closed, Delivery, End, EndReason, Event, SubscribeOptions, Subscription};
 pub use task::TaskFollower;
 pub use teamwire_proto::{Reason, Refusal, dialect, v1};

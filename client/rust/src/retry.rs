@@ -226,10 +226,12 @@ mod tests {
 
     #[test]
     fn a_store_that_refuses_writes_has_changed_nothing() {
-        let refusal = Refusal::new(Reason::StoreUnavailable, "full").with(NOTHING_CHANGED, "true");
-        let failure = Failure::of(&Status::from(refusal));
-        assert!(failure.is_retried(Effect::Once, &Retry::default()));
-        assert!(!failure.may_have_changed(Effect::Once));
+        let read_only = Refusal::new(Reason::StoreUnavailable, "read-only").with(NOTHING_CHANGED, "true");
+        for refusal in [read_only, Refusal::new(Reason::StoreFull, "full")] {
+            let failure = Failure::of(&Status::from(refusal));
+            assert!(failure.is_retried(Effect::Once, &Retry::default()));
+            assert!(!failure.may_have_changed(Effect::Once));
+        }
     }
 
     #[test]

@@ -44,10 +44,10 @@ async fn an_unknown_outcome_is_reported_with_its_key() {
     assert!(
         matches!(&error, Error::OutcomeUnknown { call: "Send", idempotency_key, .. } if idempotency_key.len() == 36)
     );
-    assert!(error.is_retryable());
+    assert!(error.is_retryable() && error.is_outcome_unknown());
     let deleted = coordinator.client().delete_team(v1::DeleteTeamRequest::default()).await.expect_err("cut");
     assert!(matches!(&deleted, Error::OutcomeUnknown { idempotency_key, .. } if idempotency_key.is_empty()));
-    assert!(!deleted.is_retryable());
+    assert!(!deleted.is_retryable() && deleted.is_outcome_unknown());
 }
 
 #[tokio::test]

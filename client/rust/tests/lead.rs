@@ -89,6 +89,6 @@ async fn a_flush_without_acknowledgements_sends_none() {
     });
     let subscription = coordinator.client().subscribe(SubscribeOptions::default());
     coordinator.until("a session", |state| (state.opened.len() == 1).then_some(())).await;
-    subscription.flush_acks().await.expect("nothing to confirm");
+    subscription.flush().await.expect("nothing to confirm");
     assert_eq!(coordinator.with(|state| state.fail_acks.len()), 1);
 }

@@ -52,7 +52,7 @@ async fn a_reconnect_does_not_deliver_again_what_the_application_has() {
     coordinator.put_text("two").await;
     assert_eq!(text(&*next(&mut subscription).await), "two");
     one.ack();
-    subscription.flush_acks().await.expect("acknowledged");
+    subscription.flush().await.expect("acknowledged");
     let instances = coordinator.with(|state| state.opened.iter().map(|o| o.instance_id.clone()).collect::<Vec<_>>());
     assert!(instances.iter().all(|instance| !instance.is_empty() && *instance == instances[0]));
 }
@@ -71,7 +71,7 @@ async fn a_lost_acknowledgement_is_sent_again_in_the_new_session() {
     coordinator.until("the cut", |state| state.fail_streams.is_empty().then_some(())).await;
     one.ack();
     coordinator.until("the acknowledgement", |state| state.inbox.is_empty().then_some(())).await;
-    subscription.flush_acks().await.expect("acknowledged");
+    subscription.flush().await.expect("acknowledged");
     let last = coordinator.with(|state| state.acked.last().cloned());
     assert_eq!(last, Some((id, "session-2".to_owned())));
 }
@@ -82,7 +82,7 @@ async fn an_acknowledged_message_that_comes_again_is_acknowledged_again_and_not_
     let mut subscription = coordinator.client().subscribe(SubscribeOptions::default());
     let id = coordinator.put_text("one").await;
     next(&mut subscription).await.ack();
-    subscription.flush_acks().await.expect("acknowledged");
+    subscription.flush().await.expect("acknowledged");
     // The coordinator's store has lost the acknowledgement.
     let message =
         v1::Message { id: id.clone(), body: Some(Body::Message(v1::DirectMessage::default())), ..Default::default() };
@@ -105,7 +105,7 @@ async fn acknowledgements_are_sent_in_batches() {
         assert_eq!(text(&delivery), i.to_string());
         delivery.ack();
     }
-    subscription.flush_acks().await.expect("acknowledged");
+    subscription.flush().await.expect("acknowledged");
     assert_eq!(coordinator.with(|state| (state.acked.len(), state.inbox.len())), (50, 0));
 }
 
@@ -123,7 +123,7 @@ async fn an_approved_shutdown_is_the_last_event() {
     );
     let approved = End { reason: EndReason::ShutdownApproved, request_id: "req_1".to_owned() };
     assert_eq!(subscription.end(), Some(&approved));
-    subscription.flush_acks().await.expect("acknowledged even then");
+    subscription.flush().await.expect("acknowledged even then");
 }
 
 /// The reader used to stop at 256 waiting messages, so that it saw neither a shutdown request nor the end behind them.
@@ -134,7 +134,7 @@ async fn a_shutdown_request_and_the_end_get_past_everything_that_the_application
     let mut subscription = client.subscribe(SubscribeOptions::default());
     let first = coordinator.put_text("first").await;
     next(&mut subscription).await.ack();
-    subscription.flush_acks().await.expect("acknowledged");
+    subscription.flush().await.expect("acknowledged");
     for i in 0..300 {
         coordinator.put_text(&i.to_string()).await;
     }
@@ -158,6 +158,7 @@ async fn a_closed_subscription_does_not_reconnect() {
         (CloseReason::Superseded, Closed::Superseded, "superseded"),
         (CloseReason::TeamDeleted, Closed::TeamDeleted, "team_deleted"),
         (CloseReason::MemberStopped, Closed::MemberStopped, "member_stopped"),
+        (CloseReason::DataLost, Closed::DataLost, "data_lost"),
     ] {
         let coordinator = Coordinator::start().await;
         let mut subscription = coordinator.client().subscribe(SubscribeOptions::default());
@@ -166,7 +167,7 @@ async fn a_closed_subscription_does_not_reconnect() {
         assert!(matches!(end(&mut subscription).await, Ok(Event::Closed(end)) if end == closed));
         assert_eq!(subscription.end().map(|end| end.reason.as_str()), Some(word));
         subscription.ack("0198c0de-0000-7000-8000-000000000000");
-        assert!(matches!(subscription.flush_acks().await, Err(Error::Closed(end)) if end == closed));
+        assert!(matches!(subscription.flush().await, Err(Error::Closed(end)) if end == closed));
         assert_eq!(coordinator.with(|state| state.opened.len()), 1);
     }
 }

@@ -5,8 +5,8 @@ import { type Duration, durationMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
 import { v4, v7 } from "uuid";
 import { Changes } from "./changes.js";
-import { readError, TeamwireError } from "./error.js";
-import { NOT_DONE, ONCE, SECRET, WAITS } from "./gen/policy.js";
+import { conclude, isRetried, mayHaveChanged, readError, TeamwireError } from "./error.js";
+import { SECRET, WAITS } from "./gen/policy.js";
 import type { Settings } from "./settings.js";
 
 /**
@@ -87,6 +87,7 @@ export class Calls {
     const isSession = name === "Stream";
     const until = performance.now() + (isSession ? 0 : (this.#settings.patienceMs ?? PATIENCE_MS));
     const delays = new Delays();
+    let hasMaybeChanged = false;
     for (;;) {
       const { turn } = this;
       const sessionId = isSession ? "" : this.session.id;
@@ -96,11 +97,12 @@ export class Calls {
         return response.stream ? { ...response, message: this.#guarded(call, turn, response.message) } : response;
       } catch (thrown) {
         const error = this.#failed(call, turn, thrown);
-        if (this.isClosed || call.signal.aborted) throw error;
+        if (this.isClosed || call.signal.aborted) throw conclude(error, name, true);
         if (error.reason === "SESSION_SUPERSEDED" && sessionId && (await this.#isReplaced(sessionId))) continue;
         const delay = delays.after(error);
-        const mayRepeat = error.isRetryable && (!ONCE.has(name) || NOT_DONE.has(error.reason ?? ""));
-        if (!mayRepeat || performance.now() + delay >= until) throw error;
+        hasMaybeChanged ||= mayHaveChanged(error, name);
+        const isLast = !isRetried(error, name) || performance.now() + delay >= until;
+        if (isLast) throw conclude(error, name, hasMaybeChanged);
         await this.changes.until(() => this.isClosed, delay, call.signal);
       }
     }

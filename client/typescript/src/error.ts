@@ -4,7 +4,7 @@ import { fromBinary } from "@bufbuild/protobuf";
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { DurationSchema, durationMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { RETRIED } from "./gen/policy.js";
+import { NOT_DONE, ONCE, READ, RETRIED, RETRYABLE } from "./gen/policy.js";
 
 /** The domain of teamwire's ErrorInfo. */
 const DOMAIN = "teamwire";
@@ -24,15 +24,20 @@ export class TeamwireError extends ConnectError {
   declare readonly reason: string | undefined;
   /** The request field at fault, if any. */
   declare readonly field: string | undefined;
-  /** Facts for a program, such as the id of a pending request. */
+  /**
+   * The metadata of the refusal: facts for a program, such as the id of a pending request. `metadata` holds the response's
+   * headers, as in every ConnectError.
+   */
   declare readonly facts: Readonly<Record<string, string>> | undefined;
   /** After how many milliseconds to retry, if the coordinator says so. */
   declare readonly retryAfterMs: number | undefined;
+  /** Whether the call may have been carried out all the same. Repeating it with the same idempotency key is safe. */
+  readonly isOutcomeUnknown: boolean = false;
 
   constructor(
     message: string,
     code: Code,
-    /** Whether the same call may succeed later without any change. */
+    /** Whether the same call, with the same idempotency key, may succeed later without a change. */
     readonly isRetryable: boolean,
     refusal: Refusal = {},
     cause?: unknown,
@@ -56,7 +61,7 @@ export function readError(thrown: unknown, hasAnswered: boolean): TeamwireError 
   const error = ConnectError.from(thrown);
   const { rawMessage, code } = error;
   const refusal = readRefusal(error);
-  if (refusal.reason) return new TeamwireError(rawMessage, code, RETRIED.has(refusal.reason), refusal);
+  if (refusal.reason) return new TeamwireError(rawMessage, code, RETRYABLE.has(refusal.reason), refusal);
   const fault = tlsFault(error);
   if (fault !== undefined && !hasAnswered) {
     const advice = "Check the address, the trusted CA (ca), and the client certificate.";
@@ -65,6 +70,43 @@ export function readError(thrown: unknown, hasAnswered: boolean): TeamwireError 
   // A response has headers. An error without any is local: the connection broke.
   const isLocal = [...error.metadata.keys()].length === 0;
   return new TeamwireError(rawMessage, code, isLocal || UNKNOWN_OUTCOMES.includes(code), {}, error);
+}
+
+/** Returns whether the client itself repeats a call. */
+export function isRetried({ reason, isRetryable }: TeamwireError, call: string): boolean {
+  if (reason !== undefined && NOT_DONE.has(reason)) return true;
+  return (reason === undefined ? isRetryable : RETRIED.has(reason)) && !ONCE.has(call);
+}
+
+/** Returns whether an attempt that failed may have changed something. */
+export function mayHaveChanged(error: TeamwireError, call: string): boolean {
+  if (READ.has(call)) return false;
+  if (error.reason === undefined) return error.isRetryable && !isUnsent(error.cause);
+  return isOpen(error) && error.facts?.nothing_changed !== "true";
+}
+
+/** Records on the error of the last attempt what it means for the call. */
+export function conclude(error: TeamwireError, call: string, hasMaybeChanged: boolean): TeamwireError {
+  // Any other refusal of the same idempotency key shows that no earlier attempt was carried out.
+  const isOutcomeUnknown = hasMaybeChanged && isOpen(error);
+  const isRetryable = error.isRetryable && !(isOutcomeUnknown && ONCE.has(call));
+  return Object.assign(error, { isOutcomeUnknown, isRetryable });
+}
+
+function isOpen({ reason }: TeamwireError): boolean {
+  return reason === undefined || (RETRIED.has(reason) && !NOT_DONE.has(reason));
+}
+
+const unsent = new WeakSet<object>();
+
+/** Marks an error: the request was not sent. */
+export function markUnsent(error: ConnectError): ConnectError {
+  unsent.add(error);
+  return error;
+}
+
+function isUnsent(error: unknown): boolean {
+  return error instanceof Error && (unsent.has(error) || isUnsent(error.cause));
 }
 
 function tlsFault(error: unknown): string | undefined {

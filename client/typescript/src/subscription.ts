@@ -46,20 +46,21 @@ const FINAL_CODES = [
 export interface End {
   /**
    * In this order: the caller approved its shutdown; another process holds the inbox; the team was deleted; the member was
-   * stopped by force.
+   * stopped by force; the coordinator's store lost the team.
    */
-  readonly reason: "shutdown_approved" | "superseded" | "team_deleted" | "member_stopped";
+  readonly reason: "shutdown_approved" | "superseded" | "team_deleted" | "member_stopped" | "data_lost";
   /** The approved request, with `shutdown_approved`; otherwise empty. */
   readonly requestId: string;
 }
 
 /** The ends, by the close reason of a session or the reason of a refusal. */
-const ENDS: Readonly<Record<string, "superseded" | "team_deleted" | "member_stopped">> = {
+const ENDS: Readonly<Record<string, "superseded" | "team_deleted" | "member_stopped" | "data_lost">> = {
   SUPERSEDED: "superseded",
   SESSION_SUPERSEDED: "superseded",
   TEAM_DELETED: "team_deleted",
   TEAM_NOT_FOUND: "team_deleted",
   MEMBER_STOPPED: "member_stopped",
+  DATA_LOST: "data_lost",
 };
 
 /** A message from the inbox. */
@@ -285,7 +286,7 @@ export class Subscription implements AsyncIterable<InboxMessage> {
 function endOf(error: TeamwireError): End | TeamwireError | undefined {
   const reason = ENDS[error.reason ?? ""];
   if (reason !== undefined) return { reason, requestId: "" };
-  if (error.isRetryable || REOPENED.has(error.reason ?? "")) return undefined;
+  if (error.reason === undefined ? error.isRetryable : REOPENED.has(error.reason)) return undefined;
   return error.reason !== undefined || FINAL_CODES.includes(error.code) ? error : undefined;
 }
 

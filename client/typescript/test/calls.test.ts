@@ -55,6 +55,22 @@ test("the coordinator sets the retry delay, and patience limits it", async () =>
   await assert.rejects(hasty.client.send("bob", "s", "c"), { reason: "RATE_LIMITED" });
 });
 
+test("an error says whether the outcome is unknown and a repetition may help", async () => {
+  const broken = new ConnectError("tcp", Code.Unavailable);
+  const many = (error: ConnectError) => Array.from({ length: 50 }, () => error);
+  const cases: [ConnectError[], boolean, boolean][] = [
+    [[refusal("INBOX_FULL", Code.ResourceExhausted)], false, true],
+    [[refusal("AGENT_NOT_FOUND", Code.NotFound)], false, false],
+    [[broken, refusal("AGENT_NOT_FOUND", Code.NotFound)], false, false],
+    [many(broken), true, true],
+    [many(refusal("RATE_LIMITED", Code.ResourceExhausted, 1)), false, true],
+  ];
+  for (const [errors, isOutcomeUnknown, isRetryable] of cases) {
+    const { client } = failing(errors, 200);
+    await assert.rejects(client.send("bob", "s", "c"), { isOutcomeUnknown, isRetryable });
+  }
+});
+
 test("a call without a key is retried only if nothing was done", async () => {
   const thrown = [refusal("DRAINING", Code.Unavailable, 5_000), new ConnectError("tcp", Code.Unavailable)];
   let calls = 0;

@@ -20,7 +20,7 @@ let client!: Client;
 let inbox: Subscription;
 
 const commands: Record<string, (command: Json) => Promise<unknown>> = {
-  connect: async ({ credential }) => enter(await connect({ credential })),
+  connect: async ({ credential, address }) => enter(await connect({ credential, address })),
   join: async ({ string, name }) => enter(await join(string, name)),
   create_team: async ({ name, lead }) => enter(await client.createTeam(name, lead)),
   get_team: async () => {
@@ -160,7 +160,8 @@ function failure(error: unknown): Json {
   if (!(error instanceof TeamwireError) || error.reason === undefined) return { failed: `${error}` };
   const name = Code[error.code].replace(/(?<=[a-z])[A-Z]/g, "_$&").toUpperCase();
   const code = name === "CANCELED" ? "CANCELLED" : name;
-  return { refused: { reason: error.reason, code, field: error.field, message: error.rawMessage } };
+  const { reason, field, rawMessage, isRetryable } = error;
+  return { refused: { reason, code, field, message: rawMessage, retryable: isRetryable } };
 }
 
 for await (const line of createInterface({ input: process.stdin })) {

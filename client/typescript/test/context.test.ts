@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdtemp, writeFile } from "node:fs/promises";
+import { chmod, mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -53,7 +53,7 @@ test("a malformed context file is refused without quoting it", () => {
 
 test("precedence is options, then environment, then context file", async () => {
   const path = join(await mkdtemp(join(tmpdir(), "teamwire-")), "context.json");
-  await writeFile(path, JSON.stringify(FILE));
+  await writeFile(path, JSON.stringify(FILE), { mode: 0o600 });
   const variables = { TEAMWIRE_CONTEXT: path, TEAMWIRE_CREDENTIAL: "", TEAMWIRE_ADDRESS: "" };
 
   const kept = await identify({}, undefined, variables);
@@ -61,9 +61,9 @@ test("precedence is options, then environment, then context file", async () => {
   assert.equal(kept.address, "https://acme:7420");
   assert.match(kept.tls.fingerprint ?? "", /0a/);
 
-  const said = { ...variables, TEAMWIRE_ADDRESS: "http://b", TEAMWIRE_CA: "ca.crt", TEAMWIRE_AS: "ann" };
+  const said = { ...variables, TEAMWIRE_ADDRESS: "https://b", TEAMWIRE_CA: "ca.crt", TEAMWIRE_AS: "ann" };
   const found = await identify({}, undefined, said);
-  assert.deepEqual([found.address, found.credential], ["http://b", "twm:acme:ann:0123456789abcdef"]);
+  assert.deepEqual([found.address, found.credential], ["https://b", "twm:acme:ann:0123456789abcdef"]);
   assert.deepEqual([found.tls.ca, found.tls.fingerprint], ["ca.crt", undefined]);
 
   const given = await identify({ address: "http://c", credential: "two:x" }, undefined, said);
@@ -84,4 +84,56 @@ test("a join takes from the environment only what the join string leaves open", 
   assert.deepEqual([joined.tls.ca, joined.tls.fingerprint], [undefined, fingerprint]);
   const bare = await identify({}, { token: "twj:t" }, variables);
   assert.deepEqual([bare.address, bare.tls.ca], ["http://e", "e"]);
+});
+
+test("a credential for https is not sent over http", async () => {
+  const path = join(await mkdtemp(join(tmpdir(), "teamwire-")), "context.json");
+  await writeFile(path, JSON.stringify(FILE), { mode: 0o600 });
+  const variables = { TEAMWIRE_CONTEXT: path };
+  const saved = /^Error: bob@acme was saved for https:\/\/acme:7420, so its credential is not sent over http\./;
+  for (const address of ["http://acme:7420", "acme:7420"]) {
+    await assert.rejects(identify({ address }, undefined, variables), saved);
+    await assert.rejects(identify({}, undefined, { ...variables, TEAMWIRE_ADDRESS: address }), saved);
+    await assert.rejects(
+      identify({ address }, { token: "twj:t", address: "https://j" }, {}),
+      /join string is for https/,
+    );
+  }
+});
+
+test("a context file that other users can access is refused", async () => {
+  const path = join(await mkdtemp(join(tmpdir(), "teamwire-")), "context.json");
+  await writeFile(path, JSON.stringify(FILE));
+  for (const mode of [0o644, 0o620, 0o602]) {
+    await chmod(path, mode);
+    await assert.rejects(identify({}, undefined, { TEAMWIRE_CONTEXT: path }), /so it is not trusted.*: chmod 600 /);
+  }
+  await chmod(path, 0o600);
+  await identify({}, undefined, { TEAMWIRE_CONTEXT: path });
+});
+
+const OWN = {
+  TEAMWIRE_RUN: "run-1",
+  TEAMWIRE_CREDENTIAL: "twm:acme:ann:0123456789abcdef",
+  TEAMWIRE_MEMBER: "ann",
+};
+
+test("within a runner only the runner's member is used", async () => {
+  const lead = "twm:acme:lead:0123456789abcdef";
+  const own = { ...OWN, TEAMWIRE_AS: "Ann@Acme", TEAMWIRE_TEAM: "ACME" };
+  assert.equal((await identify({}, undefined, own)).credential, OWN.TEAMWIRE_CREDENTIAL);
+  assert.equal((await identify({ credential: OWN.TEAMWIRE_CREDENTIAL }, undefined, own)).team, "ACME");
+  const refused = /runs under `teamwire run`(?!.*0123456789abcdef)/s;
+  await assert.rejects(identify({ credential: lead }, undefined, OWN), refused);
+  await assert.rejects(identify({}, { token: "twj:t", address: "http://j" }, OWN), refused);
+  for (const change of [
+    { TEAMWIRE_CREDENTIAL: "" },
+    { TEAMWIRE_CREDENTIAL: lead },
+    { TEAMWIRE_CREDENTIAL: "two:0123456789abcdef", TEAMWIRE_MEMBER: "" },
+    { TEAMWIRE_TEAM: "blue" },
+    { TEAMWIRE_AS: "lead" },
+    { TEAMWIRE_AS: "ann@blue" },
+  ]) {
+    await assert.rejects(identify({}, undefined, { ...OWN, ...change }), refused);
+  }
 });

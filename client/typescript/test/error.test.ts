@@ -23,10 +23,10 @@ test("an error without teamwire details has no reason", () => {
 });
 
 test("not-now reasons and unknown outcomes are retryable", () => {
-  for (const reason of ["STORE_UNAVAILABLE", "DURABILITY_NOT_REACHED", "DRAINING", "RATE_LIMITED"]) {
+  for (const reason of ["STORE_UNAVAILABLE", "DURABILITY_NOT_REACHED", "DRAINING", "RATE_LIMITED", "INBOX_FULL"]) {
     assert.ok(readError(refusal(reason, Code.Unavailable), false).isRetryable, reason);
   }
-  for (const reason of ["INBOX_FULL", "QUOTA_EXCEEDED", "SESSION_SUPERSEDED", "INTERNAL"]) {
+  for (const reason of ["QUOTA_EXCEEDED", "SESSION_SUPERSEDED", "INTERNAL"]) {
     assert.ok(!readError(refusal(reason, Code.Unavailable), false).isRetryable, reason);
   }
   for (const code of [Code.Unavailable, Code.DeadlineExceeded, Code.Canceled, Code.Unknown]) {

@@ -116,6 +116,7 @@ test("a subscription ends as the coordinator says, and throws an error once", as
     [closing(v1.CloseReason.SUPERSEDED), "superseded"],
     [closing(v1.CloseReason.MEMBER_STOPPED), "member_stopped"],
     [closing(v1.CloseReason.TEAM_DELETED), "team_deleted"],
+    [closing(v1.CloseReason.DATA_LOST), "data_lost"],
     [refusal("SESSION_SUPERSEDED", Code.Aborted), "superseded"],
     [refusal("TEAM_NOT_FOUND", Code.NotFound), "team_deleted"],
   ] as const) {

@@ -167,7 +167,7 @@ fn calls() -> Vec<(&'static str, Vec<u8>)> {
             [
                 call(ANN, 0, &answer(Some(true))),
                 call(ANN, 1, &v1::StreamRequest::default()),
-                call(ANN, 12, &v1::LeaveRequest { exit: exit.clone() }),
+                call(ANN, 12, &v1::LeaveRequest { exit: exit.clone(), ..Default::default() }),
             ]
             .concat(),
         ),
@@ -267,10 +267,18 @@ fn calls() -> Vec<(&'static str, Vec<u8>)> {
         (
             "lives",
             [
-                call(BOB, 14, &v1::HeartbeatRequest { activity: v1::Activity::Idle.into(), summary: text("s") }),
+                call(
+                    BOB,
+                    14,
+                    &v1::HeartbeatRequest {
+                        activity: v1::Activity::Idle.into(),
+                        summary: text("s"),
+                        ..Default::default()
+                    },
+                ),
                 call(LEAD, 15, &v1::ForceStopRequest { member: text("bob"), reason: text("r"), ..Default::default() }),
                 call(LEAD, 16, &v1::SetLeadRequest { member: text("ann"), ..Default::default() }),
-                call(STRANGER, 12, &v1::LeaveRequest { exit }),
+                call(STRANGER, 12, &v1::LeaveRequest { exit, ..Default::default() }),
             ]
             .concat(),
         ),

@@ -195,7 +195,7 @@ fn namespace() -> Namespace {
 }
 
 async fn commit(store: &dyn Store, writes: Vec<Write>) -> Result<Durability, StoreError> {
-    match store.commit(&namespace(), &Txn { checks: Vec::new(), writes }).await? {
+    match store.commit(&namespace(), &Txn { checks: Vec::new(), writes, ..Txn::default() }).await? {
         Outcome::Committed(commit) => Ok(commit.durability),
         Outcome::Refused(failed) => panic!("nothing was checked, and yet: {failed:?}"),
     }

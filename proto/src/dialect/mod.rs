@@ -8,7 +8,8 @@
 //!
 //! It also accepts mixtures, since models write them. Everywhere `to` is `recipient`, `message` is `content`, `requestId` is
 //! `request_id`, `approved` is `approve`; outside of a message or broadcast, `reason`, `feedback` and `plan` are `content`.
-//! Two spellings of one field must agree. A message to `*` is a broadcast.
+//! Two spellings of one field must agree. A message to `*` is a broadcast. An answer may have `from` and `timestamp`, which are
+//! ignored.
 //!
 //! All may carry `in_reply_to`, `attachments` and `idempotency_key`. A null field counts as absent.
 //!
@@ -134,6 +135,10 @@ mod tests {
         let answer = body(json!({"type": "shutdown_response", "request_id": "r", "approve": false, "content": "busy"}));
         for spelled in [
             json!({"type": "shutdown_response", "requestId": "r", "approved": false, "reason": "busy"}),
+            json!({"type": "shutdown_response", "requestId": "r", "approve": false, "reason": "busy", "from": "bob",
+                "timestamp": "2026-01-01T00:00:00.000Z"}),
+            json!({"to": "lead", "message": {"type": "shutdown_response", "requestId": "r", "approve": false,
+                "reason": "busy", "from": "bob", "timestamp": 1}}),
             json!({"type": "shutdown_response", "to": "team-lead", "request_id": "r", "approve": false, "message": "busy"}),
             json!({"type": "shutdown_response", "message": {"request_id": "r", "approve": false, "reason": "busy"}}),
             json!({"type": "shutdown_response", "to": "lead",
@@ -252,6 +257,9 @@ mod tests {
             "reason",
             "nearest is \"content\"",
         );
+        refused(json!({"type": "message", "recipient": "a", "from": "b"}), invalid, "from", "no field");
+        let answer = json!({"type": "shutdown_response", "request_id": "r", "approve": true, "form": "bob"});
+        refused(answer, invalid, "form", "no field");
         refused(json!({"to": "a", "mesage": "m"}), invalid, "mesage", "nearest is \"message\"");
         refused(json!({"to": "a", "message": 1}), invalid, "message", "a number");
         refused(json!({"type": "message", "recipient": "a", "approve": true}), invalid, "approve", "answers nothing");

@@ -40,6 +40,15 @@ const REQUEST_IDS: [&str; 2] = ["request_id", "requestId"];
 /// The equivalent names of a decision.
 const DECISIONS: [&str; 2] = ["approve", "approved"];
 
+/// What answers in the inbox files of some agent teams carry besides. Ignored: the coordinator itself knows the sender and the
+/// time.
+const INBOX_FILE: [&str; 2] = ["from", "timestamp"];
+
+/// Returns the fields of a kind that are accepted and ignored.
+fn ignored(kind: Kind) -> &'static [&'static str] {
+    if kind.is_answer() { &INBOX_FILE } else { &[] }
+}
+
 /// Returns the equivalent names of a kind's text.
 fn texts(kind: Kind) -> &'static [&'static str] {
     if STRINGS.contains(&kind) { &CONTENTS } else { &TEXTS }
@@ -87,7 +96,8 @@ fn flat(map: Map<String, Value>) -> Result<v1::SendRequest, Refusal> {
     let has = |name: &str| map.get(name).is_some_and(|value| !value.is_null());
     let is_newer = !has("type") && (has("to") || has("message"));
     let kind = if is_newer { Kind::Message } else { kind(map.get("type"), "type", Kind::SENDABLE)? };
-    let known = [&["type", "summary"][..], &RECIPIENTS, texts(kind), &REQUEST_IDS, &DECISIONS, &COMMON].concat();
+    let known =
+        [&["type", "summary"][..], &RECIPIENTS, texts(kind), &REQUEST_IDS, &DECISIONS, &COMMON, ignored(kind)].concat();
     let named = if is_newer { &NEWER[..] } else { &CLASSIC[..] };
     let mut fields = Fields::new("", map, &known, named)?;
     if is_newer && !texts(kind).iter().any(|name| fields.has(name)) {
@@ -120,7 +130,8 @@ fn nested(mut map: Map<String, Value>) -> Result<v1::SendRequest, Refusal> {
     // `message` is taken already; it is listed so that an error can suggest it.
     let mut fields = Fields::new("", map, &[&RECIPIENTS[..], &["summary"], &COMMON].concat(), &NEWER)?;
     let named = [&["type"][..], &REQUEST_IDS, &DECISIONS, &TEXTS].concat();
-    let mut inner = Fields::new("message.", inner, &[&REQUEST_IDS[..], &DECISIONS, &TEXTS].concat(), &named)?;
+    let known = [&REQUEST_IDS[..], &DECISIONS, &TEXTS, ignored(kind)].concat();
+    let mut inner = Fields::new("message.", inner, &known, &named)?;
     let recipient_field = if fields.has("recipient") { "recipient" } else { "to" };
     let recipient = recipient(kind, &mut fields)?;
     let parts = Parts { recipient, summary: fields.text("summary")?, ..Parts::default() };

@@ -61,7 +61,7 @@ impl Cache {
     pub(super) fn apply(&self, namespace: &Namespace, txn: &Txn, version: u64) {
         for write in &txn.writes {
             match write {
-                Write::Put { key, data } => {
+                Write::Put { key, data } if is_kept(key) => {
                     let record = Record { version, data: data.clone() };
                     self.put(namespace, key, &CachedRecord::new(Some(record)));
                 }

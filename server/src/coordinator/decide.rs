@@ -225,7 +225,7 @@ impl<'c> Decision<'c> {
     /// Asks the store for replies recorded under idempotency keys, by transactions that check and write nothing.
     async fn look_up(&mut self, keys: Vec<String>) -> Result<(), Refusal> {
         for key in keys {
-            let txn = Txn { checks: vec![Check::KeyUnused { key: key.clone() }], writes: Vec::new() };
+            let txn = Txn { checks: vec![Check::KeyUnused { key: key.clone() }], ..Txn::default() };
             let outcome = self.coordinator.store.commit(self.namespace, &txn).await.map_err(unavailable)?;
             let recorded = match outcome {
                 Outcome::Refused(Failed::KeyUsed { data }) => Some(data),
@@ -253,6 +253,16 @@ impl<'c> Decision<'c> {
                 self.ctx.store_is_full = true;
                 Ok(None)
             }
+            Err(error @ StoreError::Full(_)) => {
+                // A full store checks nothing, not even whether an earlier attempt has used the key.
+                let unknown = |key: &String| !self.snapshot.replies.contains_key(key);
+                let keys: Vec<String> = idempotency_keys(txn).filter(|key| unknown(key)).collect();
+                if keys.is_empty() {
+                    return Err(unavailable(error));
+                }
+                self.look_up(keys).await?;
+                Ok(None)
+            }
             Err(error) => Err(unavailable(error)),
             Ok(Outcome::Committed(commit)) => {
                 coordinator.committed(self.namespace, txn, &commit);
@@ -277,11 +287,7 @@ impl<'c> Decision<'c> {
                 Ok(())
             }
             Failed::KeyUsed { data } => {
-                let key = txn.checks.iter().find_map(|check| match check {
-                    Check::KeyUnused { key } => Some(key.clone()),
-                    _ => None,
-                });
-                self.snapshot.replies.extend(key.map(|key| (key, Some(data))));
+                self.snapshot.replies.extend(idempotency_keys(txn).next().map(|key| (key, Some(data))));
                 Ok(())
             }
             Failed::Lease { name } => {
@@ -303,6 +309,14 @@ impl<'c> Decision<'c> {
             }
         }
     }
+}
+
+/// Returns the idempotency keys that a transaction uses.
+fn idempotency_keys(txn: &Txn) -> impl Iterator<Item = String> {
+    txn.checks.iter().filter_map(|check| match check {
+        Check::KeyUnused { key } => Some(key.clone()),
+        _ => None,
+    })
 }
 
 /// Waits a little before a rule runs for the fifth time or later, longer each time. Returns whether it has waited.

@@ -17,9 +17,9 @@ use crate::{
         records::{CursorRecord, SessionRecord},
         session::{self, Opened},
         streams,
-        tx::CachedRecord,
+        tx::{CachedRecord, Tx},
     },
-    store::Namespace,
+    store::{Extent, Namespace},
 };
 
 /// A session that was opened in the store.
@@ -77,7 +77,9 @@ impl Coordinator {
         let preload = [team_key(), member_key::<SessionRecord>(member), member_key::<CursorRecord>(member)];
         let extent = self.extent(&namespace, &streams::inbox(member)).await?;
         let tail = extent.next.saturating_sub(1);
-        let opened = self.decide(&namespace, &preload, |tx| session::open(tx, who, request, tail)).await?.value;
+        let here = self.notifier.mailbox(&namespace, member, None).map(|earlier| earlier.cursor());
+        let open = |tx: &mut Tx<'_>| session::open(tx, who, request, tail, here.as_ref());
+        let opened = self.decide(&namespace, &preload, open).await?.value;
         Ok(OpenedSession { namespace, opened, backlog: extent.entries })
     }
 
@@ -89,7 +91,7 @@ impl Coordinator {
         session_id: &str,
         cursor: &CursorRecord,
     ) -> Result<(), Refusal> {
-        let preload = [member_key::<SessionRecord>(member), member_key::<CursorRecord>(member)];
+        let preload = [member_key::<SessionRecord>(member)];
         self.decide(namespace, &preload, |tx| session::advance(tx, member, session_id, cursor)).await?;
         Ok(())
     }
@@ -102,7 +104,7 @@ impl Coordinator {
         session_id: &str,
         cursor: &CursorRecord,
     ) -> Result<(), Refusal> {
-        let preload = [member_key::<SessionRecord>(member), member_key::<CursorRecord>(member)];
+        let preload = [member_key::<SessionRecord>(member)];
         self.decide(namespace, &preload, |tx| session::close(tx, member, session_id, cursor)).await?;
         Ok(())
     }
@@ -134,17 +136,17 @@ impl Coordinator {
         Ok(found.into_iter().next().flatten())
     }
 
-    /// Reads the next sequence of each member's inbox, and its latest session, from the store.
+    /// Reads the extent of each member's inbox, and its latest session, from the store.
     pub async fn session_places(
         &self,
         namespace: &Namespace,
         members: &[&Name],
-    ) -> Result<Vec<(u64, Option<Arc<SessionRecord>>)>, Refusal> {
+    ) -> Result<Vec<(Extent, Option<Arc<SessionRecord>>)>, Refusal> {
         let inboxes: Vec<String> = members.iter().map(|member| streams::inbox(member)).collect();
         let extents = self.store.extents(namespace, &inboxes).await.map_err(unavailable)?;
         let ids = members.iter().map(|member| member.folded().to_owned()).collect();
         let records = self.fetch::<SessionRecord>(namespace, ids).await?;
-        Ok(extents.into_iter().map(|extent| extent.next).zip(records).collect())
+        Ok(extents.into_iter().zip(records).collect())
     }
 
     pub(super) async fn session_facts(&self, namespace: &Namespace, member: &Name) -> Result<SessionFacts, Refusal> {

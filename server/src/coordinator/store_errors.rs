@@ -9,37 +9,40 @@ const NOTHING_CHANGED: &str = "nothing_changed";
 
 /// Converts a failure of the store into the refusal of the call.
 pub(super) fn unavailable(error: StoreError) -> Refusal {
+    let what = error.to_string();
+    // The text of a server may end like a sentence.
+    let what = what.trim_end_matches('.');
     match &error {
         StoreError::Unavailable(_) | StoreError::Misconfigured(_) => Refusal::new(
             Reason::StoreUnavailable,
-            format!("{error}. The change may or may not have been made: try again with the same idempotency key."),
+            format!("{what}. The change may or may not have been made: try again with the same idempotency key."),
         ),
         StoreError::Refusing(_) => {
-            Refusal::new(Reason::StoreUnavailable, format!("{error}. Nothing was changed: try again later."))
+            Refusal::new(Reason::StoreUnavailable, format!("{what}. This attempt changed nothing: try again later."))
                 .with(NOTHING_CHANGED, "true")
         }
         StoreError::Full(_) => Refusal::new(
-            Reason::StoreUnavailable,
+            Reason::StoreFull,
             format!(
-                "{error}. Nothing was changed. Reading, acknowledging and leaving still work; acknowledging messages and deleting \
-                 teams makes room. Try again once the operator has made room."
+                "{what}. Nothing was changed. Make room: acknowledge messages or delete a team; the operator can free disk space or \
+                 raise maxmemory. Reading, leaving and stopping members still work."
             ),
-        )
-        .with("store", "full"),
+        ),
         StoreError::DurabilityNotReached(_) => Refusal::new(
             Reason::DurabilityNotReached,
             format!(
-                "{error}. The change was made, but could still be lost with its server: try again with the same \
+                "{what}. The change was made, but could still be lost with its server: try again with the same \
                  idempotency key until the call succeeds."
             ),
         ),
         StoreError::Unusable(_) => Refusal::new(
             Reason::StoreUnavailable,
-            format!("The coordinator cannot use its store: {error}. Nothing was changed: ask its operator."),
-        ),
-        StoreError::Corrupt(what) => {
-            tracing::error!(what, "the store holds data that cannot be read");
-            Refusal::new(Reason::Internal, format!("{error}. Ask the coordinator's operator to check its log."))
+            format!("The coordinator cannot use its store: {what}. This attempt changed nothing: ask its operator."),
+        )
+        .with(NOTHING_CHANGED, "true"),
+        StoreError::Corrupt(detail) => {
+            tracing::error!(what = detail, "the store holds data that cannot be read");
+            Refusal::new(Reason::Internal, format!("{what}. Ask the coordinator's operator to check its log."))
         }
     }
 }

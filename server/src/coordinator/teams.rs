@@ -62,7 +62,7 @@ impl Coordinator {
             key: Key::new(ListedTeam::KIND, name.folded()),
             data: ListedTeam { name: name.clone() }.encode(),
         };
-        let txn = Txn { checks: Vec::new(), writes: vec![put] };
+        let txn = Txn { checks: Vec::new(), writes: vec![put], ..Txn::default() };
         self.store.commit(&Namespace::directory(), &txn).await.map_err(unavailable)?;
         Ok(())
     }
@@ -78,7 +78,7 @@ impl Coordinator {
             return Ok(());
         }
         let check = Check::Version { key: key.clone(), version: Some(listed.version) };
-        let txn = Txn { checks: vec![check], writes: vec![Write::Delete { key }] };
+        let txn = Txn { checks: vec![check], writes: vec![Write::Delete { key }], ..Txn::default() };
         self.store.commit(&Namespace::directory(), &txn).await.map_err(unavailable)?;
         Ok(())
     }
@@ -148,6 +148,11 @@ impl Coordinator {
     /// Reads from the store whether a namespace has a team.
     pub async fn has_team(&self, namespace: &Namespace) -> Result<bool, Refusal> {
         Ok(self.fetch::<TeamRecord>(namespace, vec![String::new()]).await?.iter().any(Option::is_some))
+    }
+
+    /// Returns whether the store has lost a team that is no longer there; otherwise it was deleted.
+    pub async fn has_lost(&self, namespace: &Namespace) -> Result<bool, Refusal> {
+        self.store.has_lost(namespace).await.map_err(unavailable)
     }
 
     /// Counts a team's members and messages. `None`: the team is deleted.

@@ -56,12 +56,14 @@ impl Cursor {
         self.record.delivered = sequence;
         self.record.overtook.retain(|overtook| *overtook > sequence);
         self.has_moved = true;
+        self.mailbox.set_cursor(&self.record);
     }
 
     /// Notes that the session has delivered a message ahead of its turn.
     pub(super) fn overtook(&mut self, sequence: u64) {
         self.record.overtook.push(sequence);
         self.has_moved = true;
+        self.mailbox.set_cursor(&self.record);
     }
 
     /// Returns whether the session has delivered this message, in its turn or ahead of it.

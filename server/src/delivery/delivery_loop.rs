@@ -7,7 +7,11 @@
 //! of the inbox. Arrivals wait in a small window; beyond it they are read from the store. Frames go through a bounded
 //! channel to the stream; a client that takes none for [`Pace::write_timeout`] is cut off, and its messages stay.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use prost::Message as _;
 use teamwire_proto::{
@@ -183,11 +187,14 @@ impl DeliveryLoop {
     /// Delivers the available messages, as far as credit lasts, and beyond it a pending shutdown request.
     async fn deliver(&mut self) -> Result<(), DeliverError> {
         if self.mailbox.must_begin_again() {
-            return Err(End::begin_again().into());
+            return Err(self.team_gone().await?.unwrap_or_else(End::begin_again).into());
         }
         if self.mailbox.take_check() {
             self.check().await?;
             self.may_be_asked = true;
+        }
+        if self.mailbox.take_recount() {
+            self.recount().await?;
         }
         if !self.deliver_in_order().await? && self.may_be_asked {
             self.overtake().await?;
@@ -249,7 +256,8 @@ impl DeliveryLoop {
             && !self.cursor.has_delivered(sequence)
             && !self.dead_letter(sequence, &message).await?
         {
-            self.write(sequence, message).await?;
+            let bytes = message.encoded_len() as u64;
+            self.write(sequence, bytes, message).await?;
             self.cursor.overtook(sequence);
         }
         self.asked_by = request_id;
@@ -306,11 +314,12 @@ impl DeliveryLoop {
                 self.next = sequence + 1;
                 return Ok(true);
             }
-            if !self.has_room(message.encoded_len() as u64) {
+            let bytes = message.encoded_len() as u64;
+            if !self.has_room(bytes) {
                 self.ahead.push_front((sequence, message));
                 return Ok(false);
             }
-            self.write(sequence, message).await?;
+            self.write(sequence, bytes, message).await?;
         }
         self.next = sequence + 1;
         self.cursor.moved_to(sequence);
@@ -334,11 +343,11 @@ impl DeliveryLoop {
         Ok(true)
     }
 
-    /// Writes a message to the stream. It uses up credit from now on.
-    async fn write(&mut self, sequence: u64, message: Arc<v1::Message>) -> Result<(), DeliverError> {
+    /// Writes a message of this size to the stream. It uses up credit from now on.
+    async fn write(&mut self, sequence: u64, bytes: u64, message: Arc<v1::Message>) -> Result<(), DeliverError> {
         self.cursor.reserve(sequence).await?;
         let delivery_count = self.session.maybe_seen(sequence) + 1;
-        let (bytes, delivered_ms) = (message.encoded_len() as u64, self.coordinator.now_ms());
+        let delivered_ms = self.coordinator.now_ms();
         self.mailbox.deliver(&message.id, Delivered { sequence, bytes, delivered_ms, delivery_count });
         self.coordinator.metrics().delivered(delivery_count);
         let span = tracing::debug_span!("deliver", otel.kind = "producer", delivery_count);
@@ -349,12 +358,37 @@ impl DeliveryLoop {
         Ok(())
     }
 
+    /// Frees the credit of messages that were acknowledged through another coordinator.
+    async fn recount(&self) -> Result<(), DeliverError> {
+        // Read this first: a message that is delivered meanwhile must not look acknowledged.
+        let mut gone: HashSet<u64> = self.mailbox.unacked_places().into_iter().map(|(sequence, _)| sequence).collect();
+        let (Some(first), Some(last)) = (gone.iter().min().copied(), gone.iter().max().copied()) else { return Ok(()) };
+        let range = Range { first, last, limit: usize::MAX, newest_first: false };
+        let Mailbox { namespace, member, .. } = &*self.mailbox;
+        for (sequence, _) in self.coordinator.inbox_entries(namespace, member, range).await? {
+            gone.remove(&sequence);
+        }
+        self.mailbox.forget(&gone);
+        Ok(())
+    }
+
+    /// Returns why the session ends if its team is no longer there.
+    async fn team_gone(&self) -> Result<Option<End>, Refusal> {
+        let namespace = &self.mailbox.namespace;
+        if self.coordinator.has_team(namespace).await? {
+            return Ok(None);
+        }
+        Ok(Some(End::team_gone(self.coordinator.has_lost(namespace).await?)))
+    }
+
     /// Checks whether the session still holds the inbox.
     async fn check(&mut self) -> Result<(), DeliverError> {
         let Mailbox { namespace, member, session_id, .. } = &*self.mailbox;
         let now = self.coordinator.session_record(namespace, member).await?;
-        if now.is_none() && !self.coordinator.has_team(namespace).await? {
-            return Err(End::closing(CloseReason::TeamDeleted, "The team was deleted.").into());
+        if now.is_none()
+            && let Some(end) = self.team_gone().await?
+        {
+            return Err(end.into());
         }
         let now = match now {
             Some(now) if !is_lost(session_id, Some(&now)) => now,

@@ -17,15 +17,28 @@ impl End {
         Self::Closing { reason, detail, request_id: String::new() }
     }
 
-    /// The member has approved its shutdown.
+    /// The member has approved its shutdown, or, without a request, leaves by its own decision.
     pub(super) fn shutdown_approved(request_id: String) -> Self {
-        let detail = "The shutdown was approved. End the process.";
+        let detail = match request_id.as_str() {
+            "" => "The member leaves. End the process.",
+            _ => "The shutdown was approved. End the process.",
+        };
         Self::Closing { reason: CloseReason::ShutdownApproved, detail, request_id }
     }
 
     /// A newer session holds the inbox.
     pub(super) fn superseded() -> Self {
         Self::closing(CloseReason::Superseded, "A newer process or session holds this inbox.")
+    }
+
+    /// The team is no longer there. `is_lost`: the store has lost it.
+    pub(super) fn team_gone(is_lost: bool) -> Self {
+        if !is_lost {
+            return Self::closing(CloseReason::TeamDeleted, "The team was deleted.");
+        }
+        let detail = "The store lost this team and everything in it, for example because Redis was emptied. Restore the store from \
+                      a backup, or create the team again.";
+        Self::closing(CloseReason::DataLost, detail)
     }
 
     /// The inbox, or the session itself, has gone back to an earlier state.

@@ -54,14 +54,18 @@ impl FrameWriter {
     }
 
     /// Writes a frame, as soon as there is room for it.
-    pub(super) async fn write(&mut self, content: stream_response::Frame) -> Result<(), End> {
-        match timeout(self.write_timeout, self.frames.send(frame(content))).await {
-            Ok(Ok(())) => {
-                self.progress.written += 1;
-                Ok(())
+    pub(super) fn write(&mut self, content: stream_response::Frame) -> impl Future<Output = Result<(), End>> {
+        // Packed at once: the future moves several times, and so would the content in it.
+        let frame = frame(content);
+        async move {
+            match timeout(self.write_timeout, self.frames.send(frame)).await {
+                Ok(Ok(())) => {
+                    self.progress.written += 1;
+                    Ok(())
+                }
+                Ok(Err(_)) => Err(End::Gone),
+                Err(_) => Err(End::Slow),
             }
-            Ok(Err(_)) => Err(End::Gone),
-            Err(_) => Err(End::Slow),
         }
     }
 

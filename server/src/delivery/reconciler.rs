@@ -1,4 +1,4 @@
-//! Checks periodically whether sessions have missed a notification. One read of the store serves all sessions of a
+//! Checks periodically whether sessions have missed a notification, or an acknowledgement through another coordinator. One read of the store serves all sessions of a
 //! team, and only sessions that have missed something are woken.
 
 use std::{cmp::Ordering, collections::HashMap, sync::Arc, time::Duration};
@@ -44,7 +44,8 @@ fn by_team(sessions: Vec<Arc<Mailbox>>) -> HashMap<Namespace, Vec<Arc<Mailbox>>>
 async fn look(coordinator: &Coordinator, namespace: &Namespace, sessions: &[Arc<Mailbox>]) {
     let members: Vec<_> = sessions.iter().map(|session| &session.member).collect();
     // Read this first: what a session handles meanwhile must not make it seem ahead of its inbox.
-    let seen: Vec<u64> = sessions.iter().map(|session| session.seen_next()).collect();
+    let seen: Vec<(u64, u64)> =
+        sessions.iter().map(|session| (session.seen_next(), session.outstanding().messages)).collect();
     let places = match coordinator.session_places(namespace, &members).await {
         Ok(places) => places,
         // Sessions that need the store retry on their own; the others can wait for the next check.
@@ -53,8 +54,12 @@ async fn look(coordinator: &Coordinator, namespace: &Namespace, sessions: &[Arc<
             return;
         }
     };
-    for ((session, seen), (inbox_next, record)) in sessions.iter().zip(seen).zip(places) {
-        match inbox_next.cmp(&seen) {
+    for ((session, (seen, outstanding)), (inbox, record)) in sessions.iter().zip(seen).zip(places) {
+        // The inbox holds less than the session has delivered and not seen acknowledged, and what it has not seen yet.
+        if outstanding > 0 && inbox.entries < outstanding + inbox.next.saturating_sub(seen) {
+            session.recount();
+        }
+        match inbox.next.cmp(&seen) {
             Ordering::Greater => {
                 session.look();
                 // Among what it has not seen may be a shutdown request, for which only a check makes it look.

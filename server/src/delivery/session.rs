@@ -115,7 +115,6 @@ async fn run(
         Ok(()) => delivery.run(heartbeats, draining).await,
         Err(end) => end,
     };
-    drop(open);
     if let Some(frame) = last_frame(end, pace) {
         last.send(frame);
     }
@@ -125,6 +124,8 @@ async fn run(
         let Mailbox { namespace, member, .. } = &*mailbox;
         tracing::debug!(?namespace, %member, %refusal, "a session could not be closed in the store");
     }
+    // Until here, a session that opens after this one learns from its mailbox how far it came.
+    drop(open);
 }
 
 /// Returns the last frame of a session's stream. `None`: the client is gone.

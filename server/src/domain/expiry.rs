@@ -112,7 +112,7 @@ fn alarm(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<bool, Ru
         kind: NoticeKind::MemberNotExited.into(),
         member: name.to_string(),
         text: format!(
-            "{name} approved its shutdown or was stopped by force, and has not reported its exit for {} s. Check its \
+            "{name} has left, approved its shutdown, or was stopped by force, and has not reported its exit for {} s. Check its \
              process on its machine.",
             after_ms / 1000
         ),

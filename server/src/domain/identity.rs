@@ -226,6 +226,7 @@ fn check_life(record: &MemberRecord, admit: Admit) -> Result<(), Refusal> {
         Life::Live | Life::Lost => return Ok(()),
         _ if admit == Admit::Ended => return Ok(()),
         Life::Stopping { request_id: Some(_), .. } if admit == Admit::Stopping => return Ok(()),
+        Life::Stopping { request_id: Some(id), .. } if id.is_empty() => "has left",
         Life::Stopping { request_id: Some(_), .. } => "has approved its shutdown",
         Life::Stopping { request_id: None, .. } => "was stopped by force",
         Life::Exited { dismissed: false, .. } => {
@@ -282,7 +283,7 @@ fn unknown_session() -> Refusal {
 pub fn invalid() -> Refusal {
     Refusal::new(
         Reason::CredentialInvalid,
-        "The credential is not valid here. Its team may have been deleted, or the address may be another coordinator's. \
+        "The credential is not valid here. Its team may have been deleted or lost with the coordinator's store, or the address may be another coordinator's. \
          Join again with a new token.",
     )
 }
@@ -298,6 +299,7 @@ pub fn team_not_found(named: &str) -> Refusal {
         format!("There is no team \"{named}\" that this credential can reach. See `teamwire team list`."),
     )
     .field("team")
+    .with("team", named)
 }
 
 fn only_members() -> Refusal {

@@ -69,6 +69,6 @@ pub struct Context {
     /// The coordinator that runs the rule, as its notifications name it.
     pub by: u64,
     /// The store has refused the call's transaction because it is full, so the rule leaves out what it can do without, such as
-    /// notices; see [`Txn::applies_when_full`](crate::store::Txn::applies_when_full).
+    /// notices, and checks what it replaces; see [`Txn::applies_when_full`](crate::store::Txn::applies_when_full).
     pub store_is_full: bool,
 }

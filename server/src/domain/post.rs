@@ -10,6 +10,7 @@ use teamwire_proto::{
     name::Name,
     v1::{self, history_entry::Event, message::Body},
 };
+use uuid::Uuid;
 
 use super::{
     actor::Actor, history, inbox, limits::Limits, records::TeamRecord, streams, time::timestamp, topics::Topic, tx::Tx,
@@ -51,8 +52,14 @@ impl Urgency {
 
 /// Composes a message with a new id, its sender and the time.
 pub fn compose(tx: &mut Tx<'_>, team: &TeamRecord, sender: &Actor, body: Body) -> v1::Message {
+    let id = tx.new_message_id();
+    compose_with_id(tx, id, team, sender, body)
+}
+
+/// Composes a message with this id, its sender and the time.
+pub fn compose_with_id(tx: &Tx<'_>, id: Uuid, team: &TeamRecord, sender: &Actor, body: Body) -> v1::Message {
     v1::Message {
-        id: tx.new_message_id().to_string(),
+        id: id.to_string(),
         team: team.name.to_string(),
         sender: Some(sender.into()),
         sent_at: Some(timestamp(tx.ctx.now_ms)),

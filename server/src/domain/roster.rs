@@ -49,19 +49,15 @@ impl TeamRecord {
         self.member(name).ok_or_else(|| self.not_found(name, field))
     }
 
-    /// Resolves an address to a member that can still receive.
-    pub fn resolve_receiver(&self, text: &str, field: &str) -> Result<&MemberRecord, Refusal> {
+    /// Resolves an address to a member whose life goes on. `instead`: what the caller can do if it has ended, as a sentence.
+    pub fn resolve_receiver(&self, text: &str, field: &str, instead: &str) -> Result<&MemberRecord, Refusal> {
         let member = self.resolve(text, field)?;
         let why = match &member.life {
             Life::Live | Life::Lost => return Ok(member),
-            Life::Stopping { .. } => "is stopping and takes no more messages",
+            Life::Stopping { .. } => "is stopping",
             Life::Exited { .. } => "has exited",
         };
-        Err(Refusal::new(
-            Reason::AgentExited,
-            format!("{} {why}. Send to another member, or start {0} again first: nothing was queued.", member.name),
-        )
-        .field(field))
+        Err(Refusal::new(Reason::AgentExited, format!("{} {why}. {instead}", member.name)).field(field))
     }
 
     fn not_found(&self, name: &Name, field: &str) -> Refusal {

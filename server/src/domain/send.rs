@@ -1,10 +1,11 @@
 //! Every kind of message: what each must contain, who may send it, and where it goes.
 
 use teamwire_proto::{
-    Kind, Reason, Refusal, id,
+    Kind, Reason, Refusal,
     name::{LEAD_ALIAS, Name},
     v1::{self, message::Body, send_request},
 };
+use uuid::Uuid;
 
 use super::{
     actor::Actor,
@@ -98,7 +99,8 @@ impl Sending<'_> {
     }
 
     fn message(&self, tx: &mut Tx<'_>, ask: &v1::DirectMessage) -> Result<v1::SendResponse, RuleError> {
-        let to = self.team.resolve_receiver(&ask.recipient, "recipient")?;
+        let instead = "Nothing was queued. Send to another member, or start it again first.";
+        let to = self.team.resolve_receiver(&ask.recipient, "recipient", instead)?;
         self.refuse_self(&to.name, "Name another member, or use a broadcast to reach all others.")?;
         check_content(&ask.content, Required::Yes, &tx.ctx.limits)?;
         let summary = summary(&ask.summary, Required::Yes, &tx.ctx.limits)?;
@@ -137,7 +139,12 @@ impl Sending<'_> {
 
     fn shutdown_request(&self, tx: &mut Tx<'_>, ask: &v1::ShutdownRequest) -> Result<v1::SendResponse, RuleError> {
         self.caller.lead_only("ask a member to shut down")?;
-        let to = self.team.resolve_receiver(&ask.recipient, "recipient")?;
+        let asked = self.team.resolve(&ask.recipient, "recipient")?;
+        let instead = match asked.life {
+            Life::Stopping { .. } => format!("To wait for its exit, use `teamwire shutdown {} --wait`.", asked.name),
+            _ => "Nothing is left to shut down.".to_owned(),
+        };
+        let to = self.team.resolve_receiver(&ask.recipient, "recipient", &instead)?;
         self.refuse_self(
             &to.name,
             "You cannot ask yourself to shut down. Name another member; to end your own membership, leave the team.",
@@ -184,7 +191,8 @@ impl Sending<'_> {
             }
         };
         // A lead that has exited would never read the plan, so success would mislead.
-        self.team.resolve_receiver(LEAD_ALIAS, "recipient")?;
+        let instead = "Nothing was queued. Submit the plan again once the team has a lead.";
+        self.team.resolve_receiver(LEAD_ALIAS, "recipient", instead)?;
         check_content(&ask.plan, Required::Yes, &tx.ctx.limits)?;
         let summary = summary(&ask.summary, Required::No, &tx.ctx.limits)?;
         let ttl_ms = ttl(ask.ttl.as_ref(), tx.ctx.limits.plan_deadline, REQUEST_DAYS_MAX)?;
@@ -227,16 +235,15 @@ impl Sending<'_> {
 
     fn compose(&self, tx: &mut Tx<'_>, body: Body) -> v1::Message {
         // In canonical form, so that ids can be compared as text.
-        let in_reply_to = id::message_id(&self.request.in_reply_to, "in_reply_to").map(|id| id.to_string());
-        let composed = post::compose(tx, self.team, self.sender, body);
+        let in_reply_to = Uuid::try_parse(&self.request.in_reply_to).map(|id| id.to_string());
         let key = &self.request.idempotency_key;
         let derived = derived_message_id(self.team.id, self.sender, key, self.fingerprint, tx.ctx.now_ms);
+        let id = derived.unwrap_or_else(|| tx.new_message_id());
         v1::Message {
-            id: derived.map_or(composed.id, |id| id.to_string()),
             in_reply_to: in_reply_to.unwrap_or_default(),
             attachments: self.request.attachments.clone(),
             trace_parent: self.trace_parent.to_owned(),
-            ..composed
+            ..post::compose_with_id(tx, id, self.team, self.sender, body)
         }
     }
 

@@ -1,7 +1,6 @@
 //! Checks of texts that callers write: contents, summaries, single lines.
 
-use teamwire_proto::{Reason, Refusal};
-use unicode_width::UnicodeWidthChar as _;
+use teamwire_proto::{Reason, Refusal, visible::is_visible};
 
 use super::limits::Limits;
 
@@ -57,11 +56,6 @@ pub(super) fn summary(text: &str, required: Required, limits: &Limits) -> Result
     Ok(trimmed.to_owned())
 }
 
-/// Returns whether a text has a character that a reader can see.
-pub(super) fn is_visible(text: &str) -> bool {
-    text.chars().any(|c| !c.is_whitespace() && c.width().is_some_and(|columns| columns > 0))
-}
-
 /// Checks that a text is a single line within the bound of summaries.
 pub(super) fn check_line(text: &str, field: &str, reason: Reason, limits: &Limits) -> Result<(), Refusal> {
     let max = limits.summary_chars_max;
@@ -83,9 +77,16 @@ mod tests {
     #[test]
     fn summary_of_invisible_characters_is_refused() {
         let limits = Limits::default();
-        for text in
-            ["\u{200b}", "\u{200d}\u{2060}\u{feff}", "\u{a0} \u{3000}", "\u{ad}", "\u{e0041}", "\u{202e}", "\u{3164}"]
-        {
+        for text in [
+            "\u{200b}",
+            "\u{200d}\u{2060}\u{feff}",
+            "\u{a0} \u{3000}",
+            "\u{ad}",
+            "\u{e0041}",
+            "\u{202e}",
+            "\u{3164}",
+            "\u{2800}\u{115f}\u{1160}\u{ffa0}\u{1d159}",
+        ] {
             for required in [Required::Yes, Required::No] {
                 let refusal = summary(text, required, &limits).expect_err(text);
                 assert_eq!(refusal.reason, Reason::MissingSummary, "{text:?}");

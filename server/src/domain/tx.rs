@@ -100,8 +100,10 @@ pub struct Tx<'a> {
     idempotency_keys: Vec<String>,
     leases: Vec<Check>,
     writes: Vec<Write>,
+    notifications: Vec<Write>,
     /// Records that this transaction has put or deleted, for its later reads.
     written: HashMap<Key, Arc<CachedRecord>>,
+    ends_something: bool,
     drawn: u64,
 }
 
@@ -115,7 +117,9 @@ impl<'a> Tx<'a> {
             idempotency_keys: Vec::new(),
             leases: Vec::new(),
             writes: Vec::new(),
+            notifications: Vec::new(),
             written: HashMap::new(),
+            ends_something: false,
             drawn: 0,
         }
     }
@@ -225,6 +229,11 @@ impl<'a> Tx<'a> {
         self.writes.push(Write::EndLease { name: name.to_owned() });
     }
 
+    /// Has a full store apply the transaction, too: it ends something that nobody can end a second time, such as a life's work.
+    pub fn ends_something(&mut self) {
+        self.ends_something = true;
+    }
+
     /// Makes the commit fail if the lease is alive.
     pub fn check_lease_gone(&mut self, name: &str) {
         self.leases.push(Check::Lease { name: name.to_owned(), alive: false });
@@ -233,8 +242,8 @@ impl<'a> Tx<'a> {
     /// Sends a notification.
     pub fn notify(&mut self, topic: Topic<'_>) {
         let notification = Write::Notify { topic: topic.to_string(), by: self.ctx.by };
-        if !self.writes.contains(&notification) {
-            self.writes.push(notification);
+        if !self.notifications.contains(&notification) {
+            self.notifications.push(notification);
         }
     }
 
@@ -270,20 +279,20 @@ impl<'a> Tx<'a> {
 
     /// Returns whether the rule changes nothing.
     pub fn is_read_only(&self) -> bool {
-        self.writes.is_empty()
+        self.writes.is_empty() && self.notifications.is_empty()
     }
 
     /// Returns the finished transaction. It checks idempotency keys first, so that a repeated call is recognized
     /// whatever else has changed since.
-    pub fn into_txn(self) -> Txn {
+    pub fn into_txn(mut self) -> Txn {
         let seen = self.idempotency_keys.into_iter().map(|key| Check::KeyUnused { key });
         let versions = self.read.into_iter().map(|(key, version)| Check::Version { key, version });
         // Notifications go last, also after the removal of a namespace.
-        let (notifications, writes): (Vec<_>, Vec<_>) =
-            self.writes.into_iter().partition(|write| matches!(write, Write::Notify { .. }));
+        self.writes.append(&mut self.notifications);
         Txn {
             checks: seen.chain(versions).chain(self.leases).collect(),
-            writes: writes.into_iter().chain(notifications).collect(),
+            writes: self.writes,
+            ends_something: self.ends_something,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! - [`tls`]: certificates, and reloading them while running.
 //! - [`connection`]: what hyper reads from and writes to; closes itself if no call presents a valid credential in time.
 //! - [`auth_gate`]: notes whether one has.
+//! - [`PublicListener`]: accepts connections from probes and scrapers, which present no credential.
 //!
 //! A connection passes through `Acceptor` on its own task until it speaks HTTP/2, so that a slow one delays no other.
 //! From then on tonic and hyper own it, within the bounds that [`Bounds::server`] sets.
@@ -14,7 +15,9 @@ mod acceptor;
 pub mod auth_gate;
 mod bounds;
 pub mod connection;
+mod public_listener;
 pub mod tls;
 
 pub use acceptor::{Acceptor, Listen};
 pub use bounds::Bounds;
+pub use public_listener::PublicListener;

@@ -5,7 +5,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use futures::{FutureExt as _, future::BoxFuture};
+use futures::{TryFutureExt as _, future::InspectOk};
 use http::{Request, Response};
 use tower::{Layer, Service};
 
@@ -51,11 +51,10 @@ pub struct HeartbeatService<S> {
 impl<S, Q, A> Service<Request<Q>> for HeartbeatService<S>
 where
     S: Service<Request<Q>, Response = Response<A>>,
-    S::Future: Send + 'static,
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
+    type Future = InspectOk<S::Future, Box<dyn FnOnce(&S::Response) + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
@@ -63,17 +62,14 @@ where
 
     fn call(&mut self, request: Request<Q>) -> Self::Future {
         let caller = counted_caller(&request);
-        let answer = self.inner.call(request);
-        let Some(caller) = caller else { return answer.boxed() };
         let heartbeats = Arc::clone(&self.heartbeats);
-        async move {
-            let answer = answer.await?;
-            if has_succeeded(&answer) {
+        self.inner.call(request).inspect_ok(Box::new(move |answer| {
+            if let Some(caller) = caller
+                && has_succeeded(answer)
+            {
                 heartbeats.record_caller(&caller);
             }
-            Ok(answer)
-        }
-        .boxed()
+        }))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The part of a session that other tasks touch: what has arrived for it, and what it has delivered.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -12,7 +12,10 @@ use parking_lot::Mutex;
 use teamwire_proto::{name::Name, v1};
 use tokio::sync::Notify;
 
-use crate::{domain::inbox::Leaving, store::Namespace};
+use crate::{
+    domain::{inbox::Leaving, records::CursorRecord},
+    store::Namespace,
+};
 
 /// How many arrivals wait at most; later ones are read from the store.
 const ARRIVALS_MAX: usize = 128;
@@ -38,10 +41,14 @@ struct State {
     look: bool,
     /// The session may have ended.
     check: bool,
+    /// Delivered messages may have been acknowledged through another coordinator.
+    recount: bool,
     /// The inbox has gone back to an earlier state: only another session can tell which of its entries are new.
     begin_again: bool,
     /// Entries that were just committed here, by sequence.
     arrivals: BTreeMap<u64, Option<Arc<v1::Message>>>,
+    /// How far the session has come, as of the last delivery.
+    cursor: CursorRecord,
     /// Delivered messages that are still in the inbox, by id.
     unacked: HashMap<String, Unacked>,
     /// How much of `unacked` uses up credit: messages whose acknowledgement is not under way.
@@ -141,6 +148,12 @@ impl Mailbox {
         self.wake.notify_one();
     }
 
+    /// Has the session find out which delivered messages have left the inbox through another coordinator.
+    pub(crate) fn recount(&self) {
+        self.state.lock().recount = true;
+        self.wake.notify_one();
+    }
+
     /// Ends the session: its inbox has gone back to an earlier state.
     pub(crate) fn begin_again(&self) {
         self.state.lock().begin_again = true;
@@ -150,6 +163,12 @@ impl Mailbox {
     /// Returns the lowest sequence that the session has not handled yet. May lag.
     pub(crate) fn seen_next(&self) -> u64 {
         self.seen_next.load(Ordering::Relaxed)
+    }
+
+    /// Returns exactly how far the session has come; the store may not know it yet.
+    pub(crate) fn cursor(&self) -> CursorRecord {
+        let unacked = self.unacked_places();
+        CursorRecord { unacked, ..self.state.lock().cursor.clone() }
     }
 
     /// Returns a message that this session has delivered and that is not acknowledged.
@@ -187,6 +206,11 @@ impl Mailbox {
         self.seen_next.store(next, Ordering::Relaxed);
     }
 
+    /// Publishes the session's cursor.
+    pub(crate) fn set_cursor(&self, cursor: &CursorRecord) {
+        self.state.lock().cursor.clone_from(cursor);
+    }
+
     /// Notes whether the store may hold entries that the session has not seen.
     pub(crate) fn set_look(&self, look: bool) {
         self.state.lock().look = look;
@@ -200,6 +224,22 @@ impl Mailbox {
     /// Returns whether the session may have ended, once.
     pub(crate) fn take_check(&self) -> bool {
         std::mem::take(&mut self.state.lock().check)
+    }
+
+    /// Returns whether delivered messages may have been acknowledged through another coordinator, once.
+    pub(crate) fn take_recount(&self) -> bool {
+        std::mem::take(&mut self.state.lock().recount)
+    }
+
+    /// Forgets delivered messages with these sequences, which have left the inbox, and frees their credit.
+    pub(crate) fn forget(&self, sequences: &HashSet<u64>) {
+        let mut state = self.state.lock();
+        let gone = state.unacked.iter().filter(|(_, unacked)| sequences.contains(&unacked.delivered.sequence));
+        let gone: Vec<String> = gone.map(|(id, _)| id.clone()).collect();
+        for id in gone {
+            state.set_leaving(&id, true);
+            state.unacked.remove(&id);
+        }
     }
 
     /// Returns whether the inbox has gone back to an earlier state.

@@ -129,16 +129,18 @@ impl Notifier {
             Write::Append { stream, .. } => Some(stream),
             _ => None,
         });
+        // Entries that leave with the arrival of another are notices that the other one replaces. Few transactions have any.
+        let removals = txn.writes.iter().filter_map(|write| match write {
+            Write::Remove { stream, sequences } => Some((stream, sequences)),
+            _ => None,
+        });
+        let removals: Vec<_> = removals.collect();
         for (stream, sequence) in appends.zip(&commit.appended) {
             let (Some(member), Some(sequence)) = (streams::inbox_owner(stream), sequence) else { continue };
-            // An entry that leaves with the arrival of another is a notice that the other one replaces.
-            let replaced = txn.writes.iter().filter_map(|write| match write {
-                Write::Remove { stream: from, sequences } if from == stream => Some(sequences),
-                _ => None,
-            });
-            let replaced: Vec<u64> = replaced.flatten().copied().collect();
             for session in waiters.sessions.get(member).into_iter().flatten() {
-                session.replaced(&replaced);
+                for (_, replaced) in removals.iter().filter(|(from, _)| *from == stream) {
+                    session.replaced(replaced);
+                }
                 session.arrived(*sequence, message.as_ref());
             }
         }

@@ -93,6 +93,10 @@ impl<L: StoreLayer> Store for L {
         self.inner().check_writable().await
     }
 
+    async fn has_lost(&self, namespace: &Namespace) -> Result<bool, StoreError> {
+        self.inner().has_lost(namespace).await
+    }
+
     fn notifications(&self) -> broadcast::Receiver<Notification> {
         self.inner().notifications()
     }

@@ -270,6 +270,9 @@ pub struct Txn {
     pub checks: Vec<Check>,
     /// The writes, applied in this order.
     pub writes: Vec<Write>,
+    /// Whether the transaction ends something that it cannot end a second time, so that a full store applies it whatever it
+    /// writes; see [`Txn::applies_when_full`].
+    pub ends_something: bool,
 }
 
 /// How durable an acknowledged commit is.
@@ -441,6 +444,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Checks that the store would apply a commit that adds something, and leaves nothing behind.
     async fn check_writable(&self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    /// Returns whether the store has lost everything in a namespace that this coordinator has written to, so that its absence does
+    /// not mean that it was dropped. False once the namespace is written to again.
+    async fn has_lost(&self, _namespace: &Namespace) -> Result<bool, StoreError> {
+        Ok(false)
     }
 
     /// Subscribes to the notifications of every later commit by any coordinator. A receiver that lags more than

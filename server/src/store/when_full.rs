@@ -8,12 +8,13 @@ const PUT_WHEN_FULL_BYTES_MAX: usize = 16 * 1024;
 impl Txn {
     /// Returns whether a full store still applies this transaction, so that members can go on reading, make room, and end
     /// what they began. Repeating such transactions cannot fill the store further. They are:
-    /// - those that end a lease or drop the namespace, whatever else they write, because each ends something once;
+    /// - those that end a lease, drop the namespace or are marked with [`Txn::ends_something`], whatever else they write,
+    ///   because each ends something once;
     /// - of those that neither append nor remember a reply: those that remove or delete something, those that renew a lease
     ///   and put up to 16 KiB, and those that put up to 16 KiB and only replace records whose versions they check.
     pub fn applies_when_full(&self) -> bool {
         let any = |is: fn(&Write) -> bool| self.writes.iter().any(is);
-        if any(|write| matches!(write, Write::EndLease { .. } | Write::DropNamespace)) {
+        if self.ends_something || any(|write| matches!(write, Write::EndLease { .. } | Write::DropNamespace)) {
             return true;
         }
         if any(|write| matches!(write, Write::Append { .. } | Write::RememberReply { .. })) {
@@ -50,7 +51,7 @@ mod tests {
     fn transactions_that_cannot_fill_a_full_store_are_recognized() {
         let key = Key::new("member", "x");
         let applies =
-            |checks: &[Check], writes: Vec<Write>| Txn { checks: checks.to_vec(), writes }.applies_when_full();
+            |checks: &[Check], writes| Txn { checks: checks.to_vec(), writes, ..Txn::default() }.applies_when_full();
         let current = [Check::Version { key: key.clone(), version: Some(7) }];
         let absent = [Check::Version { key: key.clone(), version: None }];
         let lease = || Write::Lease { name: "l".to_owned(), ttl: Duration::ZERO };
@@ -65,6 +66,11 @@ mod tests {
         assert!(applies(&absent, vec![put(&key, "session"), lease()]));
         assert!(applies(&current, vec![put(&key, "cursor")]));
         assert!(applies(&[], vec![put(&key, long), append("history", "left"), end()]));
+
+        assert!(
+            Txn { writes: vec![append("history", "stopped")], ends_something: true, ..Txn::default() }
+                .applies_when_full()
+        );
 
         assert!(!applies(&[], vec![put(&key, "")]));
         assert!(!applies(&absent, vec![put(&key, "")]));

@@ -15,6 +15,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::Metrics;
+use crate::edge::PublicListener;
 
 /// The content type of OpenMetrics.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -23,7 +24,7 @@ const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>, stop: CancellationToken) -> io::Result<()> {
     metrics.is_watched.store(true, Ordering::Relaxed);
     let routes = Router::new().route("/metrics", get(move || std::future::ready(page(&metrics))));
-    stop.run_until_cancelled(axum::serve(listener, routes).into_future()).await.unwrap_or(Ok(()))
+    stop.run_until_cancelled(axum::serve(PublicListener::new(listener), routes).into_future()).await.unwrap_or(Ok(()))
 }
 
 fn page(metrics: &Metrics) -> Response {

@@ -6,7 +6,7 @@ use teamwire_proto::{
 };
 use teamwire_server::{
     domain::{
-        records::{Life, Pending, SessionEnd, SessionRecord, TeamRecord},
+        records::{Exit, Life, Pending, SessionEnd, SessionRecord, TeamRecord},
         time::timestamp,
     },
     store::{Bound, Txn, WhenFull, Write},
@@ -137,6 +137,20 @@ fn shutdown_request_wakes_a_session_that_does_not_look_at_its_inbox() {
 fn only_the_lead_may_ask_for_a_shutdown() {
     let refusal = World::with(&["lead", "ann", "bob"]).send(&caller("bob"), &ask_to_shut_down("ann")).unwrap_err();
     assert_eq!(refusal.reason, Reason::LeadOnly);
+}
+
+#[test]
+fn request_to_a_member_whose_life_has_ended_says_what_is_left_to_do() {
+    let stopping = Life::Stopping { request_id: None, alarmed: false };
+    let exited = Life::Exited { exit: Exit::default(), dismissed: true };
+    for (life, text) in [
+        (stopping, "ann is stopping. To wait for its exit, use `teamwire shutdown ann --wait`."),
+        (exited, "ann has exited. Nothing is left to shut down."),
+    ] {
+        let world = World::with(&["lead", "ann"]).life("ann", life);
+        let refusal = world.send(&caller("lead"), &ask_to_shut_down("ann")).unwrap_err();
+        assert_eq!((refusal.reason, refusal.message.as_str()), (Reason::AgentExited, text));
+    }
 }
 
 #[test]

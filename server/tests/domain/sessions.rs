@@ -12,7 +12,7 @@ use crate::world::*;
 fn after(before: &SessionRecord, cursor: CursorRecord) -> SessionRecord {
     let world = World::with(&["lead", "ann"]).record("ann", before).record("ann", &cursor);
     let request = v1::StreamRequest::default();
-    match world.run(|tx| session::open(tx, &caller("ann"), &request, 0)).unwrap().0 {
+    match world.run(|tx| session::open(tx, &caller("ann"), &request, 0, None)).unwrap().0 {
         Opened::Session { record, .. } => record,
         other => panic!("{other:?}"),
     }

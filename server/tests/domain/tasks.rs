@@ -120,6 +120,29 @@ fn wrong_claim_token_cannot_complete_a_task() {
 }
 
 #[test]
+fn completion_without_a_token_after_the_claim_has_lapsed_says_when_and_why() {
+    let lapsed =
+        TaskRecord { released_because: "its claim expired after 24 h".to_owned(), released_ms: NOW_MS, ..pending(1) };
+    let world = World::with(&["lead", "ann", "bob"]).tasks(&[(1, &[])]).record("1", &lapsed);
+    let refusal = complete(&world, "ann", 1, "").unwrap_err();
+    assert_eq!(refusal.reason, Reason::StaleClaim);
+    assert!(refusal.message.contains(": its claim expired after 24 h. Stop working on it"), "{}", refusal.message);
+
+    // Another member has claimed it since.
+    let claimed_since =
+        TaskRecord { status: Status::InProgress, owner: Some(name("bob")), claim: Some("token".to_owned()), ..lapsed };
+    let refusal = complete(&world.record("1", &claimed_since), "ann", 1, "").unwrap_err();
+    assert_eq!(refusal.reason, Reason::TaskClaimed);
+    assert_eq!(refusal.metadata["released_because"], "its claim expired after 24 h");
+    let text = ": its claim expired after 24 h. Task 1 is in progress with bob.";
+    assert!(refusal.message.contains(text), "{}", refusal.message);
+
+    let never_claimed = World::with(&["lead", "ann"]).tasks(&[(1, &[])]);
+    let refusal = complete(&never_claimed, "ann", 1, "").unwrap_err();
+    assert_eq!(refusal.message, "Task 1 is not claimed. Claim it first.");
+}
+
+#[test]
 fn repeated_completion_changes_nothing() {
     let mut world = claimed();
     let (_, txn) = complete(&world, "ann", 1, "token").unwrap();

@@ -8,7 +8,7 @@ use teamwire_server::{
         Context, Limits,
         identity::CallerCredentials,
         inbox::message_id_of,
-        records::{Life, MemberRecord, RecordType, TeamRecord},
+        records::{Life, MemberRecord, RecordType, RecordedLives, TeamRecord},
         secret::SecretHash,
         send, streams,
         task::board::{BoardRecord, Place, Status, TaskRecord, Waiting, WaitingRecord},
@@ -178,6 +178,7 @@ fn live(member: &str) -> MemberRecord {
         pending_plan: None,
         notice_level: Default::default(),
         crashes_ms: Vec::new(),
+        lives: RecordedLives::default(),
     }
 }
 

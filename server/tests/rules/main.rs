@@ -12,6 +12,7 @@ mod claims;
 mod clock;
 mod contention;
 mod counting;
+mod cursors;
 mod detached;
 mod errors;
 mod identity;

@@ -152,7 +152,7 @@ async fn an_exit_after_an_approved_shutdown_says_so_and_what_the_runner_did() {
         let forged = "req_forged".to_owned();
         let runner_action = action.into();
         let exit = v1::ExitReport { code, signal, runner_action, approved_request_id: forged, ..Default::default() };
-        let request = v1::LeaveRequest { exit: Some(exit) };
+        let request = v1::LeaveRequest { exit: Some(exit), ..Default::default() };
         t.coordinator.leave(&bob.who, &request).await.unwrap();
         t.coordinator.leave(&bob.who, &request).await.unwrap();
         let told = t.notices(&t.lead, NoticeKind::MemberExited).await;
@@ -163,7 +163,7 @@ async fn an_exit_after_an_approved_shutdown_says_so_and_what_the_runner_did() {
     }
     let (t, [bob]) = Team::of(["bob"]).await;
     let exit = v1::ExitReport { approved_request_id: "req_forged".to_owned(), code: Some(0), ..Default::default() };
-    t.coordinator.leave(&bob.who, &v1::LeaveRequest { exit: Some(exit) }).await.unwrap();
+    t.coordinator.leave(&bob.who, &v1::LeaveRequest { exit: Some(exit), ..Default::default() }).await.unwrap();
     assert_eq!(t.member("bob").await.exit.unwrap().approved_request_id, "");
 }
 
@@ -236,6 +236,50 @@ async fn going_idle_tells_the_lead_once_with_the_last_summary() {
 }
 
 #[tokio::test]
+async fn a_failure_at_work_reaches_the_lead_with_its_exit_and_leaves_the_member_as_it_is() {
+    let (mut t, [bob]) = Team::of(["bob"]).await;
+    let id = uuid::Uuid::now_v7().to_string();
+    let exit = |code| Some(v1::ExitReport { code: Some(code), ..Default::default() });
+    let failed = |failure| v1::HeartbeatRequest { failure: Some(failure), ..Default::default() };
+    let at = |message_id: &str, messages| v1::WorkFailure {
+        exit: exit(3),
+        message_id: message_id.to_owned(),
+        messages,
+        ..Default::default()
+    };
+    t.heartbeat(&bob, Activity::Idle, "").await;
+    t.coordinator.heartbeat(&bob.who, &failed(at(&id, 1))).await.unwrap();
+    let told = t.notices(&t.lead, NoticeKind::WorkFailed).await;
+    assert!(
+        told[0].text.starts_with(&format!("bob's program failed at message {id} (exit code 3).")),
+        "{}",
+        told[0].text
+    );
+    assert_eq!((told[0].message_id.as_str(), told[0].count, told[0].important), (id.as_str(), 1, true));
+    assert_eq!(t.member("bob").await.state(), MemberState::Idle);
+
+    t.coordinator.heartbeat(&bob.who, &failed(at(&id, 3))).await.unwrap();
+    t.pass_and_sweep(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
+    let told = t.notices(&t.lead, NoticeKind::WorkFailed).await;
+    assert!(told[0].text.contains("failed at a batch of 3 messages"), "{}", told[0].text);
+    assert_eq!((told.len(), told[0].count), (1, 2));
+
+    let lead = t.lead.clone();
+    t.coordinator.heartbeat(&lead.who, &failed(at(&id, 1))).await.unwrap();
+    assert_eq!(t.notices(&lead, NoticeKind::WorkFailed).await[0].count, 2, "the lead needs no notice about itself");
+    for (failure, reason, field) in [
+        (v1::WorkFailure { exit: exit(0), ..at(&id, 1) }, Reason::InvalidField, "failure.exit"),
+        (v1::WorkFailure { exit: exit(256), ..at(&id, 1) }, Reason::InvalidField, "failure.exit"),
+        (v1::WorkFailure { exit: None, ..at(&id, 1) }, Reason::InvalidField, "failure.exit"),
+        (at("x", 1), Reason::InvalidMessageId, "failure.message_id"),
+    ] {
+        let request = failed(failure);
+        let call = t.coordinator.heartbeat(&bob.who, &request);
+        t.refused(call, Code::InvalidArgument, reason, field).await;
+    }
+}
+
+#[tokio::test]
 async fn a_member_becomes_lost_after_its_lease_and_grace_and_live_with_its_next_call() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let lead = t.lead.clone();
@@ -289,6 +333,37 @@ async fn a_missing_exit_is_reported_to_the_lead_once_and_ends_with_the_lease() {
     t.try_leave(&bob, 0).await.unwrap();
     assert_eq!(t.member("bob").await.exit.unwrap().code, Some(0));
     assert_eq!(t.notices(&t.lead, NoticeKind::MemberNotExited).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_member_that_leaves_under_a_runner_is_stopping_until_its_exit_is_reported() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    let mut session = t.open(&bob).await;
+    let exit = Some(v1::ExitReport { detail: "I am done".to_owned(), ..Default::default() });
+    let leaving = v1::LeaveRequest { exit, exit_follows: true };
+    for _ in 0..2 {
+        t.coordinator.leave(&bob.who, &leaving).await.unwrap();
+    }
+    assert_eq!(t.member("bob").await.state(), MemberState::Stopping);
+    let closing = session.closing().await;
+    assert_eq!((closing.reason(), closing.request_id.as_str()), (v1::CloseReason::ShutdownApproved, ""));
+    let stopped = (Code::FailedPrecondition, Reason::MemberStopped);
+    t.refused(t.try_send(&bob, message("lead", "x")), stopped.0, stopped.1, "").await;
+    assert!(t.notices(&t.lead, NoticeKind::MemberExited).await.is_empty());
+    t.try_leave(&bob, 4).await.unwrap();
+    let events = t.history().await.into_iter().filter_map(|entry| match entry.event {
+        Some(Event::Member(event)) if event.member == "bob" => Some((event.state(), event.detail)),
+        _ => None,
+    });
+    let ended: Vec<_> = events.skip_while(|(state, _)| *state != MemberState::Stopping).collect();
+    let expected = [(MemberState::Stopping, "I am done"), (MemberState::Exited, "exit code 4")];
+    assert_eq!(ended, expected.map(|(state, detail)| (state, detail.to_owned())));
+    assert_eq!(t.notices(&t.lead, NoticeKind::MemberExited).await.len(), 1);
+    t.coordinator.leave(&bob.who, &leaving).await.unwrap();
+    assert_eq!(t.member("bob").await.state(), MemberState::Exited);
+    // It was not asked to leave, so it may come back.
+    t.rejoin(&bob).await;
+    assert_eq!(t.member("bob").await.incarnation, 2);
 }
 
 #[tokio::test]
@@ -475,4 +550,31 @@ async fn of_many_that_join_under_one_name_at_once_one_bears_it() {
     }
     let used = t.try_join(&token, join_as("eve"));
     t.refused(used, Code::Unauthenticated, Reason::JoinTokenUsed, "").await;
+}
+
+#[tokio::test]
+async fn member_that_joins_over_and_over_pushes_nothing_out_of_the_history() {
+    let (mut t, [mut bob]) = Team::of(["bob"]).await;
+    let joined = async |t: &Team| {
+        let entries = t.history().await;
+        let events = entries.into_iter().filter_map(|entry| match entry.event {
+            Some(Event::Member(event)) if event.member == "bob" => Some(event),
+            _ => None,
+        });
+        events.collect::<Vec<_>>()
+    };
+    for _ in 0..40 {
+        bob = t.rejoin(&bob).await;
+    }
+    t.try_leave(&bob, 0).await.unwrap();
+    assert_eq!(joined(&t).await.len(), 30, "neither the other lives nor the end of the last one");
+    assert_eq!(t.member("bob").await.incarnation, 41);
+
+    t.pass(Duration::from_secs(600)).await;
+    bob = t.rejoin(&bob).await;
+    let last = joined(&t).await.pop().unwrap();
+    assert_eq!((last.state(), last.incarnation), (MemberState::Joined, 42));
+    assert!(last.detail.contains("leaves out 11 of its lives"), "{}", last.detail);
+    t.try_leave(&bob, 0).await.unwrap();
+    assert_eq!(joined(&t).await.pop().unwrap().state(), MemberState::Exited);
 }

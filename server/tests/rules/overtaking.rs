@@ -213,6 +213,29 @@ async fn request_that_another_coordinator_took_reaches_a_session_without_notific
 }
 
 #[tokio::test]
+async fn acknowledgements_through_another_coordinator_free_credit() {
+    let (t, bob) = narrow().await;
+    let ids = fill(&t, 5).await;
+    let mut session = t.open(&bob).await;
+    assert_eq!(places(&mut session).await, [(1, 1), (2, 1)]);
+    let stop = CancellationToken::new();
+    let _stopped = stop.clone().drop_guard();
+    tokio::spawn(reconciler::run(Arc::clone(&t.coordinator), stop));
+    let other = t.another_coordinator().await;
+    let ack = |id: &String| v1::AckRequest { message_ids: vec![id.clone()], ..v1::AckRequest::default() };
+    assert_eq!(other.acknowledge(&session.member.who, &ack(&ids[1])).await, Ok(1));
+    assert_eq!(place(&mut session).await, (3, 1));
+    assert_eq!(other.acknowledge(&session.member.who, &ack(&ids[0])).await, Ok(1));
+    assert_eq!(place(&mut session).await, (4, 1));
+    // Credit that was freed there is not freed again here.
+    assert_eq!(t.ack(&session.member, &[&ids[0], &ids[1]]).await, Ok(0));
+    let fifth = timeout(Duration::from_millis(100), session.delivery()).await;
+    assert!(fifth.is_err(), "two messages are unacknowledged");
+    assert_eq!(t.ack(&session.member, &[&ids[2]]).await, Ok(1));
+    assert_eq!(place(&mut session).await, (5, 1));
+}
+
+#[tokio::test]
 async fn full_inbox_takes_a_shutdown_request_and_a_full_lead_its_answer() {
     let t = Team::with_limits(|limits| limits.inbox_entries_max = 2).await;
     let [bob, eve] = t.join_all(["bob", "eve"]).await;

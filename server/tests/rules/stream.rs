@@ -187,7 +187,7 @@ async fn a_session_that_the_store_has_lost_must_reconnect_and_is_not_superseded(
             Some(record) => Write::Put { key: key.clone(), data: record.data },
             None => Write::Delete { key: key.clone() },
         };
-        t.clock.commit(&t.namespace, &Txn { checks: Vec::new(), writes: vec![write] }).await.unwrap();
+        t.clock.commit(&t.namespace, &Txn { checks: Vec::new(), writes: vec![write], ..Txn::default() }).await.unwrap();
     };
     let latest = async || t.clock.read(&t.namespace, std::slice::from_ref(&key)).await.unwrap().remove(0);
 
@@ -337,4 +337,21 @@ async fn cut_with_so_many(messages: usize) {
     let mut again = t.open(&bob).await;
     let first = again.delivery().await;
     assert_eq!((first.sequence, first.delivery_count), (1, 2));
+}
+
+/// The store learns how far a session came only now and then. A session that opens before that asks the earlier one.
+#[tokio::test]
+async fn deliveries_count_for_sure_when_the_next_session_opens_at_once() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    let id = t.send(&t.lead, message("bob", "poison")).await.message_id;
+    let mut sessions = Vec::new();
+    for count in 1..=5 {
+        let mut session = t.open(&bob).await;
+        assert_eq!(session.delivery().await.delivery_count, count);
+        sessions.push(session);
+    }
+    let mut last = t.open(&bob).await;
+    t.send(&t.lead, message("bob", "honey")).await;
+    assert_ne!(last.delivery().await.message.unwrap().id, id);
+    assert_eq!(t.receipts(&id).await[0].state(), ReceiptState::DeadLettered);
 }

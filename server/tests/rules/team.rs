@@ -218,7 +218,7 @@ impl Team {
 
     pub(crate) async fn try_leave(&self, member: &Member, code: i32) -> Result<(), Refusal> {
         let exit = Some(v1::ExitReport { code: Some(code), ..Default::default() });
-        self.coordinator.leave(&member.who, &v1::LeaveRequest { exit }).await
+        self.coordinator.leave(&member.who, &v1::LeaveRequest { exit, ..Default::default() }).await
     }
 
     /// The member's runner reports its exit.
@@ -250,7 +250,8 @@ impl Team {
         activity: v1::Activity,
         summary: &str,
     ) -> v1::HeartbeatResponse {
-        let request = v1::HeartbeatRequest { activity: activity.into(), summary: summary.to_owned() };
+        let request =
+            v1::HeartbeatRequest { activity: activity.into(), summary: summary.to_owned(), ..Default::default() };
         self.coordinator.heartbeat(&member.who, &request).await.unwrap()
     }
 

@@ -4,12 +4,13 @@
 //! binary rather than of `examples/`, because the demo must work from the installed binary alone, without an interpreter or
 //! further files. `examples/echo.py` shows the same protocol in a few lines.
 
-use std::io::{BufRead as _, Write as _};
-
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use super::script::{Language, Script};
+use super::{
+    super::line_loop::answer_lines,
+    script::{Language, Script},
+};
 use crate::failure::Failure;
 
 #[derive(Args, Debug)]
@@ -40,8 +41,7 @@ impl DemoTeammate {
         let script = self.lang.script();
         let mut rejected_plans = 0;
         let mut rejected_before = false;
-        for line in std::io::stdin().lock().lines() {
-            let Ok(line) = serde_json::from_str::<Value>(&line?) else { continue };
+        answer_lines(|line| {
             let field = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
             let (kind, id) = (field("type"), field("id"));
             let answer = match kind.as_str() {
@@ -60,16 +60,9 @@ impl DemoTeammate {
                 "message" => self.answer(script, &field("from"), &field("summary"), &id),
                 _ => None,
             };
-            let mut out = std::io::stdout().lock();
-            if let Some(answer) = answer {
-                writeln!(out, "{answer}")?;
-            }
-            if !id.is_empty() {
-                writeln!(out, "{}", json!({ "ack": id }))?;
-            }
-            out.flush()?;
-        }
-        Ok(())
+            let ack = (!id.is_empty()).then(|| json!({ "ack": id }));
+            answer.into_iter().chain(ack).collect()
+        })
     }
 
     fn answer(&self, script: &Script, from: &str, summary: &str, id: &str) -> Option<Value> {

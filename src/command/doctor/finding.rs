@@ -3,7 +3,7 @@
 /// A finding of the doctor.
 pub(super) struct Finding {
     /// The class, as in `--help`: `not_queued`, `not_delivered`, `not_acknowledged`, `not_exited`, `plan_unanswered`,
-    /// `lost`, `store_refuses_writes`; for notes `unread`, `delete_blocked` and `more`.
+    /// `lost`, `failed`, `store_refuses_writes`; for notes also `unread`, `delete_blocked` and `more`.
     pub(super) class: &'static str,
     /// False for a note, which does not change the exit code.
     pub(super) is_problem: bool,
@@ -24,6 +24,12 @@ impl Finding {
         Self { is_problem: false, ..Self::problem(class, "", text, next) }
     }
 
+    /// Says which member the finding concerns.
+    pub(super) fn of(self, member: &str) -> Self {
+        Self { member: member.to_owned(), ..self }
+    }
+
+    /// Says which message the finding concerns.
     pub(super) fn about(self, message_id: &str) -> Self {
         Self { message_id: message_id.to_owned(), ..self }
     }

@@ -1,8 +1,8 @@
-//! Findings about a member.
+//! Findings about a member's state.
 
-use teamwire_client::{Reason, v1};
+use teamwire_client::v1;
 use teamwire_proto::{
-    v1::{Liveness, MemberState, ReceiptState},
+    v1::{Liveness, MemberState},
     word,
 };
 
@@ -10,44 +10,44 @@ use super::{
     Doctor,
     age::{age, duration_text},
     finding::Finding,
+    reader::Reader,
 };
-use crate::{context::Caller, failure::Failure, show};
-
-/// The maximum number of messages examined in each inbox.
-const EXAMINED_MAX: usize = 20;
 
 impl Doctor {
-    /// Reports why the coordinator refuses messages to a member.
-    pub(super) fn not_queued(&self, member: &v1::Member, findings: &mut Vec<Finding>) {
+    /// Reports why the coordinator refuses messages to a member, or will soon.
+    pub(super) fn not_queued(&self, reader: &Reader, member: &v1::Member, findings: &mut Vec<Finding>) {
         let name = &member.name;
         let is_named = self.member.is_some();
         match member.state() {
-            MemberState::Exited if is_named => findings.push(Finding::problem(
-                "not_queued",
-                name,
-                format!("{name} has exited ({}), so messages to it are refused.", exit(member)),
-                format!("Restart it with `teamwire run {name} -- COMMAND`, or send to another member."),
-            )),
-            MemberState::Stopping if is_named => findings.push(Finding::problem(
-                "not_queued",
-                name,
-                format!("{name} is stopping, so messages to it are refused."),
-                "Wait until it has exited and restart it, or send to another member.".to_owned(),
-            )),
+            MemberState::Exited if has_failed(member) => findings.push(failed(reader, member, is_named)),
+            MemberState::Exited if is_named => findings.push(
+                Finding::note(
+                    "not_queued",
+                    format!("{name} has exited ({}), so messages to it are refused.", exit(member)),
+                    reader.advise(member, format!("If it is needed again: {}", begin_again(member))),
+                )
+                .of(name),
+            ),
+            MemberState::Stopping if is_named => findings.push(
+                Finding::note(
+                    "not_queued",
+                    format!("{name} is stopping, so messages to it are refused."),
+                    "Send to another member.".to_owned(),
+                )
+                .of(name),
+            ),
             _ if member.inbox_full => findings.push(Finding::problem(
                 "not_queued",
                 name,
                 format!("{name}'s inbox is full ({} messages), so more messages are refused.", member.inbox_depth),
-                format!(
-                    "See its messages with `teamwire inbox --of {name}`; the findings below explain why they wait."
-                ),
+                make_room(reader, member),
             )),
             _ => {}
         }
     }
 
     /// Reports a member that did not exit after its shutdown, or that is lost.
-    pub(super) fn not_exited(&self, member: &v1::Member, findings: &mut Vec<Finding>) {
+    pub(super) fn not_exited(&self, reader: &Reader, member: &v1::Member, findings: &mut Vec<Finding>) {
         let (name, since) = (&member.name, age(member.state_since.as_ref()));
         match member.state() {
             MemberState::Stopping if since >= self.patience() => findings.push(Finding::problem(
@@ -57,12 +57,15 @@ impl Doctor {
                     "{name} approved its shutdown or was stopped by force {} ago, but its exit was not reported.",
                     duration_text(since)
                 ),
-                format!(
-                    "Find its process{} and end it; `teamwire shutdown {name} --force` revokes its credential.",
-                    match host(member) {
-                        "" => String::new(),
-                        host => format!(" on {host}"),
-                    }
+                reader.advise(
+                    member,
+                    format!(
+                        "Find its process{} and end it; `teamwire shutdown {name} --force` revokes its credential.",
+                        match host(member) {
+                            "" => String::new(),
+                            host => format!(" on {host}"),
+                        }
+                    ),
                 ),
             )),
             MemberState::Lost => findings.push(Finding::problem(
@@ -72,130 +75,78 @@ impl Doctor {
                     "{name} has been lost for {}: its lease expired. Its messages wait in its inbox.",
                     duration_text(since)
                 ),
-                format!("Restart it with `teamwire run {name} -- COMMAND`; it then receives its messages."),
+                reader.advise(
+                    member,
+                    format!(
+                        "If it is still needed: {} It then receives its messages. If not: `teamwire shutdown {name} \
+                         --force`.",
+                        begin_again(member)
+                    ),
+                ),
             )),
             _ => {}
         }
     }
+}
 
-    /// Reports the messages in a member's inbox that wait too long.
-    pub(super) async fn waiting(
-        &self,
-        caller: &Caller,
-        member: &v1::Member,
-        findings: &mut Vec<Finding>,
-    ) -> Result<(), Failure> {
-        if member.inbox_depth == 0 {
-            return Ok(());
-        }
-        let request = v1::ListInboxRequest { member: member.name.clone(), ..v1::ListInboxRequest::default() };
-        let listed = match caller.client.list_all_inbox(request, EXAMINED_MAX).await {
-            Ok(listed) => listed,
-            // A teammate can read only its own inbox; for other members the roster must do.
-            Err(error) if error.reason() == Some(Reason::LeadOnly) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
-        if caller.is(&member.name) && !member.connected {
-            findings.push(own_unread(listed.total));
-            return Ok(());
-        }
-        let mut found = Vec::new();
-        for message in listed.deliveries.into_iter().filter_map(|delivery| delivery.message) {
-            let request = v1::GetMessageRequest { message_id: message.id.clone(), ..v1::GetMessageRequest::default() };
-            let receipts = caller.client.get_message(request).await?.receipts;
-            let Some(receipt) = receipts.iter().find(|receipt| receipt.recipient == member.name) else { continue };
-            found.extend(self.why_unprocessed(member, &message, receipt));
-        }
-        findings.extend(one_of_each_class(found));
-        if listed.total > EXAMINED_MAX as u64 {
-            findings.push(Finding::note(
-                "more",
-                format!("{} more messages wait in the inbox of {}.", listed.total - EXAMINED_MAX as u64, member.name),
-                format!("See them with `teamwire inbox --of {} --limit 1000`.", member.name),
-            ));
-        }
-        Ok(())
-    }
-
-    /// Explains why a message is not processed yet. `None` if it has not waited long enough.
-    fn why_unprocessed(&self, member: &v1::Member, message: &v1::Message, receipt: &v1::Receipt) -> Option<Finding> {
-        let (name, what) = (&member.name, show::shorten(&show::summary_and_content(message).0, 50));
-        let queued = age(message.sent_at.as_ref());
-        let delivered = age(receipt.delivered_at.as_ref());
-        let found = match receipt.state() {
-            ReceiptState::Queued if member.liveness() == Liveness::Detached && !member.connected => Finding {
-                member: name.clone(),
-                ..Finding::note(
-                    "unread",
-                    format!("{name} has not read \"{what}\" yet."),
-                    format!("{name} reads it with `teamwire inbox`."),
-                )
-            },
-            ReceiptState::Queued if queued >= self.patience() && !member.connected => Finding::problem(
-                "not_delivered",
-                name,
-                format!("\"{what}\" has waited {} because no process reads {name}'s inbox.", duration_text(queued)),
-                format!(
-                    "If {name} is a program, start its runner: `teamwire run {name} -- COMMAND`. A person reads them with \
-                     `teamwire inbox`."
-                ),
-            ),
-            ReceiptState::Queued if queued >= self.patience() => Finding::problem(
-                "not_delivered",
-                name,
-                format!(
-                    "\"{what}\" has waited {} although {name} is connected: {name} has reached its limit of unacknowledged \
-                     messages, so the coordinator delivers no more.",
-                    duration_text(queued)
-                ),
-                format!("Have it acknowledge its messages, or restart it: `teamwire shutdown {name}`."),
-            ),
-            ReceiptState::Delivered if delivered >= self.patience() => Finding::problem(
-                "not_acknowledged",
-                name,
-                format!(
-                    "\"{what}\" was delivered to {name} {} ago (delivery {}) and is not acknowledged.",
-                    duration_text(delivered),
-                    receipt.delivery_count
-                ),
-                if member.connected || member.liveness() == Liveness::Detached {
-                    format!("It may still be working on it. Ask it (`teamwire send {name} …`), or check its log.")
-                } else {
-                    format!(
-                        "Its process is gone. Restart it to have the message delivered again: `teamwire run {name} -- COMMAND`."
-                    )
-                },
-            ),
-            _ => return None,
-        };
-        Some(found.about(&message.id))
+/// Reports a member whose program failed: a problem if it left messages behind.
+fn failed(reader: &Reader, member: &v1::Member, is_named: bool) -> Finding {
+    let name = &member.name;
+    let left = match member.inbox_depth {
+        0 => String::new(),
+        1 => " It has not processed 1 message.".to_owned(),
+        count => format!(" It has not processed {count} messages."),
+    };
+    let refused = if is_named { " Messages to it are refused." } else { "" };
+    let receives = if left.is_empty() { "" } else { " It then receives its messages." };
+    Finding {
+        is_problem: member.inbox_depth > 0 || is_named,
+        ..Finding::problem(
+            "failed",
+            name,
+            format!("{name} failed ({}).{left}{refused}", exit(member)),
+            reader.advise(member, format!("If it is still needed: {}{receives}", begin_again(member))),
+        )
     }
 }
 
-/// Notes the messages that wait for the caller, a person who reads them when it suits.
-fn own_unread(count: u64) -> Finding {
-    let messages = if count == 1 { "1 unread message" } else { &format!("{count} unread messages") };
-    Finding::note("unread", format!("You have {messages}."), "Read and acknowledge: `teamwire inbox --ack`.".to_owned())
+/// Returns whether a member's program ended by itself, without an approved shutdown, with a signal or another code than 0.
+fn has_failed(member: &v1::Member) -> bool {
+    let Some(exit) = &member.exit else { return false };
+    let was_ended = matches!(exit.runner_action(), v1::RunnerAction::Sigterm | v1::RunnerAction::Sigkill);
+    let is_bad = exit.signal > 0 || exit.code.is_some_and(|code| code != 0);
+    is_bad && !was_ended && exit.approved_request_id.is_empty()
 }
 
-/// Merges the findings of each class into its first one, which counts the others.
-fn one_of_each_class(found: Vec<Finding>) -> Vec<Finding> {
-    let mut merged: Vec<(Finding, usize)> = Vec::new();
-    for finding in found {
-        match merged.iter_mut().find(|(first, _)| first.class == finding.class) {
-            Some((_, others)) => *others += 1,
-            None => merged.push((finding, 0)),
-        }
+/// Says how a lead begins a new life of a member.
+pub(super) fn begin_again(member: &v1::Member) -> String {
+    let name = &member.name;
+    match (member.liveness(), host(member)) {
+        (Liveness::Detached, _) => format!("`teamwire invite {name}`, and send the join string to the person."),
+        (_, "") => format!("`teamwire run {name} -- COMMAND`."),
+        (_, host) => format!("`teamwire run {name} -- COMMAND` (it ran on {host})."),
     }
-    let counted = merged.into_iter().map(|(first, others)| match others {
-        0 => first,
-        1 => Finding { text: format!("{} The same holds for 1 more message.", first.text), ..first },
-        _ => Finding { text: format!("{} The same holds for {others} more messages.", first.text), ..first },
-    });
-    counted.collect()
 }
 
-pub(super) fn unknown(named: &str, members: &[v1::Member]) -> Finding {
+/// Says who makes room in a full inbox, and how.
+fn make_room(reader: &Reader, member: &v1::Member) -> String {
+    let name = &member.name;
+    if reader.is(name) {
+        return "Read and acknowledge: `teamwire inbox --ack`.".to_owned();
+    }
+    let as_lead = match (member.liveness(), member.connected) {
+        (Liveness::Detached, _) => format!("{name} makes room with `teamwire inbox --ack`."),
+        (_, false) => format!("Start its program again: {} It then receives its messages.", begin_again(member)),
+        (_, true) => format!(
+            "Its program does not acknowledge what it receives (`teamwire inbox --of {name}` lists it). A shutdown \
+             request still reaches it: `teamwire shutdown {name} --wait`; then start it again."
+        ),
+    };
+    reader.advise(member, as_lead)
+}
+
+/// Reports that there is no member with the name that the caller asked about.
+pub(super) fn unknown(reader: &Reader, named: &str, members: &[v1::Member]) -> Finding {
     let known: Vec<&str> = members.iter().map(|member| member.name.as_str()).collect();
     Finding::problem(
         "not_queued",
@@ -204,18 +155,24 @@ pub(super) fn unknown(named: &str, members: &[v1::Member]) -> Finding {
             "There is no member \"{named}\", so messages to it are refused. The members are: {}.",
             known.join(", ")
         ),
-        format!("Check the spelling, or add the member: `teamwire run {named} -- COMMAND`."),
+        if reader.can_lead() {
+            format!(
+                "Check the spelling, or add the member: `teamwire run {named} -- COMMAND` or `teamwire invite {named}`."
+            )
+        } else {
+            "Check the spelling. Only the lead can add members.".to_owned()
+        },
     )
 }
 
 /// Notes which members block the team's deletion.
-pub(super) fn delete_blocked(caller: &Caller, members: &[v1::Member]) -> Option<Finding> {
+pub(super) fn delete_blocked(reader: &Reader, members: &[v1::Member]) -> Option<Finding> {
     let is_gone =
         |member: &v1::Member| matches!(member.state(), MemberState::Exited | MemberState::Lost | MemberState::Away);
-    let live: Vec<&v1::Member> = members.iter().filter(|member| !is_gone(member) && !caller.is(&member.name)).collect();
+    let live: Vec<&v1::Member> = members.iter().filter(|member| !is_gone(member) && !reader.is(&member.name)).collect();
     let names: Vec<String> =
         live.iter().map(|member| format!("{} ({})", member.name, word::member_state(member.state()))).collect();
-    let first = live.first()?;
+    let first = live.first().filter(|_| reader.can_lead())?;
     Some(Finding::note(
         "delete_blocked",
         format!("The team cannot be deleted while these members are live: {}.", names.join(", ")),

@@ -2,7 +2,9 @@
 
 mod age;
 mod finding;
+mod inbox;
 mod member;
+mod reader;
 
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use self::{
     age::{age, duration_text},
     finding::Finding,
     member::{delete_blocked, unknown},
+    reader::Reader,
 };
 use super::Output;
 use crate::{
@@ -23,11 +26,11 @@ use crate::{
     show,
 };
 
-/// Diagnose the team: find stuck messages, members and requests, and what to do next
+/// Diagnose the team: find stuck messages, members and requests, and say what to do next
 ///
 /// Reports these problems, and exits with 1 if it finds any:
 ///
-/// - not queued: messages to the member are refused (unknown name, exited, inbox full)
+/// - not queued: messages are refused, because the name is unknown or the inbox is full
 ///
 /// - store refuses writes: nothing can be sent until the coordinator's operator has acted
 ///
@@ -35,13 +38,17 @@ use crate::{
 ///
 /// - not acknowledged: messages were delivered but never acknowledged
 ///
-/// - not exited: the member did not exit after it approved its shutdown, or did not answer the request
+/// - not exited: the member did not exit after it approved its shutdown, or did not answer the request to shut down
 ///
 /// - plan unanswered: a plan awaits the lead's answer
 ///
 /// - lost: the member's lease expired
 ///
-/// Also notes your own unread messages, and which members block the team's deletion.
+/// - failed: the member's program failed and left messages behind
+///
+/// It also notes your own unread messages, messages that a person has not read yet, programs that failed and left none
+/// behind, and, to a lead or operator, which members keep the team from being deleted. A member that has exited otherwise is
+/// no finding. The advice depends on who asks: a teammate learns what to tell the lead.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire doctor\n    teamwire doctor --json")]
 pub struct Doctor {
@@ -59,6 +66,7 @@ impl Doctor {
         let caller = context.caller()?;
         let team = caller.client.get_team(v1::GetTeamRequest::default()).await?.team.ok_or_else(show::incomplete)?;
         let members = caller.client.members().await?;
+        let reader = Reader::new(&caller, &team);
         let mut findings = Vec::new();
         let is_wanted = |member: &v1::Member| {
             self.member.as_deref().is_none_or(|named| {
@@ -68,7 +76,7 @@ impl Doctor {
         };
         let wanted: Vec<&v1::Member> = members.iter().filter(|member| is_wanted(member)).collect();
         if let (Some(named), []) = (&self.member, wanted.as_slice()) {
-            findings.push(unknown(named, &members));
+            findings.push(unknown(&reader, named, &members));
         }
         if !caller.client.is_serving("writes").await.unwrap_or(true) {
             findings.push(Finding::problem(
@@ -80,19 +88,19 @@ impl Doctor {
             ));
         }
         for member in wanted {
-            self.not_queued(member, &mut findings);
-            self.not_exited(member, &mut findings);
-            self.waiting(&caller, member, &mut findings).await?;
+            self.not_queued(&reader, member, &mut findings);
+            self.not_exited(&reader, member, &mut findings);
+            self.waiting(&caller, &reader, member, &mut findings).await?;
         }
-        self.requests(&caller, &mut findings).await?;
+        self.requests(&caller, &reader, &mut findings).await?;
         if self.member.is_none() {
-            findings.extend(delete_blocked(&caller, &members));
+            findings.extend(delete_blocked(&reader, &members));
         }
         self.print(&team, &caller, &findings)
     }
 
     /// Reports requests that have waited too long for an answer.
-    async fn requests(&self, caller: &Caller, findings: &mut Vec<Finding>) -> Result<(), Failure> {
+    async fn requests(&self, caller: &Caller, reader: &Reader, findings: &mut Vec<Finding>) -> Result<(), Failure> {
         let request = v1::ListRequestsRequest {
             state: RequestState::Pending.into(),
             member: self.member.clone().unwrap_or_default(),
@@ -110,20 +118,32 @@ impl Doctor {
                 continue;
             }
             let (id, name) = (&request.id, &request.member);
+            // Only the lead and the member that was asked can do something about a shutdown request.
+            if request.kind() == RequestKind::Shutdown && !reader.can_lead() && !reader.is(name) {
+                continue;
+            }
             findings.push(match request.kind() {
                 RequestKind::PlanApproval => Finding::problem(
                     "plan_unanswered",
                     name,
                     format!("{name}'s plan has waited {} for an answer.", duration_text(waits)),
-                    format!("The lead decides: `teamwire approve {id}` or `teamwire reject {id} --reason \"…\"`."),
+                    if reader.can_lead() {
+                        format!("Decide it: `teamwire approve {id}` or `teamwire reject {id} --reason \"…\"`.")
+                    } else {
+                        format!("Only the lead can decide it. {}", reader.tell_lead())
+                    },
                 ),
                 _ => Finding::problem(
                     "not_exited",
                     name,
                     format!("{name} has not answered its shutdown request in {}.", duration_text(waits)),
-                    format!(
-                        "Wait for it (`teamwire requests {id} --wait`), or stop it: `teamwire shutdown {name} --force`."
-                    ),
+                    if reader.is(name) {
+                        format!("Answer it: `teamwire approve {id}` or `teamwire reject {id} --reason \"…\"`.")
+                    } else {
+                        format!(
+                            "Wait for it (`teamwire requests {id} --wait`), or stop it: `teamwire shutdown {name} --force`."
+                        )
+                    },
                 ),
             });
         }
@@ -156,7 +176,7 @@ impl Doctor {
                 if !finding.message_id.is_empty() {
                     anstream::println!("    message: teamwire message show {}", finding.message_id);
                 }
-                anstream::println!("    next:    {}", finding.next);
+                anstream::println!("    next:    {}", show::plain(&finding.next));
             }
             if problems == 0 {
                 anstream::println!("\nNo problems found.");

@@ -28,7 +28,7 @@ pub(super) fn publish_ca(state_dir: &Path, cert: Option<&Path>) -> Result<(), Fa
     let blocks = pem::parse_many(fs::read(cert).map_err(|error| unreadable(&error))?);
     let blocks = blocks.map_err(|error| unreadable(&error))?;
     if let Some(ca) = blocks.iter().rfind(|block| block.tag() == "CERTIFICATE") {
-        super::publish(&path, pem::encode(ca).as_bytes());
+        super::publish(&path, pem::encode(ca).as_bytes(), &format!("--ca {}", cert.display()));
     }
     Ok(())
 }

@@ -137,7 +137,7 @@ impl Serve {
         }
         let scheme = if tls.is_some() { "https" } else { "http" };
         let address = format!("{scheme}://{}", local_address(listener.local_addr()?));
-        publish(&state_dir.join(ADDRESS_FILE), format!("{address}\n").as_bytes());
+        publish(&state_dir.join(ADDRESS_FILE), format!("{address}\n").as_bytes(), &format!("--address {address}"));
         let ca_fingerprint = tls.as_ref().and_then(|tls| tls.ca_fingerprint());
         certificate::publish_ca(&state_dir, settings.tls_cert.as_deref().filter(|_| ca_fingerprint.is_some()))?;
 
@@ -210,8 +210,8 @@ impl Serve {
 }
 
 /// Writes a file for clients on this machine, unless it is there already. The coordinator runs without it, so that it can start
-/// on a full disk.
-fn publish(path: &Path, contents: &[u8]) {
+/// on a full disk. `instead`: the flag that clients then need.
+fn publish(path: &Path, contents: &[u8], instead: &str) {
     if std::fs::read(path).is_ok_and(|found| found == contents) {
         return;
     }
@@ -221,7 +221,7 @@ fn publish(path: &Path, contents: &[u8]) {
     tracing::warn!(
         path = %path.display(),
         error = failure.message(),
-        "a file for clients on this machine could not be written: pass them --address"
+        "a file for clients on this machine could not be written: pass them {instead}"
     );
 }
 

@@ -27,7 +27,7 @@ pub(super) fn secret(state_dir: &Path, given: Option<&Path>) -> Result<String, F
                 given.display()
             ))
         })?;
-        super::publish(&path, format!("{}\n", text.trim()).as_bytes());
+        super::publish(&path, format!("{}\n", text.trim()).as_bytes(), "the operator's --credential");
         return Ok(secret);
     }
     refuse_shared(&path)?;

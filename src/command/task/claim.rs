@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use teamwire_client::v1;
 
-use super::{Output, get, optional_text, report, report_unblocked};
+use super::{Output, get, optional_text, report, report_unblocked, task_number};
 use crate::{
     command::waiting::{Wait, wait_for},
     context::{Caller, ContextArgs},
@@ -17,6 +17,7 @@ use crate::{
 #[command(after_help = "Example:\n\n    teamwire task claim 7")]
 pub struct Claim {
     /// The task's number
+    #[arg(value_parser = task_number)]
     id: u64,
     #[command(flatten)]
     pub(super) output: Output,
@@ -60,6 +61,7 @@ pub struct Release {
 #[derive(Args, Debug)]
 pub struct ClaimArgs {
     /// The task's number
+    #[arg(value_parser = task_number)]
     id: u64,
     /// The claim token [default: the token of your current claim]
     ///

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::Args;
 use teamwire_client::v1;
 
-use super::{Output, optional_text, pair, report};
+use super::{Output, optional_text, pair, report, task_number};
 use crate::{context::ContextArgs, failure::Failure, show};
 
 #[derive(Args, Debug)]
@@ -25,7 +25,7 @@ pub struct Create {
     #[arg(long, short, value_name = "MEMBER")]
     owner: Option<String>,
     /// A task that must be completed first; may be repeated
-    #[arg(long, short, value_name = "ID", value_delimiter = ',')]
+    #[arg(long, short, value_name = "ID", value_delimiter = ',', value_parser = task_number)]
     blocked_by: Vec<u64>,
     /// Metadata to store with the task; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]

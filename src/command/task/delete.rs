@@ -3,13 +3,14 @@
 use clap::Args;
 use teamwire_client::v1;
 
-use super::{Output, report_unblocked};
+use super::{Output, report_unblocked, task_number};
 use crate::{context::ContextArgs, failure::Failure, show};
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire task delete 7")]
 pub struct Delete {
     /// The task's number
+    #[arg(value_parser = task_number)]
     id: u64,
     #[command(flatten)]
     pub(super) output: Output,

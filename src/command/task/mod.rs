@@ -95,6 +95,10 @@ fn optional_text(argument: Option<&str>) -> Result<Option<String>, Failure> {
     argument.map(super::text).transpose()
 }
 
+fn task_number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "give the task's number, such as 7; `teamwire task list` shows it".to_owned())
+}
+
 fn pair(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("must be KEY=VALUE")?;
     Ok((key.to_owned(), value.to_owned()))

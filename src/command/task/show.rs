@@ -2,13 +2,14 @@
 
 use clap::Args;
 
-use super::{Output, get};
+use super::{Output, get, task_number};
 use crate::{context::ContextArgs, failure::Failure, show};
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire task show 7")]
 pub struct Show {
     /// The task's number
+    #[arg(value_parser = task_number)]
     id: u64,
     #[command(flatten)]
     pub(super) output: Output,

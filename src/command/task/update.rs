@@ -3,7 +3,7 @@
 use clap::Args;
 use teamwire_client::v1;
 
-use super::{Output, optional_text, pair, report};
+use super::{Output, optional_text, pair, report, task_number};
 use crate::{context::ContextArgs, failure::Failure, show};
 
 #[derive(Args, Debug)]
@@ -12,6 +12,7 @@ use crate::{context::ContextArgs, failure::Failure, show};
 )]
 pub struct Update {
     /// The task's number
+    #[arg(value_parser = task_number)]
     id: u64,
     /// What to do, on one line
     #[arg(long, short)]
@@ -29,10 +30,10 @@ pub struct Update {
     #[arg(long, conflicts_with = "owner")]
     no_owner: bool,
     /// Add a task that must be completed first; may be repeated
-    #[arg(long, short, value_name = "ID", value_delimiter = ',')]
+    #[arg(long, short, value_name = "ID", value_delimiter = ',', value_parser = task_number)]
     blocked_by: Vec<u64>,
     /// Remove a task from those that must be completed first; may be repeated
-    #[arg(long, value_name = "ID", value_delimiter = ',')]
+    #[arg(long, value_name = "ID", value_delimiter = ',', value_parser = task_number)]
     not_blocked_by: Vec<u64>,
     /// Metadata to set; may be repeated
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]

@@ -97,7 +97,7 @@ pub async fn run_over(client: Client, config: Config) -> Result<u8, Error> {
                 if unconfirmed >= 16 || request.is_some() {
                     unconfirmed = 0;
                     let op = this.begin(|op| What::Flushing { op });
-                    match inbox.flush_acks().await {
+                    match inbox.flush().await {
                         Ok(()) => this.note(What::Flushed { op }),
                         Err(error) => this.note(What::Unknown { op, detail: error.to_string() }),
                     }
@@ -110,9 +110,9 @@ pub async fn run_over(client: Client, config: Config) -> Result<u8, Error> {
             }
             Event::ShutdownApproved { .. } => {
                 this.note(What::Ended { how: "shutdown_approved".to_owned() });
-                inbox.flush_acks().await?;
+                inbox.flush().await?;
                 let exit = v1::ExitReport { code: Some(0), ..Default::default() };
-                this.client.leave(v1::LeaveRequest { exit: Some(exit) }).await?;
+                this.client.leave(v1::LeaveRequest { exit: Some(exit), ..Default::default() }).await?;
                 return Ok(0);
             }
             Event::Closed(closed) => {

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::fs::PermissionsExt as _,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     thread,
@@ -97,6 +98,9 @@ struct Step {
     /// The expected refusal: its reason, or what it must contain.
     #[serde(default)]
     refused: Option<Value>,
+    /// The error that the client itself is expected to report: what its text must contain.
+    #[serde(default)]
+    failed: Option<String>,
     /// Does not wait for the answer; a later `answer` step of the same driver checks it.
     #[serde(default)]
     later: bool,
@@ -134,10 +138,7 @@ impl Scenario {
         let environment = self.environment.iter();
         let mut run = Run {
             environment: environment.map(|(name, text)| (name.clone(), text.replace("$address", &address))).collect(),
-            kept: BTreeMap::from([
-                ("operator".to_owned(), world.operator().into()),
-                ("large".to_owned(), "x".repeat(LARGE_CHARS).into()),
-            ]),
+            kept: kept(&world, self.members.iter().map(String::as_str).chain([LEAD]), &address),
             world,
             drivers: BTreeMap::new(),
             languages: BTreeMap::new(),
@@ -149,7 +150,14 @@ impl Scenario {
             // A member named after a language plays in that language.
             let language = languages.iter().find(|language| **language == name).or_else(|| turns.next()).unwrap();
             run.languages.insert(name.to_owned(), (identity.to_owned(), (*language).to_owned()));
-            run.start(name, !self.strangers.iter().any(|stranger| stranger == name));
+            run.start(name, &Map::new());
+            if !self.strangers.iter().any(|stranger| stranger == name) {
+                let answer = run.connect(name);
+                assert!(
+                    holds(&json!({"ok": {"member": identity, "team": "acme"}}), &answer),
+                    "{name}: connect: {answer}"
+                );
+            }
         }
         for (number, step) in self.steps.iter().enumerate() {
             for _ in 0..step.times {
@@ -168,6 +176,18 @@ fn require_certificates(world: &mut World) {
     world.environment.borrow_mut().extend([("TEAMWIRE_CERT".to_owned(), cert), ("TEAMWIRE_KEY".to_owned(), key)]);
 }
 
+/// Returns the values that every scenario starts with.
+fn kept<'a>(world: &World, members: impl Iterator<Item = &'a str>, address: &str) -> BTreeMap<String, Value> {
+    let credentials = members.map(|member| (format!("{member}_credential"), world.credential(member).into()));
+    let others = [
+        ("operator", world.operator()),
+        ("address", address.to_owned()),
+        ("plain_address", address.replace("https://", "http://")),
+        ("large", "x".repeat(LARGE_CHARS)),
+    ];
+    credentials.chain(others.map(|(name, value)| (name.to_owned(), value.into()))).collect()
+}
+
 /// A world and its drivers.
 struct Run {
     world: World,
@@ -176,20 +196,26 @@ struct Run {
     environment: BTreeMap<String, String>,
     /// The member and the language of each driver.
     languages: BTreeMap<String, (String, String)>,
-    /// Values kept from answers, and the two that every scenario starts with.
+    /// Values kept from answers, and those that every scenario starts with.
     kept: BTreeMap<String, Value>,
 }
 
 impl Run {
-    fn start(&mut self, name: &str, connects: bool) {
+    /// Starts a driver, in place of an earlier one, with additional environment variables.
+    fn start(&mut self, name: &str, variables: &Map<String, Value>) {
         let (identity, language) = self.languages[name].clone();
-        let mut driver = Driver::start(&self.world, name, &identity, &language, &self.environment);
-        if connects {
-            driver.send(&json!({ "do": "connect" }));
-            let answer = driver.answer();
-            assert!(holds(&json!({"ok": {"member": identity, "team": "acme"}}), &answer), "{name}: connect: {answer}");
+        let mut environment = self.environment.clone();
+        for (variable, value) in variables {
+            environment.insert(variable.clone(), self.filled_text(value.as_str().unwrap_or_default()));
         }
+        let driver = Driver::start(&self.world, name, &identity, &language, &environment);
         self.drivers.insert(name.to_owned(), driver);
+    }
+
+    fn connect(&mut self, name: &str) -> Value {
+        let driver = self.driver(name);
+        driver.send(&json!({ "do": "connect" }));
+        driver.answer()
     }
 
     fn check(&mut self, step: &Step, number: usize) {
@@ -203,6 +229,13 @@ impl Run {
                 (None, wanted) => json!({ "ok": wanted.cloned().unwrap_or_else(|| json!({})) }),
             };
             let wanted = self.filled(&wanted);
+            if let Some(text) = &step.failed {
+                assert!(
+                    answer["failed"].as_str().is_some_and(|failed| failed.contains(text)),
+                    "{what}\n  wanted {text}\n  got    {answer}"
+                );
+                return;
+            }
             if holds(&wanted, &answer) {
                 for (name, place) in &step.keep {
                     let found = answer["ok"].pointer(&format!("/{place}"));
@@ -242,7 +275,15 @@ impl Run {
                 let code = self.driver(name).exit();
                 return done(json!({ "code": code }));
             }
-            (name, "start") => self.start(name, true),
+            (name, "start") => {
+                self.start(name, &step.with);
+                return self.connect(name);
+            }
+            (name, "chmod") => {
+                let mode = u32::from_str_radix(step.with["mode"].as_str().unwrap(), 8).unwrap();
+                let context = self.world.home(&self.languages[name].0).join("context.json");
+                fs::set_permissions(context, fs::Permissions::from_mode(mode)).unwrap();
+            }
             (name, "answer") => return self.driver(name).answer(),
             (name, "take") => {
                 let driver = self.driver(name);

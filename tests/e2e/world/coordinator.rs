@@ -126,7 +126,7 @@ impl Coordinator {
 
     /// Returns the numbers that it shows, as OpenMetrics text.
     pub fn metrics(&self) -> String {
-        let address = self.logged_address("metrics are served");
+        let address = self.metrics_address();
         let mut stream = TcpStream::connect(&address).unwrap();
         write!(stream, "GET /metrics HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").unwrap();
         let mut reply = String::new();
@@ -134,6 +134,11 @@ impl Coordinator {
         let (head, body) = reply.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 200") && head.contains("application/openmetrics-text"), "{head}");
         body.to_owned()
+    }
+
+    /// Returns where it serves metrics, as HOST:PORT.
+    pub fn metrics_address(&self) -> String {
+        self.logged_address("metrics are served")
     }
 
     /// Returns where it answers health checks besides, as HOST:PORT.

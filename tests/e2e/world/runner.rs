@@ -55,6 +55,17 @@ impl Runner {
         line.trim().parse().unwrap()
     }
 
+    /// Returns the process id of its watchdog. None: it has none now.
+    pub fn watchdog(&self) -> Option<u32> {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.process.id())).unwrap().flatten();
+        let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+        let children: Vec<u32> = lists
+            .flat_map(|list| list.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>())
+            .collect();
+        let name = |pid: u32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        children.into_iter().find(|pid| name(*pid).trim() == "tw-watchdog" && is_alive(*pid))
+    }
+
     /// Returns every process id that the programs of this name have made known.
     pub fn pids(&self) -> Vec<u32> {
         let pids = fs::read_to_string(self.home.join("pids")).unwrap_or_default();

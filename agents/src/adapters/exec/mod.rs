@@ -7,7 +7,8 @@
 //! A failed batch is retried one message at a time, so that one bad message cannot hold the others up for good: up to
 //! three times, after 1, 2 and 4 s. Then the runner ends its session and opens another. There the coordinator delivers
 //! the message again with a higher count; after the fifth session it moves the message to the dead letters and notifies
-//! the sender. Messages behind it wait that long, which keeps their order.
+//! the sender. Messages behind it wait that long, which keeps their order. The lead gets a notice of each failure; while it
+//! has not processed one, the notice counts the later ones.
 //!
 //! A shutdown request overtakes the messages that wait, and is answered between batches: by the runner, which approves it,
 //! or, with [`OnShutdown::Ask`], by a program that reads only the request. Exit code 0 approves, unless the program has
@@ -120,6 +121,12 @@ impl Exec<'_, '_> {
         let (exit, output) = self.run_program(input).await?;
         if !exit.is_success() {
             self.pass_on(output);
+            self.incarnation.report_failure(v1::WorkFailure {
+                exit: Some(exit.report()),
+                message_id: batch[0].message.id.clone(),
+                messages: u32::try_from(batch.len()).unwrap_or(u32::MAX),
+                ..v1::WorkFailure::default()
+            });
             return self.retry(batch).await;
         }
         let (lines, text) = sort(output);
@@ -198,6 +205,11 @@ impl Exec<'_, '_> {
             return Ok(());
         }
         self.pass_on(output);
+        self.incarnation.report_failure(v1::WorkFailure {
+            exit: Some(exit.report()),
+            task_id,
+            ..v1::WorkFailure::default()
+        });
         let detail = exit.text();
         self.incarnation.tell(RunnerEvent::TaskReleased { task_id, detail: detail.clone() });
         self.task_failures += 1;
@@ -261,7 +273,7 @@ impl Exec<'_, '_> {
 
     /// Carries out what a program has said. The program is gone, so whatever is refused only goes to the runner's events.
     async fn carry_out(&mut self, mut said: Said) -> Result<(), Ended> {
-        let patience = self.incarnation.config.report_patience;
+        let (patience, hurry) = (self.incarnation.config.report_patience, self.incarnation.hurry.clone());
         let is_task = matches!(said.last, Some(Last::Complete(..) | Last::Act(Action::Release(..))));
         while said.go_on(self.incarnation) {
             if let Err(ended) = check(self.incarnation.next().await) {
@@ -274,7 +286,7 @@ impl Exec<'_, '_> {
                             self.incarnation.carry_on().await;
                         }
                     };
-                    is_done = timeout(patience, rest).await.is_ok();
+                    is_done = matches!(hurry.bound(timeout(patience, rest)).await, Some(Ok(())));
                 }
                 if is_done && is_stopped {
                     // The batch or task is processed. The caller notes that, and meets the stop with its next wait.

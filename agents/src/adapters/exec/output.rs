@@ -4,7 +4,10 @@ use std::collections::VecDeque;
 
 use serde_json::Value;
 use teamwire_client::message;
-use teamwire_proto::v1::{self, send_request::Body};
+use teamwire_proto::{
+    v1::{self, send_request::Body},
+    visible::is_visible,
+};
 
 use crate::{
     exit::Exit,
@@ -89,9 +92,9 @@ fn is_shutdown_response(line: &[u8]) -> bool {
 /// Makes a reply of a text. None: the text is blank.
 pub(super) fn reply(to: &v1::Message, text: &str) -> Option<v1::SendRequest> {
     let text = text.trim_end();
-    let first = text.lines().find(|line| !line.trim().is_empty())?;
+    let first = text.lines().find(|line| is_visible(line))?;
     let summary: String = first.trim().chars().filter(|c| !c.is_control()).take(200).collect();
-    let summary = if summary.is_empty() { "A reply".to_owned() } else { summary };
+    let summary = if is_visible(&summary) { summary } else { "A reply".to_owned() };
     let content = cut(text.to_owned());
     let recipient = to.sender.as_ref().map(|sender| sender.name.clone()).unwrap_or_default();
     let in_reply_to = to.id.clone();

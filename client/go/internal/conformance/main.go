@@ -25,6 +25,7 @@ type command struct {
 	Do         string
 	String     string
 	Credential string
+	Address    string
 	Name       string
 	Lead       string
 	Plan       string
@@ -62,7 +63,7 @@ type message struct {
 
 type driver struct {
 	client *teamwire.Client
-	inbox  *teamwire.Inbox
+	inbox  *teamwire.Subscription
 }
 
 func main() {
@@ -93,6 +94,7 @@ func outcome(answer object, err error) object {
 		return object{"ok": answer}
 	case errors.As(err, &refused) && refused.Reason != "":
 		refusal := object{"reason": refused.Reason, "code": codeName(refused), "message": status.Convert(refused).Message()}
+		refusal["retryable"] = refused.Retryable()
 		if refused.Field != "" {
 			refusal["field"] = refused.Field
 		}
@@ -117,7 +119,9 @@ func codeName(err error) string {
 func (d *driver) do(ctx context.Context, c command) (object, error) {
 	switch c.Do {
 	case "connect":
-		return d.enter(teamwire.Connect(ctx, func(o *teamwire.Options) { o.Credential = c.Credential }))
+		return d.enter(teamwire.Connect(ctx, func(o *teamwire.Options) {
+			o.Credential, o.Address = c.Credential, c.Address
+		}))
 	case "join":
 		return d.enter(teamwire.Join(ctx, c.String, c.Name))
 	}

@@ -62,6 +62,9 @@ const (
 	NoticeKind_NOTICE_KIND_TASK_LAPSED NoticeKind = 14
 	// A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set.
 	NoticeKind_NOTICE_KIND_MEMBER_RESTARTED NoticeKind = 15
+	// A member's program has failed at messages or a task, and its runner goes on. To the lead; `exit` is set, and
+	// `message_id` (the first message that the program was given) or `task`.
+	NoticeKind_NOTICE_KIND_WORK_FAILED NoticeKind = 16
 	// The unimportant notices of some minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a line
 	// for each of them.
 	NoticeKind_NOTICE_KIND_DIGEST NoticeKind = 20
@@ -86,6 +89,7 @@ var (
 		13: "NOTICE_KIND_WRITES_LOST",
 		14: "NOTICE_KIND_TASK_LAPSED",
 		15: "NOTICE_KIND_MEMBER_RESTARTED",
+		16: "NOTICE_KIND_WORK_FAILED",
 		20: "NOTICE_KIND_DIGEST",
 	}
 	NoticeKind_value = map[string]int32{
@@ -105,6 +109,7 @@ var (
 		"NOTICE_KIND_WRITES_LOST":        13,
 		"NOTICE_KIND_TASK_LAPSED":        14,
 		"NOTICE_KIND_MEMBER_RESTARTED":   15,
+		"NOTICE_KIND_WORK_FAILED":        16,
 		"NOTICE_KIND_DIGEST":             20,
 	}
 )
@@ -313,7 +318,7 @@ type CloseReason int32
 const (
 	// Never sent.
 	CloseReason_CLOSE_REASON_UNSPECIFIED CloseReason = 0
-	// The member approved its shutdown. End the process; do not reconnect.
+	// The member approved its shutdown, or leaves by its own decision. End the process; do not reconnect.
 	CloseReason_CLOSE_REASON_SHUTDOWN_APPROVED CloseReason = 1
 	// A newer session holds the inbox. Do not reconnect.
 	CloseReason_CLOSE_REASON_SUPERSEDED CloseReason = 2
@@ -323,6 +328,9 @@ const (
 	CloseReason_CLOSE_REASON_DRAINING CloseReason = 4
 	// The lead stopped this member by force, or its exit was reported. End the process at once; do not reconnect.
 	CloseReason_CLOSE_REASON_MEMBER_STOPPED CloseReason = 5
+	// The store lost the team and everything in it, for example because Redis was emptied. Do not reconnect: the operator must
+	// restore the store, or create the team again.
+	CloseReason_CLOSE_REASON_DATA_LOST CloseReason = 6
 )
 
 // Enum value maps for CloseReason.
@@ -334,6 +342,7 @@ var (
 		3: "CLOSE_REASON_TEAM_DELETED",
 		4: "CLOSE_REASON_DRAINING",
 		5: "CLOSE_REASON_MEMBER_STOPPED",
+		6: "CLOSE_REASON_DATA_LOST",
 	}
 	CloseReason_value = map[string]int32{
 		"CLOSE_REASON_UNSPECIFIED":       0,
@@ -342,6 +351,7 @@ var (
 		"CLOSE_REASON_TEAM_DELETED":      3,
 		"CLOSE_REASON_DRAINING":          4,
 		"CLOSE_REASON_MEMBER_STOPPED":    5,
+		"CLOSE_REASON_DATA_LOST":         6,
 	}
 )
 
@@ -972,7 +982,8 @@ type Notice struct {
 	MessageId string `protobuf:"bytes,4,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// Set by the coordinator. One sentence for a reader, with what can be done.
 	Text string `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
-	// Set by the coordinator with NOTICE_KIND_MEMBER_EXITED and NOTICE_KIND_MEMBER_RESTARTED. How the process ended.
+	// Set by the coordinator with NOTICE_KIND_MEMBER_EXITED, NOTICE_KIND_MEMBER_RESTARTED and NOTICE_KIND_WORK_FAILED. How
+	// the process ended.
 	Exit *ExitReport `protobuf:"bytes,6,opt,name=exit,proto3" json:"exit,omitempty"`
 	// Set by the coordinator if the notice concerns a task.
 	Task *TaskSummary `protobuf:"bytes,7,opt,name=task,proto3" json:"task,omitempty"`
@@ -2292,7 +2303,7 @@ type SessionClosing struct {
 	Reason CloseReason `protobuf:"varint,1,opt,name=reason,proto3,enum=teamwire.v1.CloseReason" json:"reason,omitempty"`
 	// One sentence for a reader.
 	Detail string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
-	// Set with CLOSE_REASON_SHUTDOWN_APPROVED. The request that was approved.
+	// Set with CLOSE_REASON_SHUTDOWN_APPROVED. The request that was approved. Empty: the member leaves by its own decision.
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3009,7 +3020,7 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"deliveries\x18\x01 \x03(\v2\x15.teamwire.v1.DeliveryR\n" +
 	"deliveries\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x04R\x05total\x12&\n" +
-	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken*\x81\x06\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken*\xae\x06\n" +
 	"\n" +
 	"NoticeKind\x12\x1b\n" +
 	"\x17NOTICE_KIND_UNSPECIFIED\x10\x00\x12\"\n" +
@@ -3037,6 +3048,8 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x17NOTICE_KIND_WRITES_LOST\x10\r\x1a\x06\x92\xb5\x18\x02\b\x01\x12)\n" +
 	"\x17NOTICE_KIND_TASK_LAPSED\x10\x0e\x1a\f\x92\xb5\x18\b\b\x01\x12\x04task\x120\n" +
 	"\x1cNOTICE_KIND_MEMBER_RESTARTED\x10\x0f\x1a\x0e\x92\xb5\x18\n" +
+	"\b\x01\x12\x06member\x12+\n" +
+	"\x17NOTICE_KIND_WORK_FAILED\x10\x10\x1a\x0e\x92\xb5\x18\n" +
 	"\b\x01\x12\x06member\x12\x1c\n" +
 	"\x12NOTICE_KIND_DIGEST\x10\x14\x1a\x04\x92\xb5\x18\x00*{\n" +
 	"\fRunnerAction\x12\x1d\n" +
@@ -3055,14 +3068,15 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x16DURABILITY_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12DURABILITY_APPLIED\x10\x01\x12\x16\n" +
 	"\x12DURABILITY_FSYNCED\x10\x02\x12\x19\n" +
-	"\x15DURABILITY_REPLICATED\x10\x03*\xc7\x01\n" +
+	"\x15DURABILITY_REPLICATED\x10\x03*\xe3\x01\n" +
 	"\vCloseReason\x12\x1c\n" +
 	"\x18CLOSE_REASON_UNSPECIFIED\x10\x00\x12\"\n" +
 	"\x1eCLOSE_REASON_SHUTDOWN_APPROVED\x10\x01\x12\x1b\n" +
 	"\x17CLOSE_REASON_SUPERSEDED\x10\x02\x12\x1d\n" +
 	"\x19CLOSE_REASON_TEAM_DELETED\x10\x03\x12\x19\n" +
 	"\x15CLOSE_REASON_DRAINING\x10\x04\x12\x1f\n" +
-	"\x1bCLOSE_REASON_MEMBER_STOPPED\x10\x05*\xa2\x01\n" +
+	"\x1bCLOSE_REASON_MEMBER_STOPPED\x10\x05\x12\x1a\n" +
+	"\x16CLOSE_REASON_DATA_LOST\x10\x06*\xa2\x01\n" +
 	"\fReceiptState\x12\x1d\n" +
 	"\x19RECEIPT_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14RECEIPT_STATE_QUEUED\x10\x01\x12\x1b\n" +

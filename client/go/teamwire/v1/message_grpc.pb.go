@@ -46,7 +46,9 @@ const (
 // CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the request is too large or cannot be decoded.
 //
 // A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer
-// replicas than the coordinator is configured to wait for). After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
+// replicas than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing
+// was changed). Reading, acknowledging, leaving, approving a shutdown and stopping a member by force also work in a full
+// store. After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
 // the outcome is unknown, except with DRAINING: then the coordinator has not begun the call. Either way, retry with the
 // same idempotency key.
 type MessageServiceClient interface {
@@ -179,7 +181,9 @@ func (c *messageServiceClient) ListInbox(ctx context.Context, in *ListInboxReque
 // CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the request is too large or cannot be decoded.
 //
 // A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer
-// replicas than the coordinator is configured to wait for). After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
+// replicas than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing
+// was changed). Reading, acknowledging, leaving, approving a shutdown and stopping a member by force also work in a full
+// store. After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
 // the outcome is unknown, except with DRAINING: then the coordinator has not begun the call. Either way, retry with the
 // same idempotency key.
 type MessageServiceServer interface {

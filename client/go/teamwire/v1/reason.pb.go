@@ -141,7 +141,8 @@ const (
 	Reason_REASON_QUOTA_EXCEEDED Reason = 55
 	// The subscriber did not read its stream.
 	Reason_REASON_SLOW_CONSUMER Reason = 56
-	// The store cannot be reached, is read-only or out of memory. The change may have been made.
+	// The store cannot be reached or is read-only. The change may have been made, unless the metadata has `nothing_changed` =
+	// `true`: then this attempt changed nothing.
 	Reason_REASON_STORE_UNAVAILABLE Reason = 57
 	// The change was made, but on fewer replicas than the coordinator is configured to wait for.
 	Reason_REASON_DURABILITY_NOT_REACHED Reason = 58
@@ -149,6 +150,8 @@ const (
 	Reason_REASON_DRAINING Reason = 59
 	// The coordinator has a fault.
 	Reason_REASON_INTERNAL Reason = 60
+	// The store's memory or disk is full. Acknowledging messages and deleting teams makes room, and so can the operator.
+	Reason_REASON_STORE_FULL Reason = 61
 )
 
 // Enum value maps for Reason.
@@ -215,6 +218,7 @@ var (
 		58: "REASON_DURABILITY_NOT_REACHED",
 		59: "REASON_DRAINING",
 		60: "REASON_INTERNAL",
+		61: "REASON_STORE_FULL",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -278,6 +282,7 @@ var (
 		"REASON_DURABILITY_NOT_REACHED":  58,
 		"REASON_DRAINING":                59,
 		"REASON_INTERNAL":                60,
+		"REASON_STORE_FULL":              61,
 	}
 )
 
@@ -312,7 +317,7 @@ var File_teamwire_v1_reason_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x18teamwire/v1/reason.proto\x12\vteamwire.v1\x1a\x19teamwire/v1/options.proto*\x9f\x11\n" +
+	"\x18teamwire/v1/reason.proto\x12\vteamwire.v1\x1a\x19teamwire/v1/options.proto*\xc0\x11\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x13REASON_INVALID_TYPE\x10\x01\x1a\x06\x8a\xb5\x18\x02\b\x03\x12$\n" +
@@ -381,7 +386,8 @@ const file_teamwire_v1_reason_proto_rawDesc = "" +
 	"\x1dREASON_DURABILITY_NOT_REACHED\x10:\x1a\n" +
 	"\x8a\xb5\x18\x06\b\x0e\x10\x01\x18\x01\x12\x1d\n" +
 	"\x0fREASON_DRAINING\x10;\x1a\b\x8a\xb5\x18\x04\b\x0e\x10\x01\x12\x1d\n" +
-	"\x0fREASON_INTERNAL\x10<\x1a\b\x8a\xb5\x18\x04\b\r \x01BQ\n" +
+	"\x0fREASON_INTERNAL\x10<\x1a\b\x8a\xb5\x18\x04\b\r \x01\x12\x1f\n" +
+	"\x11REASON_STORE_FULL\x10=\x1a\b\x8a\xb5\x18\x04\b\b\x10\x01BQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (

@@ -1553,7 +1553,11 @@ func (x *JoinResponse) GetCredential() string {
 type LeaveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. How the process ended. Absent: unknown.
-	Exit          *ExitReport `protobuf:"bytes,1,opt,name=exit,proto3" json:"exit,omitempty"`
+	Exit *ExitReport `protobuf:"bytes,1,opt,name=exit,proto3" json:"exit,omitempty"`
+	// Optional. True: the caller's process still runs, and its runner will report how it ends with another Leave. The member
+	// becomes `stopping`, and its session ends with CLOSE_REASON_SHUTDOWN_APPROVED and no request. `exit.detail` says why the
+	// member leaves. Ignored for a detached life, which has no runner.
+	ExitFollows   bool `protobuf:"varint,2,opt,name=exit_follows,json=exitFollows,proto3" json:"exit_follows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1593,6 +1597,13 @@ func (x *LeaveRequest) GetExit() *ExitReport {
 		return x.Exit
 	}
 	return nil
+}
+
+func (x *LeaveRequest) GetExitFollows() bool {
+	if x != nil {
+		return x.ExitFollows
+	}
+	return false
 }
 
 // The reply of TeamService.Leave.
@@ -1757,7 +1768,10 @@ type HeartbeatRequest struct {
 	// Optional. What the member is doing.
 	Activity Activity `protobuf:"varint,1,opt,name=activity,proto3,enum=teamwire.v1.Activity" json:"activity,omitempty"`
 	// Optional. One line, up to 200 characters: what it did last. Empty: no change.
-	Summary       string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
+	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
+	// Optional. Set by a runner whose program has just failed at its work, if the member's life goes on. The lead gets
+	// NOTICE_KIND_WORK_FAILED.
+	Failure       *WorkFailure `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1806,6 +1820,86 @@ func (x *HeartbeatRequest) GetSummary() string {
 	return ""
 }
 
+func (x *HeartbeatRequest) GetFailure() *WorkFailure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+// How a program failed at messages or a task, as its runner saw it.
+type WorkFailure struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. How the program ended: by a signal, or with a code other than 0.
+	Exit *ExitReport `protobuf:"bytes,1,opt,name=exit,proto3" json:"exit,omitempty"`
+	// Optional. The task that it was given. Zero: it was given messages.
+	TaskId uint64 `protobuf:"varint,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	// Required if there is no task. The id of the first message that it was given.
+	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// Optional. How many messages it was given. Zero counts as 1.
+	Messages      uint32 `protobuf:"varint,4,opt,name=messages,proto3" json:"messages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkFailure) Reset() {
+	*x = WorkFailure{}
+	mi := &file_teamwire_v1_team_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkFailure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkFailure) ProtoMessage() {}
+
+func (x *WorkFailure) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_team_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkFailure.ProtoReflect.Descriptor instead.
+func (*WorkFailure) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *WorkFailure) GetExit() *ExitReport {
+	if x != nil {
+		return x.Exit
+	}
+	return nil
+}
+
+func (x *WorkFailure) GetTaskId() uint64 {
+	if x != nil {
+		return x.TaskId
+	}
+	return 0
+}
+
+func (x *WorkFailure) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *WorkFailure) GetMessages() uint32 {
+	if x != nil {
+		return x.Messages
+	}
+	return 0
+}
+
 // The reply of TeamService.Heartbeat.
 type HeartbeatResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1819,7 +1913,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[22]
+	mi := &file_teamwire_v1_team_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1831,7 +1925,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[22]
+	mi := &file_teamwire_v1_team_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1844,7 +1938,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{22}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HeartbeatResponse) GetLease() *durationpb.Duration {
@@ -1876,7 +1970,7 @@ type ForceStopRequest struct {
 
 func (x *ForceStopRequest) Reset() {
 	*x = ForceStopRequest{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[23]
+	mi := &file_teamwire_v1_team_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1888,7 +1982,7 @@ func (x *ForceStopRequest) String() string {
 func (*ForceStopRequest) ProtoMessage() {}
 
 func (x *ForceStopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[23]
+	mi := &file_teamwire_v1_team_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1901,7 +1995,7 @@ func (x *ForceStopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceStopRequest.ProtoReflect.Descriptor instead.
 func (*ForceStopRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{23}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ForceStopRequest) GetTeam() string {
@@ -1936,7 +2030,7 @@ type ForceStopResponse struct {
 
 func (x *ForceStopResponse) Reset() {
 	*x = ForceStopResponse{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[24]
+	mi := &file_teamwire_v1_team_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1948,7 +2042,7 @@ func (x *ForceStopResponse) String() string {
 func (*ForceStopResponse) ProtoMessage() {}
 
 func (x *ForceStopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[24]
+	mi := &file_teamwire_v1_team_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1961,7 +2055,7 @@ func (x *ForceStopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceStopResponse.ProtoReflect.Descriptor instead.
 func (*ForceStopResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{24}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ForceStopResponse) GetMember() *Member {
@@ -1984,7 +2078,7 @@ type SetLeadRequest struct {
 
 func (x *SetLeadRequest) Reset() {
 	*x = SetLeadRequest{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[25]
+	mi := &file_teamwire_v1_team_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1996,7 +2090,7 @@ func (x *SetLeadRequest) String() string {
 func (*SetLeadRequest) ProtoMessage() {}
 
 func (x *SetLeadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[25]
+	mi := &file_teamwire_v1_team_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2009,7 +2103,7 @@ func (x *SetLeadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLeadRequest.ProtoReflect.Descriptor instead.
 func (*SetLeadRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{25}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SetLeadRequest) GetTeam() string {
@@ -2037,7 +2131,7 @@ type SetLeadResponse struct {
 
 func (x *SetLeadResponse) Reset() {
 	*x = SetLeadResponse{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[26]
+	mi := &file_teamwire_v1_team_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2049,7 +2143,7 @@ func (x *SetLeadResponse) String() string {
 func (*SetLeadResponse) ProtoMessage() {}
 
 func (x *SetLeadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[26]
+	mi := &file_teamwire_v1_team_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2062,7 +2156,7 @@ func (x *SetLeadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLeadResponse.ProtoReflect.Descriptor instead.
 func (*SetLeadResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{26}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SetLeadResponse) GetTeam() *Team {
@@ -2087,7 +2181,7 @@ type SetNoticeLevelRequest struct {
 
 func (x *SetNoticeLevelRequest) Reset() {
 	*x = SetNoticeLevelRequest{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[27]
+	mi := &file_teamwire_v1_team_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2099,7 +2193,7 @@ func (x *SetNoticeLevelRequest) String() string {
 func (*SetNoticeLevelRequest) ProtoMessage() {}
 
 func (x *SetNoticeLevelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[27]
+	mi := &file_teamwire_v1_team_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2112,7 +2206,7 @@ func (x *SetNoticeLevelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNoticeLevelRequest.ProtoReflect.Descriptor instead.
 func (*SetNoticeLevelRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{27}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SetNoticeLevelRequest) GetTeam() string {
@@ -2147,7 +2241,7 @@ type SetNoticeLevelResponse struct {
 
 func (x *SetNoticeLevelResponse) Reset() {
 	*x = SetNoticeLevelResponse{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[28]
+	mi := &file_teamwire_v1_team_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2159,7 +2253,7 @@ func (x *SetNoticeLevelResponse) String() string {
 func (*SetNoticeLevelResponse) ProtoMessage() {}
 
 func (x *SetNoticeLevelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[28]
+	mi := &file_teamwire_v1_team_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2172,7 +2266,7 @@ func (x *SetNoticeLevelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNoticeLevelResponse.ProtoReflect.Descriptor instead.
 func (*SetNoticeLevelResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{28}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SetNoticeLevelResponse) GetMember() *Member {
@@ -2294,9 +2388,10 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x06member\x18\x02 \x01(\v2\x13.teamwire.v1.MemberR\x06member\x12#\n" +
 	"\n" +
 	"credential\x18\x03 \x01(\tB\x03\x80\x01\x01R\n" +
-	"credential\";\n" +
+	"credential\"^\n" +
 	"\fLeaveRequest\x12+\n" +
-	"\x04exit\x18\x01 \x01(\v2\x17.teamwire.v1.ExitReportR\x04exit\"\x0f\n" +
+	"\x04exit\x18\x01 \x01(\v2\x17.teamwire.v1.ExitReportR\x04exit\x12!\n" +
+	"\fexit_follows\x18\x02 \x01(\bR\vexitFollows\"\x0f\n" +
 	"\rLeaveResponse\"d\n" +
 	"\x12ListMembersRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x1b\n" +
@@ -2305,10 +2400,17 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"page_token\x18\x03 \x01(\tR\tpageToken\"l\n" +
 	"\x13ListMembersResponse\x12-\n" +
 	"\amembers\x18\x01 \x03(\v2\x13.teamwire.v1.MemberR\amembers\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"_\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x93\x01\n" +
 	"\x10HeartbeatRequest\x121\n" +
 	"\bactivity\x18\x01 \x01(\x0e2\x15.teamwire.v1.ActivityR\bactivity\x12\x18\n" +
-	"\asummary\x18\x02 \x01(\tR\asummary\"t\n" +
+	"\asummary\x18\x02 \x01(\tR\asummary\x122\n" +
+	"\afailure\x18\x03 \x01(\v2\x18.teamwire.v1.WorkFailureR\afailure\"\x8e\x01\n" +
+	"\vWorkFailure\x12+\n" +
+	"\x04exit\x18\x01 \x01(\v2\x17.teamwire.v1.ExitReportR\x04exit\x12\x17\n" +
+	"\atask_id\x18\x02 \x01(\x04R\x06taskId\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x03 \x01(\tR\tmessageId\x12\x1a\n" +
+	"\bmessages\x18\x04 \x01(\rR\bmessages\"t\n" +
 	"\x11HeartbeatResponse\x12/\n" +
 	"\x05lease\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05lease\x12.\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x18.teamwire.v1.MemberStateR\x05state\"V\n" +
@@ -2386,7 +2488,7 @@ func file_teamwire_v1_team_proto_rawDescGZIP() []byte {
 }
 
 var file_teamwire_v1_team_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_teamwire_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_teamwire_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_teamwire_v1_team_proto_goTypes = []any{
 	(Role)(0),                      // 0: teamwire.v1.Role
 	(MemberState)(0),               // 1: teamwire.v1.MemberState
@@ -2415,85 +2517,88 @@ var file_teamwire_v1_team_proto_goTypes = []any{
 	(*ListMembersRequest)(nil),     // 24: teamwire.v1.ListMembersRequest
 	(*ListMembersResponse)(nil),    // 25: teamwire.v1.ListMembersResponse
 	(*HeartbeatRequest)(nil),       // 26: teamwire.v1.HeartbeatRequest
-	(*HeartbeatResponse)(nil),      // 27: teamwire.v1.HeartbeatResponse
-	(*ForceStopRequest)(nil),       // 28: teamwire.v1.ForceStopRequest
-	(*ForceStopResponse)(nil),      // 29: teamwire.v1.ForceStopResponse
-	(*SetLeadRequest)(nil),         // 30: teamwire.v1.SetLeadRequest
-	(*SetLeadResponse)(nil),        // 31: teamwire.v1.SetLeadResponse
-	(*SetNoticeLevelRequest)(nil),  // 32: teamwire.v1.SetNoticeLevelRequest
-	(*SetNoticeLevelResponse)(nil), // 33: teamwire.v1.SetNoticeLevelResponse
-	nil,                            // 34: teamwire.v1.MemberAttributes.LabelsEntry
-	(*timestamppb.Timestamp)(nil),  // 35: google.protobuf.Timestamp
-	(*ExitReport)(nil),             // 36: teamwire.v1.ExitReport
-	(*durationpb.Duration)(nil),    // 37: google.protobuf.Duration
+	(*WorkFailure)(nil),            // 27: teamwire.v1.WorkFailure
+	(*HeartbeatResponse)(nil),      // 28: teamwire.v1.HeartbeatResponse
+	(*ForceStopRequest)(nil),       // 29: teamwire.v1.ForceStopRequest
+	(*ForceStopResponse)(nil),      // 30: teamwire.v1.ForceStopResponse
+	(*SetLeadRequest)(nil),         // 31: teamwire.v1.SetLeadRequest
+	(*SetLeadResponse)(nil),        // 32: teamwire.v1.SetLeadResponse
+	(*SetNoticeLevelRequest)(nil),  // 33: teamwire.v1.SetNoticeLevelRequest
+	(*SetNoticeLevelResponse)(nil), // 34: teamwire.v1.SetNoticeLevelResponse
+	nil,                            // 35: teamwire.v1.MemberAttributes.LabelsEntry
+	(*timestamppb.Timestamp)(nil),  // 36: google.protobuf.Timestamp
+	(*ExitReport)(nil),             // 37: teamwire.v1.ExitReport
+	(*durationpb.Duration)(nil),    // 38: google.protobuf.Duration
 }
 var file_teamwire_v1_team_proto_depIdxs = []int32{
-	35, // 0: teamwire.v1.Team.created_at:type_name -> google.protobuf.Timestamp
+	36, // 0: teamwire.v1.Team.created_at:type_name -> google.protobuf.Timestamp
 	0,  // 1: teamwire.v1.Member.role:type_name -> teamwire.v1.Role
 	1,  // 2: teamwire.v1.Member.state:type_name -> teamwire.v1.MemberState
-	35, // 3: teamwire.v1.Member.joined_at:type_name -> google.protobuf.Timestamp
-	35, // 4: teamwire.v1.Member.state_since:type_name -> google.protobuf.Timestamp
+	36, // 3: teamwire.v1.Member.joined_at:type_name -> google.protobuf.Timestamp
+	36, // 4: teamwire.v1.Member.state_since:type_name -> google.protobuf.Timestamp
 	7,  // 5: teamwire.v1.Member.attributes:type_name -> teamwire.v1.MemberAttributes
-	36, // 6: teamwire.v1.Member.exit:type_name -> teamwire.v1.ExitReport
-	37, // 7: teamwire.v1.Member.lease_left:type_name -> google.protobuf.Duration
+	37, // 6: teamwire.v1.Member.exit:type_name -> teamwire.v1.ExitReport
+	38, // 7: teamwire.v1.Member.lease_left:type_name -> google.protobuf.Duration
 	2,  // 8: teamwire.v1.Member.liveness:type_name -> teamwire.v1.Liveness
 	3,  // 9: teamwire.v1.Member.notice_level:type_name -> teamwire.v1.NoticeLevel
-	34, // 10: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
+	35, // 10: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
 	7,  // 11: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
 	2,  // 12: teamwire.v1.CreateTeamRequest.lead_liveness:type_name -> teamwire.v1.Liveness
 	5,  // 13: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
 	6,  // 14: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
 	5,  // 15: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
 	5,  // 16: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
-	37, // 17: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
-	35, // 18: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
-	37, // 19: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
-	35, // 20: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
+	38, // 17: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
+	36, // 18: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
+	38, // 19: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
+	36, // 20: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
 	7,  // 21: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
 	2,  // 22: teamwire.v1.JoinRequest.liveness:type_name -> teamwire.v1.Liveness
-	36, // 23: teamwire.v1.JoinRequest.previous_exit:type_name -> teamwire.v1.ExitReport
+	37, // 23: teamwire.v1.JoinRequest.previous_exit:type_name -> teamwire.v1.ExitReport
 	5,  // 24: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
 	6,  // 25: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
-	36, // 26: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
+	37, // 26: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
 	6,  // 27: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
 	4,  // 28: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
-	37, // 29: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
-	1,  // 30: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
-	6,  // 31: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
-	5,  // 32: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
-	3,  // 33: teamwire.v1.SetNoticeLevelRequest.level:type_name -> teamwire.v1.NoticeLevel
-	6,  // 34: teamwire.v1.SetNoticeLevelResponse.member:type_name -> teamwire.v1.Member
-	8,  // 35: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
-	10, // 36: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
-	12, // 37: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
-	14, // 38: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
-	16, // 39: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
-	18, // 40: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
-	20, // 41: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
-	22, // 42: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
-	24, // 43: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
-	26, // 44: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
-	28, // 45: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
-	30, // 46: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
-	32, // 47: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
-	9,  // 48: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
-	11, // 49: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
-	13, // 50: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
-	15, // 51: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
-	17, // 52: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
-	19, // 53: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
-	21, // 54: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
-	23, // 55: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
-	25, // 56: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
-	27, // 57: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
-	29, // 58: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
-	31, // 59: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
-	33, // 60: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
-	48, // [48:61] is the sub-list for method output_type
-	35, // [35:48] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	27, // 29: teamwire.v1.HeartbeatRequest.failure:type_name -> teamwire.v1.WorkFailure
+	37, // 30: teamwire.v1.WorkFailure.exit:type_name -> teamwire.v1.ExitReport
+	38, // 31: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
+	1,  // 32: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
+	6,  // 33: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
+	5,  // 34: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
+	3,  // 35: teamwire.v1.SetNoticeLevelRequest.level:type_name -> teamwire.v1.NoticeLevel
+	6,  // 36: teamwire.v1.SetNoticeLevelResponse.member:type_name -> teamwire.v1.Member
+	8,  // 37: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
+	10, // 38: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
+	12, // 39: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
+	14, // 40: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
+	16, // 41: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
+	18, // 42: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
+	20, // 43: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
+	22, // 44: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
+	24, // 45: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
+	26, // 46: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
+	29, // 47: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
+	31, // 48: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
+	33, // 49: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
+	9,  // 50: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
+	11, // 51: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
+	13, // 52: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
+	15, // 53: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
+	17, // 54: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
+	19, // 55: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
+	21, // 56: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
+	23, // 57: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
+	25, // 58: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
+	28, // 59: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
+	30, // 60: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
+	32, // 61: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
+	34, // 62: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
+	50, // [50:63] is the sub-list for method output_type
+	37, // [37:50] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_team_proto_init() }
@@ -2508,7 +2613,7 @@ func file_teamwire_v1_team_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_team_proto_rawDesc), len(file_teamwire_v1_team_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -96,9 +96,10 @@ type TeamServiceClient interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
 	ListMembers(ctx context.Context, in *ListMembersRequest, opts ...grpc.CallOption) (*ListMembersResponse, error)
-	// Renews the caller's lease and says whether it is working. When the member goes idle, the lead gets a notice.
+	// Renews the caller's lease and says whether it is working. When the member goes idle, or its program has failed at its
+	// work, the lead gets a notice.
 	//
-	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY.
+	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY, INVALID_FIELD, INVALID_MESSAGE_ID.
 	Heartbeat(ctx context.Context, in *HeartbeatRequest, opts ...grpc.CallOption) (*HeartbeatResponse, error)
 	// Stops a member at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
 	// its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. Lead and
@@ -319,9 +320,10 @@ type TeamServiceServer interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
 	ListMembers(context.Context, *ListMembersRequest) (*ListMembersResponse, error)
-	// Renews the caller's lease and says whether it is working. When the member goes idle, the lead gets a notice.
+	// Renews the caller's lease and says whether it is working. When the member goes idle, or its program has failed at its
+	// work, the lead gets a notice.
 	//
-	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY.
+	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY, INVALID_FIELD, INVALID_MESSAGE_ID.
 	Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error)
 	// Stops a member at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
 	// its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. Lead and

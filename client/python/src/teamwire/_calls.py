@@ -24,7 +24,7 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc import StatusCode as Code
 
 from ._identity import Identity
-from ._policy import NOT_DONE, ONCE, RETRIED, SECRET, WAITS
+from ._policy import NOT_DONE, ONCE, READ, RETRIED, RETRYABLE, SECRET, WAITS
 
 _T = TypeVar("_T")
 
@@ -71,6 +71,16 @@ class Error(grpc.RpcError):
         """Facts for a program, such as the id of a pending request."""
         self.retry_after = 0.0
         """After how many seconds to retry. Zero if the coordinator does not say."""
+        self.is_outcome_unknown = False
+        """Whether the call may have been carried out all the same. Repeating it with the same key is safe then."""
+        self._is_once = False
+
+    @property
+    def is_retryable(self) -> bool:
+        """Whether the same call, with the same idempotency key, may succeed later without a change."""
+        if self.reason:
+            return self.reason in RETRYABLE
+        return self._code in _OUTCOME_UNKNOWN and not (self.is_outcome_unknown and self._is_once)
 
     def __str__(self) -> str:
         return f"{self.reason or self._code.name}: {self.message}"
@@ -106,6 +116,15 @@ def is_retried(error: Error, call: str) -> bool:
         return True
     is_passing = error.reason in RETRIED if error.reason else error.code() in _OUTCOME_UNKNOWN
     return is_passing and call not in ONCE
+
+
+def may_have_changed(error: Error, call: str) -> bool:
+    """Returns whether an attempt that failed may have changed something."""
+    if error.reason:
+        is_open = error.reason in RETRIED - NOT_DONE and error.metadata.get("nothing_changed") != "true"
+    else:
+        is_open = error.code() in _OUTCOME_UNKNOWN and _UNSENT not in error.message
+    return is_open and call not in READ
 
 
 def delays() -> Iterator[float]:
@@ -237,6 +256,7 @@ class Calls:
             wait = min(max(0, getattr(request, field).seconds + 1), wait_max)
         give_up = time.monotonic() + (self.patience if timeout is None else timeout)
         waits = delays()
+        has_maybe_changed = False
         while True:
             session_id, link = self.session_id, None
             try:
@@ -255,8 +275,13 @@ class Calls:
                 return answer
             if error.reason == "SESSION_SUPERSEDED" and await self._has_reopened(session_id):
                 continue
+            has_maybe_changed |= may_have_changed(error, call)
             delay = max(next(waits), 0.0 if error.reason == "DRAINING" else error.retry_after)
             if time.monotonic() + delay >= give_up or not is_retried(error, call):
+                error._is_once = call in ONCE
+                # Any other refusal of the same idempotency key shows that no earlier attempt was carried out.
+                is_open = not error.reason or error.reason in RETRIED - NOT_DONE
+                error.is_outcome_unknown = has_maybe_changed and is_open
                 raise error
             LOG.debug("retrying %s in %.1f s: %s", call, delay, error)
             await asyncio.sleep(delay)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from ipaddress import AddressValueError, IPv6Address
@@ -98,6 +99,7 @@ def find(
 
     Raises ValueError, which says what to set.
     """
+    _check_within_runner(credential, environment)
     variables = {part: environment.get(f"TEAMWIRE_{part}", "") for part in ("ADDRESS", "CREDENTIAL", "TEAM", "AS")}
     team, credential = team or variables["TEAM"], credential or variables["CREDENTIAL"]
     kept: Any = {} if credential else _choose(_context_path(environment), variables["AS"], team)
@@ -106,8 +108,42 @@ def find(
     for source in (kept.get("tls", {}), shown, asdict(tls or Tls())):
         trust = {"ca": "", "fingerprint": ""} if source.get("ca") or source.get("fingerprint") else {}
         parts |= trust | {name: str(source[name]) for name in source.keys() & asdict(Tls()) if source[name]}
-    address = address or variables["ADDRESS"] or str(kept.get("address") or "http://127.0.0.1:7420")
-    return Identity(address, credential or str(kept.get("credential")), team, Tls(**parts))
+    saved = str(kept.get("address") or "")
+    address = address or variables["ADDRESS"] or saved or "http://127.0.0.1:7420"
+    found = Identity(address, credential or str(kept.get("credential")), team, Tls(**parts))
+    if saved.lower().startswith("https:") and not found.targets[0][0]:
+        raise ValueError(
+            f"{kept['member']}@{kept['team']} was saved for {saved}, so its credential is not sent over http. Write "
+            "the address with https://, or leave it out (TEAMWIRE_ADDRESS)."
+        )
+    return found
+
+
+def _check_within_runner(credential: str, environment: Mapping[str, str]) -> None:
+    """Raises ValueError if a runner started this process and anything selects another identity than its member.
+
+    This prevents mistakes, such as a program that loses its credential and then acts as the person who started it.
+    """
+    if not environment.get("TEAMWIRE_RUN"):
+        return
+    own = environment.get("TEAMWIRE_CREDENTIAL", "")
+    if not own:
+        raise ValueError(
+            "This process runs under `teamwire run`, so it may only act as the runner's member, but "
+            "TEAMWIRE_CREDENTIAL is not set. Run it with the environment that the runner gave to its program."
+        )
+    parts = own.split(":")
+    team, member = parts[1:3] if parts[0] == "twm" and len(parts) == 4 else ("", "")
+    set_member, set_team, who = (environment.get(f"TEAMWIRE_{part}", "") for part in ("MEMBER", "TEAM", "AS"))
+    name, _, of = who.partition("@")
+    selected = ((set_member, member), (set_team, team), (name, member), (of, team))
+    agrees = all(one.lower() in ("", its.lower()) for one, its in selected)
+    if not (member and agrees and credential in ("", own)):
+        raise ValueError(
+            f"This process runs under `teamwire run` as {set_member or member}, and may act as no other identity. Use "
+            "no other credential, join string or name (--as, TEAMWIRE_AS), and keep TEAMWIRE_CREDENTIAL as the runner "
+            "set it."
+        )
 
 
 def joining(text: str, tls: Tls | None = None, environment: Mapping[str, str] = os.environ) -> Identity:
@@ -128,8 +164,24 @@ def _context_path(environment: Mapping[str, str]) -> Path:
     return Path(environment.get("TEAMWIRE_CONTEXT") or Path(base, "teamwire", "context.json"))
 
 
+def _refuse_shared(path: Path) -> None:
+    """Raises ValueError if other users can read or change a file, or could have planted it.
+
+    Root's passes whatever its mode: container platforms mount files so.
+    """
+    if not path.exists() or not hasattr(os, "geteuid"):
+        return
+    owner, mode, me = path.stat().st_uid, stat.S_IMODE(path.stat().st_mode), os.geteuid()
+    if owner not in (0, me) or (owner == me and mode & 0o077):
+        raise ValueError(
+            f"Other users can access {path} (mode {mode:o}), so it is not trusted. If only you have written there, "
+            f"make it private: chmod 600 {path}"
+        )
+
+
 def _choose(path: Path, named: str, team: str) -> dict[str, Any]:
     """Selects the named identity of the context file, else the current one, else the only one. Never guesses."""
+    _refuse_shared(path)
     try:
         file = json.loads(path.read_text("utf-8")) if path.exists() else {}
         known = {
@@ -151,7 +203,8 @@ def _choose(path: Path, named: str, team: str) -> dict[str, Any]:
         found = found or [who for who in known if fits(who, wanted)]
     if len(found) != 1:
         raise ValueError(
-            f"Cannot select an identity: {len(found)} in {path} match. Set TEAMWIRE_AS to one of "
-            f"{', '.join(known) or 'none'}, set TEAMWIRE_CREDENTIAL, or join with `teamwire join`."
+            f"Cannot select an identity: {len(found)} in {path} match. Join a team with `teamwire join`, set "
+            "TEAMWIRE_CREDENTIAL, or set TEAMWIRE_AS to an identity of this file, which has: "
+            f"{', '.join(known) or 'none'}."
         )
     return known[found[0]]

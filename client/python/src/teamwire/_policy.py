@@ -4,13 +4,26 @@ RETRIED = {
     "DRAINING",
     "DURABILITY_NOT_REACHED",
     "RATE_LIMITED",
+    "STORE_FULL",
     "STORE_UNAVAILABLE",
 }
 """The reasons for which a client repeats a call."""
 
+RETRYABLE = {
+    "DRAINING",
+    "DURABILITY_NOT_REACHED",
+    "INBOX_FULL",
+    "RATE_LIMITED",
+    "SLOW_CONSUMER",
+    "STORE_FULL",
+    "STORE_UNAVAILABLE",
+}
+"""The reasons for which a refused call may succeed later, without a change."""
+
 NOT_DONE = {
     "DRAINING",
     "RATE_LIMITED",
+    "STORE_FULL",
 }
 """The reasons for which any call may be repeated, because nothing was changed."""
 
@@ -20,9 +33,25 @@ REOPENED = {
     "INTERNAL",
     "RATE_LIMITED",
     "SLOW_CONSUMER",
+    "STORE_FULL",
     "STORE_UNAVAILABLE",
 }
 """The reasons after which a subscription opens another session."""
+
+READ = {
+    "GetMessage",
+    "GetRequest",
+    "GetTask",
+    "GetTeam",
+    "ListHistory",
+    "ListInbox",
+    "ListMembers",
+    "ListRequests",
+    "ListTasks",
+    "ListTeams",
+    "WaitForDecision",
+}
+"""The calls that change nothing."""
 
 ONCE = {
     "DeleteTeam",

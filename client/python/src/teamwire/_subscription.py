@@ -30,6 +30,7 @@ _ENDS = {
     message_pb2.CLOSE_REASON_SUPERSEDED: "superseded",
     message_pb2.CLOSE_REASON_TEAM_DELETED: "team_deleted",
     message_pb2.CLOSE_REASON_MEMBER_STOPPED: "member_stopped",
+    message_pb2.CLOSE_REASON_DATA_LOST: "data_lost",
     "SESSION_SUPERSEDED": "superseded",
     "TEAM_NOT_FOUND": "team_deleted",
     "MEMBER_STOPPED": "member_stopped",
@@ -48,7 +49,7 @@ class End:
     """How a subscription ended."""
 
     reason: str
-    """`shutdown_approved`, `superseded`, `team_deleted` or `member_stopped`."""
+    """`shutdown_approved`, `superseded`, `team_deleted`, `member_stopped` or `data_lost`."""
     request_id: str = ""
     """The approved request, with `shutdown_approved`."""
 

@@ -38,6 +38,7 @@ impl Driver {
                     "reason": refusal.reason.as_str(),
                     "code": screaming(&code),
                     "message": refusal.message,
+                    "retryable": refusal.reason.is_retryable(),
                 });
                 if let Some(field) = refusal.field {
                     refused["field"] = field.into();
@@ -57,6 +58,10 @@ impl Driver {
                 let identity = match text("credential") {
                     "" => Identity::find()?,
                     given => Identity { credential: Some(given.to_owned()), ..Identity::from_env() },
+                };
+                let identity = match text("address") {
+                    "" => identity,
+                    address => identity.with_address(address)?,
                 };
                 return Ok(self.enter(Client::from_identity(&identity)?));
             }
@@ -118,7 +123,7 @@ impl Driver {
             }
             "flush" => {
                 if let Some(inbox) = &self.inbox {
-                    inbox.flush_acks().await?;
+                    inbox.flush().await?;
                 }
                 json!({})
             }

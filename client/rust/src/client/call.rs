@@ -163,8 +163,13 @@ impl Client {
         let detail = status.message().to_owned();
         match failure {
             Failure::Refused(refusal) => Error::Refused(refusal),
-            // This attempt changed nothing, but an earlier one may have.
-            Failure::NotNow { refusal, .. } if may_have_changed && refusal.reason == Reason::StoreUnavailable => {
+            // This attempt changed nothing, but an earlier one may have. A coordinator whose store is full has looked for what
+            // an earlier one did under the key.
+            Failure::NotNow { refusal, .. }
+                if may_have_changed
+                    && (refusal.reason == Reason::StoreUnavailable
+                        || refusal.reason == Reason::StoreFull && call.idempotency_key.is_empty()) =>
+            {
                 Error::OutcomeUnknown {
                     call: call.name,
                     idempotency_key: call.idempotency_key,

@@ -21,6 +21,7 @@ pub(crate) use self::{
 use crate::{
     ConnectOptions, Error, Reason, Retry, TlsOptions, Waiting,
     retry::{Failure, is_refused},
+    runner::check_within_runner,
     transport::{Link, Transport},
     waiting::WaitObserver,
 };
@@ -80,8 +81,10 @@ impl Client {
 
     /// Creates a client from an [`Identity`](crate::Identity).
     ///
-    /// Fails like [`Client::connect_with`], or with [`Error::Credential`].
+    /// Fails like [`Client::connect_with`], with [`Error::Credential`], or within a runner with [`Error::Context`] if the
+    /// identity is not the runner's member.
     pub fn from_identity(identity: &crate::Identity) -> Result<Self, Error> {
+        check_within_runner(identity.credential.as_deref(), None)?;
         let mut client = Self::connect_with(&identity.address, identity.tls.clone())?;
         if let Some(credential) = &identity.credential {
             client = client.with_credential(credential)?;
@@ -226,8 +229,12 @@ impl Client {
 /// `join_string` names the coordinator and the authority to trust, or is a bare join token for the coordinator that the
 /// environment names. `name` is the member's name; leave it empty if the token is bound to one. To keep the identity, store
 /// [`Client::credential`], [`Client::address`] and [`Client::tls`].
+///
+/// Fails within a runner with [`Error::Context`]: its program is a member already.
 pub async fn join(join_string: &str, name: &str) -> Result<Client, Error> {
     let joining = JoinString::parse(join_string)?;
+    let token = joining.token().reveal();
+    check_within_runner(Some(&token), None)?;
     let mut identity = crate::Identity::from_env();
     if !joining.addresses.is_empty() {
         identity.address = joining.address();
@@ -237,7 +244,7 @@ pub async fn join(join_string: &str, name: &str) -> Result<Client, Error> {
     }
     let stranger = Client::connect_with(&identity.address, identity.tls)?;
     let request = v1::JoinRequest { name: name.to_owned(), ..v1::JoinRequest::default() };
-    let joined = stranger.with_credential(&joining.token().reveal())?.join(request).await?;
+    let joined = stranger.with_credential(&token)?.join(request).await?;
     stranger.with_credential(&joined.credential)
 }
 

@@ -52,9 +52,9 @@ pub enum Event {
     },
     /// A message has arrived.
     Delivery(Box<Delivery>),
-    /// The member has approved its own shutdown: end the process now. The subscription has ended.
+    /// The member has approved its own shutdown, or leaves: end the process now. The subscription has ended.
     ShutdownApproved {
-        /// The id of the approved request.
+        /// The id of the approved request. Empty: the member leaves by its own decision.
         request_id: String,
     },
     /// The subscription has ended and will not reconnect.
@@ -68,6 +68,8 @@ pub enum Closed {
     Superseded,
     /// The team was deleted.
     TeamDeleted,
+    /// The coordinator's store lost the team and everything in it.
+    DataLost,
     /// The lead stopped the member by force, or its exit was reported: end the process at once.
     MemberStopped,
     /// The coordinator refused the subscription, for this reason.
@@ -81,6 +83,10 @@ impl fmt::Display for Closed {
         f.write_str(match self {
             Self::Superseded => "another process holds the inbox now",
             Self::TeamDeleted => "the team was deleted",
+            Self::DataLost => {
+                "the coordinator's store lost the team and everything in it, for example because Redis was emptied; restore the \
+                 store from a backup, or create the team again"
+            }
             Self::MemberStopped => "the member was stopped",
             Self::Refused(message) => message,
             Self::Dropped => "it was dropped",
@@ -106,6 +112,8 @@ pub enum EndReason {
     Superseded,
     /// The team was deleted.
     TeamDeleted,
+    /// The coordinator's store lost the team and everything in it.
+    DataLost,
     /// The lead stopped the member by force, or its exit was reported.
     MemberStopped,
 }
@@ -117,6 +125,7 @@ impl EndReason {
             Self::ShutdownApproved => "shutdown_approved",
             Self::Superseded => "superseded",
             Self::TeamDeleted => "team_deleted",
+            Self::DataLost => "data_lost",
             Self::MemberStopped => "member_stopped",
         }
     }
@@ -129,6 +138,7 @@ impl End {
             Event::ShutdownApproved { request_id } => (EndReason::ShutdownApproved, request_id.clone()),
             Event::Closed(Closed::Superseded) => (EndReason::Superseded, String::new()),
             Event::Closed(Closed::TeamDeleted) => (EndReason::TeamDeleted, String::new()),
+            Event::Closed(Closed::DataLost) => (EndReason::DataLost, String::new()),
             Event::Closed(Closed::MemberStopped) => (EndReason::MemberStopped, String::new()),
             _ => return None,
         };
@@ -149,7 +159,7 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Acknowledges the message as processed. Returns at once; see [`Subscription::flush_acks`].
+    /// Acknowledges the message as processed. Returns at once; see [`Subscription::flush`].
     pub fn ack(&self) {
         self.acks.ack(&self.message.id);
     }
@@ -210,7 +220,7 @@ impl Subscription {
         self.end.as_ref()
     }
 
-    /// Acknowledges a message as processed. Returns at once; see [`Subscription::flush_acks`].
+    /// Acknowledges a message as processed. Returns at once; see [`Subscription::flush`].
     pub fn ack(&self, message_id: &str) {
         self.acks.ack(message_id);
     }
@@ -223,7 +233,7 @@ impl Subscription {
     /// Waits until the coordinator has confirmed every acknowledgement so far, through reconnects.
     ///
     /// Fails with [`Error::Closed`] if the subscription ends first.
-    pub async fn flush_acks(&self) -> Result<(), Error> {
+    pub async fn flush(&self) -> Result<(), Error> {
         self.acks.flush().await
     }
 }

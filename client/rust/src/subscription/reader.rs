@@ -177,6 +177,7 @@ fn closed(closing: v1::SessionClosing) -> Ending {
         }
         v1::CloseReason::Superseded => Ending::ForGood(Ok(Event::Closed(Closed::Superseded))),
         v1::CloseReason::TeamDeleted => Ending::ForGood(Ok(Event::Closed(Closed::TeamDeleted))),
+        v1::CloseReason::DataLost => Ending::ForGood(Ok(Event::Closed(Closed::DataLost))),
         v1::CloseReason::MemberStopped => Ending::ForGood(Ok(Event::Closed(Closed::MemberStopped))),
         v1::CloseReason::Draining => Ending::Drained,
         v1::CloseReason::Unspecified => Ending::Lost(closing.detail),

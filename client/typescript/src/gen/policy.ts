@@ -6,6 +6,18 @@ export const RETRIED: ReadonlySet<string> = new Set([
   "DRAINING",
   "DURABILITY_NOT_REACHED",
   "RATE_LIMITED",
+  "STORE_FULL",
+  "STORE_UNAVAILABLE",
+]);
+
+/** The reasons for which a refused call may succeed later, without a change. */
+export const RETRYABLE: ReadonlySet<string> = new Set([
+  "DRAINING",
+  "DURABILITY_NOT_REACHED",
+  "INBOX_FULL",
+  "RATE_LIMITED",
+  "SLOW_CONSUMER",
+  "STORE_FULL",
   "STORE_UNAVAILABLE",
 ]);
 
@@ -13,6 +25,7 @@ export const RETRIED: ReadonlySet<string> = new Set([
 export const NOT_DONE: ReadonlySet<string> = new Set([
   "DRAINING",
   "RATE_LIMITED",
+  "STORE_FULL",
 ]);
 
 /** The reasons after which a subscription opens another session. */
@@ -22,7 +35,23 @@ export const REOPENED: ReadonlySet<string> = new Set([
   "INTERNAL",
   "RATE_LIMITED",
   "SLOW_CONSUMER",
+  "STORE_FULL",
   "STORE_UNAVAILABLE",
+]);
+
+/** The calls that change nothing. */
+export const READ: ReadonlySet<string> = new Set([
+  "GetMessage",
+  "GetRequest",
+  "GetTask",
+  "GetTeam",
+  "ListHistory",
+  "ListInbox",
+  "ListMembers",
+  "ListRequests",
+  "ListTasks",
+  "ListTeams",
+  "WaitForDecision",
 ]);
 
 /** The calls that must not be repeated while their outcome is unknown. */

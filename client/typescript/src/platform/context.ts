@@ -1,9 +1,9 @@
 /** Resolves a client's options from the environment and the context file that `teamwire join` writes. */
 
-import { readFile } from "node:fs/promises";
+import { readFile, stat } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import type { Joining } from "../address.js";
+import { isTls, type Joining, parseAddresses } from "../address.js";
 import { ADDRESS_DEFAULT, type ClientOptions, type TlsOptions } from "../settings.js";
 
 type Variables = Readonly<Record<string, string | undefined>>;
@@ -21,6 +21,7 @@ interface Identity {
 export async function identify(options: ClientOptions, joining: Joining | undefined, variables: Variables) {
   // An empty variable counts as unset.
   const variable = (name: string) => variables[name] || undefined;
+  checkWithinRunner(variable, joining?.token ?? options.credential);
   const tls = { ca: variable("TEAMWIRE_CA"), cert: variable("TEAMWIRE_CERT"), key: variable("TEAMWIRE_KEY") };
   const environment = { address: variable("TEAMWIRE_ADDRESS"), tls };
   const joined = { address: joining?.address, tls: { fingerprint: joining?.fingerprint } };
@@ -32,8 +33,11 @@ export async function identify(options: ClientOptions, joining: Joining | undefi
   const places: ClientOptions[] = [options, joined, environment, kept ?? {}];
   const trust = places.find(({ tls }) => tls?.ca || tls?.fingerprint)?.tls;
   const shown = places.find(({ tls }) => tls?.cert || tls?.key)?.tls;
+  const address = places.find(({ address }) => address)?.address ?? ADDRESS_DEFAULT;
+  if (joining) refusePlaintext("The join string is", "it", joining.address, address);
+  if (kept) refusePlaintext(`${kept.member}@${kept.team} was saved`, "its credential", kept.address, address);
   return {
-    address: places.find(({ address }) => address)?.address ?? ADDRESS_DEFAULT,
+    address,
     credential: credential ?? kept?.credential ?? "",
     team,
     patienceMs: options.patienceMs,
@@ -41,10 +45,49 @@ export async function identify(options: ClientOptions, joining: Joining | undefi
   };
 }
 
+/** Throws if a secret belongs to an https address and would be sent to an http one. */
+function refusePlaintext(whose: string, what: string, secure = "", address: string) {
+  if (!/^https:/i.test(secure) || isTls(parseAddresses(address)[0])) return;
+  throw new Error(
+    `${whose} for ${secure}, so ${what} is not sent over http. Write the address with https://, or leave it out ` +
+      "(TEAMWIRE_ADDRESS).",
+  );
+}
+
+/**
+ * Throws if a runner started this process and anything selects another identity than the runner's member. This prevents
+ * mistakes, such as a program that loses its credential and then acts as the person who started it.
+ */
+function checkWithinRunner(
+  variable: (name: string) => string | undefined,
+  credential = variable("TEAMWIRE_CREDENTIAL"),
+) {
+  if (variable("TEAMWIRE_RUN") === undefined) return;
+  const own = variable("TEAMWIRE_CREDENTIAL");
+  if (own === undefined) {
+    throw new Error(
+      "This process runs under `teamwire run`, so it may only act as the runner's member, but TEAMWIRE_CREDENTIAL is not " +
+        "set. Run it with the environment that the runner gave to its program.",
+    );
+  }
+  const [kind, team = "", member = "", secret] = own.split(":");
+  const [name, of] = (variable("TEAMWIRE_AS") ?? "").split("@");
+  const agrees = (selected: string | undefined, own: string) =>
+    !selected || selected.toLowerCase() === own.toLowerCase();
+  const isOwn = kind === "twm" && secret !== undefined && credential === own;
+  const isNamed = agrees(variable("TEAMWIRE_MEMBER"), member) && agrees(name, member);
+  if (isOwn && isNamed && agrees(variable("TEAMWIRE_TEAM"), team) && agrees(of, team)) return;
+  throw new Error(
+    `This process runs under \`teamwire run\` as ${variable("TEAMWIRE_MEMBER") ?? member}, and may act as no other identity. ` +
+      "Use no other credential, join string or name (--as, TEAMWIRE_AS), and keep TEAMWIRE_CREDENTIAL as the runner set it.",
+  );
+}
+
 async function readIdentity(variable: (name: string) => string | undefined, team?: string): Promise<Identity> {
   const config = variable("XDG_CONFIG_HOME") ?? join(homedir(), ".config");
   const path = variable("TEAMWIRE_CONTEXT") ?? join(config, "teamwire", "context.json");
   try {
+    await refuseShared(path);
     return chooseIdentity(await readFile(path, "utf8"), variable("TEAMWIRE_AS"), team);
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
@@ -53,6 +96,20 @@ async function readIdentity(variable: (name: string) => string | undefined, team
       `TEAMWIRE_CREDENTIAL is not set, and there is no usable identity in the context file ${path}. ${detail}`,
     );
   }
+}
+
+/**
+ * Throws if other users can read or change a file, or could have planted it. Root's passes whatever its mode: container
+ * platforms mount files so.
+ */
+async function refuseShared(path: string) {
+  const { uid, mode } = await stat(path);
+  const me = process.geteuid?.();
+  if (me === undefined || (uid === me ? (mode & 0o077) === 0 : uid === 0)) return;
+  throw new Error(
+    `Other users can access ${path} (mode ${(mode & 0o777).toString(8)}), so it is not trusted. If only you have written ` +
+      `there, make it private: chmod 600 ${path}`,
+  );
 }
 
 /** Selects the named identity, else the current one, else the only one of the team. Never guesses. */

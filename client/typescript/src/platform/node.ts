@@ -4,6 +4,7 @@ import type { ClientHttp2Stream } from "node:http2";
 import { Code, ConnectError, type Interceptor, type Transport } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import { type Addresses, isTls, type Joining, parseAddresses } from "../address.js";
+import { markUnsent } from "../error.js";
 import type { ClientOptions, Route, Settings } from "../settings.js";
 import { identify } from "./context.js";
 import { Tls } from "./tls.js";
@@ -85,13 +86,13 @@ function connected(manager: Http2SessionManager): Promise<void> {
     const late = new ConnectError(`no connection to ${manager.authority} within ${CONNECT_MS} ms`, Code.Unavailable);
     const timer = setTimeout(() => {
       manager.abort(late);
-      reject(late);
+      reject(markUnsent(late));
     }, CONNECT_MS);
     void manager.connect().then((state) => {
       clearTimeout(timer);
       const { rawMessage, code, cause } = ConnectError.from(manager.error() ?? late);
       const error = new ConnectError(`${manager.authority}: ${rawMessage}`, code, undefined, undefined, cause);
-      if (state === "error") reject(error);
+      if (state === "error") reject(markUnsent(error));
       else resolve();
     });
   });

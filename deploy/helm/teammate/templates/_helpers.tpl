@@ -38,7 +38,7 @@ annotations:
 {{- $run := .Values.runner -}}
 {{- $member := include "teammate.member" . -}}
 {{- if gt (int .Values.count) 1 }}{{ $member = printf "%s-$(MEMBER_INDEX)" $member }}{{ end -}}
-{{- $arguments := list "run" $member "--via" $run.via "--on-shutdown" $run.onShutdown "--restart" $run.restart "--grace" (toString (int $run.graceSeconds)) -}}
+{{- $arguments := list "run" $member "--via" $run.via "--on-shutdown" $run.onShutdown "--restart" $run.restart "--wrap-up" (toString (int $run.wrapUpSeconds)) "--grace" (toString (int $run.graceSeconds)) -}}
 {{- if $run.claim }}{{ $arguments = append $arguments "--claim" }}{{ end -}}
 {{- $labels := mergeOverwrite (dict "k8s.pod.name" "$(POD_NAME)" "k8s.namespace.name" "$(POD_NAMESPACE)" "k8s.node.name" "$(NODE_NAME)") (deepCopy $run.labels) -}}
 {{- range $key, $value := $labels }}{{ $arguments = concat $arguments (list "--label" (printf "%s=%s" $key $value)) }}{{ end -}}

@@ -9,7 +9,7 @@ use teamwire_proto::{
 
 use crate::domain::{
     actor::Actor,
-    history,
+    history::{self, member_event},
     identity::{self, Admit, CallerCredentials, Principal, invalid},
     notices,
     query::show_new_member,
@@ -30,6 +30,9 @@ pub fn leave(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::LeaveReques
     let (team, name) = identity::member(tx, who, Admit::Ended)?;
     let mut team = TeamRecord::clone(&team);
     let present = team.member(&name).ok_or_else(invalid)?;
+    if request.exit_follows && !present.detached {
+        return begin_leaving(tx, &mut team, &name, &exit.detail);
+    }
     let is_unknown = exit == Exit::default();
     if let Life::Exited { exit: known, .. } = &present.life {
         exit.approved_request_id.clone_from(&known.approved_request_id);
@@ -41,6 +44,22 @@ pub fn leave(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::LeaveReques
     }
     conclude_life(tx, &mut team, &name, exit)?;
     tx.put("", &team);
+    Ok(())
+}
+
+/// Makes a member stopping whose runner will report the exit.
+fn begin_leaving(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, reason: &str) -> Result<(), RuleError> {
+    let now_ms = tx.ctx.now_ms;
+    let member = team.member_mut(name).ok_or_else(invalid)?;
+    if matches!(member.life, Life::Stopping { .. } | Life::Exited { .. }) {
+        return Ok(());
+    }
+    member.enter(Life::Stopping { request_id: Some(String::new()), alarmed: false }, now_ms);
+    history::append(tx, member_event(name, MemberState::Stopping, member.incarnation, reason));
+    session::end(tx, name, SessionEnd::ShutdownApproved(String::new()))?;
+    // As after an approval: one that counted as lost must not be declared exited at once.
+    tx.lease(name.folded(), tx.ctx.limits.lease_ttl);
+    tx.put("", team);
     Ok(())
 }
 
@@ -79,16 +98,20 @@ pub(in crate::domain) fn conclude_life(
     let (dismissed, approved) = match &member.life {
         Life::Stopping { request_id, .. } => {
             exit.approved_request_id = request_id.clone().unwrap_or_default();
-            (true, request_id.is_some())
+            // A member that leaves by its own decision may come back with its credential.
+            (request_id.as_deref() != Some(""), request_id.is_some())
         }
         Life::Exited { dismissed, .. } => (*dismissed, false),
         Life::Live | Life::Lost => (false, false),
     };
+    let is_recorded = dismissed || member.lives.left_out == 0;
     member.enter(Life::Exited { exit: exit.clone(), dismissed }, now_ms);
     let (shown, incarnation) = (member.name.clone(), member.incarnation);
     let report = v1::ExitReport::from(exit);
     let how = word::exit(&report);
-    history::append(tx, exit_event(&shown, incarnation, &report));
+    if is_recorded {
+        history::append(tx, exit_event(&shown, incarnation, &report));
+    }
     tx.end_lease(name.folded());
     let tasks = give_back::give_back(tx, name, "its owner has exited")?;
     if !approved {
@@ -173,6 +196,7 @@ pub fn force_stop(
         give_back::give_back(tx, &name, "its owner was stopped by force")?;
         session::end(tx, &name, SessionEnd::Stopped)?;
         tx.put("", &team);
+        tx.ends_something();
     }
     let member = team.member(&name).ok_or_else(invalid)?;
     Ok(show_new_member(&team, member, tx.ctx))

@@ -5,6 +5,7 @@ use teamwire_proto::{
     v1::{self, MemberState, NoticeKind},
 };
 
+use super::work_failure::report_failure;
 use crate::domain::{
     actor::Actor,
     identity::{self, Admit, CallerCredentials},
@@ -46,6 +47,9 @@ pub fn heartbeat(
         let notice =
             v1::Notice { kind: NoticeKind::Idle.into(), member: name.to_string(), text, ..v1::Notice::default() };
         notices::notify(tx, &team, &[&Actor::Member(team.lead.clone())], notice)?;
+    }
+    if let Some(failure) = &request.failure {
+        report_failure(tx, &team, &name, failure)?;
     }
     let stopping = team.member(&name).is_some_and(|member| matches!(member.life, Life::Stopping { .. }));
     let state = match (stopping, idle) {

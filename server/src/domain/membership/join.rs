@@ -37,6 +37,10 @@ const CRASHES_WINDOW: Duration = Duration::from_secs(600);
 /// How many crashes of a member are counted.
 const CRASHES_MAX: usize = 100;
 
+/// How many lives of a member the history records in a period, and how long a period is.
+const LIVES_RECORDED_MAX: u32 = 30;
+const LIVES_PERIOD: Duration = Duration::from_secs(600);
+
 /// Starts a life under a member's name. `leases`: as just read.
 pub fn join(
     tx: &mut Tx<'_>,
@@ -115,8 +119,11 @@ pub fn join(
     let mut member = life.begin(before.as_ref(), tx.ctx.now_ms);
     if let (Some(exit), Some(before)) = (&crash, &before) {
         note_crash(tx, &mut member);
-        history::append(tx, exit_event(&before.name, before.incarnation, exit));
+        if before.lives.left_out == 0 {
+            history::append(tx, exit_event(&before.name, before.incarnation, exit));
+        }
     }
+    let recorded = count_life(tx, &mut member);
     match team.member_mut(&name) {
         Some(present) => *present = member.clone(),
         None => team.members.push(member.clone()),
@@ -132,7 +139,9 @@ pub fn join(
         give_back::give_back(tx, &name, "its owner has begun a new life")?;
     }
     session::end(tx, &name, SessionEnd::Replaced)?;
-    history::append(tx, member_event(&member.name, MemberState::Joined, member.incarnation, ""));
+    if let Some(detail) = recorded {
+        history::append(tx, member_event(&member.name, MemberState::Joined, member.incarnation, &detail));
+    }
     if !team.is_lead(&name) {
         match crash {
             Some(exit) => tell_lead_of_restart(tx, &team, &member, exit)?,
@@ -275,6 +284,26 @@ fn own_name(team: &TeamRecord, who: &CallerCredentials, asked: &str) -> Result<N
         ));
     }
     Ok(record.name.clone())
+}
+
+/// Counts a life that begins. Returns the detail of its entry in the history. `None`: the history leaves this life out, because
+/// the member has joined too often.
+fn count_life(tx: &Tx<'_>, member: &mut MemberRecord) -> Option<String> {
+    let lives = &mut member.lives;
+    if tx.ctx.now_ms.saturating_sub(lives.since_ms) >= ms(LIVES_PERIOD) {
+        (lives.since_ms, lives.begun) = (tx.ctx.now_ms, 0);
+    }
+    lives.begun = lives.begun.saturating_add(1);
+    if lives.begun > LIVES_RECORDED_MAX {
+        lives.left_out = lives.left_out.saturating_add(1);
+        return None;
+    }
+    match std::mem::take(&mut lives.left_out) {
+        0 => Some(String::new()),
+        left_out => {
+            Some(format!("It joined too often: the history leaves out {left_out} of its lives before this one."))
+        }
+    }
 }
 
 /// Counts a crash of the life before this one.

@@ -28,7 +28,8 @@ pub fn set_lead(
 ) -> Result<v1::Team, RuleError> {
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Live)?;
     let actor = caller.lead_only("hand over the lead's role")?;
-    let to = team.resolve_receiver(&request.member, "member")?.name.clone();
+    let to =
+        team.resolve_receiver(&request.member, "member", "Name another member, or start it again first.")?.name.clone();
     if team.is_lead(&to) {
         return Ok(show_team(&team));
     }
@@ -53,6 +54,7 @@ pub fn set_lead(
     history::append(tx, team_event(TeamEventKind::LeadChanged, &actor, to.as_str()));
     let open = match request::plan::hand_on(tx, &team, &to)? {
         0 => String::new(),
+        1 => " A plan awaits the lead's answer: see `teamwire requests --state pending`.".to_owned(),
         n => format!(" {n} plans await the lead's answer: see `teamwire requests --state pending`."),
     };
     let notice = v1::Notice {

@@ -6,6 +6,7 @@ mod invite;
 mod join;
 mod lead;
 mod notice_level;
+mod work_failure;
 
 pub(super) use exit::conclude_life;
 pub use exit::{force_stop, leave};

@@ -17,4 +17,4 @@ pub use presence::PresenceRecord;
 pub use receipt::{ReceiptRecord, UnprocessedRecord, receipt_id};
 pub use record_type::RecordType;
 pub use session::{CursorRecord, SessionEnd, SessionRecord, is_lost};
-pub use team::{Attributes, Exit, Life, ListedTeam, MemberRecord, Pending, TeamRecord};
+pub use team::{Attributes, Exit, Life, ListedTeam, MemberRecord, Pending, RecordedLives, TeamRecord};

@@ -25,10 +25,10 @@ pub struct SessionRecord {
     pub surely_delivered: Vec<u64>,
     /// The sequences of shutdown requests that an earlier session may have delivered ahead of their turn, beyond its
     /// entry in `maybe_delivered`, once for each session. The oldest first.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub maybe_overtook: Vec<u64>,
     /// The same for sessions that are known to have delivered them beyond their entry in `surely_delivered`.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub surely_overtook: Vec<u64>,
 }
 
@@ -59,7 +59,7 @@ pub struct CursorRecord {
     /// The session has delivered everything up to this sequence. May lag.
     pub delivered: u64,
     /// The sequences above `delivered` of shutdown requests that the session has delivered ahead of their turn. May lag.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overtook: Vec<u64>,
     /// The sequence and the delivery time of every unacknowledged message. May lag.
     pub unacked: Vec<(u64, u64)>,

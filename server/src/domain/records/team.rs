@@ -70,6 +70,20 @@ pub struct MemberRecord {
     /// When its program's latest crashes were reported, the oldest first, across its lives.
     #[serde(default)]
     pub crashes_ms: Vec<u64>,
+    /// How many of its lives the history records.
+    #[serde(default)]
+    pub lives: RecordedLives,
+}
+
+/// How many of a member's lives the history records, so that a member that joins over and over pushes nothing else out of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedLives {
+    /// When the present period began.
+    pub since_ms: u64,
+    /// How many lives have begun in it.
+    pub begun: u32,
+    /// How many lives the history leaves out since the last one that it records. 0: it records the present one.
+    pub left_out: u32,
 }
 
 /// A request that awaits an answer.
@@ -89,7 +103,7 @@ pub enum Life {
     Live,
     /// Has approved its shutdown, or was stopped by force.
     Stopping {
-        /// The request that it approved. `None`: it was stopped by force.
+        /// The request that it approved. Empty: it leaves by its own decision. `None`: it was stopped by force.
         request_id: Option<String>,
         /// Whether the lead was notified that it has not exited.
         alarmed: bool,

@@ -93,6 +93,7 @@ pub fn answer(
         // The member is alive, since it answers. Without a lease, one that counted as lost would be declared exited at
         // once.
         tx.lease(name.folded(), tx.ctx.limits.lease_ttl);
+        tx.ends_something();
     }
     tx.put("", &team);
     Ok(Decided::Now(message.into()))

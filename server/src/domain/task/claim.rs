@@ -204,7 +204,11 @@ fn check_claim(caller: &Principal, task: &TaskRecord, token: &str) -> Result<(),
         return Ok(());
     }
     if token.is_empty() && !holds && task.status == Status::InProgress {
-        return Err(claimed(task));
+        let mut refusal = claimed(task);
+        if let Some(released) = task.released_text() {
+            refusal.message = format!("{released}. {}", refusal.message);
+        }
+        return Err(with_release(refusal, task));
     }
     Err(stale_claim(task, token, holds))
 }
@@ -213,7 +217,7 @@ fn check_claim(caller: &Principal, task: &TaskRecord, token: &str) -> Result<(),
 fn stale_claim(task: &TaskRecord, token: &str, holds: bool) -> Refusal {
     let id = task.id;
     let text = match (&task.status, &task.owner, task.released_text()) {
-        (Status::Pending, ..) if token.is_empty() => format!("Task {id} is not claimed. Claim it first."),
+        (Status::Pending, _, None) if token.is_empty() => format!("Task {id} is not claimed. Claim it first."),
         (Status::InProgress, ..) if holds => format!(
             "This is not the token of your present claim of task {id}. Use the token that `teamwire task show {id}` prints."
         ),
@@ -228,7 +232,11 @@ fn stale_claim(task: &TaskRecord, token: &str, holds: bool) -> Refusal {
         (.., Some(released)) => format!("{released}. Stop working on it, or claim it again."),
         (.., None) => format!("Task {id} is on the board, and this token belongs to no claim of it. Claim it first."),
     };
-    let refusal = Refusal::new(Reason::StaleClaim, text).field("claim_token");
+    with_release(Refusal::new(Reason::StaleClaim, text).field("claim_token"), task)
+}
+
+/// Adds when and why the task last went back to the board.
+fn with_release(refusal: Refusal, task: &TaskRecord) -> Refusal {
     match task.released_ms {
         0 => refusal,
         at_ms => refusal

@@ -6,6 +6,7 @@ use teamwire_proto::{
     Reason, Refusal,
     name::Name,
     v1::{self, TaskEventKind},
+    visible::is_visible,
 };
 
 use super::{
@@ -21,7 +22,7 @@ use crate::domain::{
     identity::{self, Admit, CallerCredentials, Principal},
     limits::Limits,
     records::TeamRecord,
-    text::{check_line, check_size, is_visible},
+    text::{check_line, check_size},
     tx::{RuleError, Tx},
 };
 
@@ -264,6 +265,8 @@ fn check_metadata(metadata: &BTreeMap<String, String>, field: &str) -> Result<()
 fn resolve_owner(team: &TeamRecord, text: &str) -> Result<Option<Name>, Refusal> {
     match text {
         "" => Ok(None),
-        text => Ok(Some(team.resolve_receiver(text, "owner")?.name.clone())),
+        text => Ok(Some(
+            team.resolve_receiver(text, "owner", "Assign the task to another member, or to none.")?.name.clone(),
+        )),
     }
 }

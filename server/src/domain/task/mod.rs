@@ -20,3 +20,4 @@ pub mod listing;
 mod notices;
 
 pub use board::record_id;
+pub(super) use notices::summary_of;

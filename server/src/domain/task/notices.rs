@@ -2,7 +2,7 @@
 
 use teamwire_proto::v1::{self, NoticeKind};
 
-use super::board::TaskRecord;
+use super::board::{TaskRecord, record_id};
 use crate::domain::{
     actor::Actor,
     notices,
@@ -21,6 +21,12 @@ fn summary(task: &TaskRecord, actor: &Actor) -> v1::TaskSummary {
         description: if fits { task.description.clone() } else { String::new() },
         assigned_by: Some(actor.into()),
     }
+}
+
+/// Returns a task as a notice includes it. `None`: there is no such task.
+pub(in crate::domain) fn summary_of(tx: &mut Tx<'_>, id: u64) -> Result<Option<v1::TaskSummary>, RuleError> {
+    let task = tx.read::<TaskRecord>(&record_id(id))?;
+    Ok(task.map(|task| summary(&task, &Actor::Coordinator)))
 }
 
 /// Notifies a task's owner that it is assigned to it, unless the owner assigned it itself.

@@ -173,14 +173,14 @@ impl Harness {
     }
 
     async fn commit_if(&self, namespace: &Namespace, checks: Vec<Check>, writes: Vec<Write>) -> Commit {
-        match self.store.commit(namespace, &Txn { checks, writes }).await.unwrap() {
+        match self.store.commit(namespace, &Txn { checks, writes, ..Txn::default() }).await.unwrap() {
             Outcome::Committed(commit) => commit,
             Outcome::Refused(failed) => panic!("refused: {failed:?}"),
         }
     }
 
     async fn refused(&self, namespace: &Namespace, checks: Vec<Check>, writes: Vec<Write>) -> Failed {
-        match self.store.commit(namespace, &Txn { checks, writes }).await.unwrap() {
+        match self.store.commit(namespace, &Txn { checks, writes, ..Txn::default() }).await.unwrap() {
             Outcome::Refused(failed) => failed,
             Outcome::Committed(commit) => panic!("committed: {commit:?}"),
         }

@@ -149,7 +149,7 @@ pub(in crate::store) async fn concurrent_appends_get_distinct_sequences(harness:
             (if task % 2 == 0 { harness.store.clone() } else { harness.second.clone() }, namespace.clone());
         tokio::spawn(async move {
             let limited = weighed("limited", "", 1, bound(50, 1_000, WhenFull::Skip));
-            let txn = Txn { checks: vec![], writes: vec![append("s", "x"), limited] };
+            let txn = Txn { checks: vec![], writes: vec![append("s", "x"), limited], ..Txn::default() };
             match store.commit(&namespace, &txn).await.unwrap() {
                 Outcome::Committed(commit) => (commit.appended[0], commit.appended[1]),
                 Outcome::Refused(failed) => panic!("refused: {failed:?}"),

@@ -109,6 +109,7 @@ pub(in crate::store) async fn concurrent_commits_are_never_lost(harness: Harness
                 let txn = Txn {
                     checks: vec![at(&key, current.as_ref().map(|record| record.version))],
                     writes: vec![Write::Put { key: key.clone(), data: data.clone() }],
+                    ..Txn::default()
                 };
                 current = match store.commit(&namespace, &txn).await.unwrap() {
                     Outcome::Committed(commit) => {

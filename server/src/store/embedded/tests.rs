@@ -68,7 +68,7 @@ mod on_disk {
 }
 
 async fn commit(store: &EmbeddedStore, writes: Vec<Write>) -> Result<crate::store::Commit, StoreError> {
-    match store.commit(&namespace("a"), &Txn { checks: vec![], writes }).await? {
+    match store.commit(&namespace("a"), &Txn { checks: vec![], writes, ..Txn::default() }).await? {
         Outcome::Committed(commit) => Ok(commit),
         Outcome::Refused(failed) => panic!("refused: {failed:?}"),
     }
@@ -103,7 +103,7 @@ async fn reopened_store_has_everything() {
     assert_eq!((read.version, &read.data[..]), (first.version, &b"kept"[..]));
     assert_eq!(sequences(&store).await, [2]);
     assert_eq!(store.leases(&namespace("a")).await.unwrap().until_ms["l"], second.at_ms + 60_000);
-    let txn = Txn { checks: vec![Check::KeyUnused { key: "k".to_owned() }], writes: vec![] };
+    let txn = Txn { checks: vec![Check::KeyUnused { key: "k".to_owned() }], ..Txn::default() };
     assert!(matches!(store.commit(&namespace("a"), &txn).await.unwrap(), Outcome::Refused(_)));
     let third = commit(&store, vec![put(&key, "again"), append("s", "3")]).await.unwrap();
     assert!(third.version > second.version && third.at_ms >= second.at_ms);
@@ -506,7 +506,7 @@ async fn transaction_sees_earlier_ones_of_its_batch() {
     let commits = (0..64).map(|_| {
         let store = store.clone();
         tokio::spawn(async move {
-            let txn = Txn { checks: vec![], writes: vec![weighed("s", "", 1, Some(bound))] };
+            let txn = Txn { checks: vec![], writes: vec![weighed("s", "", 1, Some(bound))], ..Txn::default() };
             matches!(store.commit(&namespace("a"), &txn).await.unwrap(), Outcome::Committed(_))
         })
     });

@@ -5,8 +5,8 @@
 -- Keys: the namespace's meta hash, then every record hash, stream and lease hash that the transaction names.
 -- Arguments: the notification channel, the caller's own channel, the server's history (data_loss.rs), the number of checks, the
 -- checks, the writes; function_call.rs lists each.
--- Returns {1, version, now, removed, 1 if the namespace now has that version, 1 if notifications were published, the version of the
--- commit that created the namespace, then the sequence of each append, or 0}, or {0, what failed, ...}.
+-- Returns {1, version and the version of the commit that created the namespace, now, removed, 1 if the namespace now has that version,
+-- 1 if notifications were published, then the sequence of each append, or 0}, or {0, what failed, ...}.
 local DAY_MS = 24 * 60 * 60 * 1000
 local ARGUMENTS = {v = 3, u = 1, l = 3, P = 4, D = 3, A = 6, R = 3, M = 2, L = 3, E = 2, H = 1, X = 0}
 
@@ -79,7 +79,7 @@ local function commit(keys, args)
     at = at + 1 + ARGUMENTS[op]
   end
 
-  local first, published, answer, removals, doomed = at, nil, {1, version, now, 0, 0, 0, born}, {}, {}
+  local first, published, answer, removals, doomed = at, nil, {1, version .. ' ' .. born, now, 0, 0, 0}, {}, {}
   while at <= count do
     local op, a, b, c, d = args[at], args[at + 1], args[at + 2], args[at + 3], args[at + 4]
     if op == 'A' then -- a: stream, b: data, c: weight, d: maximum entries
@@ -114,7 +114,7 @@ local function commit(keys, args)
   end
 
   at = first
-  local appended, removed, expires, kept, dropped, put, gone = 7, 0, known[2], false, false, {}, {}
+  local appended, removed, expires, kept, dropped, put, gone = 6, 0, known[2], false, false, {}, {}
   while at <= count do
     local op, a, b, c = args[at], args[at + 1], args[at + 2], args[at + 3]
     if op == 'P' then call('HSET', keys[a + 0], b, version, c, args[at + 4])

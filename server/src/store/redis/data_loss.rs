@@ -47,6 +47,8 @@ const RECHECK_AFTER: Duration = Duration::from_secs(6);
 /// Remembers what Redis acknowledged to this coordinator, and detects what it lost.
 pub(super) struct LossDetector {
     acknowledged: Mutex<LruCache<Namespace, Vec<Acknowledged>>>,
+    /// Namespaces of which nothing is left, until they are written to again.
+    gone: Mutex<LruCache<Namespace, ()>>,
     /// Notified when something may have been lost.
     recheck: Arc<Notify>,
     reports: broadcast::Sender<Loss>,
@@ -83,7 +85,8 @@ impl LossDetector {
     /// Makes a detector that remembers nothing yet. `recheck` wakes [`LossDetector::run`].
     pub(super) fn new(recheck: Arc<Notify>) -> Self {
         let (reports, _) = broadcast::channel(LOSSES_MAX);
-        Self { acknowledged: Mutex::new(LruCache::new(NAMESPACES_MAX)), recheck, reports }
+        let (acknowledged, gone) = (LruCache::new(NAMESPACES_MAX), LruCache::new(NAMESPACES_MAX));
+        Self { acknowledged: Mutex::new(acknowledged), gone: Mutex::new(gone), recheck, reports }
     }
 
     /// Subscribes to the losses detected from now on.
@@ -102,6 +105,7 @@ impl LossDetector {
         if new.history.is_empty() {
             return;
         }
+        self.gone.lock().pop(namespace);
         let mut all = self.acknowledged.lock();
         let Some(last) = all.get_mut(namespace) else {
             all.put(namespace.clone(), vec![new]);
@@ -158,6 +162,17 @@ impl LossDetector {
         }
     }
 
+    /// Checks a namespace, and returns whether everything in it is lost.
+    pub(super) async fn has_lost(
+        &self,
+        topology: &Topology,
+        keys: &Keys,
+        namespace: &Namespace,
+    ) -> Result<bool, StoreError> {
+        self.check(topology, keys, namespace).await?;
+        Ok(self.gone.lock().contains(namespace))
+    }
+
     async fn check(&self, topology: &Topology, keys: &Keys, namespace: &Namespace) -> Result<(), StoreError> {
         let mut query = Pipeline::new();
         query.cmd("HMGET").arg(keys.meta(namespace)).arg(&["v", "h", "b"]);
@@ -184,7 +199,14 @@ impl LossDetector {
         };
         let counted = topology.call(namespace, Function::CountLoss, call).await?;
         let generation = redis::from_redis_value(counted.value).unwrap_or_default();
-        self.forget(namespace, |last| before.contains(last) && (kept(last).is_some() || Some(last) != newest));
+        if generation == 0 {
+            self.gone.lock().put(namespace.clone(), ());
+        }
+        let is_unreported =
+            self.forget(namespace, |last| before.contains(last) && (kept(last).is_some() || Some(last) != newest));
+        if !is_unreported {
+            return Ok(());
+        }
         let loss = Loss { namespace: namespace.clone(), acknowledged, found, generation };
         tracing::error!(
             ?namespace,
@@ -204,14 +226,17 @@ impl LossDetector {
         self.acknowledged.lock().contains(namespace)
     }
 
-    fn forget(&self, namespace: &Namespace, what: impl Fn(&Acknowledged) -> bool) {
+    /// Forgets commits. Returns whether there were any; if not, another check has come first.
+    fn forget(&self, namespace: &Namespace, what: impl Fn(&Acknowledged) -> bool) -> bool {
         let mut all = self.acknowledged.lock();
-        if let Some(last) = all.peek_mut(namespace) {
-            last.retain(|last| !what(last));
-            if last.is_empty() {
-                all.pop(namespace);
-            }
+        let Some(last) = all.peek_mut(namespace) else { return false };
+        let count = last.len();
+        last.retain(|last| !what(last));
+        let has_forgotten = last.len() < count;
+        if last.is_empty() {
+            all.pop(namespace);
         }
+        has_forgotten
     }
 }
 

@@ -101,6 +101,11 @@ pub(super) fn is_function_missing(error: &RedisError) -> bool {
     code(error).as_deref() == Some("ERR") && error.detail().is_some_and(|detail| detail.contains("Function not found"))
 }
 
+/// Returns whether the server's memory is full. The call was not executed.
+pub(super) fn is_full(error: &RedisError) -> bool {
+    code(error).as_deref() == Some("OOM")
+}
+
 /// Returns the error code (the first word) of the server's answer, or of its first failed command in a pipeline.
 pub(super) fn code(error: &RedisError) -> Option<String> {
     // Take the first command's error: the error of the whole transaction is an uninformative EXECABORT.

@@ -267,12 +267,13 @@ fn committed(
     answer: &mut impl Iterator<Item = Value>,
     durability: Durability,
 ) -> Option<(Commit, ReplyFlags)> {
-    let version = std::str::from_utf8(&bytes(answer.next()?)?).ok()?.parse().ok()?;
+    let versions = bytes(answer.next()?)?;
+    let (version, born) = std::str::from_utf8(&versions).ok()?.split_once(' ')?;
+    let (version, born) = (version.parse().ok()?, born.parse().ok()?);
     let at_ms = int(answer.next()?)?;
     let removed = int(answer.next()?)?;
     let is_kept = int(answer.next()?)? == 1;
     let is_published = int(answer.next()?)? == 1;
-    let born = std::str::from_utf8(&bytes(answer.next()?)?).ok()?.parse().ok()?;
     let appends = txn.writes.iter().filter(|write| matches!(write, Write::Append { .. })).count();
     let appended: Option<Vec<_>> =
         answer.map(|sequence| int(sequence).map(|number| (number > 0).then_some(number))).collect();
@@ -328,7 +329,7 @@ mod tests {
     #[test]
     fn only_transactions_that_free_memory_skip_the_wait_for_replicas() {
         let key = Key::new("member", "x");
-        let frees = |writes| only_frees_memory(&Txn { checks: vec![], writes });
+        let frees = |writes| only_frees_memory(&Txn { checks: vec![], writes, ..Txn::default() });
         assert!(frees(vec![remove("s", &[1])]));
         assert!(frees(vec![remove("s", &[1]), put(&key, "cursor")]));
         assert!(frees(vec![delete(&key)]));

@@ -288,6 +288,11 @@ impl Store for RedisStore {
         self.topology.call(&directory, Function::Commit, command).await.map(drop)
     }
 
+    async fn has_lost(&self, namespace: &Namespace) -> Result<bool, StoreError> {
+        self.topology.check().await;
+        self.loss_detector.has_lost(&self.topology, &self.keys, namespace).await
+    }
+
     fn notifications(&self) -> broadcast::Receiver<Notification> {
         self.notifications.subscribe()
     }

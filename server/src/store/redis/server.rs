@@ -8,7 +8,7 @@ use tokio::{sync::Notify, time::timeout};
 
 use super::{
     connection::{Connection, MarkerPlace, Reply},
-    error::{CallError, is_function_missing},
+    error::{CallError, is_full, is_function_missing},
     functions::{Function, FunctionLibrary},
     marker::Marker,
     replicas::{ReplicaWaits, ReplicationPolicy},
@@ -114,9 +114,14 @@ impl Server {
         let mut answer = connection.send(&command).await;
         if answer.as_ref().is_err_and(is_function_missing) {
             // The call was not executed, so it may be sent again.
-            let loaded = connection.send(&self.context.functions.load()).await;
-            loaded.map_err(|error| self.handle_error(&connection, &error))?;
-            answer = connection.send(&command).await;
+            let functions = &self.context.functions;
+            answer = match connection.send(&functions.load()).await {
+                Ok(_) => connection.send(&command).await,
+                Err(error) if is_full(&error) && function.runs_when_full() => {
+                    connection.send(&functions.as_script(&command, function)).await
+                }
+                Err(error) => Err(error),
+            };
         }
         let value = answer.map_err(|error| self.handle_error(&connection, &error))?;
         Ok(connection.reply(value, history))

@@ -406,7 +406,7 @@ impl Story {
     async fn leave(&mut self, call: &Call, code: i32) -> Option<Done> {
         let expected = self.model.accepts_leave(&call.caller);
         let exit = Some(v1::ExitReport { code: Some(code), ..Default::default() });
-        let left = call.c.leave(&call.who, &v1::LeaveRequest { exit }).await;
+        let left = call.c.leave(&call.who, &v1::LeaveRequest { exit, ..Default::default() }).await;
         self.expect(left, expected.is_some(), "an exit")?;
         let name = expected?;
         self.model.end(&name);

@@ -61,6 +61,10 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     """
     NOTICE_KIND_MEMBER_RESTARTED: _NoticeKind.ValueType  # 15
     """A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set."""
+    NOTICE_KIND_WORK_FAILED: _NoticeKind.ValueType  # 16
+    """A member's program has failed at messages or a task, and its runner goes on. To the lead; `exit` is set, and
+    `message_id` (the first message that the program was given) or `task`.
+    """
     NOTICE_KIND_DIGEST: _NoticeKind.ValueType  # 20
     """The unimportant notices of some minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a line
     for each of them.
@@ -103,6 +107,10 @@ set. To the former owner and to the lead.
 """
 NOTICE_KIND_MEMBER_RESTARTED: NoticeKind.ValueType  # 15
 """A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set."""
+NOTICE_KIND_WORK_FAILED: NoticeKind.ValueType  # 16
+"""A member's program has failed at messages or a task, and its runner goes on. To the lead; `exit` is set, and
+`message_id` (the first message that the program was given) or `task`.
+"""
 NOTICE_KIND_DIGEST: NoticeKind.ValueType  # 20
 """The unimportant notices of some minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a line
 for each of them.
@@ -202,7 +210,7 @@ class _CloseReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     CLOSE_REASON_UNSPECIFIED: _CloseReason.ValueType  # 0
     """Never sent."""
     CLOSE_REASON_SHUTDOWN_APPROVED: _CloseReason.ValueType  # 1
-    """The member approved its shutdown. End the process; do not reconnect."""
+    """The member approved its shutdown, or leaves by its own decision. End the process; do not reconnect."""
     CLOSE_REASON_SUPERSEDED: _CloseReason.ValueType  # 2
     """A newer session holds the inbox. Do not reconnect."""
     CLOSE_REASON_TEAM_DELETED: _CloseReason.ValueType  # 3
@@ -211,6 +219,10 @@ class _CloseReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     """This coordinator is shutting down, or the stream is too old. Reconnect right away, after only a short random delay."""
     CLOSE_REASON_MEMBER_STOPPED: _CloseReason.ValueType  # 5
     """The lead stopped this member by force, or its exit was reported. End the process at once; do not reconnect."""
+    CLOSE_REASON_DATA_LOST: _CloseReason.ValueType  # 6
+    """The store lost the team and everything in it, for example because Redis was emptied. Do not reconnect: the operator must
+    restore the store, or create the team again.
+    """
 
 class CloseReason(_CloseReason, metaclass=_CloseReasonEnumTypeWrapper):
     """Why the coordinator ends a stream."""
@@ -218,7 +230,7 @@ class CloseReason(_CloseReason, metaclass=_CloseReasonEnumTypeWrapper):
 CLOSE_REASON_UNSPECIFIED: CloseReason.ValueType  # 0
 """Never sent."""
 CLOSE_REASON_SHUTDOWN_APPROVED: CloseReason.ValueType  # 1
-"""The member approved its shutdown. End the process; do not reconnect."""
+"""The member approved its shutdown, or leaves by its own decision. End the process; do not reconnect."""
 CLOSE_REASON_SUPERSEDED: CloseReason.ValueType  # 2
 """A newer session holds the inbox. Do not reconnect."""
 CLOSE_REASON_TEAM_DELETED: CloseReason.ValueType  # 3
@@ -227,6 +239,10 @@ CLOSE_REASON_DRAINING: CloseReason.ValueType  # 4
 """This coordinator is shutting down, or the stream is too old. Reconnect right away, after only a short random delay."""
 CLOSE_REASON_MEMBER_STOPPED: CloseReason.ValueType  # 5
 """The lead stopped this member by force, or its exit was reported. End the process at once; do not reconnect."""
+CLOSE_REASON_DATA_LOST: CloseReason.ValueType  # 6
+"""The store lost the team and everything in it, for example because Redis was emptied. Do not reconnect: the operator must
+restore the store, or create the team again.
+"""
 Global___CloseReason: typing_extensions.TypeAlias = CloseReason
 
 class _ReceiptState:
@@ -541,7 +557,9 @@ class Notice(google.protobuf.message.Message):
     """
     @property
     def exit(self) -> Global___ExitReport:
-        """Set by the coordinator with NOTICE_KIND_MEMBER_EXITED and NOTICE_KIND_MEMBER_RESTARTED. How the process ended."""
+        """Set by the coordinator with NOTICE_KIND_MEMBER_EXITED, NOTICE_KIND_MEMBER_RESTARTED and NOTICE_KIND_WORK_FAILED. How
+        the process ended.
+        """
 
     @property
     def task(self) -> Global___TaskSummary:
@@ -1096,7 +1114,7 @@ class SessionClosing(google.protobuf.message.Message):
     detail: builtins.str
     """One sentence for a reader."""
     request_id: builtins.str
-    """Set with CLOSE_REASON_SHUTDOWN_APPROVED. The request that was approved."""
+    """Set with CLOSE_REASON_SHUTDOWN_APPROVED. The request that was approved. Empty: the member leaves by its own decision."""
     def __init__(
         self,
         *,

@@ -40,7 +40,9 @@ class MessageServiceStub(object):
     CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the request is too large or cannot be decoded.
 
     A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer
-    replicas than the coordinator is configured to wait for). After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
+    replicas than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing
+    was changed). Reading, acknowledging, leaving, approving a shutdown and stopping a member by force also work in a full
+    store. After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
     the outcome is unknown, except with DRAINING: then the coordinator has not begun the call. Either way, retry with the
     same idempotency key.
     """
@@ -93,7 +95,9 @@ class MessageServiceServicer(object):
     CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the request is too large or cannot be decoded.
 
     A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer
-    replicas than the coordinator is configured to wait for). After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
+    replicas than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing
+    was changed). Reading, acknowledging, leaving, approving a shutdown and stopping a member by force also work in a full
+    store. After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
     the outcome is unknown, except with DRAINING: then the coordinator has not begun the call. Either way, retry with the
     same idempotency key.
     """
@@ -216,7 +220,9 @@ class MessageService(object):
     CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the request is too large or cannot be decoded.
 
     A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer
-    replicas than the coordinator is configured to wait for). After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
+    replicas than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing
+    was changed). Reading, acknowledging, leaving, approving a shutdown and stopping a member by force also work in a full
+    store. After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
     the outcome is unknown, except with DRAINING: then the coordinator has not begun the call. Either way, retry with the
     same idempotency key.
     """

@@ -137,13 +137,17 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_SLOW_CONSUMER: _Reason.ValueType  # 56
     """The subscriber did not read its stream."""
     REASON_STORE_UNAVAILABLE: _Reason.ValueType  # 57
-    """The store cannot be reached, is read-only or out of memory. The change may have been made."""
+    """The store cannot be reached or is read-only. The change may have been made, unless the metadata has `nothing_changed` =
+    `true`: then this attempt changed nothing.
+    """
     REASON_DURABILITY_NOT_REACHED: _Reason.ValueType  # 58
     """The change was made, but on fewer replicas than the coordinator is configured to wait for."""
     REASON_DRAINING: _Reason.ValueType  # 59
     """This coordinator is shutting down. It has not begun the call; another coordinator can handle it right away."""
     REASON_INTERNAL: _Reason.ValueType  # 60
     """The coordinator has a fault."""
+    REASON_STORE_FULL: _Reason.ValueType  # 61
+    """The store's memory or disk is full. Acknowledging messages and deleting teams makes room, and so can the operator."""
 
 class Reason(_Reason, metaclass=_ReasonEnumTypeWrapper):
     """Why a call was refused. Travels in `google.rpc.ErrorInfo`, domain `teamwire`, without the prefix `REASON_`."""
@@ -263,11 +267,15 @@ REASON_QUOTA_EXCEEDED: Reason.ValueType  # 55
 REASON_SLOW_CONSUMER: Reason.ValueType  # 56
 """The subscriber did not read its stream."""
 REASON_STORE_UNAVAILABLE: Reason.ValueType  # 57
-"""The store cannot be reached, is read-only or out of memory. The change may have been made."""
+"""The store cannot be reached or is read-only. The change may have been made, unless the metadata has `nothing_changed` =
+`true`: then this attempt changed nothing.
+"""
 REASON_DURABILITY_NOT_REACHED: Reason.ValueType  # 58
 """The change was made, but on fewer replicas than the coordinator is configured to wait for."""
 REASON_DRAINING: Reason.ValueType  # 59
 """This coordinator is shutting down. It has not begun the call; another coordinator can handle it right away."""
 REASON_INTERNAL: Reason.ValueType  # 60
 """The coordinator has a fault."""
+REASON_STORE_FULL: Reason.ValueType  # 61
+"""The store's memory or disk is full. Acknowledging messages and deleting teams makes room, and so can the operator."""
 Global___Reason: typing_extensions.TypeAlias = Reason

@@ -769,6 +769,12 @@ class LeaveRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     EXIT_FIELD_NUMBER: builtins.int
+    EXIT_FOLLOWS_FIELD_NUMBER: builtins.int
+    exit_follows: builtins.bool
+    """Optional. True: the caller's process still runs, and its runner will report how it ends with another Leave. The member
+    becomes `stopping`, and its session ends with CLOSE_REASON_SHUTDOWN_APPROVED and no request. `exit.detail` says why the
+    member leaves. Ignored for a detached life, which has no runner.
+    """
     @property
     def exit(self) -> teamwire.v1.message_pb2.ExitReport:
         """Optional. How the process ended. Absent: unknown."""
@@ -777,9 +783,10 @@ class LeaveRequest(google.protobuf.message.Message):
         self,
         *,
         exit: teamwire.v1.message_pb2.ExitReport | None = ...,
+        exit_follows: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["exit", b"exit"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["exit", b"exit"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["exit", b"exit", "exit_follows", b"exit_follows"]) -> None: ...
 
 Global___LeaveRequest: typing_extensions.TypeAlias = LeaveRequest
 
@@ -853,19 +860,61 @@ class HeartbeatRequest(google.protobuf.message.Message):
 
     ACTIVITY_FIELD_NUMBER: builtins.int
     SUMMARY_FIELD_NUMBER: builtins.int
+    FAILURE_FIELD_NUMBER: builtins.int
     activity: Global___Activity.ValueType
     """Optional. What the member is doing."""
     summary: builtins.str
     """Optional. One line, up to 200 characters: what it did last. Empty: no change."""
+    @property
+    def failure(self) -> Global___WorkFailure:
+        """Optional. Set by a runner whose program has just failed at its work, if the member's life goes on. The lead gets
+        NOTICE_KIND_WORK_FAILED.
+        """
+
     def __init__(
         self,
         *,
         activity: Global___Activity.ValueType = ...,
         summary: builtins.str = ...,
+        failure: Global___WorkFailure | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["activity", b"activity", "summary", b"summary"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["failure", b"failure"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["activity", b"activity", "failure", b"failure", "summary", b"summary"]) -> None: ...
 
 Global___HeartbeatRequest: typing_extensions.TypeAlias = HeartbeatRequest
+
+@typing.final
+class WorkFailure(google.protobuf.message.Message):
+    """How a program failed at messages or a task, as its runner saw it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    EXIT_FIELD_NUMBER: builtins.int
+    TASK_ID_FIELD_NUMBER: builtins.int
+    MESSAGE_ID_FIELD_NUMBER: builtins.int
+    MESSAGES_FIELD_NUMBER: builtins.int
+    task_id: builtins.int
+    """Optional. The task that it was given. Zero: it was given messages."""
+    message_id: builtins.str
+    """Required if there is no task. The id of the first message that it was given."""
+    messages: builtins.int
+    """Optional. How many messages it was given. Zero counts as 1."""
+    @property
+    def exit(self) -> teamwire.v1.message_pb2.ExitReport:
+        """Required. How the program ended: by a signal, or with a code other than 0."""
+
+    def __init__(
+        self,
+        *,
+        exit: teamwire.v1.message_pb2.ExitReport | None = ...,
+        task_id: builtins.int = ...,
+        message_id: builtins.str = ...,
+        messages: builtins.int = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["exit", b"exit"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["exit", b"exit", "message_id", b"message_id", "messages", b"messages", "task_id", b"task_id"]) -> None: ...
+
+Global___WorkFailure: typing_extensions.TypeAlias = WorkFailure
 
 @typing.final
 class HeartbeatResponse(google.protobuf.message.Message):

@@ -210,9 +210,10 @@ class TeamServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
-        """Renews the caller's lease and says whether it is working. When the member goes idle, the lead gets a notice.
+        """Renews the caller's lease and says whether it is working. When the member goes idle, or its program has failed at its
+        work, the lead gets a notice.
 
-        PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY.
+        PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY, INVALID_FIELD, INVALID_MESSAGE_ID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

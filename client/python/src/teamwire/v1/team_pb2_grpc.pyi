@@ -422,9 +422,10 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     """
 
     Heartbeat: _TeamServiceHeartbeatType
-    """Renews the caller's lease and says whether it is working. When the member goes idle, the lead gets a notice.
+    """Renews the caller's lease and says whether it is working. When the member goes idle, or its program has failed at its
+    work, the lead gets a notice.
 
-    PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY.
+    PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY, INVALID_FIELD, INVALID_MESSAGE_ID.
     """
 
     ForceStop: _TeamServiceForceStopType
@@ -634,9 +635,10 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.team_pb2.HeartbeatRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.HeartbeatResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.HeartbeatResponse]]:
-        """Renews the caller's lease and says whether it is working. When the member goes idle, the lead gets a notice.
+        """Renews the caller's lease and says whether it is working. When the member goes idle, or its program has failed at its
+        work, the lead gets a notice.
 
-        PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY.
+        PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY, INVALID_FIELD, INVALID_MESSAGE_ID.
         """
 
     @abc.abstractmethod

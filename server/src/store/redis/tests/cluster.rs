@@ -35,7 +35,7 @@ async fn namespaces_spread_over_the_nodes_and_every_node_has_the_function() {
     let store = RedisStore::connect(&cluster.url(), PREFIX).await.unwrap();
     let mut notifications = store.notifications();
     let namespaces: Vec<Namespace> = (0..30).map(|at| namespace(&format!("team{at}"))).collect();
-    let txn = Txn { checks: vec![], writes: vec![append("s", "x"), notification()] };
+    let txn = Txn { checks: vec![], writes: vec![append("s", "x"), notification()], ..Txn::default() };
     for namespace in &namespaces {
         assert!(matches!(store.commit(namespace, &txn).await, Ok(Outcome::Committed(_))));
         // Regardless of the node that published it.
@@ -104,7 +104,7 @@ async fn slot_migrates_under_a_steady_stream_of_commits() {
                     let record = Write::Put { key: Key::new("message", key), data: Bytes::new() };
                     let writes = vec![append("s", "x"), record, remember, append(&stream, "x"), notification()];
                     let begun = Instant::now();
-                    let outcome = store.commit(&namespace("a"), &Txn { checks, writes }).await;
+                    let outcome = store.commit(&namespace("a"), &Txn { checks, writes, ..Txn::default() }).await;
                     assert!(begun.elapsed() < Duration::from_secs(8), "it hung");
                     match outcome {
                         Ok(Outcome::Committed(commit)) => answered.push(commit.appended[0].unwrap()),

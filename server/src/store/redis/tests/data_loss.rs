@@ -21,7 +21,7 @@ async fn commits_that_the_new_primary_lacked_are_reported_lost() {
     let url = format!("redis+sentinel://127.0.0.1:{}/{}", sentinel.port(), TestSentinel::SERVICE);
     let store = RedisStore::connect(&url, PREFIX).await.unwrap();
     let mut losses = store.losses();
-    let other = Txn { checks: vec![], writes: vec![append("s", "x")] };
+    let other = Txn { checks: vec![], writes: vec![append("s", "x")], ..Txn::default() };
     store.commit(&namespace("kept"), &other).await.unwrap();
     let kept = commit(&store, vec![append("s", "1")]).await.unwrap();
     eventually("the replica has it all", async || primary.has_replica().await).await;
@@ -73,7 +73,7 @@ async fn server_that_comes_back_empty_lost_everything_not_dropped() {
     let Some(mut server) = TestRedis::start() else { return };
     let (store, other) = (connect(&server).await, connect(&server).await);
     let mut losses = store.losses();
-    let txn = |write: Write| Txn { checks: vec![], writes: vec![write] };
+    let txn = |write: Write| Txn { checks: vec![], writes: vec![write], ..Txn::default() };
     for name in ["dropped", "own"] {
         store.commit(&namespace(name), &txn(append("s", "x"))).await.unwrap();
     }
@@ -125,7 +125,7 @@ async fn emptied_server_lost_everything_even_if_namespaces_are_recreated_at_once
         let Some(server) = TestRedis::start_of(flavor) else { continue };
         let store = connect(&server).await;
         let mut losses = store.losses();
-        let txn = |write: Write| Txn { checks: vec![], writes: vec![write] };
+        let txn = |write: Write| Txn { checks: vec![], writes: vec![write], ..Txn::default() };
         let mut acknowledged = Vec::new();
         for name in ["gone", "recreated"] {
             store.commit(&namespace(name), &txn(append("s", "x"))).await.unwrap();

@@ -60,7 +60,7 @@ async fn raw_keys(mut connection: MultiplexedConnection, prefix: &str, namespace
 }
 
 async fn commit(store: &RedisStore, writes: Vec<Write>) -> Result<Commit, StoreError> {
-    match store.commit(&namespace("a"), &Txn { checks: vec![], writes }).await? {
+    match store.commit(&namespace("a"), &Txn { checks: vec![], writes, ..Txn::default() }).await? {
         Outcome::Committed(commit) => Ok(commit),
         Outcome::Refused(failed) => panic!("refused: {failed:?}"),
     }
@@ -257,7 +257,7 @@ async fn full_server_refuses_growth_but_can_be_read_and_drained() {
         assert_eq!(commit(&store, vec![cursor, put(&key, "cursor"), notification()]).await.unwrap().removed, 1);
         commit(&store, vec![lease()]).await.unwrap();
         let check = Check::Version { key: other.clone(), version: Some(first.version) };
-        let replace = Txn { checks: vec![check], writes: vec![put(&other, "2")] };
+        let replace = Txn { checks: vec![check], writes: vec![put(&other, "2")], ..Txn::default() };
         assert!(matches!(store.commit(&a, &replace).await.unwrap(), Outcome::Committed(_)));
         commit(&store, vec![append("s", "left"), Write::EndLease { name: "l".to_owned() }]).await.unwrap();
         commit(&store, vec![delete(&key)]).await.unwrap();
@@ -265,6 +265,19 @@ async fn full_server_refuses_growth_but_can_be_read_and_drained() {
         // A new connection cannot load the function, but must still free memory.
         let late = connect(&server).await;
         assert_eq!(commit(&late, vec![remove("s", &[2])]).await.unwrap().removed, 1);
+        // Nor can a coordinator of another version, whose library the server has never seen.
+        server.tell(&["FUNCTION", "FLUSH"]).await;
+        let newer = connect(&server).await;
+        assert!(matches!(newer.check_writable().await, Err(StoreError::Full(_))));
+        assert!(matches!(commit(&newer, vec![append("s", "4")]).await, Err(StoreError::Full(_))));
+        assert_eq!(commit(&newer, vec![remove("s", &[3]), notification()]).await.unwrap().removed, 1);
+        let stale = Check::Version { key: other.clone(), version: Some(first.version) };
+        let refused = Txn { checks: vec![stale], writes: vec![delete(&other)], ..Txn::default() };
+        assert!(matches!(newer.commit(&a, &refused).await.unwrap(), Outcome::Refused(Failed::Version { .. })));
+        server.tell(&["RENAME", "test:{a}:k:task", "test:{a}:s:t"]).await;
+        let foreign = newer.commit(&a, &Txn { writes: vec![remove("t", &[1])], ..Txn::default() }).await;
+        assert!(matches!(foreign, Err(StoreError::Corrupt(_))), "{foreign:?}");
+        server.tell(&["RENAME", "test:{a}:s:t", "test:{a}:k:task"]).await;
         commit(&store, vec![Write::DropNamespace]).await.unwrap();
         server.tell(&["CONFIG", "SET", "maxmemory", "0"]).await;
         assert_eq!(commit(&store, vec![append("s", "1")]).await.unwrap().appended, [Some(1)]);
@@ -394,7 +407,7 @@ async fn idempotency_keys_expire_and_are_found_across_midnight() {
         server.tell(&["HSET", "test:{a}:m", "e", &last.to_string()]).await;
         for _ in 0..2 {
             for (day, seen) in [(today - 2, false), (today - 1, yesterday), (today, true), (today + 1, false)] {
-                let txn = Txn { checks: vec![Check::KeyUnused { key: format!("from day {day}") }], writes: vec![] };
+                let txn = Txn { checks: vec![Check::KeyUnused { key: format!("from day {day}") }], ..Txn::default() };
                 let outcome = store.commit(&namespace("a"), &txn).await.unwrap();
                 assert_eq!(matches!(outcome, Outcome::Refused(_)), seen, "day {day}, last used on day {last}");
             }

@@ -9,7 +9,11 @@ async fn connect_for(server: &TestRedis, wanted: &str) -> Arc<RedisStore> {
 
 /// Like a send.
 fn send(key: &str) -> Txn {
-    Txn { checks: vec![Check::KeyUnused { key: key.to_owned() }], writes: vec![append("s", "x"), remember_as(key)] }
+    Txn {
+        checks: vec![Check::KeyUnused { key: key.to_owned() }],
+        writes: vec![append("s", "x"), remember_as(key)],
+        ..Txn::default()
+    }
 }
 
 fn remember_as(key: &str) -> Write {
@@ -103,7 +107,7 @@ async fn every_cluster_node_waits_for_its_own_replicas() {
     let url = format!("{}?replicas=1&wait=50ms", cluster.url());
     let store = RedisStore::connect(&url, PREFIX).await.unwrap();
     for name in ["a", "b", "c", "d"] {
-        let txn = Txn { checks: vec![], writes: vec![append("s", "x")] };
+        let txn = Txn { checks: vec![], writes: vec![append("s", "x")], ..Txn::default() };
         let error = store.commit(&namespace(name), &txn).await.unwrap_err();
         assert!(matches!(&error, StoreError::DurabilityNotReached(text) if text.contains("0 of 1")), "{error}");
     }

@@ -110,6 +110,7 @@ final class Calls extends Channel {
     private <Q, A> A persist(MethodDescriptor<Q, A> method, CallOptions options, Metadata headers, Q request) {
         var patience = Deadline.after(PATIENCE_SECONDS, TimeUnit.SECONDS);
         var deadline = options.getDeadline() == null ? patience : options.getDeadline();
+        var hasMaybeChanged = false;
         for (var attempts = 1; ; attempts++) {
             var channel = channels.channel();
             var began = session;
@@ -125,7 +126,9 @@ final class Calls extends Channel {
                 var isOvertaken = failure.reason().equals("SESSION_SUPERSEDED")
                         && (session.isReopening || !session.id.equals(began.id));
                 var delay = delay(attempts, failure);
-                if (!(isOvertaken || failure.isRetryable(!Policy.isOnce(method.getBareMethodName())))
+                hasMaybeChanged |= failure.mayHaveChanged(method.getBareMethodName());
+                failure.conclude(method.getBareMethodName(), hasMaybeChanged);
+                if (!(isOvertaken || failure.isRetried(!Policy.isOnce(method.getBareMethodName())))
                         || isHopeless(failure, attempts)
                         || delay >= deadline.timeRemaining(TimeUnit.MILLISECONDS)
                         || Context.current().isCancelled()) {

@@ -16,6 +16,8 @@ public record End(Reason reason, String requestId) {
         /** The team was deleted. */
         TEAM_DELETED,
         /** The lead stopped the member by force, or its exit was reported. */
-        MEMBER_STOPPED
+        MEMBER_STOPPED,
+        /** The coordinator's store lost the team and everything in it. */
+        DATA_LOST
     }
 }

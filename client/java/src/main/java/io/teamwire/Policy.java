@@ -19,6 +19,21 @@ final class Policy {
             case "DRAINING" -> true;
             case "DURABILITY_NOT_REACHED" -> true;
             case "RATE_LIMITED" -> true;
+            case "STORE_FULL" -> true;
+            case "STORE_UNAVAILABLE" -> true;
+            default -> false;
+        };
+    }
+
+    /** Returns whether a call that was refused for this reason may succeed later, without a change. */
+    static boolean isRetryable(String reason) {
+        return switch (reason) {
+            case "DRAINING" -> true;
+            case "DURABILITY_NOT_REACHED" -> true;
+            case "INBOX_FULL" -> true;
+            case "RATE_LIMITED" -> true;
+            case "SLOW_CONSUMER" -> true;
+            case "STORE_FULL" -> true;
             case "STORE_UNAVAILABLE" -> true;
             default -> false;
         };
@@ -29,6 +44,7 @@ final class Policy {
         return switch (reason) {
             case "DRAINING" -> true;
             case "RATE_LIMITED" -> true;
+            case "STORE_FULL" -> true;
             default -> false;
         };
     }
@@ -41,7 +57,26 @@ final class Policy {
             case "INTERNAL" -> true;
             case "RATE_LIMITED" -> true;
             case "SLOW_CONSUMER" -> true;
+            case "STORE_FULL" -> true;
             case "STORE_UNAVAILABLE" -> true;
+            default -> false;
+        };
+    }
+
+    /** Returns whether this call changes nothing. */
+    static boolean isRead(String method) {
+        return switch (method) {
+            case "GetMessage" -> true;
+            case "GetRequest" -> true;
+            case "GetTask" -> true;
+            case "GetTeam" -> true;
+            case "ListHistory" -> true;
+            case "ListInbox" -> true;
+            case "ListMembers" -> true;
+            case "ListRequests" -> true;
+            case "ListTasks" -> true;
+            case "ListTeams" -> true;
+            case "WaitForDecision" -> true;
             default -> false;
         };
     }

@@ -51,12 +51,13 @@ final class Settings {
 
     /**
      * Merges the settings. Precedence, highest to lowest: options, environment and, if neither has a credential, the context
-     * file. An empty setting counts as unset.
+     * file. An empty variable counts as unset; an empty option unsets the variable.
      */
     static Map<String, String> find(Map<String, String> options, Map<String, String> environment) {
         var all = new HashMap<>(environment);
         all.putAll(options);
         all.values().removeIf(String::isEmpty);
+        checkWithinRunner(options.getOrDefault(CREDENTIAL, environment.getOrDefault(CREDENTIAL, "")), environment);
         if (!all.containsKey(CREDENTIAL)) {
             var identity = choose(all);
             all.put(CREDENTIAL, identity.credential);
@@ -64,12 +65,54 @@ final class Settings {
             Optional.ofNullable(identity.tls)
                     .ifPresent(tls -> tls.forEach(
                             (part, value) -> all.putIfAbsent("TEAMWIRE_" + part.toUpperCase(Locale.ROOT), value)));
+            if (isHttps(identity.address) && !isHttps(all.get(ADDRESS))) {
+                throw refuse(
+                        identity.name() + " was saved for " + identity.address + ", so its credential is not sent over"
+                                + " http. Write the address with https://, or leave it out (TEAMWIRE_ADDRESS).");
+            }
         }
         if (!all.get(CREDENTIAL).matches("[!-~]+")) {
             throw refuse("The credential has invalid characters. Paste it exactly as it was issued.");
         }
         all.putIfAbsent(ADDRESS, "http://127.0.0.1:7420");
         return all;
+    }
+
+    private static boolean isHttps(String address) {
+        return address != null && address.strip().toLowerCase(Locale.ROOT).startsWith("https:");
+    }
+
+    /**
+     * Throws if a runner started this process and anything selects another identity than the runner's member. This prevents
+     * mistakes, such as a program that loses its credential and then acts as the person who started it.
+     */
+    private static void checkWithinRunner(String credential, Map<String, String> environment) {
+        if (environment.getOrDefault("TEAMWIRE_RUN", "").isEmpty()) {
+            return;
+        }
+        var own = environment.getOrDefault(CREDENTIAL, "");
+        if (own.isEmpty()) {
+            throw refuse(
+                    "This process runs under `teamwire run`, so it may only act as the runner's member, but"
+                            + " TEAMWIRE_CREDENTIAL is not set. Run it with the environment that the runner gave to its program.");
+        }
+        var parts = own.split(":");
+        var isMember = parts.length == 4 && parts[0].equals("twm");
+        var team = isMember ? parts[1] : "";
+        var member = isMember ? parts[2] : "";
+        var named = (environment.getOrDefault("TEAMWIRE_AS", "") + "@").split("@", 3);
+        var setMember = environment.getOrDefault("TEAMWIRE_MEMBER", "");
+        var isOwn = isMember && credential.equals(own);
+        var isNamed = agrees(setMember, member) && agrees(named[0], member);
+        if (!isOwn || !isNamed || !agrees(environment.get(TEAM), team) || !agrees(named[1], team)) {
+            throw refuse("This process runs under `teamwire run` as " + (setMember.isEmpty() ? member : setMember)
+                    + ", and may act as no other identity. Use no other credential, join string or name (--as, TEAMWIRE_AS),"
+                    + " and keep TEAMWIRE_CREDENTIAL as the runner set it.");
+        }
+    }
+
+    private static boolean agrees(String selected, String own) {
+        return selected == null || selected.isEmpty() || selected.equalsIgnoreCase(own);
     }
 
     /** Parses a join string into options. */
@@ -122,12 +165,32 @@ final class Settings {
 
     private static Context read(Path path) {
         try {
+            refuseShared(path);
             var context = new Gson().fromJson(Files.readString(path), Context.class);
             return context == null || context.identities == null ? new Context(null, List.of()) : context;
         } catch (NoSuchFileException e) {
             return new Context(null, List.of());
         } catch (IOException | JsonParseException e) {
             throw refuse(path + " is not a valid context file. Fix it or delete it.");
+        }
+    }
+
+    /**
+     * Throws if other users can read or change a file, or could have planted it. Root's passes whatever its mode: container
+     * platforms mount files so.
+     */
+    private static void refuseShared(Path path) throws IOException {
+        if (!path.getFileSystem().supportedFileAttributeViews().contains("unix")) {
+            return;
+        }
+        var owner = (int) Files.getAttribute(path, "unix:uid");
+        var mode = (int) Files.getAttribute(path, "unix:mode") & 0777;
+        // Nobody but root can read another user's private file, so this needs no user id.
+        var amRoot = System.getProperty("user.name").equals("root");
+        if (amRoot ? owner != 0 || (mode & 077) != 0 : owner != 0 && (mode & 077) != 0) {
+            throw refuse("Other users can access " + path + " (mode " + Integer.toOctalString(mode)
+                    + "), so it is not trusted." + " If only you have written there, make it private: chmod 600 "
+                    + path);
         }
     }
 

@@ -59,7 +59,8 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
             CloseReason.CLOSE_REASON_SHUTDOWN_APPROVED, End.Reason.SHUTDOWN_APPROVED,
             CloseReason.CLOSE_REASON_SUPERSEDED, End.Reason.SUPERSEDED,
             CloseReason.CLOSE_REASON_TEAM_DELETED, End.Reason.TEAM_DELETED,
-            CloseReason.CLOSE_REASON_MEMBER_STOPPED, End.Reason.MEMBER_STOPPED);
+            CloseReason.CLOSE_REASON_MEMBER_STOPPED, End.Reason.MEMBER_STOPPED,
+            CloseReason.CLOSE_REASON_DATA_LOST, End.Reason.DATA_LOST);
 
     /** The codes that, without a reason, come from a server that is not a coordinator, or from a proxy that refuses us. */
     private static final Set<Code> FINAL = Set.of(
@@ -137,7 +138,7 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
     }
 
     /** Acknowledges a message in the background, in a batch with others. Does nothing after {@link #close()}. */
-    void ack(String messageId) {
+    public void ack(String messageId) {
         window.put(messageId, true);
         waiting.add(messageId);
         if (!acker.isShutdown()) {

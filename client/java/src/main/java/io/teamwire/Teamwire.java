@@ -102,7 +102,13 @@ public final class Teamwire implements AutoCloseable {
      *     {@code TEAMWIRE_CONTEXT}, {@code TEAMWIRE_AS}; an empty one counts as unset
      */
     public static Teamwire connect(Map<String, String> settings) {
-        var all = Settings.find(settings, System.getenv());
+        var given = new HashMap<>(settings);
+        given.values().removeIf(String::isEmpty);
+        return open(given);
+    }
+
+    private static Teamwire open(Map<String, String> options) {
+        var all = Settings.find(options, System.getenv());
         return new Teamwire(all, new Channels(all));
     }
 
@@ -112,7 +118,7 @@ public final class Teamwire implements AutoCloseable {
      * @param name the member's name; may be empty if the join token is bound to one
      */
     public static Teamwire join(String joinString, String name) {
-        var joining = connect(Settings.joining(joinString));
+        var joining = open(Settings.joining(joinString));
         try {
             var request = JoinRequest.newBuilder().setName(name).build();
             var member = new HashMap<>(joining.settings);

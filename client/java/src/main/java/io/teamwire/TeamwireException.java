@@ -40,6 +40,8 @@ public final class TeamwireException extends RuntimeException {
     private Map<String, String> metadata = Map.of();
 
     private Duration retryAfter = Duration.ZERO;
+    private boolean isOutcomeUnknown;
+    private boolean isOnce;
 
     TeamwireException(Code code, String message) {
         super(message);
@@ -125,8 +127,41 @@ public final class TeamwireException extends RuntimeException {
         return retryAfter;
     }
 
+    /** Returns whether the same call, with the same idempotency key, may succeed later without a change. */
+    public boolean isRetryable() {
+        if (!reason.isEmpty()) {
+            return Policy.isRetryable(reason);
+        }
+        return isRetried(true) && !isTlsFailure() && !(isOutcomeUnknown && isOnce);
+    }
+
+    /**
+     * Returns whether the call may have been carried out all the same. Repeating it with the same idempotency key is safe.
+     */
+    public boolean isOutcomeUnknown() {
+        return isOutcomeUnknown;
+    }
+
+    /** Records what the error of the last attempt means for the call. */
+    void conclude(String method, boolean hasMaybeChanged) {
+        isOnce = Policy.isOnce(method);
+        isOutcomeUnknown = hasMaybeChanged && isOpen();
+    }
+
+    /** Returns whether an attempt that failed may have changed something. */
+    boolean mayHaveChanged(String method) {
+        var isSent = !reason.isEmpty() || !isTlsFailure() && !has(ConnectException.class);
+        var isPassing = isSent && isOpen() && isRetried(true);
+        return isPassing && !"true".equals(metadata.get("nothing_changed")) && !Policy.isRead(method);
+    }
+
+    /** Any other refusal of the same idempotency key shows that no earlier attempt was carried out. */
+    private boolean isOpen() {
+        return reason.isEmpty() || Policy.isRetried(reason) && !Policy.isNotDone(reason);
+    }
+
     /** Returns whether to retry. {@code mayRepeat}: carrying out the call twice does no harm. */
-    boolean isRetryable(boolean mayRepeat) {
+    boolean isRetried(boolean mayRepeat) {
         if (!reason.isEmpty()) {
             return Policy.isRetried(reason) && (mayRepeat || Policy.isNotDone(reason));
         }

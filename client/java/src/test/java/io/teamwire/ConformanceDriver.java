@@ -39,14 +39,15 @@ import java.util.stream.Collectors;
 final class ConformanceDriver {
     private static final Gson GSON = new Gson();
 
-    private final Map<String, Delivery> delivered = new HashMap<>();
     private Teamwire me;
     private Subscription inbox;
 
     private final Map<String, Function<Command, Map<String, ?>>> commands = Map.ofEntries(
             Map.entry(
                     "connect",
-                    command -> enter(Teamwire.connect(Map.of("TEAMWIRE_CREDENTIAL", command.text("credential"))))),
+                    command -> enter(Teamwire.connect(Map.of(
+                            "TEAMWIRE_CREDENTIAL", command.text("credential"),
+                            "TEAMWIRE_ADDRESS", command.text("address"))))),
             Map.entry("create_team", command -> enter(me.createTeam(command.text("name"), command.text("lead")))),
             Map.entry("get_team", command -> {
                 var team =
@@ -113,7 +114,7 @@ final class ConformanceDriver {
             }),
             Map.entry("next", command -> next(command.seconds())),
             Map.entry("ack", command -> {
-                delivered.get(command.text("message_id")).ack();
+                inbox.ack(command.text("message_id"));
                 return Map.of();
             }),
             Map.entry("flush", command -> {
@@ -207,11 +208,12 @@ final class ConformanceDriver {
             var known = commands.get(command.text("do"));
             return known == null ? Map.of("failed", "unknown command") : Map.of("ok", known.apply(command));
         } catch (TeamwireException e) {
-            var refused = new LinkedHashMap<String, String>();
+            var refused = new LinkedHashMap<String, Object>();
             refused.put("reason", e.reason());
             refused.put("code", e.code().name());
             refused.put("message", e.getMessage());
             refused.put("field", e.field());
+            refused.put("retryable", e.isRetryable());
             return e.reason().isEmpty() ? Map.of("failed", e.toString()) : Map.of("refused", filled(refused));
         } catch (RuntimeException e) {
             return Map.of("failed", e.toString());
@@ -282,7 +284,6 @@ final class ConformanceDriver {
 
     private Map<String, ?> next(Duration patience) {
         var next = inbox.next(patience);
-        next.ifPresent(delivery -> delivered.put(delivery.message().getId(), delivery));
         if (next.isPresent()) {
             return Map.of("message", shown(next.get()));
         }

@@ -196,15 +196,26 @@ class FakeCoordinatorTest {
         var request = SendRequest.newBuilder().setIdempotencyKey("mine").build();
         var refused = assertThrows(TeamwireException.class, () -> me.messages().send(request));
         assertEquals("INBOX_FULL", refused.reason());
+        assertTrue(refused.isRetryable() && !refused.isOutcomeUnknown());
         assertEquals(List.of(request), requests);
+    }
+
+    @Test
+    void a_refusal_after_a_broken_connection_shows_that_nothing_was_done() {
+        failures.add(Status.UNAVAILABLE.asRuntimeException());
+        failures.add(refusal(Code.NOT_FOUND, "AGENT_NOT_FOUND"));
+        var refused = assertThrows(TeamwireException.class, () -> me.send("lead", "s", "hello"));
+        assertFalse(refused.isOutcomeUnknown() || refused.isRetryable());
     }
 
     @Test
     void a_call_without_a_key_is_not_retried_while_its_outcome_is_unknown() {
         failures.add(refusal(Code.UNAVAILABLE, "DRAINING"));
         failures.add(Status.UNKNOWN.asRuntimeException());
-        assertThrows(TeamwireException.class, () -> me.teams().deleteTeam(DeleteTeamRequest.getDefaultInstance()));
+        var unknown = assertThrows(
+                TeamwireException.class, () -> me.teams().deleteTeam(DeleteTeamRequest.getDefaultInstance()));
         assertEquals(2, requests.size());
+        assertTrue(unknown.isOutcomeUnknown() && !unknown.isRetryable());
     }
 
     @Test
@@ -227,7 +238,8 @@ class FakeCoordinatorTest {
     void a_deadline_or_an_interrupt_ends_a_call() {
         failures.addAll(Collections.nCopies(1_000, Status.UNAVAILABLE.asRuntimeException()));
         var hasty = me.messages().withDeadlineAfter(300, TimeUnit.MILLISECONDS);
-        assertThrows(TeamwireException.class, () -> hasty.send(SendRequest.getDefaultInstance()));
+        var late = assertThrows(TeamwireException.class, () -> hasty.send(SendRequest.getDefaultInstance()));
+        assertTrue(late.isOutcomeUnknown() && late.isRetryable());
         Thread.currentThread().interrupt();
         assertThrows(TeamwireException.class, () -> me.send("lead", "s", "hello"));
         assertTrue(Thread.interrupted());

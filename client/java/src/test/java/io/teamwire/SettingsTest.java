@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
@@ -38,7 +39,13 @@ class SettingsTest {
         }
         var text = "{\"current\": %s, \"identities\": [%s null, {}], \"later\": 1}"
                 .formatted(current == null ? null : '"' + current + '"', identities);
-        return find(Files.writeString(directory.resolve("context.json"), text), variables);
+        return find(write("context.json", text), variables);
+    }
+
+    /** Writes a file that only its owner can access. */
+    private Path write(String name, String text) throws IOException {
+        var path = Files.writeString(directory.resolve(name), text);
+        return Files.setPosixFilePermissions(path, PosixFilePermissions.fromString("rw-------"));
     }
 
     private static Map<String, String> find(Path context, String variables) {
@@ -75,8 +82,8 @@ class SettingsTest {
 
     @Test
     void the_environment_takes_precedence_over_the_context_file() throws IOException {
-        var environment = find("alice@acme", "ADDRESS=http://there CA=mine.pem KEY=k");
-        assertEquals("http://there", environment.get(Settings.ADDRESS));
+        var environment = find("alice@acme", "ADDRESS=https://there CA=mine.pem KEY=k");
+        assertEquals("https://there", environment.get(Settings.ADDRESS));
         assertEquals("mine.pem", environment.get(Settings.CA));
         assertEquals("its.pem", find("alice@acme", null).get(Settings.CA));
         assertEquals("http://127.0.0.1:7420", find("alice@acme", "CREDENTIAL=x").get(Settings.ADDRESS));
@@ -85,7 +92,7 @@ class SettingsTest {
     @ParameterizedTest
     @ValueSource(strings = {"", "[]", "{", "{\"identities\": 7}", "null", "{\"current\": {}}"})
     void a_context_file_without_identities_is_named(String text) throws IOException {
-        var path = Files.writeString(directory.resolve("bad.json"), text);
+        var path = write("bad.json", text);
         var message =
                 assertThrows(TeamwireException.class, () -> find(path, null)).getMessage();
         assertTrue(message.contains("bad.json"), message);
@@ -128,5 +135,54 @@ class SettingsTest {
         try (var me = Teamwire.connect(Map.of(Settings.CREDENTIAL, "twm:acme:bob:" + SECRET, Settings.ADDRESS, "a"))) {
             assertEquals("Teamwire[bob at a]", me.toString());
         }
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"http://acme:1", "acme:1", "HTTP://acme:1"})
+    void a_credential_saved_for_https_is_not_sent_over_http(String address) {
+        var thrown = assertThrows(TeamwireException.class, () -> find("alice@acme", "ADDRESS=" + address));
+        assertTrue(thrown.getMessage()
+                .startsWith("alice@acme was saved for https://acme:1, so its credential is not sent"));
+    }
+
+    @ParameterizedTest
+    @ValueSource(
+            strings = {
+                "CREDENTIAL=",
+                "CREDENTIAL=twm:acme:lead:" + SECRET,
+                "CREDENTIAL=two:" + SECRET + " MEMBER=",
+                "TEAM=blue",
+                "AS=lead",
+                "AS=ann@blue",
+            })
+    void within_a_runner_every_other_identity_is_refused(String change) {
+        var thrown = assertThrows(
+                TeamwireException.class,
+                () -> find(directory, "RUN=run-1 MEMBER=ann CREDENTIAL=twm:acme:ann:" + SECRET + " " + change));
+        assertTrue(thrown.getMessage().contains("runs under `teamwire run`"), thrown.getMessage());
+        assertFalse(thrown.getMessage().contains(SECRET), thrown.getMessage());
+    }
+
+    @Test
+    void within_a_runner_the_runners_member_is_used_and_nobody_joins() {
+        var own = "twm:acme:ann:" + SECRET;
+        var environment = Map.of("TEAMWIRE_RUN", "run-1", "TEAMWIRE_CREDENTIAL", own, "TEAMWIRE_AS", "Ann@Acme");
+        assertEquals(own, Settings.find(Map.of(), environment).get(Settings.CREDENTIAL));
+        assertEquals(
+                own,
+                Settings.find(Map.of(Settings.CREDENTIAL, own), environment).get(Settings.CREDENTIAL));
+        for (var other : new String[] {"twm:acme:lead:" + SECRET, TOKEN}) {
+            var options = Map.of(Settings.CREDENTIAL, other);
+            assertThrows(TeamwireException.class, () -> Settings.find(options, environment));
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"rw-r--r--", "rw--w----", "rw-----w-"})
+    void a_context_file_that_other_users_can_access_is_refused(String mode) throws IOException {
+        var path = Files.setPosixFilePermissions(write("context.json", "{}"), PosixFilePermissions.fromString(mode));
+        var message =
+                assertThrows(TeamwireException.class, () -> find(path, null)).getMessage();
+        assertTrue(message.contains("so it is not trusted") && message.contains("chmod 600 " + path), message);
     }
 }

@@ -99,10 +99,10 @@ class TeamwireExceptionTest {
         "A_LATER_REASON, false, false, false",
     })
     void only_not_now_reasons_are_retried(
-            String reason, boolean isRetryable, boolean alsoOnce, boolean isConnectionFailure) {
+            String reason, boolean isRetried, boolean alsoOnce, boolean isConnectionFailure) {
         var error = TeamwireException.of(refusal(Code.UNAVAILABLE, reason));
-        assertEquals(isRetryable, error.isRetryable(true));
-        assertEquals(alsoOnce, error.isRetryable(false));
+        assertEquals(isRetried, error.isRetried(true));
+        assertEquals(alsoOnce, error.isRetried(false));
         assertEquals(isConnectionFailure, error.isConnectionFailure());
     }
 
@@ -112,10 +112,10 @@ class TeamwireExceptionTest {
             names = {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "UNKNOWN"})
     void four_codes_leave_the_outcome_unknown(Code code) {
         var error = TeamwireException.of(code.toStatus().asRuntimeException());
-        assertTrue(error.isRetryable(true) && error.isConnectionFailure());
-        assertFalse(error.isRetryable(false));
+        assertTrue(error.isRetried(true) && error.isConnectionFailure());
+        assertFalse(error.isRetried(false));
         var notSent = code.toStatus().withCause(new ConnectException("refused"));
-        assertTrue(TeamwireException.of(notSent.asRuntimeException()).isRetryable(false));
+        assertTrue(TeamwireException.of(notSent.asRuntimeException()).isRetried(false));
     }
 
     @ParameterizedTest
@@ -124,7 +124,7 @@ class TeamwireExceptionTest {
             mode = EnumSource.Mode.EXCLUDE,
             names = {"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "UNKNOWN"})
     void other_codes_are_final(Code code) {
-        assertFalse(TeamwireException.of(code.toStatus().asRuntimeException()).isRetryable(true));
+        assertFalse(TeamwireException.of(code.toStatus().asRuntimeException()).isRetried(true));
     }
 
     @Test

@@ -28,6 +28,7 @@ const (
 	Superseded       = v1.CloseReason_CLOSE_REASON_SUPERSEDED // another process holds the inbox
 	TeamDeleted      = v1.CloseReason_CLOSE_REASON_TEAM_DELETED
 	MemberStopped    = v1.CloseReason_CLOSE_REASON_MEMBER_STOPPED
+	DataLost         = v1.CloseReason_CLOSE_REASON_DATA_LOST // the coordinator's store lost the team
 )
 
 // refusals maps the reason of a refusal to the end that it means.
@@ -37,7 +38,7 @@ var refusals = map[string]v1.CloseReason{
 
 // End says how a subscription has ended.
 type End struct {
-	// Reason is one of the four above. Zero if the subscription ended with an error.
+	// Reason is one of the five above. Zero if the subscription ended with an error.
 	Reason v1.CloseReason
 	// RequestID is the approved request, with ShutdownApproved.
 	RequestID string
@@ -49,14 +50,14 @@ type Message struct {
 	// DeliveryCount is how many sessions have, or may have, delivered the message. Above 1, an earlier process may have
 	// seen it.
 	DeliveryCount uint32
-	inbox         *Inbox
+	inbox         *Subscription
 }
 
-// Ack acknowledges the message as processed. It returns at once; see [Inbox.Flush].
+// Ack acknowledges the message as processed. It returns at once; see [Subscription.Flush].
 func (m *Message) Ack() { m.inbox.Ack(m.GetId()) }
 
-// Inbox is a subscription to the caller's inbox. It is safe for concurrent use.
-type Inbox struct {
+// Subscription hands out the messages of the caller's inbox. It is safe for concurrent use.
+type Subscription struct {
 	client  *Client
 	ctx     context.Context
 	request *v1.StreamRequest
@@ -104,39 +105,39 @@ func (w *window) put(id string, isAcked bool) {
 // Subscribe subscribes to the caller's inbox until ctx is done; an older subscription of the same member ends. From now on,
 // the client's calls carry its session: the coordinator refuses them once another process has taken over. options may change
 // the request, for example the unacknowledged window.
-func (c *Client) Subscribe(ctx context.Context, options ...func(*v1.StreamRequest)) *Inbox {
-	i := &Inbox{
+func (c *Client) Subscribe(ctx context.Context, options ...func(*v1.StreamRequest)) *Subscription {
+	s := &Subscription{
 		client: c, request: &v1.StreamRequest{InstanceId: uuid.NewString()},
 		filled: make(chan struct{}, 1), acks: make(chan ack, queued),
 		ended: make(chan struct{}), stopped: make(chan struct{}), session: noSession, seen: window{acked: map[string]bool{}},
 	}
 	for _, set := range options {
-		set(i.request)
+		set(s.request)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	i.ctx = ctx
+	s.ctx = ctx
 	stop := context.AfterFunc(c.ctx, cancel)
 	c.running.Add(2)
 	go func() {
 		defer c.running.Done()
-		defer close(i.ended)
-		i.read()
+		defer close(s.ended)
+		s.read()
 	}()
 	go func() {
 		defer c.running.Done()
 		defer stop()
-		defer close(i.stopped)
-		i.ackErr = i.acknowledge()
+		defer close(s.stopped)
+		s.ackErr = s.acknowledge()
 	}()
-	return i
+	return s
 }
 
 // Messages yields messages until the subscription ends: shutdown requests first, the others in order. Leaving the loop does
 // not end the subscription.
-func (i *Inbox) Messages() iter.Seq[*Message] {
+func (s *Subscription) Messages() iter.Seq[*Message] {
 	return func(yield func(*Message) bool) {
 		for {
-			message, err := i.Next(context.Background())
+			message, err := s.Next(context.Background())
 			if err != nil || !yield(message) {
 				return
 			}
@@ -145,19 +146,19 @@ func (i *Inbox) Messages() iter.Seq[*Message] {
 }
 
 // Next waits for the next message. It returns io.EOF if the subscription has ended as End says, or the error that ended it.
-func (i *Inbox) Next(ctx context.Context) (*Message, error) {
+func (s *Subscription) Next(ctx context.Context) (*Message, error) {
 	for {
 		select { // the end takes precedence over waiting messages
-		case <-i.ended:
-			return nil, cmp.Or(i.err, io.EOF)
+		case <-s.ended:
+			return nil, cmp.Or(s.err, io.EOF)
 		default:
 		}
-		if message := i.take(); message != nil {
+		if message := s.take(); message != nil {
 			return message, nil
 		}
 		select {
-		case <-i.ended:
-		case <-i.filled:
+		case <-s.ended:
+		case <-s.filled:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -165,12 +166,12 @@ func (i *Inbox) Next(ctx context.Context) (*Message, error) {
 }
 
 // take removes the next message, shutdown requests first. It returns nil if none waits.
-func (i *Inbox) take() *Message {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	from := &i.urgent
+func (s *Subscription) take() *Message {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	from := &s.urgent
 	if len(*from) == 0 {
-		from = &i.waiting
+		from = &s.waiting
 	}
 	if len(*from) == 0 {
 		return nil
@@ -178,101 +179,101 @@ func (i *Inbox) take() *Message {
 	message := (*from)[0]
 	(*from)[0] = nil // so that it can be collected
 	*from = (*from)[1:]
-	if len(i.urgent)+len(i.waiting) > 0 {
-		i.wake()
+	if len(s.urgent)+len(s.waiting) > 0 {
+		s.wake()
 	}
 	return message
 }
 
 // wake lets one waiting Next look for a message.
-func (i *Inbox) wake() {
+func (s *Subscription) wake() {
 	select {
-	case i.filled <- struct{}{}:
+	case s.filled <- struct{}{}:
 	default:
 	}
 }
 
-// End waits until the subscription has ended, and returns how. It is zero if an error ended it; see [Inbox.Err].
-func (i *Inbox) End() End {
-	<-i.ended
-	return i.end
+// End waits until the subscription has ended, and returns how. It is zero if an error ended it; see [Subscription.Err].
+func (s *Subscription) End() End {
+	<-s.ended
+	return s.end
 }
 
 // Err waits until the subscription has ended, and returns the error that ended it, or nil if it ended as End says.
-func (i *Inbox) Err() error {
-	<-i.ended
-	return i.err
+func (s *Subscription) Err() error {
+	<-s.ended
+	return s.err
 }
 
 // Ack acknowledges a message as processed. It returns at once, and ignores a malformed id.
-func (i *Inbox) Ack(id string) {
+func (s *Subscription) Ack(id string) {
 	parsed, err := uuid.Parse(id)
 	if err != nil {
 		return // the coordinator would refuse the whole batch
 	}
 	id = parsed.String()
-	i.mu.Lock()
-	i.seen.put(id, true)
-	i.mu.Unlock()
+	s.mu.Lock()
+	s.seen.put(id, true)
+	s.mu.Unlock()
 	select {
-	case i.acks <- ack{id: id}:
+	case s.acks <- ack{id: id}:
 	default: // far above the unacknowledged window; the message is redelivered
 	}
 }
 
 // Flush waits until the coordinator has confirmed every acknowledgement so far.
-func (i *Inbox) Flush(ctx context.Context) error {
+func (s *Subscription) Flush(ctx context.Context) error {
 	flush := ack{confirmed: make(chan struct{})}
 	select {
-	case i.acks <- flush:
-	case <-i.stopped:
+	case s.acks <- flush:
+	case <-s.stopped:
 	case <-ctx.Done():
 	}
 	select {
 	case <-flush.confirmed:
 		return nil
-	case <-i.stopped:
-		return i.ackErr
+	case <-s.stopped:
+		return s.ackErr
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
 // read runs sessions, one after the other, until the subscription ends.
-func (i *Inbox) read() {
-	defer func() { i.session.end() }()
+func (s *Subscription) read() {
+	defer func() { s.session.end() }()
 	for n := 0; ; n++ {
 		began := time.Now()
-		err := i.hold()
-		if i.end.Reason != 0 {
+		err := s.hold()
+		if s.end.Reason != 0 {
 			return
 		}
 		if failure, ok := err.(*Error); ok && failure.isFinal() {
-			if i.end.Reason = refusals[failure.Reason]; i.end.Reason == 0 {
-				i.err = err
+			if s.end.Reason = refusals[failure.Reason]; s.end.Reason == 0 {
+				s.err = err
 			}
 			return
 		}
 		if time.Since(began) >= settled {
 			n = 0
 		}
-		if i.err = i.client.pause(i.ctx, delay(n)); i.err != nil {
+		if s.err = s.client.pause(s.ctx, delay(n)); s.err != nil {
 			return
 		}
 	}
 }
 
 // hold opens a session and reads it to its end.
-func (i *Inbox) hold() error {
-	ctx, cancel := context.WithCancel(i.ctx)
+func (s *Subscription) hold() error {
+	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
-	place, patience := i.client.place.Load(), attemptTimeout
+	place, patience := s.client.place.Load(), attemptTimeout
 	silence := time.AfterFunc(patience, func() {
-		i.client.leave(place)
+		s.client.leave(place)
 		cancel()
 	})
 	defer silence.Stop()
-	stream, err := i.client.Messages.Stream(ctx, i.request)
+	stream, err := s.client.Messages.Stream(ctx, s.request)
 	if err != nil {
 		return err
 	}
@@ -285,18 +286,18 @@ func (i *Inbox) hold() error {
 		switch frame := response.Frame.(type) {
 		case *v1.StreamResponse_Opened:
 			patience = max(3*frame.Opened.HeartbeatInterval.AsDuration(), time.Second)
-			i.session = &session{id: frame.Opened.SessionId}
-			i.session.over, i.session.end = context.WithCancel(context.Background())
-			i.client.session.Swap(i.session).end()
-			i.client.isTrusted.Store(true)
+			s.session = &session{id: frame.Opened.SessionId}
+			s.session.over, s.session.end = context.WithCancel(context.Background())
+			s.client.session.Swap(s.session).end()
+			s.client.isTrusted.Store(true)
 		case *v1.StreamResponse_Delivery:
-			i.deliver(frame.Delivery)
+			s.deliver(frame.Delivery)
 		case *v1.StreamResponse_Closing:
 			switch reason := frame.Closing.Reason; reason {
-			case ShutdownApproved, Superseded, TeamDeleted, MemberStopped:
-				i.end = End{reason, frame.Closing.RequestId}
+			case ShutdownApproved, Superseded, TeamDeleted, MemberStopped, DataLost:
+				s.end = End{reason, frame.Closing.RequestId}
 			default: // draining, or a reason newer than this client
-				i.client.leave(place)
+				s.client.leave(place)
 			}
 			return nil
 		}
@@ -305,52 +306,52 @@ func (i *Inbox) hold() error {
 }
 
 // deliver queues a new message.
-func (i *Inbox) deliver(delivery *v1.Delivery) {
-	message := &Message{Message: delivery.GetMessage(), DeliveryCount: delivery.GetDeliveryCount(), inbox: i}
+func (s *Subscription) deliver(delivery *v1.Delivery) {
+	message := &Message{Message: delivery.GetMessage(), DeliveryCount: delivery.GetDeliveryCount(), inbox: s}
 	id := message.GetId()
-	i.mu.Lock()
-	isAcked, isKnown := i.seen.acked[id]
-	i.seen.put(id, isAcked)
+	s.mu.Lock()
+	isAcked, isKnown := s.seen.acked[id]
+	s.seen.put(id, isAcked)
 	switch {
 	case isKnown:
 	case message.GetShutdownRequest() != nil:
-		i.urgent = append(i.urgent, message)
+		s.urgent = append(s.urgent, message)
 	default:
-		i.waiting = append(i.waiting, message)
+		s.waiting = append(s.waiting, message)
 	}
-	i.mu.Unlock()
+	s.mu.Unlock()
 	if isAcked { // the coordinator has not recorded it
-		i.Ack(id)
+		s.Ack(id)
 	}
-	i.wake()
+	s.wake()
 }
 
 // acknowledge sends acknowledgements in batches until the coordinator refuses them permanently.
-func (i *Inbox) acknowledge() error {
+func (s *Subscription) acknowledge() error {
 	for {
 		var ids []string
 		var waiting []chan struct{}
-		for next := true; next; next = len(i.acks) > 0 && len(ids) < acksInCall {
+		for next := true; next; next = len(s.acks) > 0 && len(ids) < acksInCall {
 			select {
-			case taken := <-i.acks:
+			case taken := <-s.acks:
 				if taken.confirmed != nil {
 					waiting = append(waiting, taken.confirmed)
 				} else {
 					ids = append(ids, taken.id)
 				}
-			case <-i.ctx.Done():
-				return i.ctx.Err()
+			case <-s.ctx.Done():
+				return s.ctx.Err()
 			}
 		}
 		for n := 0; len(ids) > 0; n++ {
-			_, err := i.client.Messages.Ack(i.ctx, &v1.AckRequest{MessageIds: ids})
+			_, err := s.client.Messages.Ack(s.ctx, &v1.AckRequest{MessageIds: ids})
 			if err == nil {
 				break
 			}
 			if failure, ok := err.(*Error); ok && failure.isFinal() {
 				return err
 			}
-			if err := i.client.pause(i.ctx, delay(n)); err != nil {
+			if err := s.client.pause(s.ctx, delay(n)); err != nil {
 				return err
 			}
 		}

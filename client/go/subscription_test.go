@@ -61,7 +61,7 @@ func (f *fake) says(end any, frames ...*v1.StreamResponse) (goOn context.CancelF
 	return goOn
 }
 
-func next(t *testing.T, inbox *Inbox) *Message {
+func next(t *testing.T, inbox *Subscription) *Message {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -124,7 +124,7 @@ func TestShutdownRequestsComeFirstAndTheEndBeforeAllMessages(t *testing.T) {
 }
 
 // await waits until this many messages besides shutdown requests wait to be taken.
-func await(inbox *Inbox, count int) {
+func await(inbox *Subscription, count int) {
 	for waiting := 0; waiting < count; time.Sleep(time.Millisecond) {
 		inbox.mu.Lock()
 		waiting = len(inbox.waiting)

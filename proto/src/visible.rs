@@ -1,0 +1,112 @@
+//! Which characters a reader sees.
+
+use icu_properties::{
+    CodePointMapData, CodePointSetData,
+    props::{DefaultIgnorableCodePoint, GeneralCategory},
+};
+
+/// Returns whether a text has a character that a reader sees by itself.
+///
+/// Marks, which only change the character before them, do not count, and neither do spaces and other blanks.
+pub fn is_visible(text: &str) -> bool {
+    let category = CodePointMapData::<GeneralCategory>::new();
+    let is_mark = |c| matches!(category.get(c), GeneralCategory::NonspacingMark | GeneralCategory::EnclosingMark);
+    text.chars().any(|c| !has_no_shape(c) && !is_blank(c) && !is_mark(c))
+}
+
+/// Returns whether a character is a control character or a line separator, changes the direction of text, or shows nothing.
+///
+/// Spaces have a shape: a reader sees their width. Variation selectors and joiners have none, although they can change the
+/// characters beside them.
+pub fn has_no_shape(c: char) -> bool {
+    c.is_control()
+        // Separators of lines and paragraphs, and the marks of interlinear annotations.
+        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{FFF9}'..='\u{FFFB}')
+        || !c.is_ascii() && CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c)
+}
+
+/// Returns whether a character is a space, or a symbol that looks like one.
+fn is_blank(c: char) -> bool {
+    c.is_whitespace()
+        || matches!(
+            c,
+            // An empty Braille pattern, a musical notehead without a head, and hieroglyphs that fill a space.
+            '\u{2800}' | '\u{1D159}' | '\u{13441}' | '\u{13442}'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const INVISIBLE: [char; 33] = [
+        ' ',
+        '\t',
+        '\n',
+        '\u{0}',
+        '\u{1b}',
+        '\u{85}',
+        '\u{a0}',
+        '\u{ad}',
+        '\u{34f}',
+        '\u{61c}',
+        '\u{115f}',
+        '\u{1160}',
+        '\u{17b4}',
+        '\u{180e}',
+        '\u{200b}',
+        '\u{200d}',
+        '\u{2028}',
+        '\u{202e}',
+        '\u{2060}',
+        '\u{2065}',
+        '\u{2800}',
+        '\u{3000}',
+        '\u{3164}',
+        '\u{fe0f}',
+        '\u{feff}',
+        '\u{ffa0}',
+        '\u{fff0}',
+        '\u{fffa}',
+        '\u{13441}',
+        '\u{1d159}',
+        '\u{1d173}',
+        '\u{e0041}',
+        '\u{301}',
+    ];
+
+    proptest! {
+        #[test]
+        fn only_what_shows_by_itself_is_visible(
+            around in proptest::collection::vec(prop::sample::select(INVISIBLE.to_vec()), 0..8),
+            shown in prop::sample::select(vec!['a', '0', '-', '完', '👍', 'é', '\u{2801}', 'ᅡ', 'क', '\u{fffd}', '\u{e000}']),
+            at in any::<prop::sample::Index>(),
+        ) {
+            let mut text = around;
+            prop_assert!(!is_visible(&text.iter().collect::<String>()), "{text:?}");
+            text.insert(at.index(text.len() + 1), shown);
+            prop_assert!(is_visible(&text.iter().collect::<String>()), "{text:?}");
+        }
+
+        #[test]
+        fn what_has_no_shape_is_not_visible(c in any::<char>()) {
+            prop_assert!(!has_no_shape(c) || !is_visible(&c.to_string()));
+            prop_assert!(!c.is_control() || has_no_shape(c));
+            prop_assert!(!c.is_alphanumeric() || !has_no_shape(c) || CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c));
+        }
+    }
+
+    #[test]
+    fn everything_that_unicode_lets_a_font_ignore_has_no_shape() {
+        let ignorable = CodePointSetData::new::<DefaultIgnorableCodePoint>();
+        let all: Vec<char> = ('\0'..=char::MAX).filter(|c| ignorable.contains(*c)).collect();
+        // Thousands are reserved: text may use them before this version of Unicode knows them.
+        assert!(all.len() > 4_000, "{}", all.len());
+        for c in all {
+            assert!(has_no_shape(c) && !is_visible(&c.to_string()), "{c:?}");
+        }
+        assert!(!is_visible(""));
+    }
+}
