@@ -12,9 +12,7 @@ use crate::{context::ContextArgs, failure::Failure};
 /// SubmitPlan, TeamStatus and the task board; outside of a runner also CheckInbox; the lead also Invite, ForceStop and
 /// TeamDelete.
 #[derive(Args, Debug)]
-#[command(
-    after_help = "Examples:\n\n    teamwire mcp --as lead@acme\n    claude mcp add teamwire -- teamwire mcp --as lead@acme"
-)]
+#[command(after_help = "Examples:\n\n    teamwire mcp\n    teamwire mcp --as lead@acme")]
 pub struct Mcp {}
 
 impl Mcp {

@@ -44,7 +44,7 @@ struct TaskUpdate {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
+#[schemars(crate = "rmcp::schemars", inline)]
 #[serde(rename_all = "snake_case")]
 enum Status {
     Pending,

@@ -54,9 +54,9 @@ struct TaskClaim {
     task_id: Option<TaskId>,
 }
 
-/// A task's number. Models write it as a number or as a text.
+/// The task's number.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[schemars(crate = "rmcp::schemars", with = "String")]
+#[schemars(crate = "rmcp::schemars", with = "String", inline)]
 #[serde(try_from = "NumberOrText")]
 pub(super) struct TaskId(pub(super) u64);
 
