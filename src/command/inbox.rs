@@ -18,7 +18,7 @@ const ACK_IDS_MAX: usize = 1_000;
 
 /// Show, follow or acknowledge your inbox
 ///
-/// Without --follow, the command only reads, and marks no message as delivered. With --follow, it opens a session. If
+/// Without --follow, the command marks no message as delivered. With --follow, it opens a session. If
 /// another process follows your inbox, that process is disconnected. A message stays in the inbox until it is acknowledged.
 ///
 /// In a program that `teamwire run` started, the command prints each message as its id and a `<teammate-message>` element.

@@ -17,7 +17,8 @@ use crate::{
 /// need no further options. Between commands your state is `away`, but never `lost`, and you keep the tasks that you
 /// claimed. To run a program as a member, use `teamwire run` instead.
 ///
-/// Without a join string, begins a new life with your current identity, or that of --as, once its runner has ended.
+/// Without a join string, begins a new life with your current identity, or with the one that --as names. It fails while a
+/// runner or another program is connected under that identity.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire join JOIN_STRING --name backend\n    teamwire --as lead join")]
 pub struct Join {

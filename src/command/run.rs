@@ -16,7 +16,8 @@ use crate::{
 /// Run a program as a member of a team
 ///
 /// The runner joins the team, passes messages to the program, sends its replies, and keeps the member's lease alive. By
-/// default, it acknowledges a message only once the program has acknowledged or answered it (see --ack).
+/// default, it acknowledges a message only once the program has acknowledged it, or answered it with
+/// `in_reply_to` (see --ack).
 ///
 /// When the member's shutdown is approved, the runner closes the program's standard input and gives it time to finish
 /// (--wrap-up). If the program still runs then, it gets SIGTERM, and SIGKILL after --grace. Every process that the program

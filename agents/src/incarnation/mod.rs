@@ -34,7 +34,7 @@ use crate::{
     config::{Mode, RunnerConfig},
     event::RunnerEvent,
     exit::Why,
-    line_protocol::{input::InputLine, input_lines},
+    line_protocol::input_lines::{self, InputLine},
     process::Boundary,
     runner::Hurry,
 };

@@ -6,16 +6,7 @@ use bytes::BytesMut;
 use serde_json::Value;
 use tokio::{io::AsyncWriteExt as _, process::ChildStdin};
 
-use super::input_lines::line;
-
-/// A line for the program.
-#[derive(Debug)]
-pub(crate) struct InputLine {
-    /// The line with its end, or several lines.
-    pub(crate) text: String,
-    /// The id of the message that it carries. Empty: it carries none.
-    pub(crate) message_id: String,
-}
+use super::input_lines::{InputLine, line};
 
 /// What became of a line.
 #[derive(Debug, PartialEq, Eq)]

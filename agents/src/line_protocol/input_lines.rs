@@ -9,7 +9,6 @@ use teamwire_proto::{
     v1::{self, MemberState, Role},
 };
 
-use super::input::InputLine;
 use crate::{
     agent_text::{self, AnswerWith},
     visible::json_line,
@@ -17,6 +16,15 @@ use crate::{
 
 /// How many other members a welcome names.
 const OTHERS_MAX: usize = 50;
+
+/// A line for the program.
+#[derive(Debug)]
+pub(crate) struct InputLine {
+    /// The line with its end, or several lines.
+    pub(crate) text: String,
+    /// The id of the message that it carries. Empty: it carries none.
+    pub(crate) message_id: String,
+}
 
 /// Returns the first line that a program reads. `roster`: the first page of the team's members; None: unknown. `is_exec`: the
 /// program is started for one batch.

@@ -121,7 +121,7 @@ impl Default for Metrics {
             store_up: add.plain("store_up", "1 while the store answers, 0 while it does not."),
             store_writable: add.plain("store_writable", "1 while the store takes writes, 0 while it does not."),
             teams: add.plain("teams", "Teams in the store."),
-            members: add.plain("members", "Members in the store by state: live, lost, stopping or exited."),
+            members: add.plain("members", "Members in the store by state: live, lost, stopping, away or exited."),
             inbox_messages: add.plain("inbox_messages", "Unprocessed messages in all inboxes of the store."),
             inbox_messages_max: add
                 .plain("inbox_messages_max", "Unprocessed messages in the fullest inbox of the store."),

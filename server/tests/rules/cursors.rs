@@ -104,7 +104,7 @@ async fn a_session_records_how_far_it_has_come_in_a_full_store() {
     let w = World::on(full.clone()).await;
     full.is_full.store(true, Ordering::SeqCst);
     let refused = w.coordinator.send(&w.lead.who, &message("bob", "x")).await.unwrap_err();
-    assert_eq!(refused.reason, Reason::StoreUnavailable, "{refused}");
+    assert_eq!(refused.reason, Reason::StoreFull, "{refused}");
     w.advance_to(5).await;
     assert_eq!(w.delivered().await, 5);
     w.close_at(7).await;

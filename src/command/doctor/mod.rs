@@ -46,9 +46,9 @@ use crate::{
 ///
 /// - failed: the member's program failed and left messages behind
 ///
-/// It also notes your own unread messages, messages that a person has not read yet, programs that failed and left none
-/// behind, and, to a lead or operator, which members keep the team from being deleted. A member that has exited otherwise is
-/// no finding. The advice depends on who asks: a teammate learns what to tell the lead.
+/// It also notes your own unread messages, messages that a person has not read yet, programs that failed and left no
+/// messages behind, and, to a lead or operator, which members keep the team from being deleted. It does not mention other
+/// members that have exited, unless you name one. The advice depends on who asks: a teammate learns what to tell the lead.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire doctor\n    teamwire doctor --json")]
 pub struct Doctor {

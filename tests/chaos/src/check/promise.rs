@@ -37,8 +37,8 @@ pub struct PromiseSpec {
 pub const PROMISES: [PromiseSpec; 14] = [
     PromiseSpec {
         promise: Promise::NothingLost,
-        says: "A message that was answered with OK is delivered and processed, or dead-lettered: in these runs, only after \
-               five deliveries.",
+        says: "A message whose send was answered with OK is delivered and processed, or it is dead-lettered. In these runs, a \
+               message is dead-lettered only after five deliveries.",
         checked: "every OK and every confirmed acknowledgement against the recipients' deliveries and the final receipts",
         checker: messages::nothing_lost,
     },
@@ -50,15 +50,15 @@ pub const PROMISES: [PromiseSpec; 14] = [
     },
     PromiseSpec {
         promise: Promise::NothingDuplicated,
-        says: "A send makes one message, however often it is retried. A process receives it once; a later process sees it \
-               marked as redelivered, and never after a confirmed acknowledgement.",
+        says: "A send makes one message, however often it is retried. A process receives it once. If a later process \
+               receives it, it is marked as redelivered. After a confirmed acknowledgement, no process receives it.",
         checked: "message ids per content; deliveries per process and their counts",
         checker: messages::nothing_duplicated,
     },
     PromiseSpec {
         promise: Promise::Order,
         says: "One process's messages arrive in the order it sent them, and no two share a place in an inbox. A process receives \
-               its inbox in order; only a shutdown request may come before its turn, and none comes after it.",
+               its inbox in order; only a shutdown request may come before its turn, and even that never comes after its turn.",
         checked: "inbox sequences against the order of sends, and each process's deliveries against the sequences",
         checker: messages::order,
     },
