@@ -18,7 +18,7 @@ async def main() -> None:
     async with stdio_client(server) as (read, write), ClientSession(read, write) as session:
         greeting = await session.initialize()
         tools = (await session.list_tools()).tools
-        first = {"instructions": greeting.instructions, "tools": [tool.model_dump(mode="json") for tool in tools]}
+        first = {"instructions": greeting.instructions, "tools": [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]}
         print(json.dumps(first), flush=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
             call = json.loads(line)

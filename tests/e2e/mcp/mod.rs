@@ -17,8 +17,9 @@ use crate::world::{LEAD, PATIENCE, TEAMWIRE, World};
 /// The environment variable with the path of a Python that has the official client.
 const PYTHON: &str = "TEAMWIRE_TEST_MCP_PYTHON";
 
-/// How many bytes the tools of a lead may take in a model's context: about 2,200 tokens, at 4 bytes each.
-const TOOLS_BYTES_MAX: usize = 9_000;
+/// How many bytes the names, descriptions and inputs of a lead's tools may take in a model's context: about 1,800 tokens, at 4
+/// bytes each.
+const TOOLS_BYTES_MAX: usize = 7_200;
 
 scenarios! {
     members_talk_and_share_tasks_through_their_tools,
@@ -149,7 +150,12 @@ fn only_the_lead_has_the_tools_of_a_lead(world: World) {
     }
     let shutdown = json!({"type": "shutdown_request", "recipient": "lead", "content": "please"});
     assert!(ann.is_refused("SendMessage", shutdown).starts_with("LEAD_ONLY: "));
-    let size = lead.greeting["tools"].to_string().len();
+    let tools = lead.greeting["tools"].as_array().unwrap().iter();
+    let size: usize = tools
+        .map(|tool| {
+            ["name", "description", "inputSchema"].map(|part| tool[part].to_string().len()).iter().sum::<usize>()
+        })
+        .sum();
     assert!(size <= TOOLS_BYTES_MAX, "the tools take {size} bytes");
 
     let invited = lead.does("Invite", json!({"name": "bob"}));
