@@ -10,13 +10,22 @@ use teamwire_proto::v1::{self, message::Body};
 
 use crate::visible::replace_hidden;
 
+/// How an agent answers requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerWith {
+    /// With a `teamwire` command.
+    Command,
+    /// With the SendMessage tool.
+    Tool,
+}
+
 /// Returns a message as an agent reads it.
 ///
 /// The body of a message or broadcast is its content, escaped. The body of a protocol message is an explanation with the
 /// request's id and the commands that answer it.
-pub fn teammate_message(message: &v1::Message) -> String {
+pub fn teammate_message(message: &v1::Message, answer_with: AnswerWith) -> String {
     let sender = message.sender.as_ref().map(|sender| sender.name.as_str()).unwrap_or_default();
-    let (summary, body) = summary_and_body(message, sender);
+    let (summary, body) = summary_and_body(message, sender, answer_with);
     let mut text = format!("<teammate-message teammate_id=\"{}\"", attribute(sender));
     if !summary.is_empty() {
         let _ = write!(text, " summary=\"{}\"", attribute(&summary));
@@ -96,7 +105,7 @@ pub fn plan_required() -> String {
 }
 
 /// Returns the summary, not yet escaped, and the body, escaped where it is foreign.
-fn summary_and_body(message: &v1::Message, sender: &str) -> (String, String) {
+fn summary_and_body(message: &v1::Message, sender: &str, answer_with: AnswerWith) -> (String, String) {
     let id = escaped(&message.request_id);
     let from = escaped(sender);
     match message.body.as_ref() {
@@ -105,7 +114,7 @@ fn summary_and_body(message: &v1::Message, sender: &str) -> (String, String) {
             let asks = format!(
                 "{from} asks you to shut down. request_id: {id}\nBring your work to a state that you can leave, then answer. \
                  You keep running until you approve.\n{}",
-                how_to_answer(&id)
+                answer_with.shutdown(&id)
             );
             ("Shutdown request".to_owned(), with_text(asks, "Reason", &body.reason))
         }
@@ -118,7 +127,7 @@ fn summary_and_body(message: &v1::Message, sender: &str) -> (String, String) {
         }
         Some(Body::PlanApprovalRequest(body)) => {
             let summary = if body.summary.is_empty() { "A plan to approve" } else { &body.summary };
-            let asks = format!("{from} asks you to approve a plan. request_id: {id}\n{}", how_to_answer(&id));
+            let asks = format!("{from} asks you to approve a plan. request_id: {id}\n{}", answer_with.plan(&id, &from));
             (summary.to_owned(), with_text(asks, "Plan", &body.plan))
         }
         Some(Body::PlanApprovalResponse(body)) => {
@@ -144,9 +153,35 @@ fn summary_and_body(message: &v1::Message, sender: &str) -> (String, String) {
     }
 }
 
+impl AnswerWith {
+    fn shutdown(self, id: &str) -> String {
+        match self {
+            Self::Command => commands(id),
+            Self::Tool => tool_inputs("shutdown_response", &format!(r#""request_id":"{id}""#)),
+        }
+    }
+
+    fn plan(self, id: &str, author: &str) -> String {
+        match self {
+            Self::Command => commands(id),
+            Self::Tool => {
+                tool_inputs("plan_approval_response", &format!(r#""recipient":"{author}","request_id":"{id}""#))
+            }
+        }
+    }
+}
+
 /// Returns the two commands that answer a request.
-fn how_to_answer(id: &str) -> String {
+fn commands(id: &str) -> String {
     format!("To approve: teamwire approve {id}\nTo refuse: teamwire reject {id} --reason \"why\"")
+}
+
+/// Returns the two inputs of the SendMessage tool that answer a request.
+fn tool_inputs(kind: &str, request: &str) -> String {
+    format!(
+        r#"To approve, call SendMessage with {{"type":"{kind}",{request},"approve":true}}
+To refuse: {{"type":"{kind}",{request},"approve":false,"content":"why"}}"#
+    )
 }
 
 /// Appends foreign text under a label, unless it is empty.
@@ -155,7 +190,7 @@ fn with_text(ours: String, label: &str, foreign: &str) -> String {
 }
 
 /// Escapes a body. Line breaks and tabs stay.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     escape(text, |c| matches!(c, '\n' | '\t'))
 }
 
@@ -235,7 +270,7 @@ mod tests {
     #[test]
     fn a_message_is_its_content_in_an_element() {
         assert_eq!(
-            teammate_message(&direct("lead", "a \"b\"\nc", "1 < 2\n\tand")),
+            teammate_message(&direct("lead", "a \"b\"\nc", "1 < 2\n\tand"), AnswerWith::Command),
             "<teammate-message teammate_id=\"lead\" summary=\"a &quot;b&quot;&#xA;c\">1 &lt; 2\n\tand</teammate-message>"
         );
     }
@@ -243,10 +278,12 @@ mod tests {
     /// Fuzzing found that the Arabic letter mark and the tag characters were not escaped.
     #[test]
     fn characters_that_turn_or_hide_text_are_shown_as_numbers() {
-        let text = teammate_message(&direct("a", "\u{61C}", "\u{202E}\u{E0041}\u{E007F}"));
+        let text = teammate_message(&direct("a", "\u{61C}", "\u{202E}\u{E0041}\u{E007F}"), AnswerWith::Command);
         assert!(text.contains("summary=\"&#x61C;\">&#x202E;&#xE0041;&#xE007F;<"), "{text}");
-        let text =
-            teammate_message(&direct("a", "a\u{200B}b", "c\u{E0100}\u{FE01}\0 ❤\u{FE0F} می\u{200C}خواهم &#x202E;"));
+        let text = teammate_message(
+            &direct("a", "a\u{200B}b", "c\u{E0100}\u{FE01}\0 ❤\u{FE0F} می\u{200C}خواهم &#x202E;"),
+            AnswerWith::Command,
+        );
         let body = "c&#xE0100;&#xFE01;&#x0; ❤\u{FE0F} می\u{200C}خواهم &amp;#x202E;";
         assert!(text.contains(&format!("summary=\"a&#x200B;b\">{body}<")), "{text}");
     }
@@ -260,7 +297,7 @@ mod tests {
             Body::PlanApprovalRequest(v1::PlanApprovalRequest { plan: "1. do".into(), ..Default::default() }),
         );
         for (message, foreign) in [(asks, "Reason:\ndone"), (plan, "Plan:\n1. do")] {
-            let text = teammate_message(&message);
+            let text = teammate_message(&message, AnswerWith::Command);
             assert!(text.contains("teamwire approve req_7\n"), "{text}");
             assert!(text.contains("teamwire reject req_7 --reason \"why\"\n"), "{text}");
             assert!(text.ends_with(&format!("{foreign}</teammate-message>")), "{text}");
@@ -271,7 +308,7 @@ mod tests {
     fn an_answer_says_what_was_decided() {
         for (approve, word) in [(true, "approved"), (false, "refused")] {
             let response = v1::ShutdownResponse { approve: Some(approve), ..Default::default() };
-            assert!(teammate_message(&from("a", Body::ShutdownResponse(response))).contains(word));
+            assert!(teammate_message(&from("a", Body::ShutdownResponse(response)), AnswerWith::Command).contains(word));
         }
     }
 
@@ -287,13 +324,13 @@ mod tests {
         ) {
             let shutdown = v1::ShutdownRequest { reason: content.clone(), ..Default::default() };
             for message in [direct(&sender, &summary, &content), from(&sender, Body::ShutdownRequest(shutdown))] {
-                let text = teammate_message(&message);
+                let text = teammate_message(&message, AnswerWith::Command);
                 prop_assert_eq!(text.matches("<teammate-message").count(), 1);
                 prop_assert_eq!(text.matches("</teammate-message>").count(), 1);
                 prop_assert_eq!(text.matches('<').count(), 2);
                 prop_assert!(!text.chars().any(|c| c.is_control() && c != '\n' && c != '\t'));
             }
-            let text = teammate_message(&direct(&sender, &summary, &content));
+            let text = teammate_message(&direct(&sender, &summary, &content), AnswerWith::Command);
             let (head, rest) = text.split_once('>').expect("a start tag");
             prop_assert!(!head.contains('\n'));
             let body = rest.strip_suffix("</teammate-message>").expect("an end tag");

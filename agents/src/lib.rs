@@ -13,6 +13,8 @@
 //! | `incarnation` | one life of the member: owns its state and talks to the coordinator | all below |
 //! | `line_protocol` | the lines that a program reads and writes | [`agent_text`] |
 //! | `process` | a process that never outlives its owner | `exit` |
+//! | [`mcp`] | the tools of a member, for agent programs | `pending_replies`, [`agent_text`] |
+//! | `pending_replies` | finds the message that a program's message answers | |
 //! | [`agent_text`] | the text form of messages and tasks | [`visible`] |
 //! | [`visible`] | marks characters that a reader does not see | |
 //!
@@ -42,6 +44,8 @@ mod event;
 mod exit;
 mod incarnation;
 mod line_protocol;
+pub mod mcp;
+mod pending_replies;
 mod process;
 mod runner;
 pub mod visible;

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use clap::{Args, Subcommand};
-use teamwire_agents::agent_text;
+use teamwire_agents::agent_text::{self, AnswerWith};
 use teamwire_client::{Closed, Event, MEMBER_VARIABLE, SubscribeOptions, v1};
 
 use super::{Output, id};
@@ -114,7 +114,7 @@ impl Inbox {
             _ if self.output.json => show::line(&show::delivery_json(delivery)),
             // An agent reads it: in the form that no content can forge, with the id to acknowledge.
             Some(message) if is_program() => {
-                anstream::println!("{}\n{}", message.id, agent_text::teammate_message(message))
+                anstream::println!("{}\n{}", message.id, agent_text::teammate_message(message, AnswerWith::Command))
             }
             _ => show::delivery(delivery),
         }

@@ -23,6 +23,7 @@ mod join;
 mod leave;
 mod line_loop;
 mod man;
+mod mcp;
 mod message;
 mod notices;
 mod plan;
@@ -156,6 +157,7 @@ enum Command {
     Use(identity::Use),
     Completions(completions::Completions),
     Man(man::Man),
+    Mcp(mcp::Mcp),
     #[command(hide = true)]
     DemoTeammate(demo::teammate::DemoTeammate),
     #[command(hide = true)]
@@ -208,6 +210,7 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Use(command) => (command.run(&context), false),
         Command::Completions(command) => (command.run(), false),
         Command::Man(command) => (command.run(), false),
+        Command::Mcp(command) => (command.run(&context).await, false),
         Command::DemoTeammate(command) => (command.run(), false),
         Command::EchoTeammate(command) => (command.run(), false),
         // Run by `main`, before the runtime starts.

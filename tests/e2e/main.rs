@@ -63,6 +63,7 @@ mod identities;
 mod joins;
 mod lives;
 mod machines;
+mod mcp;
 mod member_crashes;
 mod messages;
 mod notices;

@@ -1,7 +1,9 @@
 //! Runs the tests, of the workspace and of the clients in other languages.
 
 use crate::{
-    clients, generate, network, redis, rerun,
+    clients, generate,
+    install::venv,
+    network, redis, rerun,
     step::{Failure, Step},
 };
 
@@ -17,9 +19,10 @@ pub(crate) fn run(ci: bool) -> Result<(), Failure> {
     }
     network::prepare()?;
     let ready = clients::prepare(ci)?;
+    let mcp_python = venv("tests/e2e/mcp/requirements.txt", "target/tools/mcp")?.join("python");
     let prepare = |step: Step| {
         let step = servers.iter().fold(step, |step, (variable, path)| step.env(variable, path));
-        let step = step.env(clients::READY, &ready);
+        let step = step.env(clients::READY, &ready).env("TEAMWIRE_TEST_MCP_PYTHON", &mcp_python);
         if ci { step.env("CI", "true") } else { step }
     };
     let run = |arguments: &[&str]| {

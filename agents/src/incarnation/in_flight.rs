@@ -6,11 +6,8 @@ use teamwire_client::Acks;
 use teamwire_proto::v1;
 use tokio::{sync::watch, time::Instant};
 
-use super::{
-    heartbeat::Work,
-    pending_replies::{Answerable, PendingReplies},
-    recent_ids::RecentIds,
-};
+use super::{heartbeat::Work, recent_ids::RecentIds};
+use crate::pending_replies::{Answerable, PendingReplies};
 
 /// How many handed messages are remembered, so that acknowledging one twice is no error.
 const REMEMBERED_MAX: usize = 4_096;

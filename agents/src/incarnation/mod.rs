@@ -9,7 +9,6 @@ mod heartbeat;
 mod in_flight;
 mod intake;
 mod passthrough;
-mod pending_replies;
 mod program;
 mod program_output;
 mod recent_ids;

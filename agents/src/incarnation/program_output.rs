@@ -6,12 +6,12 @@ use teamwire_proto::{Reason, Refusal};
 
 use super::{
     Incarnation,
-    pending_replies::Answerable,
     responder::{Action, Done},
 };
 use crate::{
     event::RunnerEvent,
     line_protocol::{input_lines, lines::LINE_BYTES_MAX, output_parser::OutputLine},
+    pending_replies::Answerable,
 };
 
 /// How much of a refused line is logged, in characters.

@@ -3,13 +3,11 @@
 use std::future::pending;
 
 use serde_json::Value;
-use teamwire_client::{Client, Error, Retry};
+use teamwire_client::{Client, Error};
 use teamwire_proto::v1;
 
-use super::{
-    background::{Background, finished, start},
-    pending_replies::Answerable,
-};
+use super::background::{Background, finished, start};
+use crate::pending_replies::Answerable;
 
 /// What a program asked for.
 #[derive(Clone, Debug)]
@@ -64,7 +62,7 @@ impl Responder {
     ) {
         let client = self.client.clone();
         self.call = Some(start(async move {
-            let in_reply_to = answered(&client, answerable).await;
+            let in_reply_to = answerable.resolve(&client).await;
             let mut call = action.clone();
             if let (Action::Send(request), Some(id)) = (&mut call, &in_reply_to) {
                 request.in_reply_to.clone_from(id);
@@ -80,19 +78,6 @@ impl Responder {
         let done = finished(call).await;
         self.call = None;
         done
-    }
-}
-
-/// Returns the message that is answered. Looks up the lead, who may have changed since the runner joined.
-async fn answered(client: &Client, answerable: Answerable) -> Option<String> {
-    match answerable {
-        Answerable::Unknown => None,
-        Answerable::Message(id) => Some(id),
-        Answerable::OfLead(each) => {
-            let client = client.clone().with_retry(Retry::none());
-            let lead = client.get_team(v1::GetTeamRequest::default()).await.ok()?.team?.lead.to_ascii_lowercase();
-            each.into_iter().find(|(sender, _)| *sender == lead).map(|(_, id)| id)
-        }
     }
 }
 

@@ -9,7 +9,10 @@ use teamwire_proto::{
     v1::{self, MemberState, Role},
 };
 
-use crate::{agent_text, visible::json_line};
+use crate::{
+    agent_text::{self, AnswerWith},
+    visible::json_line,
+};
 
 /// How many other members a welcome names.
 const OTHERS_MAX: usize = 50;
@@ -83,7 +86,7 @@ pub(crate) fn line(value: &Value) -> String {
 /// Returns a message as a program reads it: the SendMessage object with its text form and its delivery count.
 pub(crate) fn message(delivery: &Delivery) -> InputLine {
     let mut json = dialect::write(&delivery.message);
-    json["text"] = json!(agent_text::teammate_message(&delivery.message));
+    json["text"] = json!(agent_text::teammate_message(&delivery.message, AnswerWith::Command));
     json["delivery_count"] = json!(delivery.delivery_count);
     InputLine { text: line(&json), message_id: delivery.message.id.clone() }
 }

@@ -26,7 +26,7 @@ pub(crate) fn render(input: &[u8]) {
 }
 
 fn check_message(message: &v1::Message) {
-    let element = parse(&agent_text::teammate_message(message));
+    let element = parse(&agent_text::teammate_message(message, agent_text::AnswerWith::Command));
     let sender = message.sender.as_ref().map_or("", |sender| sender.name.as_str());
     assert_eq!(element.attributes[0], ("teammate_id".to_owned(), sender.to_owned()));
     let foreign = match message.body.as_ref() {

@@ -254,7 +254,7 @@ impl World {
         for entry in history.entries {
             let Some(Event::Message(message)) = entry.event else { continue };
             assert_eq!(entry.receipts.len(), message.recipients.len());
-            agent_text::teammate_message(&message);
+            agent_text::teammate_message(&message, agent_text::AnswerWith::Command);
             dialect::write(&message);
         }
         for member in members {

@@ -86,7 +86,7 @@ fn is_task(value: &Value, id: u64) -> bool {
 /// A program that shows what it was handed must not send it again under its own name.
 fn check_echo(message: &v1::Message) {
     let mut line = dialect::write(message);
-    line["text"] = json!(agent_text::teammate_message(message));
+    line["text"] = json!(agent_text::teammate_message(message, agent_text::AnswerWith::Command));
     line["delivery_count"] = json!(1);
     let line = line.to_string();
     assert!(!line.contains(['\n', '\r']), "a message is one line");

@@ -11,6 +11,7 @@
 //! The answer only gets an `in_reply_to`. It does not acknowledge: "I am working on it" is an answer, and a message must not
 //! leave the inbox before it is processed.
 
+use teamwire_client::{Client, Retry};
 use teamwire_proto::{
     name::Address,
     v1::{self, SenderKind, message::Body, send_request},
@@ -51,6 +52,21 @@ pub(crate) enum Answerable {
     Message(String),
     /// The one from the team's current lead. From senders, in lower case, to message ids.
     OfLead(Vec<(String, String)>),
+}
+
+impl Answerable {
+    /// Returns the message that is answered. Looks up the lead, who may have changed since the message arrived.
+    pub(crate) async fn resolve(self, client: &Client) -> Option<String> {
+        match self {
+            Self::Unknown => None,
+            Self::Message(id) => Some(id),
+            Self::OfLead(each) => {
+                let client = client.clone().with_retry(Retry::none());
+                let lead = client.get_team(v1::GetTeamRequest::default()).await.ok()?.team?.lead.to_ascii_lowercase();
+                each.into_iter().find(|(sender, _)| *sender == lead).map(|(_, id)| id)
+            }
+        }
+    }
 }
 
 impl PendingReplies {

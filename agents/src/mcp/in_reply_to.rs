@@ -1,0 +1,51 @@
+//! Finds the message that an agent's message answers. The tool that agents know has no field for it, but a sender that waits
+//! for a reply needs it.
+
+use teamwire_client::{Client, Retry, v1};
+
+use crate::pending_replies::PendingReplies;
+
+/// How many messages of the inbox are searched.
+const SEARCHED: u32 = 200;
+
+/// What the agent has read with `CheckInbox`.
+#[derive(Debug)]
+pub(super) struct Shown {
+    /// The messages that it may answer.
+    pub(super) pending: PendingReplies,
+    /// The messages that the next look into the inbox acknowledges.
+    pub(super) unacknowledged: Vec<String>,
+}
+
+impl Default for Shown {
+    fn default() -> Self {
+        Self { pending: PendingReplies::new(false), unacknowledged: Vec::new() }
+    }
+}
+
+impl Shown {
+    /// Notes that the agent has read a message.
+    pub(super) fn show(&mut self, message: &v1::Message) {
+        self.pending.hand_over(message);
+        self.unacknowledged.push(message.id.clone());
+    }
+
+    /// Notes that messages are acknowledged.
+    pub(super) fn acknowledged(&mut self, message_ids: &[String]) {
+        message_ids.iter().for_each(|id| self.pending.acknowledged(id));
+        self.unacknowledged.retain(|id| !message_ids.contains(id));
+    }
+}
+
+/// Returns what the runner has handed to the agent: the messages in its inbox that a session has delivered. The runner
+/// acknowledges them when the agent has processed them.
+pub(super) async fn handed_over(client: &Client) -> PendingReplies {
+    let mut pending = PendingReplies::new(false);
+    let client = client.clone().with_retry(Retry::none());
+    let request = v1::ListInboxRequest { page_size: SEARCHED, ..v1::ListInboxRequest::default() };
+    if let Ok(inbox) = client.list_inbox(request).await {
+        let delivered = inbox.deliveries.iter().filter(|delivery| delivery.delivery_count > 0);
+        delivered.filter_map(|delivery| delivery.message.as_ref()).for_each(|message| pending.hand_over(message));
+    }
+    pending
+}

@@ -1,0 +1,134 @@
+//! The MCP server: a team's tools for an agent, over standard input and output.
+//!
+//! It acts as one member. Every member gets the tools to send messages, to read its inbox and to work on tasks; the lead
+//! also gets those that manage the team. A tool that is refused answers with the coordinator's sentence, which says what to
+//! do next.
+//!
+//! | module | tools |
+//! |---|---|
+//! | `send_message` | `SendMessage`, `SubmitPlan` |
+//! | `check_inbox` | `CheckInbox` |
+//! | `tasks`, `task_update` | `TaskCreate`, `TaskList`, `TaskGet`, `TaskClaim`, `TaskUpdate` |
+//! | `team` | `TeamStatus`, and the lead's `Invite`, `ForceStop`, `TeamDelete` |
+
+mod check_inbox;
+mod in_reply_to;
+mod send_message;
+mod task_update;
+mod tasks;
+mod team;
+mod text;
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rmcp::{
+    ErrorData, RoleServer, ServerHandler, ServiceExt as _,
+    handler::server::{router::tool::ToolRouter, tool::ToolCallContext},
+    model::{
+        CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListToolsResult,
+        MetaObject, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+    },
+    service::RequestContext,
+    transport::stdio,
+};
+use serde_json::json;
+use teamwire_client::{Client, v1};
+
+use self::in_reply_to::Shown;
+
+/// The tools that only the lead is offered.
+const FOR_THE_LEAD: [&str; 3] = ["Invite", "ForceStop", "TeamDelete"];
+
+/// The tool that a member under a runner is not offered: the runner hands its messages over.
+const CHECK_INBOX: &str = "CheckInbox";
+
+/// Why the server stopped.
+#[derive(Debug, thiserror::Error)]
+#[error("The agent program and this MCP server do not understand each other: {0}.")]
+pub struct ServeError(String);
+
+/// A member's tools.
+#[derive(Clone, Debug)]
+pub struct McpServer {
+    client: Client,
+    tools: ToolRouter<Self>,
+    shown: Arc<Mutex<Shown>>,
+    is_lead: Arc<Mutex<bool>>,
+    in_runner: bool,
+}
+
+impl McpServer {
+    /// Creates the tools of the client's member. `in_runner`: a runner hands the member its messages, so that the agent
+    /// has no inbox to check.
+    pub fn new(client: Client, in_runner: bool) -> Self {
+        let mut tools = Self::message_tools()
+            + Self::inbox_tools()
+            + Self::task_tools()
+            + Self::task_update_tools()
+            + Self::team_tools();
+        if in_runner {
+            tools.disable_route(CHECK_INBOX);
+        }
+        Self { client, tools, shown: Arc::default(), is_lead: Arc::default(), in_runner }
+    }
+
+    /// Serves an agent program over this process's standard input and output, until the program closes them.
+    pub async fn serve_stdio(self) -> Result<(), ServeError> {
+        let running = self.serve(stdio()).await.map_err(|error| ServeError(error.to_string()))?;
+        running.waiting().await.map_err(|error| ServeError(error.to_string()))?;
+        Ok(())
+    }
+
+    /// Returns the tools that the member may use now. If the coordinator cannot be reached, the member keeps its role.
+    async fn offered(&self) -> Vec<Tool> {
+        let is_lead = match self.client.get_team(v1::GetTeamRequest::default()).await {
+            Ok(reply) => reply.team.is_some_and(|team| team.lead.eq_ignore_ascii_case(self.client.name())),
+            Err(_) => *self.is_lead.lock(),
+        };
+        *self.is_lead.lock() = is_lead;
+        let tools = self.tools.list_all().into_iter();
+        tools.filter(|tool| is_lead || !FOR_THE_LEAD.contains(&&*tool.name)).map(always_loaded).collect()
+    }
+}
+
+/// Marks a tool as one that the agent always sees. Agent programs hide others until the model searches for them.
+fn always_loaded(tool: Tool) -> Tool {
+    let mut meta = MetaObject::default();
+    meta.insert("anthropic/alwaysLoad".to_owned(), json!(true));
+    tool.with_meta(meta)
+}
+
+impl ServerHandler for McpServer {
+    fn get_info(&self) -> ServerConfig {
+        let (name, team) = (self.client.name(), self.client.team());
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("teamwire", env!("CARGO_PKG_VERSION")))
+            .with_instructions(format!(
+                "You are {name} of team {team}. Your teammates read only what SendMessage sends."
+            ))
+    }
+
+    async fn list_tools(
+        &self,
+        _page: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.offered().await))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let name = request.name.to_string();
+        let offered = self.offered().await;
+        if !offered.iter().any(|tool| tool.name == name) {
+            let names: Vec<&str> = offered.iter().map(|tool| &*tool.name).collect();
+            let says = format!("You have no tool {name}. Yours are {}.", names.join(", "));
+            return Ok(CallToolResult::error(vec![ContentBlock::text(says)]).into());
+        }
+        self.tools.call(ToolCallContext::new(self, request, context)).await
+    }
+}

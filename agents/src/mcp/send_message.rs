@@ -1,0 +1,148 @@
+//! `SendMessage` and `SubmitPlan`.
+
+use std::sync::{Arc, LazyLock};
+
+use rmcp::{handler::server::wrapper::Parameters, model::JsonObject, schemars::JsonSchema, tool, tool_router};
+use serde::Deserialize;
+use serde_json::json;
+use teamwire_client::{Error, dialect, message, v1};
+use teamwire_proto::{
+    Kind,
+    v1::{RequestState, send_request::Body},
+};
+
+use super::{McpServer, in_reply_to, text};
+
+/// Both forms of SendMessage: the classic one and the newer one. The description says which fields belong together.
+static SCHEMA: LazyLock<Arc<JsonObject>> = LazyLock::new(|| {
+    let string = |description: &str| json!({ "type": "string", "description": description });
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "type": {
+                "type": "string",
+                "enum": Kind::SENDABLE.iter().map(|kind| kind.name()).collect::<Vec<_>>(),
+                "description": "Default: message",
+            },
+            "recipient": string("A teammate's name, or team-lead"),
+            "content": string("The text; the reason of a shutdown request or of a rejection; the feedback on a plan"),
+            "summary": string("5 to 10 words on one line, shown as a preview; required for message and broadcast"),
+            "request_id": string("The id of the request that you answer"),
+            "approve": { "type": "boolean", "description": "Your decision on the request" },
+            "to": string("The newer spelling of recipient; * for everyone"),
+            "message": { "type": ["string", "object"], "description": "The newer spelling of content" },
+        },
+    });
+    Arc::new(schema.as_object().cloned().unwrap_or_default())
+});
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+struct SubmitPlan {
+    /// The plan, in full.
+    plan: String,
+    /// The plan in 5 to 10 words.
+    #[serde(default)]
+    summary: String,
+}
+
+#[tool_router(router = message_tools, vis = "pub(super)")]
+impl McpServer {
+    /// Send a message to a teammate, or answer a request. Your teammates see nothing else that you write.
+    ///
+    /// message: recipient, content, summary. broadcast: content, summary; reaches everyone, so use it sparingly.
+    /// shutdown_request (the lead): recipient, content. shutdown_response: request_id, approve, content if you refuse; when
+    /// you approve, your process ends. plan_approval_request: content is your plan. plan_approval_response (the lead):
+    /// recipient, request_id, approve, content if you reject. Address teammates by name.
+    #[tool(
+        name = "SendMessage",
+        input_schema = SCHEMA.clone(),
+        annotations(title = "Send a message", read_only_hint = false, destructive_hint = false, open_world_hint = false)
+    )]
+    async fn send_message(&self, Parameters(arguments): Parameters<JsonObject>) -> Result<String, String> {
+        let request = dialect::read_object(arguments).map_err(text::failure)?;
+        self.send(request).await.map_err(text::failure)
+    }
+
+    /// Submit your plan to the lead and wait for approval. The answer comes as a message. Start the work only once the plan
+    /// is approved; if it is rejected, change it and submit it again.
+    #[tool(
+        name = "SubmitPlan",
+        annotations(
+            title = "Submit a plan",
+            read_only_hint = false,
+            destructive_hint = false,
+            open_world_hint = false
+        )
+    )]
+    async fn submit_plan(&self, Parameters(plan): Parameters<SubmitPlan>) -> Result<String, String> {
+        self.send(message::plan_approval_request(plan.plan, plan.summary)).await.map_err(text::failure)
+    }
+}
+
+impl McpServer {
+    async fn send(&self, mut request: v1::SendRequest) -> Result<String, Error> {
+        if request.in_reply_to.is_empty() {
+            request.in_reply_to = self.answered_message(&request).await.unwrap_or_default();
+        }
+        let reply = self.client.send(request.clone()).await?;
+        let body = request.body.as_ref();
+        if let Some(Body::ShutdownResponse(_) | Body::PlanApprovalResponse(_)) = body {
+            self.acknowledge_request(&reply.request_id).await;
+        } else {
+            self.shown.lock().pending.answered(&request.in_reply_to);
+        }
+        Ok(report(body, &reply))
+    }
+
+    async fn answered_message(&self, request: &v1::SendRequest) -> Option<String> {
+        let answerable = match self.in_runner {
+            true => in_reply_to::handed_over(&self.client).await.answerable(request),
+            false => self.shown.lock().pending.answerable(request),
+        };
+        answerable.resolve(&self.client).await
+    }
+
+    /// Acknowledges the message that made a request, which is answered. If that fails, it is only shown again.
+    async fn acknowledge_request(&self, request_id: &str) {
+        if self.in_runner {
+            return;
+        }
+        let request = v1::GetRequestRequest { request_id: request_id.to_owned(), ..v1::GetRequestRequest::default() };
+        if let Ok(v1::GetRequestResponse { request: Some(request) }) = self.client.get_request(request).await
+            && request.state() != RequestState::Pending
+        {
+            _ = self.acknowledge(vec![request.message_id]).await;
+        }
+    }
+
+    /// Acknowledges messages of the member's inbox.
+    pub(super) async fn acknowledge(&self, message_ids: Vec<String>) -> Result<(), Error> {
+        let request = v1::AckRequest { session_id: String::new(), message_ids: message_ids.clone() };
+        self.client.ack(request).await?;
+        self.shown.lock().acknowledged(&message_ids);
+        Ok(())
+    }
+}
+
+fn report(body: Option<&Body>, reply: &v1::SendResponse) -> String {
+    let (to, request) = (reply.recipients.join(", "), &reply.request_id);
+    let mut report = match body {
+        Some(Body::ShutdownRequest(_)) => {
+            format!("You asked {to} to shut down (request_id {request}). The answer comes as a message.")
+        }
+        Some(Body::PlanApprovalRequest(_)) => {
+            format!("You submitted your plan to {to} (request_id {request}). The answer comes as a message.")
+        }
+        Some(Body::ShutdownResponse(body)) if body.approve() => {
+            "You approved your shutdown. Your process ends now: start nothing new.".to_owned()
+        }
+        _ if reply.recipients.is_empty() => "Sent. Nobody else is in the team.".to_owned(),
+        _ => format!("Sent to {to}."),
+    };
+    for warning in &reply.warnings {
+        report.push_str("\nWarning: ");
+        report.push_str(warning);
+    }
+    report
+}

@@ -1,0 +1,119 @@
+//! `TeamStatus`, and the lead's `Invite`, `ForceStop` and `TeamDelete`.
+
+use std::fmt::Write as _;
+
+use rmcp::{handler::server::wrapper::Parameters, schemars::JsonSchema, tool, tool_router};
+use serde::Deserialize;
+use teamwire_client::v1;
+use teamwire_proto::{
+    v1::{MemberState, Role},
+    word,
+};
+
+use super::{McpServer, text::failure};
+use crate::agent_text::escaped;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(rename_all = "camelCase")]
+struct Invite {
+    /// The only name that the invitation can be used for.
+    name: String,
+    /// Whether the teammate must have a plan approved before it works on tasks.
+    #[serde(default, alias = "plan_mode_required")]
+    plan_mode_required: bool,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+struct ForceStop {
+    /// The teammate.
+    name: String,
+    /// Why you do not ask it.
+    #[serde(default)]
+    reason: String,
+}
+
+#[tool_router(router = team_tools, vis = "pub(super)")]
+impl McpServer {
+    /// Show who is in your team, and what each member is doing.
+    #[tool(name = "TeamStatus", annotations(title = "Show the team", read_only_hint = true, open_world_hint = false))]
+    async fn team_status(&self) -> Result<String, String> {
+        let team = self.client.get_team(v1::GetTeamRequest::default()).await.map_err(failure)?.team.unwrap_or_default();
+        let members = self.client.members().await.map_err(failure)?;
+        let mut text = format!("Team {}. You are {}. The lead is {}.", team.name, self.client.name(), team.lead);
+        for member in &members {
+            _ = write!(text, "\n{}", member_line(member));
+        }
+        Ok(text)
+    }
+
+    /// Invite a teammate from another machine. Returns the string with which one process can join under this name within
+    /// 15 minutes; treat it like a password.
+    #[tool(
+        name = "Invite",
+        annotations(
+            title = "Invite a teammate",
+            read_only_hint = false,
+            destructive_hint = false,
+            open_world_hint = false
+        )
+    )]
+    async fn invite(&self, Parameters(invite): Parameters<Invite>) -> Result<String, String> {
+        let request = v1::InviteRequest {
+            member: invite.name.clone(),
+            uses_max: 1,
+            plan_mode_required: invite.plan_mode_required,
+            ..v1::InviteRequest::default()
+        };
+        let reply = self.client.invite(request).await.map_err(failure)?;
+        Ok(format!("Start it on its machine: teamwire run {} --join {} -- COMMAND", invite.name, reply.join_string))
+    }
+
+    /// End a teammate without asking it. Its unfinished work is lost: send a shutdown_request first, and use this only if the
+    /// teammate does not answer.
+    #[tool(
+        name = "ForceStop",
+        annotations(
+            title = "Stop a teammate by force",
+            read_only_hint = false,
+            destructive_hint = true,
+            open_world_hint = false
+        )
+    )]
+    async fn force_stop(&self, Parameters(stop): Parameters<ForceStop>) -> Result<String, String> {
+        let member = self.client.force_stop(&stop.name, &stop.reason).await.map_err(failure)?;
+        Ok(format!("Stopped {}.", member.name))
+    }
+
+    /// Delete the team with its board and its history. Refused while teammates are at work: shut them down first.
+    #[tool(
+        name = "TeamDelete",
+        annotations(
+            title = "Delete the team",
+            read_only_hint = false,
+            destructive_hint = true,
+            open_world_hint = false
+        )
+    )]
+    async fn team_delete(&self) -> Result<String, String> {
+        let team = self.client.team().to_owned();
+        let request = v1::DeleteTeamRequest { team: team.clone() };
+        self.client.delete_team(request).await.map_err(failure)?;
+        Ok(format!("Deleted team {team}. You are in no team now."))
+    }
+}
+
+fn member_line(member: &v1::Member) -> String {
+    let role = if member.role() == Role::Lead { "lead" } else { "teammate" };
+    let mut line = format!("{} ({role}): {}", member.name, word::member_state(member.state()));
+    if let (MemberState::Exited, Some(exit)) = (member.state(), &member.exit) {
+        _ = write!(line, ", {}", word::exit(exit));
+    } else if !member.last_summary.is_empty() {
+        _ = write!(line, ", last: {}", escaped(&member.last_summary));
+    }
+    if member.inbox_depth > 0 {
+        _ = write!(line, ", {} unread", member.inbox_depth);
+    }
+    line
+}

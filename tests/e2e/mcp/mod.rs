@@ -1,0 +1,224 @@
+//! `teamwire mcp`, used by the official Python client in place of an agent program.
+
+use std::{
+    cell::RefCell,
+    env,
+    io::{BufRead as _, BufReader, Write as _},
+    path::Path,
+    process::{ChildStdin, Command, Stdio},
+    sync::mpsc::{Receiver, channel},
+    thread,
+};
+
+use serde_json::{Value, json};
+
+use crate::world::{LEAD, PATIENCE, TEAMWIRE, World};
+
+/// The environment variable with the path of a Python that has the official client.
+const PYTHON: &str = "TEAMWIRE_TEST_MCP_PYTHON";
+
+/// How many bytes the names, descriptions and inputs of a lead's tools may take in a model's context: about 1,800 tokens, at 4
+/// bytes each.
+const TOOLS_BYTES_MAX: usize = 7_200;
+
+scenarios! {
+    members_talk_and_share_tasks_through_their_tools,
+    only_the_lead_has_the_tools_of_a_lead,
+    requests_are_answered_with_the_tool_input_that_their_text_shows,
+    a_message_that_no_later_look_has_confirmed_is_returned_to_the_next_process,
+}
+
+/// Returns the Python with the official client. None: it is not prepared, so the test is skipped; with `CI`, that fails.
+fn python() -> Option<String> {
+    let python = env::var(PYTHON).ok();
+    if python.is_none() {
+        let notice = format!("{PYTHON} is not set: run `cargo xtask test`");
+        assert!(env::var_os("CI").is_none(), "{notice}");
+        eprintln!("skipped: {notice}");
+    }
+    python
+}
+
+/// An agent program that has started `teamwire mcp`.
+struct Agent {
+    stdin: RefCell<ChildStdin>,
+    lines: Receiver<String>,
+    greeting: Value,
+}
+
+impl Agent {
+    /// Starts an agent with the identity of a user. None: see [`python`].
+    fn start(world: &World, identity: &str) -> Option<Self> {
+        let mut command = world.program(identity, Path::new(&python()?));
+        command.args([concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/mcp/agent.py"), TEAMWIRE]);
+        Some(Self::spawn(command))
+    }
+
+    fn spawn(mut command: Command) -> Self {
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (stdin, stdout) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
+        let (send, lines) = channel();
+        thread::spawn(move || {
+            stdout.lines().map_while(Result::ok).try_for_each(|line| send.send(line)).ok();
+            process.wait()
+        });
+        let mut agent = Self { stdin: stdin.into(), lines, greeting: Value::Null };
+        agent.greeting = agent.next();
+        agent
+    }
+
+    fn next(&self) -> Value {
+        serde_json::from_str(&self.lines.recv_timeout(PATIENCE).expect("an answer of the agent")).unwrap()
+    }
+
+    fn tools(&self) -> Vec<&str> {
+        let tools = self.greeting["tools"].as_array().unwrap();
+        tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect()
+    }
+
+    fn call(&self, tool: &str, arguments: Value) -> Value {
+        let call = json!({ "tool": tool, "arguments": arguments });
+        writeln!(self.stdin.borrow_mut(), "{call}").unwrap();
+        self.next()
+    }
+
+    /// Calls a tool and returns its text.
+    fn does(&self, tool: &str, arguments: Value) -> String {
+        let answer = self.call(tool, arguments);
+        assert_eq!(answer["is_error"], false, "{answer}");
+        answer["text"].as_str().unwrap().to_owned()
+    }
+
+    /// Calls a tool that refuses, and returns why.
+    fn is_refused(&self, tool: &str, arguments: Value) -> String {
+        let answer = self.call(tool, arguments);
+        assert_eq!(answer["is_error"], true, "{answer}");
+        answer["text"].as_str().unwrap().to_owned()
+    }
+}
+
+fn members_talk_and_share_tasks_through_their_tools(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    let (Some(lead), Some(ann)) = (Agent::start(&world, LEAD), Agent::start(&world, "ann")) else { return };
+    assert_eq!(
+        ann.greeting["instructions"],
+        "You are ann of team acme. Your teammates read only what SendMessage sends."
+    );
+
+    // The classic form, answered in the newer one. The answer says what it answers, although no field of the tool does.
+    lead.does("SendMessage", json!({"type": "message", "recipient": "ann", "content": "<b>Go</b>", "summary": "go"}));
+    let read = ann.does("CheckInbox", json!({}));
+    let element = "<teammate-message teammate_id=\"lead\" summary=\"go\">&lt;b&gt;Go&lt;/b&gt;</teammate-message>";
+    assert_eq!(read, element);
+    ann.does("SendMessage", json!({"to": "team-lead", "message": "Gone.", "summary": "gone"}));
+    let history = world.history(LEAD);
+    let sent = |content: &str| history.iter().find(|entry| entry["message"]["content"] == content).unwrap();
+    assert_eq!(sent("Gone.")["message"]["in_reply_to"], sent("<b>Go</b>")["message"]["id"]);
+    assert_eq!(ann.does("CheckInbox", json!({"wait_seconds": 1})), "You have no new messages.");
+    let is_processed =
+        |entry: &Value| entry["message"]["content"] == "<b>Go</b>" && entry["receipts"][0]["state"] == "processed";
+    assert!(world.history(LEAD).iter().any(is_processed), "the next look acknowledges");
+
+    lead.does("TaskCreate", json!({"subject": "Write", "description": "All of it."}));
+    lead.does("TaskCreate", json!({"subject": "Test", "blockedBy": ["1"]}));
+    assert!(ann.does("TaskClaim", json!({})).contains("#1 [in_progress] Write (by ann)"));
+    let done = ann.does("TaskUpdate", json!({"taskId": "1", "status": "completed", "result": "Written."}));
+    assert_eq!(done, "Completed #1 [completed] Write (by ann)\nReady now: #2");
+    ann.does("TaskUpdate", json!({"taskId": 2, "status": "in_progress", "subject": "Test it"}));
+    ann.does("TaskUpdate", json!({"taskId": "2", "status": "pending", "result": "No time."}));
+    assert_eq!(lead.does("TaskList", json!({})), "#1 [completed] Write (by ann)\n#2 [pending] Test it");
+    assert!(lead.does("TaskGet", json!({"taskId": "#2"})).ends_with("Last given back:\nNo time."));
+    assert!(lead.does("TeamStatus", json!({})).contains("ann (teammate): "));
+    for (arguments, why) in [
+        (json!({"taskId": "two"}), "\"two\" is not the number of a task."),
+        (json!({"taskId": "7"}), "TASK_NOT_FOUND: "),
+        (json!({}), "missing field `taskId`"),
+    ] {
+        assert!(ann.is_refused("TaskGet", arguments).contains(why), "{why}");
+    }
+    assert!(ann.is_refused("TaskUpdate", json!({"taskId": "1"})).starts_with("Nothing to change"));
+}
+
+fn only_the_lead_has_the_tools_of_a_lead(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    let (Some(lead), Some(ann)) = (Agent::start(&world, LEAD), Agent::start(&world, "ann")) else { return };
+    for tool in ["Invite", "ForceStop", "TeamDelete"] {
+        assert!(lead.tools().contains(&tool) && !ann.tools().contains(&tool), "{tool}");
+        assert!(ann.is_refused(tool, json!({"name": "lead"})).starts_with(&format!("You have no tool {tool}.")));
+    }
+    let shutdown = json!({"type": "shutdown_request", "recipient": "lead", "content": "please"});
+    assert!(ann.is_refused("SendMessage", shutdown).starts_with("LEAD_ONLY: "));
+    let tools = lead.greeting["tools"].as_array().unwrap().iter();
+    let size: usize = tools
+        .map(|tool| {
+            ["name", "description", "inputSchema"].map(|part| tool[part].to_string().len()).iter().sum::<usize>()
+        })
+        .sum();
+    assert!(size <= TOOLS_BYTES_MAX, "the tools take {size} bytes");
+
+    let invited = lead.does("Invite", json!({"name": "bob"}));
+    let join_string = invited.split_whitespace().find(|word| word.starts_with("twj:")).unwrap();
+    world.cli("bob", &["join", join_string, "--name", "bob"]).succeeds();
+    assert_eq!(lead.does("ForceStop", json!({"name": "bob", "reason": "not needed"})), "Stopped bob.");
+
+    // The tools follow the role.
+    world.cli(LEAD, &["team", "lead", "ann", "--yes"]).succeeds();
+    assert!(lead.is_refused("TeamDelete", json!({})).starts_with("You have no tool TeamDelete."));
+    ann.does("Invite", json!({"name": "carol"}));
+}
+
+fn requests_are_answered_with_the_tool_input_that_their_text_shows(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    let (Some(lead), Some(ann)) = (Agent::start(&world, LEAD), Agent::start(&world, "ann")) else { return };
+    // Takes the tool input out of the text of a request, as a model would.
+    let input = |text: &str, approve: bool| -> Value {
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(&line[line.find('{')?..]).ok());
+        lines.into_iter().find(|input| input["approve"] == approve).expect("a tool input")
+    };
+    ann.does("SubmitPlan", json!({"plan": "1. do"}));
+    lead.does("SendMessage", input(&lead.does("CheckInbox", json!({})), false));
+    assert!(ann.does("CheckInbox", json!({})).contains("rejected your plan"));
+    ann.does("SubmitPlan", json!({"plan": "1. think 2. do"}));
+    lead.does("SendMessage", input(&lead.does("CheckInbox", json!({})), true));
+    assert!(ann.does("CheckInbox", json!({})).contains("approved your plan"));
+
+    lead.does("SendMessage", json!({"type": "shutdown_request", "recipient": "ann", "content": "done"}));
+    let approved = ann.does("SendMessage", input(&ann.does("CheckInbox", json!({})), true));
+    assert!(approved.starts_with("You approved your shutdown."), "{approved}");
+    assert!(lead.does("CheckInbox", json!({"wait_seconds": 20})).contains("ann approved its shutdown"));
+}
+
+fn a_message_that_no_later_look_has_confirmed_is_returned_to_the_next_process(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    world.cli(LEAD, &["send", "ann", "read me"]).succeeds();
+    for _ in 0..2 {
+        let Some(ann) = Agent::start(&world, "ann") else { return };
+        assert!(ann.does("CheckInbox", json!({})).contains("read me"));
+    }
+}
+
+/// A runner hands over the messages itself, and acknowledges them for the program.
+#[test]
+fn under_a_runner_the_tools_act_as_its_member_and_leave_its_inbox_alone() {
+    let Some(python) = python() else { return };
+    let world = World::embedded();
+    world.create_team("acme");
+    let agent = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/mcp/agent.py");
+    let call = r#"{"tool":"SendMessage","arguments":{"to":"team-lead","message":"by tool","summary":"by tool"}}"#;
+    let script = format!(
+        "while hear; do case \"$line\" in\n*'\"type\":\"shutdown_request\"'*) answer true done ;;\n\
+         *'\"content\":\"ping\"'*) printf '%s\\n' '{call}' | {python} {agent} \"$TW\" > said; ack ;;\nesac; done"
+    );
+    let backend = world.run("backend", &[], &script).ready();
+    let answered = world.cli(LEAD, &["send", "backend", "ping", "--wait-reply", "60", "--json"]).succeeds();
+    assert_eq!(answered.lines().last().unwrap()["content"], "by tool");
+    let said = std::fs::read_to_string(world.home("backend").join("said")).unwrap();
+    let greeting: Value = serde_json::from_str(said.lines().next().unwrap()).unwrap();
+    assert!(!greeting["tools"].as_array().unwrap().iter().any(|tool| tool["name"] == "CheckInbox"));
+    world.cli(LEAD, &["shutdown", "backend", "--wait"]).succeeds();
+    assert_eq!(backend.exit(), 0);
+}
