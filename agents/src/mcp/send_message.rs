@@ -137,7 +137,7 @@ fn report(body: Option<&Body>, reply: &v1::SendResponse) -> String {
         Some(Body::ShutdownResponse(body)) if body.approve() => {
             "You approved your shutdown. Your process ends now: start nothing new.".to_owned()
         }
-        _ if reply.recipients.is_empty() => "Sent. Nobody else is in the team.".to_owned(),
+        _ if reply.recipients.is_empty() => "Sent. There is no other member in the team.".to_owned(),
         _ => format!("Sent to {to}."),
     };
     for warning in &reply.warnings {

@@ -21,7 +21,7 @@ const TASKS_MAX: usize = 200;
 struct TaskCreate {
     /// What is to be done, on one line.
     subject: String,
-    /// What whoever does it needs to know.
+    /// What its owner needs to know.
     #[serde(default)]
     description: String,
     /// What is shown while the task is in progress, such as "Running the tests".

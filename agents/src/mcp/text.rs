@@ -7,7 +7,7 @@ use teamwire_proto::v1::TaskStatus;
 
 use crate::agent_text::escaped;
 
-/// Returns what the agent is told about a call that failed.
+/// Returns the text of a call that failed, for the agent.
 pub(super) fn failure(error: impl Into<Error>) -> String {
     match error.into() {
         Error::Refused(refusal) => format!("{}: {}", refusal.reason, refusal.message),
