@@ -3,11 +3,12 @@
 use crate::{
     agents,
     failures_under_load::{THREE_TIMES, under_load},
-    world::{LEAD, World, is_alive},
+    world::{LEAD, World, eventually, is_alive},
 };
 
 scenarios! {
     a_coordinator_that_comes_back_finds_the_same_programs_at_work,
+    a_program_keeps_the_message_that_it_works_on_however_often_its_coordinator_restarts,
     a_coordinator_killed_under_load_loses_nothing_and_repeats_nothing,
 }
 
@@ -33,6 +34,22 @@ fn a_coordinator_that_comes_back_finds_the_same_programs_at_work(mut world: Worl
     world.coordinator.restart();
     world.cli(LEAD, &["shutdown", "backend", "--wait"]).succeeds();
     assert_eq!(backend.exit(), 0);
+}
+
+fn a_program_keeps_the_message_that_it_works_on_however_often_its_coordinator_restarts(mut world: World) {
+    world.create_team("acme");
+    let backend = world.run("backend", &[], agents::SILENT).ready();
+    world.cli(LEAD, &["send", "backend", "an hour of work"]).succeeds();
+    backend.await_text("an hour of work");
+    for restart in 1..=6 {
+        world.coordinator.kill();
+        world.coordinator.restart();
+        let connected = || (backend.log().matches(": connected").count() > restart).then_some(());
+        eventually("the runner is connected again", connected);
+    }
+    let inbox = world.cli(LEAD, &["inbox", "--of", "backend", "--json"]).succeeds();
+    assert!(inbox.stdout.contains("an hour of work"), "{}", inbox.stdout);
+    assert_eq!(backend.heard().iter().filter(|line| line["content"] == "an hour of work").count(), 1);
 }
 
 fn a_coordinator_killed_under_load_loses_nothing_and_repeats_nothing(mut world: World) {

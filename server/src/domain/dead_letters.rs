@@ -19,7 +19,7 @@ use super::{
 /// Why a message cannot be delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undeliverable {
-    /// Too many sessions delivered it without getting an acknowledgement.
+    /// It was handed to too many processes, and none acknowledged it.
     DeliveryLimit,
     /// It is a shutdown request for an earlier life of the member.
     TargetReplaced,
@@ -102,8 +102,9 @@ pub fn dead_letter(
         member: member.to_string(),
         message_id: message.id.clone(),
         text: format!(
-            "A message was delivered to {member} {} times and never acknowledged; it is a dead letter now. See `teamwire history`.",
-            leaving.delivery_count
+            "A message was delivered to {member} {} times and never acknowledged; it is a dead letter now. See `teamwire message \
+             show {}`.",
+            leaving.delivery_count, message.id
         ),
         ..v1::Notice::default()
     };

@@ -318,7 +318,8 @@ pub fn show_receipt(message: &v1::Message, recipient: &str, facts: &ReceiptFacts
         (Some(session), Some(cursor)) if cursor.epoch == session.epoch => Some(cursor),
         _ => None,
     };
-    let now = cursor.is_some_and(|cursor| cursor.has_delivered(sequence));
+    let was_handed = facts.session.as_deref().is_some_and(|session| session.process_delivered >= sequence);
+    let now = was_handed || cursor.is_some_and(|cursor| cursor.has_delivered(sequence));
     receipt.sequence = sequence;
     receipt.delivery_count = before + u32::from(now);
     receipt.delivered_at = cursor

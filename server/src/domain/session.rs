@@ -6,7 +6,8 @@
 //! before it when credit runs out; a session lists those by sequence. A session *reserves* sequences in the store before
 //! it delivers them, a window at a time; when a coordinator dies, its session counts as having delivered everything that
 //! it had reserved. So a message that may have been delivered before is always marked, at no cost per message. Whether a
-//! message becomes a dead letter depends only on deliveries that are certain.
+//! message becomes a dead letter depends only on deliveries that are certain, and a process that reconnects counts once: it
+//! still has the message.
 
 use std::sync::Arc;
 
@@ -38,6 +39,10 @@ pub const RESERVED_AHEAD: u64 = 128;
 /// How many deliveries ahead of their turn a session's record counts exactly. More are possible only if as many shutdown
 /// requests were never acknowledged. Then everything up to the oldest counts as possibly delivered, which stays true.
 const OVERTOOK_MAX: usize = 64;
+
+/// How many possible deliveries of a message are counted, and so how high its delivery count can get. A reconnecting process or a
+/// person may have more.
+const COUNTED_MAX: usize = 100;
 
 /// The outcome of opening a session.
 #[derive(Clone, Debug)]
@@ -116,7 +121,9 @@ pub fn open(
         Some(cursor) if cursor.epoch == before.epoch => {
             let here = here.filter(|here| here.epoch == cursor.epoch && here.delivered >= cursor.delivered);
             let exact = here.map(|here| CursorRecord { reserved: cursor.reserved, ..here.clone() });
-            count_in(before, exact.as_ref().unwrap_or(cursor), tx.ctx.limits.deliveries_max)
+            let is_reconnect =
+                !instance.is_empty() && before.instance == *instance && before.incarnation == member.incarnation;
+            count_in(before, exact.as_ref().unwrap_or(cursor), is_reconnect, tx.ctx.limits.deliveries_max)
         }
         _ => before,
     };
@@ -125,6 +132,7 @@ pub fn open(
         epoch,
         session_id: session_id(&member.credential, epoch, &tx.new_secret()),
         instance: instance.clone(),
+        is_detached: member.detached,
         incarnation: member.incarnation,
         opened_ms: tx.ctx.now_ms,
         ended: None,
@@ -147,24 +155,31 @@ pub fn open(
     Ok(Opened::Session { member: name, team: team.name.clone(), record, reserved })
 }
 
-/// Counts the deliveries of a session that is over: it has come as far as `cursor` says. `keep`: how many cursors are
-/// worth keeping.
-fn count_in(mut session: SessionRecord, cursor: &CursorRecord, keep: usize) -> SessionRecord {
-    insert_descending(&mut session.maybe_delivered, cursor.reserved, keep);
-    insert_descending(&mut session.surely_delivered, cursor.delivered, keep);
+/// Counts the deliveries of a session that is over: it has come as far as `cursor` says. `is_reconnect`: the process that had the
+/// session opens the next one. `keep`: how many certain deliveries are worth counting.
+fn count_in(mut session: SessionRecord, cursor: &CursorRecord, is_reconnect: bool, keep: usize) -> SessionRecord {
+    insert_descending(&mut session.maybe_delivered, cursor.reserved, COUNTED_MAX);
+    let delivered = session.process_delivered.max(cursor.delivered);
+    let counts = !is_reconnect && !session.is_detached;
+    session.process_delivered = if is_reconnect { delivered } else { 0 };
+    if counts {
+        insert_descending(&mut session.surely_delivered, delivered, keep);
+    }
     // What a session has passed and does not list as unacknowledged has left the inbox.
     let is_left = |sequence: &u64| *sequence > cursor.delivered || cursor.is_unacked(*sequence);
     session.maybe_overtook.retain(is_left);
     session.surely_overtook.retain(is_left);
     for sequence in cursor.overtook.iter().copied().filter(|sequence| cursor.is_unacked(*sequence)) {
-        session.surely_overtook.push(sequence);
+        if counts {
+            session.surely_overtook.push(sequence);
+        }
         if sequence > cursor.reserved {
             session.maybe_overtook.push(sequence);
         }
     }
     let SessionRecord { maybe_delivered, maybe_overtook, surely_overtook, .. } = &mut session;
     for sequence in maybe_overtook.drain(..maybe_overtook.len().saturating_sub(OVERTOOK_MAX)) {
-        insert_descending(maybe_delivered, sequence, keep);
+        insert_descending(maybe_delivered, sequence, COUNTED_MAX);
     }
     surely_overtook.drain(..surely_overtook.len().saturating_sub(OVERTOOK_MAX));
     session

@@ -167,6 +167,31 @@ async fn the_lead_gets_no_notice_when_the_same_process_reconnects() {
 }
 
 #[tokio::test]
+async fn a_process_that_reconnects_counts_once_toward_the_delivery_limit() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    let id = t.send(&t.lead, message("bob", "an hour of work")).await.message_id;
+    for process in ["p1", "p2", "p3", "p4", "p5"] {
+        for _ in 0..4 {
+            let mut session = t.open_as(&bob, process).await;
+            assert_eq!(session.delivery().await.sequence, 1, "{process}");
+            session.close(&t).await;
+        }
+        let receipt = t.receipts(&id).await.remove(0);
+        assert_eq!(receipt.state(), ReceiptState::Delivered, "{process}");
+    }
+    // The fifth process still has it, even before it is delivered again.
+    t.coordinator
+        .open_session(&bob.who, &v1::StreamRequest { instance_id: "p5".into(), ..Default::default() })
+        .await
+        .unwrap();
+    assert_eq!(t.receipts(&id).await[0].state(), ReceiptState::Delivered);
+    let mut sixth = t.open_as(&bob, "p6").await;
+    t.send(&t.lead, message("bob", "fine")).await;
+    assert_eq!(sixth.delivery().await.sequence, 2);
+    assert_eq!(t.receipts(&id).await[0].dead_letter_cause(), v1::DeadLetterCause::DeliveryLimit);
+}
+
+#[tokio::test]
 async fn a_session_on_another_coordinator_supersedes_as_well() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let old = t.open(&bob).await;

@@ -308,7 +308,17 @@ impl Team {
 
     /// Opens a session on a coordinator and reads its first frame.
     pub(crate) async fn open_on(&self, coordinator: &Arc<Coordinator>, member: &Member) -> Open {
-        let session = Session::open(coordinator, &member.who, &v1::StreamRequest::default()).await.unwrap();
+        self.open_with(coordinator, member, &v1::StreamRequest::default()).await
+    }
+
+    /// Opens a session for a process, which reconnects if it had the member's last session.
+    pub(crate) async fn open_as(&self, member: &Member, instance_id: &str) -> Open {
+        let request = v1::StreamRequest { instance_id: instance_id.to_owned(), ..Default::default() };
+        self.open_with(&self.coordinator, member, &request).await
+    }
+
+    async fn open_with(&self, coordinator: &Arc<Coordinator>, member: &Member, request: &v1::StreamRequest) -> Open {
+        let session = Session::open(coordinator, &member.who, request).await.unwrap();
         let draining = CancellationToken::new();
         let mut frames = session.start(Pace::default(), Arc::new(Heartbeats::default()), draining);
         let Some(Ok(v1::StreamResponse { frame: Some(Frame::Opened(opened)) })) = frames.recv().await.map(|said| *said)

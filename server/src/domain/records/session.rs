@@ -13,6 +13,10 @@ pub struct SessionRecord {
     pub session_id: String,
     /// The process that opened it, by the name it gave.
     pub instance: String,
+    /// Whether the life is detached. Its deliveries never make a message a dead letter: no process of a person crashes because of
+    /// a message.
+    #[serde(default)]
+    pub is_detached: bool,
     /// The life that it belongs to.
     pub incarnation: u64,
     /// When it opened.
@@ -21,13 +25,17 @@ pub struct SessionRecord {
     pub ended: Option<SessionEnd>,
     /// How far earlier sessions may have delivered: the highest reservations, in descending order.
     pub maybe_delivered: Vec<u64>,
-    /// How far earlier sessions are known to have delivered: the highest cursors, in descending order.
+    /// How far earlier processes are known to have been handed the inbox: the highest cursors, in descending order. A process
+    /// that reconnects counts once.
     pub surely_delivered: Vec<u64>,
+    /// How far earlier sessions of this session's own process are known to have delivered.
+    #[serde(default)]
+    pub process_delivered: u64,
     /// The sequences of shutdown requests that an earlier session may have delivered ahead of their turn, beyond its
     /// entry in `maybe_delivered`, once for each session. The oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub maybe_overtook: Vec<u64>,
-    /// The same for sessions that are known to have delivered them beyond their entry in `surely_delivered`.
+    /// The same for processes that are known to have been handed them beyond their entry in `surely_delivered`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub surely_overtook: Vec<u64>,
 }
@@ -73,7 +81,7 @@ impl SessionRecord {
         count(&self.maybe_delivered, &self.maybe_overtook, sequence)
     }
 
-    /// Returns how many earlier sessions have delivered the message with this sequence.
+    /// Returns how many earlier processes have been handed the message with this sequence.
     pub fn surely_seen(&self, sequence: u64) -> u32 {
         count(&self.surely_delivered, &self.surely_overtook, sequence)
     }
