@@ -99,7 +99,7 @@ impl Send {
             }
         }
         match self.wait_reply {
-            Some(Wait(patience)) => self.wait(&caller, &reply.message_id, before, patience).await,
+            Some(Wait(patience)) => self.wait(&caller, &reply, before, patience).await,
             None => Ok(()),
         }
     }
@@ -127,13 +127,25 @@ impl Send {
         Ok(v1::SendRequest { attachments: attachments.collect(), ..request })
     }
 
-    async fn wait(&self, caller: &Caller, id: &str, after_sequence: u64, patience: Duration) -> Result<(), Failure> {
+    /// Waits for a reply to the message `sent` from one of its recipients.
+    async fn wait(
+        &self,
+        caller: &Caller,
+        sent: &v1::SendResponse,
+        after_sequence: u64,
+        patience: Duration,
+    ) -> Result<(), Failure> {
+        let id = &sent.message_id;
+        let is_reply = |message: &v1::Message| {
+            let sender = message.sender.as_ref().map_or("", |sender| &sender.name);
+            message.in_reply_to == *id && sent.recipients.iter().any(|name| name.eq_ignore_ascii_case(sender))
+        };
         let request = v1::FollowHistoryRequest { after_sequence, ..v1::FollowHistoryRequest::default() };
         let mut entries = caller.client.follow_history(request);
         let answer = async {
             while let Some(entry) = entries.next().await {
                 let entry = entry?;
-                if matches!(&entry.event, Some(Event::Message(message)) if message.in_reply_to == id) {
+                if matches!(&entry.event, Some(Event::Message(message)) if is_reply(message)) {
                     return Ok(Some(entry));
                 }
             }

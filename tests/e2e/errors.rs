@@ -151,7 +151,7 @@ fn what_the_command_line_sends_wrongly_is_refused_with_reason_field_and_exit_cod
             "message.approve",
             USAGE,
         ),
-        ("bob", answer(&scene.asks_ann), "NOT_REQUEST_TARGET", "request_id", NOT_PERMITTED),
+        ("bob", answer(&scene.asks_ann), "REQUEST_NOT_FOUND", "request_id", REFUSED),
         ("lead", answer(&scene.asks_ann), "NOT_REQUEST_TARGET", "request_id", NOT_PERMITTED),
         ("lead", judge("ann", &scene.pending, true), "RECIPIENT_MISMATCH", "recipient", USAGE),
         ("lead", judge("bob", &scene.rejected, true), "ALREADY_DECIDED", "request_id", REFUSED),

@@ -20,6 +20,7 @@ scenarios! {
     an_inbox_is_followed_and_acknowledged_as_it_fills,
     a_team_on_separate_machines_talks_in_order_and_once,
     a_program_that_knows_no_in_reply_to_ends_the_wait_for_its_reply,
+    only_a_recipients_reply_ends_the_wait_for_it,
     a_program_learns_of_its_wrong_lines,
     hidden_characters_are_shown_to_people_and_agents,
 }
@@ -28,6 +29,21 @@ scenarios! {
 fn texts(messages: &[Value]) -> Vec<String> {
     let is_text = |message: &&Value| message["type"] == "message" || message["type"] == "broadcast";
     messages.iter().filter(is_text).map(|message| message["content"].as_str().unwrap().to_owned()).collect()
+}
+
+fn only_a_recipients_reply_ends_the_wait_for_it(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    world.join("bob");
+    let waiting = world.spawn(LEAD, &["send", "bob", "which one?", "--wait-reply", "60", "--json"], "");
+    let asked = world.await_inbox("bob", "the question", |message| message["content"] == "which one?");
+    let reply = |text: &str| {
+        let message = json!({"to": "lead", "message": text, "summary": "s", "in_reply_to": asked["id"]});
+        message.to_string()
+    };
+    world.cli_with_input("ann", &["send", "--json", "-"], &reply("mine")).succeeds();
+    world.cli_with_input("bob", &["send", "--json", "-"], &reply("the left one")).succeeds();
+    assert_eq!(waiting.output().succeeds().lines().last().unwrap()["content"], "the left one");
 }
 
 fn a_team_on_separate_machines_talks_in_order_and_once(world: World) {

@@ -122,9 +122,8 @@ async fn a_request_must_be_answered_in_kind_by_whom_it_was_put_to() {
     t.refused(t.try_send(&bob, approve(&to_plan)), before, Reason::RequestKindMismatch, field).await;
     let wrong_kind = answer_plan("bob", &to_end, Some(true), "");
     t.refused(t.try_send(&t.lead, wrong_kind), before, Reason::RequestKindMismatch, field).await;
-    for caller in [&eve.who, &t.lead.who] {
-        t.refused(t.try_send(caller, approve(&to_end)), denied, Reason::NotRequestTarget, field).await;
-    }
+    t.refused(t.try_send(&eve, approve(&to_end)), Code::NotFound, Reason::RequestNotFound, field).await;
+    t.refused(t.try_send(&t.lead, approve(&to_end)), denied, Reason::NotRequestTarget, field).await;
     t.refused(t.try_send(&t.operator, in_alpha(approve(&to_end))), denied, Reason::NotRequestTarget, field).await;
     for caller in [&bob, &eve] {
         let own = answer_plan("bob", &to_plan, Some(true), "");

@@ -18,9 +18,11 @@ use teamwire_proto::{
 use super::{
     actor::Actor,
     history,
+    identity::Principal,
     limits::Limits,
     notices,
     post::{self, Urgency},
+    query::may_see_request,
     records::{MemberRecord, Pending, TeamRecord},
     streams::REQUESTS,
     text::check_size,
@@ -251,14 +253,30 @@ fn member_mut<'t>(team: &'t mut TeamRecord, name: &Name) -> Result<&'t mut Membe
 
 /// Returns a request of this team.
 pub fn find(tx: &mut Tx<'_>, request_id: &str) -> Result<Arc<v1::Request>, RuleError> {
-    tx.read::<v1::Request>(request_id)?.ok_or_else(|| {
-        Refusal::new(
-            Reason::RequestNotFound,
-            "There is no such request in your team. Copy the request_id from the request, or see `teamwire requests`.",
-        )
-        .field("request_id")
-        .into()
-    })
+    tx.read::<v1::Request>(request_id)?.ok_or_else(|| not_found().into())
+}
+
+/// Returns a request of this team that the caller may see. A request that it may not see does not exist for it.
+fn find_visible(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    caller: &Actor,
+    request_id: &str,
+) -> Result<Arc<v1::Request>, RuleError> {
+    let request = find(tx, request_id)?;
+    let caller = match caller {
+        Actor::Member(name) => Principal::Member { name: name.clone(), lead: team.is_lead(name) },
+        Actor::Operator | Actor::Coordinator => Principal::Operator,
+    };
+    if may_see_request(&caller, &request) { Ok(request) } else { Err(not_found().into()) }
+}
+
+fn not_found() -> Refusal {
+    Refusal::new(
+        Reason::RequestNotFound,
+        "There is no such request in your team. Copy the request_id from the request, or see `teamwire requests`.",
+    )
+    .field("request_id")
 }
 
 fn expect_kind(request: &v1::Request, kind: RequestKind) -> Result<(), Refusal> {

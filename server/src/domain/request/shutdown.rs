@@ -6,7 +6,7 @@ use teamwire_proto::{
     v1::{self, MemberState, RequestKind},
 };
 
-use super::{Answer, Decided, decide, expect_kind, expire, find, member_mut, settled};
+use super::{Answer, Decided, decide, expect_kind, expire, find_visible, member_mut, settled};
 use crate::domain::{
     actor::Actor,
     history::{self, member_event},
@@ -63,7 +63,7 @@ pub fn answer(
     answer: &Answer,
     compose: impl FnOnce(&mut Tx<'_>) -> v1::Message,
 ) -> Result<Decided, RuleError> {
-    let request = find(tx, &answer.request_id)?;
+    let request = find_visible(tx, team, caller, &answer.request_id)?;
     expect_kind(&request, RequestKind::Shutdown)?;
     let asked = Actor::Member(Name::parse(&request.member, "member")?);
     if *caller != asked {
