@@ -232,6 +232,41 @@ fn a_store_file_that_is_gone_is_not_replaced_by_an_empty_one() {
     world.create_team("acme");
 }
 
+#[test]
+fn a_coordinator_whose_store_file_was_deleted_confirms_nothing_and_can_be_rescued() {
+    let mut world = World::embedded();
+    world.coordinator.may_complain_of("the store's file is lost");
+    world.create_team("acme");
+    world.join("bob");
+    world.cli(LEAD, &["send", "bob", "confirmed"]).succeeds();
+    let file = world.coordinator.state_directory().join("teamwire.redb");
+    fs::remove_file(&file).unwrap();
+
+    let refused = world.cli(LEAD, &["send", "bob", "refused", "--timeout", "1"]).exits(69);
+    refused.complains_of("teamwire.redb was deleted").complains_of("ask its operator");
+    world.coordinator.await_log("the store refuses writes", 1);
+    let health = ["health", "--address", &format!("http://{}", world.coordinator.socket())];
+    let health = world.cli(LEAD, &[&health[..], &["--writable"]].concat()).exits(1);
+    health.complains_of("refuses writes");
+    assert_eq!(world.coordinator.metric("teamwire_store_writable"), 0.0);
+    let inbox = |world: &World| world.cli("bob", &["inbox", "--json"]).succeeds().lines();
+    let kept = inbox(&world);
+    assert_eq!(kept.len(), 1, "{kept:?}");
+
+    // The log names the open file, which has everything.
+    let log = world.coordinator.log();
+    let reports: Vec<&str> = log.lines().filter(|line| line.contains("the store's file is lost")).collect();
+    assert_eq!(reports.len(), 1, "{log}");
+    let open = &reports[0][reports[0].find("/proc/").unwrap()..];
+    let open = &open[..open.find(':').unwrap()];
+    fs::copy(open, &file).unwrap();
+    world.coordinator.end();
+    world.coordinator.restart();
+    assert_eq!(inbox(&world), kept);
+    world.cli(LEAD, &["send", "bob", "confirmed again"]).succeeds();
+    assert_eq!(inbox(&world).len(), 2);
+}
+
 /// A small disk in memory that takes the place of a directory, and its contents.
 struct Disk(PathBuf);
 

@@ -18,6 +18,7 @@ use redb::{
 };
 
 use super::{
+    place::Place,
     reserve::Reserve,
     tables::{CLOCK_MS, FACTS, FORMAT, Result, Tables, VERSION, WRITTEN_BY},
 };
@@ -30,7 +31,21 @@ const CACHE_BYTES_MAX: usize = 256 * 1024 * 1024;
 const RELEASE_POLL: Duration = Duration::from_millis(20);
 
 /// Opens the database. Called again after every disk failure, because redb stops using a file that failed.
-pub(super) type Opener = Box<dyn Fn() -> std::result::Result<Database, DatabaseError> + Send + Sync>;
+pub(super) type Opener = Box<dyn Fn() -> std::result::Result<Opened, DatabaseError> + Send + Sync>;
+
+/// An open database.
+pub(super) struct Opened {
+    database: Database,
+    /// Where its file is. `None`: it has no file.
+    place: Option<Place>,
+}
+
+impl From<Database> for Opened {
+    /// Returns a database that has no file.
+    fn from(database: Database) -> Self {
+        Self { database, place: None }
+    }
+}
 
 /// The file of a store.
 pub(super) struct StoreFile {
@@ -40,7 +55,7 @@ pub(super) struct StoreFile {
 }
 
 enum State {
-    Open(Database),
+    Open(Opened),
     /// Closed after a failure that may pass, such as a full disk; holds the reason.
     Closed(String),
     /// Closed for good, by [`StoreFile::close`] or by a failure after which this process must not continue.
@@ -75,13 +90,13 @@ impl StoreFile {
         // Drop the old database first, so that the file can be locked again.
         self.set(State::Closed(format!("{} is being opened", self.name)));
         let opened = catch_panic(|| {
-            let database = (self.opener)()?;
-            let facts = prepare(&self.name, &database)?;
-            Ok((database, facts))
+            let opened = (self.opener)()?;
+            let facts = prepare(&self.name, &opened.database)?;
+            Ok((opened, facts))
         });
         match opened {
-            Ok((database, facts)) => {
-                self.set(State::Open(database));
+            Ok((opened, facts)) => {
+                self.set(State::Open(opened));
                 Ok(facts)
             }
             Err(error) => {
@@ -108,17 +123,25 @@ impl StoreFile {
         read: impl FnOnce(&ReadTransaction) -> Result<R>,
     ) -> std::result::Result<R, StoreError> {
         let txn = match &*self.state.read() {
-            State::Open(database) => database.begin_read(),
+            State::Open(opened) => opened.database.begin_read(),
             State::Closed(reason) => return Err(StoreError::Unavailable(reason.clone())),
             State::Ended(error) => return Err(error.clone()),
         };
         catch_panic(|| read(&txn?)).map_err(|error| self.explain(error))
     }
 
+    /// Fails if the file is open but its path leads elsewhere, because it was deleted or replaced.
+    pub(super) fn check_place(&self) -> std::result::Result<(), StoreError> {
+        match &*self.state.read() {
+            State::Open(Opened { place: Some(place), .. }) => place.check(),
+            _ => Ok(()),
+        }
+    }
+
     /// Begins the only write transaction. Returns `None` if the file is closed and can be reopened.
     pub(super) fn begin_write(&self) -> std::result::Result<Option<Result<WriteTransaction>>, StoreError> {
         match &*self.state.read() {
-            State::Open(database) => Ok(Some(database.begin_write().map_err(redb::Error::from))),
+            State::Open(opened) => Ok(Some(opened.database.begin_write().map_err(redb::Error::from))),
             State::Closed(_) => Ok(None),
             State::Ended(error) => Err(error.clone()),
         }
@@ -254,9 +277,11 @@ pub(super) fn on_disk(path: &Path, grace: Duration, reserve: Reserve) -> Opener 
             return Err(io::Error::other(Unusable(loss)).into());
         }
         loop {
-            match builder(&path).create_file(create(&path)?) {
+            let file = create(&path)?;
+            let place = Some(Place::of(&path, &file)?);
+            match builder(&path).create_file(file) {
                 Err(DatabaseError::DatabaseAlreadyOpen) if asked.elapsed() < grace => thread::sleep(RELEASE_POLL),
-                opened => return opened,
+                database => return Ok(Opened { database: database?, place }),
             }
         }
     })
@@ -269,7 +294,7 @@ pub(super) fn in_memory() -> Opener {
         if opened.swap(true, Ordering::Relaxed) {
             return Err(io::Error::other("a store in memory cannot be reopened").into());
         }
-        Builder::new().create_with_backend(backends::InMemoryBackend::new())
+        Builder::new().create_with_backend(backends::InMemoryBackend::new()).map(Opened::from)
     })
 }
 

@@ -7,10 +7,14 @@
 //! While the disk is full, transactions fail with [`StoreError::Full`], except those that a full store applies: they use the space
 //! of a reserve, as long as no other program takes it. The writer looks for room once a second. Reads keep working. A failed
 //! flush stops the store until the process restarts.
+//!
+//! While the file's path does not lead to the open file, because someone deleted or replaced it, transactions fail with
+//! [`StoreError::Unusable`]. Reads keep working.
 
 mod apply;
 mod clock;
 mod file;
+mod place;
 mod plan;
 mod reserve;
 mod tables;

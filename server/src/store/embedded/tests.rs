@@ -201,6 +201,31 @@ async fn file_that_is_gone_is_not_replaced_by_an_empty_one() {
 }
 
 #[tokio::test]
+async fn file_deleted_or_replaced_while_open_takes_no_commits_until_it_is_back() {
+    let (directory, path) = file();
+    let store = EmbeddedStore::open(&path).unwrap();
+    commit(&store, vec![append("s", "x")]).await.unwrap();
+    let away = directory.path().join("away");
+    for state in ["was deleted", "was replaced"] {
+        fs::rename(&path, &away).unwrap();
+        if state == "was replaced" {
+            fs::copy(&away, &path).unwrap();
+        }
+        let refused = commit(&store, vec![append("s", "y")]).await.unwrap_err();
+        assert!(matches!(&refused, StoreError::Unusable(text) if text.contains(state)), "{refused}");
+        assert_eq!(store.check_writable().await.unwrap_err(), refused);
+        assert_eq!(sequences(&store).await.len(), if state == "was deleted" { 1 } else { 2 });
+        fs::rename(&away, &path).unwrap();
+        store.check_writable().await.unwrap();
+        commit(&store, vec![append("s", "z")]).await.unwrap();
+    }
+    assert_eq!(sequences(&store).await, [1, 2, 3]);
+    fs::remove_dir_all(&directory).unwrap();
+    assert!(matches!(commit(&store, vec![append("s", "y")]).await, Err(StoreError::Unusable(_))));
+    assert!(!path.exists());
+}
+
+#[tokio::test]
 async fn expired_idempotency_keys_are_purged() {
     let store = EmbeddedStore::in_memory().unwrap();
     let now_ms = store.clock.now_ms();
@@ -335,7 +360,7 @@ fn on_faulty_disk(path: &Path) -> (Arc<EmbeddedStore>, Arc<Faults>) {
     let opener: Opener = Box::new(move || {
         let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path)?;
         let disk = Disk { file: FileBackend::new(file)?, faults: given.clone() };
-        redb::Builder::new().create_with_backend(disk)
+        redb::Builder::new().create_with_backend(disk).map(file::Opened::from)
     });
     (EmbeddedStore::start("the store".to_owned(), opener, None, Durability::Fsynced).unwrap(), faults)
 }
@@ -414,7 +439,7 @@ async fn power_failure_keeps_acknowledged_commits_and_tears_none() {
     let given = Arc::clone(&steps);
     let opener: Opener = Box::new(move || {
         let disk = RecordingDisk { disk: backends::InMemoryBackend::new(), steps: Arc::clone(&given) };
-        Builder::new().create_with_backend(disk)
+        Builder::new().create_with_backend(disk).map(file::Opened::from)
     });
     let store = EmbeddedStore::start("the store".to_owned(), opener, None, Durability::Fsynced).unwrap();
     // The number of steps after which each commit was acknowledged.

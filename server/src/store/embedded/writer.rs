@@ -133,8 +133,12 @@ impl Writer {
         }
     }
 
-    /// Carries out requests together. If the disk is full, refuses those that a full store does not apply.
+    /// Carries out requests together. If the file is lost, refuses all of them. If the disk is full, refuses those that a full
+    /// store does not apply.
     fn carry_out_all(&mut self, requests: &[Request<'_>]) -> Vec<Answer> {
+        if let Err(lost) = self.file.check_place() {
+            return each(Err(lost), requests.len());
+        }
         self.look_for_room();
         if self.full.is_none() {
             match self.carry_out(requests) {
@@ -153,6 +157,7 @@ impl Writer {
 
     /// Finds out whether the store takes writes, by a commit that changes nothing if the last one failed.
     fn check_writable(&mut self) -> std::result::Result<(), StoreError> {
+        self.file.check_place()?;
         self.look_for_room();
         match (&self.full, &self.last_failure) {
             (Some((_, error)), _) => Err(error.clone()),
