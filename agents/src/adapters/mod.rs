@@ -1,7 +1,7 @@
 //! Adapters: each drives a program in its own way and tells the [`Incarnation`] what the program does.
 //!
 //! An adapter gets an incarnation whose session is open and runs it to its end. It takes what waits from
-//! [`Incarnation::next_message`] and [`Incarnation::next_task`], and reports with
+//! [`Incarnation::next_line`] and [`Incarnation::next_task`], and reports with
 //! - [`Incarnation::hand_over`]: the program has taken a message;
 //! - [`Incarnation::processed`]: the program has proven that it processed a message;
 //! - [`Incarnation::handle_line`]: the program has written a line;

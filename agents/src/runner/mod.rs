@@ -20,8 +20,8 @@
 //! When its shutdown is approved, the program reads the end of its input, and has [`RunnerConfig::wrap_up`] to finish and
 //! exit before it gets SIGTERM.
 //!
-//! A shutdown request overtakes lines that the program has not read. A session has at most 64 unacknowledged messages: a
-//! program that never acknowledges gets 64 and then nothing, not even a shutdown request. It can be stopped by force.
+//! A session has at most 64 unacknowledged messages: a program that never acknowledges gets 64, and then nothing but a
+//! shutdown request. That also overtakes lines that the program has not read.
 //!
 //! With [`RunnerConfig::takes_tasks`], a line `{"type": "task", "task_id": …, "subject": …, "description": …, "metadata":
 //! …, "attempt": …, "claim_token": …, "text": …}` is a task that the runner claimed while the program had nothing in
