@@ -378,6 +378,18 @@ impl ContextArgs {
         self.team.as_deref()
     }
 
+    /// Returns the flags with which another terminal finds the same state directory and context file. Empty: both are in their
+    /// default places.
+    pub fn location_flags(&self) -> Vec<String> {
+        let locations = [("--state-dir", &self.state_dir), ("--context", &self.context)];
+        let given = locations.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)));
+        let words = given.flat_map(|(flag, path)| {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+            [flag.to_owned(), path.display().to_string()]
+        });
+        words.collect()
+    }
+
     /// Returns the state directory of this machine's coordinator. Fails if neither it nor HOME is known.
     pub fn state_dir(&self) -> Result<PathBuf, Failure> {
         let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
