@@ -116,6 +116,11 @@ impl Send {
             }
         };
         let content = super::text(content)?;
+        if !content.is_empty() && content.trim().is_empty() && self.summary.is_none() {
+            return Err(Failure::usage(
+                "The text is blank, so there is nothing to send. Write a text, or give a summary with -s.",
+            ));
+        }
         let summary = self.summary.clone().unwrap_or_else(|| super::summary_of(&content));
         let request = if self.broadcast {
             message::broadcast(summary, content)
