@@ -13,10 +13,10 @@ pub(super) fn unavailable(error: StoreError) -> Refusal {
     // The text of a server may end like a sentence.
     let what = what.trim_end_matches('.');
     match &error {
-        StoreError::Unavailable(_) | StoreError::Misconfigured(_) => Refusal::new(
-            Reason::StoreUnavailable,
-            format!("{what}. The change may or may not have been made: try again with the same idempotency key."),
-        ),
+        // A call that only reads ends here, too. What a change must do next is the reason's to say.
+        StoreError::Unavailable(_) | StoreError::Misconfigured(_) => {
+            Refusal::new(Reason::StoreUnavailable, format!("The store cannot be used now: {what}."))
+        }
         StoreError::Refusing(_) => {
             Refusal::new(Reason::StoreUnavailable, format!("{what}. This attempt changed nothing: try again later."))
                 .with(NOTHING_CHANGED, "true")
