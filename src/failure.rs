@@ -27,6 +27,8 @@ pub const NOT_IN_TIME: u8 = 5;
 pub enum Failure {
     /// A call failed.
     Call(Error),
+    /// The command is only for members, and the caller is none; exit code [`USAGE`].
+    NotAMember,
     /// Anything else, with its exit code.
     Other { code: u8, message: String },
 }
@@ -51,6 +53,7 @@ impl Failure {
     pub fn code(&self) -> u8 {
         match self {
             Self::Other { code, .. } => *code,
+            Self::NotAMember => USAGE,
             Self::Call(error) if error.is_forbidden() => NOT_PERMITTED,
             Self::Call(Error::Refused(refusal)) => match refusal.reason {
                 Reason::StoreUnavailable | Reason::Draining => UNREACHABLE,
@@ -76,6 +79,11 @@ impl Failure {
                 after_unknown_outcome(call)
             ),
             Self::Call(error) => error.to_string(),
+            Self::NotAMember => {
+                "This command needs a member's identity. Choose one with --as NAME, or join a team with \
+                                 `teamwire join`."
+                    .to_owned()
+            }
             Self::Other { message, .. } => message.clone(),
         }
     }

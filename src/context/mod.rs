@@ -137,12 +137,7 @@ impl Caller {
 
     /// Returns the member's name. Fails if the caller is not a member.
     pub fn member(&self) -> Result<&str, Failure> {
-        self.member.as_deref().ok_or_else(|| {
-            Failure::usage(
-                "This command needs a member's identity. Choose one with --as NAME, or join a team with \
-                 `teamwire join`.",
-            )
-        })
+        self.member.as_deref().ok_or(Failure::NotAMember)
     }
 }
 

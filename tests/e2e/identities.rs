@@ -59,9 +59,20 @@ fn without_an_identity_the_teams_and_what_to_do_are_named(world: World) {
         .complains_of("There is no team yet. Create one: teamwire team create NAME");
     let run = ["run", "backend", "--echo"];
     world.cli(LEAD, &run).exits(REFUSED).complains_of("There is no team yet. Create one: teamwire team create NAME");
+    let of_members: [&[&str]; 4] = [&["inbox"], &["leave"], &["notices"], &["task", "next"]];
+    for typed in of_members {
+        world
+            .cli(LEAD, typed)
+            .exits(REFUSED)
+            .complains_of("There is no team yet. Create one: teamwire team create NAME");
+    }
     world.create_team("acme");
     world.create_team("blue");
     world.cli(LEAD, &["team", "delete", "--yes"]).succeeds();
+    for typed in of_members {
+        let refused = world.cli(LEAD, typed).exits(USAGE).complains_of("Only a member can do this");
+        refused.complains_of("The teams are: acme").complains_of("teamwire use lead@acme");
+    }
     let left = world.cli(LEAD, &["status"]).exits(REFUSED);
     left.complains_of("The teams are: acme").complains_of("--team acme").complains_of("teamwire use lead@acme");
     world.cli(LEAD, &["use", "lead@acme"]).succeeds();
