@@ -13,7 +13,7 @@ pub(super) fn unavailable(error: StoreError) -> Refusal {
     // The text of a server may end like a sentence.
     let what = what.trim_end_matches('.');
     match &error {
-        // A call that only reads ends here, too. What a change must do next is the reason's to say.
+        // Calls that only read get this text, too, so it says nothing about a change. The reason's documentation does.
         StoreError::Unavailable(_) | StoreError::Misconfigured(_) => {
             Refusal::new(Reason::StoreUnavailable, format!("The store cannot be used now: {what}."))
         }
