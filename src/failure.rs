@@ -3,7 +3,7 @@
 use std::io;
 
 use teamwire_client::{Error, Refusal};
-use teamwire_proto::{Reason, address::Address};
+use teamwire_proto::{Method, Reason, address::Address};
 
 /// The command line or its input is wrong (`EX_USAGE`).
 pub const USAGE: u8 = 64;
@@ -27,6 +27,8 @@ pub const NOT_IN_TIME: u8 = 5;
 pub enum Failure {
     /// A call failed.
     Call(Error),
+    /// The command is only for members, and the caller is none; exit code [`USAGE`].
+    NotAMember,
     /// Anything else, with its exit code.
     Other { code: u8, message: String },
 }
@@ -51,6 +53,7 @@ impl Failure {
     pub fn code(&self) -> u8 {
         match self {
             Self::Other { code, .. } => *code,
+            Self::NotAMember => USAGE,
             Self::Call(error) if error.is_forbidden() => NOT_PERMITTED,
             Self::Call(Error::Refused(refusal)) => match refusal.reason {
                 Reason::StoreUnavailable | Reason::Draining => UNREACHABLE,
@@ -70,7 +73,17 @@ impl Failure {
             Self::Call(Error::Unreachable { address, is_refused: true, .. }) if is_local(address) => format!(
                 "No coordinator is running on this machine. Start one: teamwire serve (nothing listens at {address})"
             ),
+            Self::Call(Error::OutcomeUnknown { call, detail, .. }) => format!(
+                "It is not known whether {call} was carried out: {}. {}",
+                detail.trim_end_matches('.'),
+                after_unknown_outcome(call)
+            ),
             Self::Call(error) => error.to_string(),
+            Self::NotAMember => {
+                "This command needs a member's identity. Choose one with --as NAME, or join a team with \
+                                 `teamwire join`."
+                    .to_owned()
+            }
             Self::Other { message, .. } => message.clone(),
         }
     }
@@ -112,6 +125,19 @@ impl Failure {
         }
         serde_json::json!({ "error": error })
     }
+}
+
+/// Says what to do about a call that may have been carried out, in terms of the command line.
+fn after_unknown_outcome(call: &str) -> String {
+    let method = Method::ALL.iter().find(|method| method.name() == call);
+    let check = match (method, method.map(|method| method.service())) {
+        (Some(Method::CreateTeam | Method::DeleteTeam), _) => "team list",
+        (_, Some("TaskService")) => "task list",
+        (_, Some("RequestService")) => "requests",
+        (_, Some("TeamService")) => "status",
+        _ => "history",
+    };
+    format!("Check with `teamwire {check}` before you repeat it.")
 }
 
 /// Returns whether all of the addresses, separated by commas, are on this machine.

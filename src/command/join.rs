@@ -103,14 +103,16 @@ impl Join {
             }));
             return Ok(());
         }
-        anstream::println!(
-            "You are now {} in team {}, led by {}.",
-            show::paint(show::bold(), &member.name),
-            team.name,
-            team.lead
-        );
+        let name = show::paint(show::bold(), &member.name);
+        let next = if member.role() == v1::Role::Lead {
+            anstream::println!("You are now {name}, the lead of team {}.", team.name);
+            "teamwire status"
+        } else {
+            anstream::println!("You are now {name} in team {}, led by {}.", team.name, team.lead);
+            "teamwire send team-lead \"I am here.\" -s \"arrived\""
+        };
         anstream::println!("Try:  teamwire inbox --follow");
-        anstream::println!("      teamwire send team-lead \"I am here.\" -s \"arrived\"");
+        anstream::println!("      {next}");
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::{io::Read as _, time::Duration};
 
 use clap::Args;
-use teamwire_client::{dialect, message, v1};
+use teamwire_client::{Error, dialect, message, v1};
 use teamwire_proto::v1::history_entry::Event;
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     context::{Caller, ContextArgs},
-    failure::{Failure, NOT_IN_TIME},
+    failure::{Failure, NOT_IN_TIME, OUTCOME_UNKNOWN},
     show,
 };
 
@@ -83,7 +83,7 @@ impl Send {
             Some(_) => last_sequence(&caller).await?,
             None => 0,
         };
-        let reply = caller.client.send(request).await?;
+        let reply = caller.client.send(request).await.map_err(explain)?;
         if self.is_json() {
             show::line(&show::json("SendResponse", &reply));
         } else {
@@ -116,6 +116,11 @@ impl Send {
             }
         };
         let content = super::text(content)?;
+        if !content.is_empty() && content.trim().is_empty() && self.summary.is_none() {
+            return Err(Failure::usage(
+                "The text is blank, so there is nothing to send. Write a text, or give a summary with -s.",
+            ));
+        }
         let summary = self.summary.clone().unwrap_or_else(|| super::summary_of(&content));
         let request = if self.broadcast {
             message::broadcast(summary, content)
@@ -173,6 +178,21 @@ impl Send {
                 ),
             )),
         }
+    }
+}
+
+/// Says how to repeat a send whose outcome is unknown.
+fn explain(error: Error) -> Failure {
+    match error {
+        Error::OutcomeUnknown { idempotency_key, detail, .. } => Failure::with_code(
+            OUTCOME_UNKNOWN,
+            format!(
+                "It is not known whether the message was sent: {}. Send it again with `--idempotency-key {idempotency_key}`: it \
+                 then arrives only once.",
+                detail.trim_end_matches('.')
+            ),
+        ),
+        error => error.into(),
     }
 }
 

@@ -43,7 +43,7 @@ pub struct Shutdown {
     #[arg(long, short)]
     wait: bool,
     /// How long the request stays open, in seconds
-    #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = parse_deadline)]
+    #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = parse_deadline, allow_negative_numbers = true)]
     deadline: u32,
     /// Stop the member immediately without asking it: its credential is revoked, and its runner kills the process
     #[arg(long)]

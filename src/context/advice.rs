@@ -27,12 +27,22 @@ pub fn may_rejoin(error: &Error) -> bool {
 impl ContextArgs {
     /// Adds what to do next to a failure, and takes identities out of use that turn out to have ended.
     pub async fn explain(&self, failure: Failure) -> Failure {
-        let Failure::Call(error @ Error::Refused(refusal)) = &failure else { return failure };
+        let refused = match &failure {
+            Failure::Call(error @ Error::Refused(refusal)) => Some((error, refusal)),
+            Failure::NotAMember => None,
+            _ => return failure,
+        };
         let Ok(caller) = self.caller() else { return failure };
+        let Some((error, refusal)) = refused else {
+            return self.without_member(&caller).await.unwrap_or(failure);
+        };
         let advice = match refusal.reason {
             _ if may_rejoin(error) => self.way_back(&caller),
             Reason::TeamNotFound if caller.team.is_none() && !refusal.metadata.contains_key(NAMED_TEAM) => {
                 return self.without_team(&caller).await.unwrap_or(failure);
+            }
+            Reason::NotPermitted if caller.member.is_none() => {
+                return self.without_member(&caller).await.unwrap_or(failure);
             }
             Reason::CredentialInvalid | Reason::MemberStopped | Reason::SessionSuperseded => {
                 self.drop_ended(&caller).await
@@ -45,27 +55,47 @@ impl ContextArgs {
 
     /// Says which teams there are and how to act in them, for an operator who named none.
     async fn without_team(&self, operator: &Caller) -> Option<Failure> {
-        let teams = operator.client.list_all_teams(v1::ListTeamsRequest::default(), usize::MAX).await.ok()?.teams;
-        let Some(first) = teams.first() else {
-            return Some(Failure::with_code(REFUSED, "There is no team yet. Create one: teamwire team create NAME"));
-        };
-        let names: Vec<_> = teams.iter().map(|team| team.name.as_str()).collect();
-        let own = self.load().ok()?;
-        let own = match own.identities.as_slice() {
-            [] => String::new(),
-            [first, ..] => {
-                format!(" Or choose one of your identities ({}), as in `teamwire use {}`.", own.names(), first.name())
-            }
-        };
+        let teams = team_names(operator).await?;
+        let Some(first) = teams.first() else { return Some(no_team_yet()) };
+        let own = self.own_choices()?.map_or_else(String::new, |choice| format!(" Or {choice}"));
         Some(Failure::with_code(
             REFUSED,
             format!(
-                "You act as the operator, who belongs to no team. The teams are: {}. Name one, as in `teamwire --team {} status`.\
+                "You act as the operator, who belongs to no team. The teams are: {}. Name one, as in `teamwire --team {first} status`.\
                  {own}",
-                names.join(", "),
-                first.name
+                teams.join(", ")
             ),
         ))
+    }
+
+    /// Says how to become a member, for an operator who named no team and called for something that only members do.
+    async fn without_member(&self, operator: &Caller) -> Option<Failure> {
+        if operator.team.is_some() {
+            return None;
+        }
+        let teams = team_names(operator).await?;
+        if teams.is_empty() {
+            return Some(no_team_yet());
+        }
+        let next = match self.own_choices()? {
+            Some(choice) => format!("To act as a member, {choice}"),
+            None => "To become a member, join one of them: `teamwire invite NAME` as its lead or the operator prints the join \
+                     string for `teamwire join`."
+                .to_owned(),
+        };
+        Some(Failure::usage(format!(
+            "Only a member can do this, and you act as the operator. The teams are: {}. {next}",
+            teams.join(", ")
+        )))
+    }
+
+    /// Says how to choose one of the identities that are saved here. `Some(None)`: there is none.
+    fn own_choices(&self) -> Option<Option<String>> {
+        let own = self.load().ok()?;
+        let choice = own.identities.first().map(|first| {
+            format!("choose one of your identities ({}), as in `teamwire use {}`.", own.names(), first.name())
+        });
+        Some(choice)
     }
 
     /// Removes the caller's saved identity if it has ended. If the coordinator does not know it, only makes it no longer
@@ -109,6 +139,16 @@ impl ContextArgs {
         let lead = file.find(&team.lead, Some(&team.name)).filter(|_| !super::is_within_runner())?;
         Some(format!("You are also {0}: add --as {0}.", lead.name()))
     }
+}
+
+/// Returns the names of all teams, for an operator.
+async fn team_names(operator: &Caller) -> Option<Vec<String>> {
+    let listed = operator.client.list_all_teams(v1::ListTeamsRequest::default(), usize::MAX).await.ok()?;
+    Some(listed.teams.into_iter().map(|team| team.name).collect())
+}
+
+fn no_team_yet() -> Failure {
+    Failure::with_code(REFUSED, "There is no team yet. Create one: teamwire team create NAME")
 }
 
 impl Failure {

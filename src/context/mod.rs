@@ -137,12 +137,7 @@ impl Caller {
 
     /// Returns the member's name. Fails if the caller is not a member.
     pub fn member(&self) -> Result<&str, Failure> {
-        self.member.as_deref().ok_or_else(|| {
-            Failure::usage(
-                "This command needs a member's identity. Choose one with --as NAME, or join a team with \
-                 `teamwire join`.",
-            )
-        })
+        self.member.as_deref().ok_or(Failure::NotAMember)
     }
 }
 
@@ -376,6 +371,18 @@ impl ContextArgs {
     /// Returns the team given by --team or the environment.
     pub fn team(&self) -> Option<&str> {
         self.team.as_deref()
+    }
+
+    /// Returns the flags with which another terminal finds the same state directory and context file. Empty: both are in their
+    /// default places.
+    pub fn location_flags(&self) -> Vec<String> {
+        let locations = [("--state-dir", &self.state_dir), ("--context", &self.context)];
+        let given = locations.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)));
+        let words = given.flat_map(|(flag, path)| {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+            [flag.to_owned(), path.display().to_string()]
+        });
+        words.collect()
     }
 
     /// Returns the state directory of this machine's coordinator. Fails if neither it nor HOME is known.

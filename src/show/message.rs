@@ -155,6 +155,6 @@ pub(super) fn receipt_state(receipt: &v1::Receipt) -> String {
 }
 
 /// Returns why a message became a dead letter, in a few words.
-pub(super) fn dead_letter_cause(cause: DeadLetterCause) -> String {
+pub fn dead_letter_cause(cause: DeadLetterCause) -> String {
     cause.as_str_name().trim_start_matches("DEAD_LETTER_CAUSE_").to_ascii_lowercase().replace('_', " ")
 }

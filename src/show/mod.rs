@@ -25,7 +25,7 @@ use crate::failure::Failure;
 pub use self::{
     history::{entry, entry_json},
     member::members,
-    message::{delivery, delivery_json, message, summary_and_content},
+    message::{dead_letter_cause, delivery, delivery_json, message, summary_and_content},
     request::{request_kind, request_text},
     style::{bold, dim, paint, warning},
     table::table,

@@ -1,6 +1,8 @@
 //! `teamwire demo` and the help of commands, as a newcomer meets them.
 
-use crate::world::{LEAD, World};
+use std::fs;
+
+use crate::world::{LEAD, Output, Running, World, eventually, processes_with};
 
 fn is_chinese(c: char) -> bool {
     matches!(c, '\u{4e00}'..='\u{9fff}')
@@ -14,6 +16,38 @@ fn the_demo_succeeds_in_both_languages_and_leaves_no_advice_behind() {
     assert!(!english.contains(is_chinese), "{english}");
     let chinese = world.cli("newcomer", &["demo", "--lang", "zh", "--pause", "0.01"]).succeeds().stdout;
     assert!(chinese.contains("Every step succeeded.") && chinese.contains("请整理今日任务"), "{chinese}");
+    assert!(!chinese.contains("The team") && chinese.contains("团队已删除"), "{chinese}");
+    let places: Vec<_> = (1..=4).map(|number| chinese.find(&format!("场景 {number}")).expect("a scenario")).collect();
+    assert!(places.is_sorted(), "{chinese}");
+}
+
+#[test]
+fn on_a_terminal_the_demo_says_nothing_about_its_own_coordinator() {
+    let world = World::embedded();
+    let script = "script --quiet --command \"'$0' demo --pause 0\" /dev/null";
+    let shown = world.spawn_shell("newcomer", script).output().succeeds().stdout;
+    assert!(shown.contains("Every step succeeded."), "{shown}");
+    assert!(!shown.contains("The coordinator is listening"), "{shown}");
+}
+
+#[test]
+fn an_interrupted_demo_ends_its_processes_and_deletes_its_files() {
+    leaves_nothing_behind(Running::interrupt, 130);
+    leaves_nothing_behind(Running::terminate, 143);
+}
+
+/// Ends a demo while a teammate runs.
+fn leaves_nothing_behind(end: fn(Running) -> Output, code: i32) {
+    let world = World::embedded();
+    let files = world.home("newcomer").join("files");
+    fs::create_dir(&files).unwrap();
+    let environment = [("TMPDIR", files.to_str().unwrap())];
+    let demo = world.spawn_in("newcomer", &["demo", "--pause", "30"], &environment);
+    let has_teammate = || (processes_with("TMPDIR", &files).len() > 2).then_some(());
+    eventually("the demo, its coordinator and a teammate run", has_teammate);
+    end(demo).exits(code).complains_of("ended the demo early");
+    assert_eq!(fs::read_dir(&files).unwrap().count(), 0);
+    eventually("no process is left", || processes_with("TMPDIR", &files).is_empty().then_some(()));
 }
 
 #[test]

@@ -168,10 +168,14 @@ fn members_that_ended_as_asked_are_no_findings(world: World) {
     }
     world.cli(LEAD, &["shutdown", "ann", "--wait"]).succeeds();
     world.cli(LEAD, &["shutdown", "bob", "--force", "--wait"]).succeeds();
+    let leaving = r#"while hear; do case "$line" in *'never processed'*) "$TW" leave; exit 3 ;; esac; done"#;
+    let leaves = world.run("cyd", &[], leaving).ready();
+    world.cli(LEAD, &["send", "cyd", "never processed"]).succeeds();
+    assert_eq!(leaves.exit(), 0);
     world.take_inbox(LEAD);
     let (code, found) = findings(&world, &[]);
     assert_eq!((code, found.len()), (0, 0), "{found:?}");
-    for name in ["ann", "bob"] {
+    for name in ["ann", "bob", "cyd"] {
         let (code, found) = findings(&world, &[name]);
         let finding = find(&found, "not_queued");
         assert_eq!((code, found.len(), &finding["severity"]), (0, 1, &"note".into()), "{found:?}");
@@ -217,4 +221,9 @@ fn a_full_inbox_is_explained_to_its_owner_and_to_others() {
     assert_eq!(next("ann"), "Read and acknowledge: `teamwire inbox --ack`.");
     assert_eq!(next(LEAD), "ann makes room with `teamwire inbox --ack`.");
     assert!(next("bob").contains("teamwire send team-lead"));
+    let told = world.cli(LEAD, &["doctor"]).exits(1);
+    assert!(told.stdout.contains("problem, not queued: ann's inbox is full"), "{}", told.stdout);
+    // Once ann is gone, it is no problem anymore.
+    world.cli("ann", &["leave"]).succeeds();
+    world.cli(LEAD, &["doctor"]).succeeds();
 }

@@ -205,6 +205,8 @@ fn commands_that_are_refused_say_why_and_what_to_do(world: World) {
         (LEAD, &["shutdown", "nobody", "--force"], REFUSED, &["AGENT_NOT_FOUND"]),
         (LEAD, &["shutdown", "gone"], REFUSED, &["AGENT_EXITED", "gone has exited. Nothing is left to shut down."]),
         (LEAD, &["shutdown", "ann", "--deadline", "0"], USAGE, &["'0'", "at least 1"]),
+        (LEAD, &["shutdown", "ann", "--deadline", "-3"], USAGE, &["'-3'", "at least 1"]),
+        ("ann", &["send", "bob", "   "], USAGE, &["The text is blank"]),
         (LEAD, &["send", "gone", "hi"], REFUSED, &["AGENT_EXITED", "Nothing was queued"]),
         (LEAD, &["task", "create", "dig", "--owner", "gone"], REFUSED, &["AGENT_EXITED", "Assign the task to another"]),
         (LEAD, &["task", "show", "abc"], USAGE, &["'abc'", "give the task's number, such as 7"]),

@@ -12,6 +12,24 @@ scenarios! {
     who_comes_before_its_predecessor_is_gone_may_come_again_and_hands_no_join_string_on,
     what_is_pasted_goes_before_the_environment_and_what_is_typed_before_it,
     certificates_are_made_renewed_and_explained,
+    a_join_says_what_fits_the_member,
+}
+
+fn a_join_says_what_fits_the_member(world: World) {
+    world.create_team("acme");
+    let credential = world.credential(LEAD);
+    let lead = world.cli(LEAD, &["join", &credential]).succeeds().stdout;
+    assert!(lead.contains("the lead of team acme") && lead.contains("teamwire status"), "{lead}");
+    assert!(!lead.contains("teamwire send team-lead"), "{lead}");
+    let ann = world.cli("ann", &["join", &world.invite("ann")]).succeeds().stdout;
+    assert!(ann.contains("led by lead") && ann.contains("teamwire send team-lead"), "{ann}");
+
+    let unbound = world.cli(LEAD, &["invite"]).succeeds().stdout.trim().to_owned();
+    world.cli("bob", &["join", &unbound]).exits(64).complains_of("--name NAME");
+    let run = world.cli("bob", &["run", "--join", &unbound, "--echo"]);
+    assert_ne!(run.code, 0);
+    run.complains_of("teamwire run NAME");
+    world.cli("bob", &["join", &unbound, "--name", "bob"]).succeeds();
 }
 
 fn one_paste_joins_and_runs_from_another_machine(world: World) {

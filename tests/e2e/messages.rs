@@ -153,6 +153,9 @@ fn an_unacknowledged_message_is_dead_lettered_and_its_sender_and_the_lead_get_a_
     assert!(history.iter().any(|entry| entry["dead_letter"]["message_id"] == message_id));
     let printed = world.cli(LEAD, &["history", "--all"]).succeeds().stdout;
     assert!(printed.contains("became a dead letter: delivery limit"), "{printed}");
+    let doctor = world.cli(LEAD, &["doctor"]).succeeds().stdout;
+    assert!(doctor.contains("note, dead letter: A message to ann became a dead letter"), "{doctor}");
+    assert!(doctor.contains(&format!("teamwire message show {message_id}")), "{doctor}");
 }
 
 fn a_member_that_has_nothing_to_do_tells_the_lead(world: World) {

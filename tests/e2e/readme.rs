@@ -85,6 +85,22 @@ fn the_steps_that_serve_prints_work_as_printed() {
 }
 
 #[test]
+fn the_steps_that_serve_prints_name_its_own_directories() {
+    let world = World::embedded();
+    let serve = "script --quiet --flush --command \"'$0' serve --listen 127.0.0.1:0\" typed > /dev/null";
+    let _serving = world.spawn_shell("its host", serve);
+    let typed = world.home("its host").join("typed");
+    let command = eventually("the steps are printed", || {
+        let typed = fs::read_to_string(&typed).ok()?;
+        typed.lines().find(|line| line.contains(" team create ")).map(|line| line.trim().to_owned())
+    });
+    let created = world.spawn_shell("another terminal", &command).output().succeeds();
+    assert!(created.stdout.contains("acme"), "{}", created.stdout);
+    let who = world.cli("its host", &["whoami", "--json"]).succeeds().json();
+    assert_eq!(who["team"], "acme", "the identity is in the given context file: {who}");
+}
+
+#[test]
 fn a_second_machine_joins_as_printed() {
     let world = World::embedded();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

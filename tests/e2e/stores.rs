@@ -7,6 +7,7 @@ use std::{
     process::Command,
 };
 
+use nix::sys::signal::Signal;
 use teamwire_proto::v1::{self, send_request::Body};
 use tokio::runtime::Runtime;
 use tonic::Code;
@@ -14,11 +15,31 @@ use tonic::Code;
 use crate::{
     agents,
     raw::{Raw, refused},
-    world::{Flavor, LEAD, Runner, TestRedis, World, eventually},
+    world::{Flavor, LEAD, Output, Runner, TestRedis, World, eventually},
 };
 
 redis_scenarios! {
     an_emptied_redis_is_reported_as_a_loss,
+    a_silent_store_leaves_open_only_the_outcome_of_changes,
+}
+
+fn a_silent_store_leaves_open_only_the_outcome_of_changes(world: World) {
+    world.create_team("acme");
+    world.with_redis(|redis| redis.signal(Signal::SIGSTOP));
+    let run = |typed: &[&str]| world.cli(LEAD, &[typed, &["--timeout", "1"]].concat());
+    let is_certain = |read: Output| {
+        let read = read.exits(69).complains_of("The store cannot be used now");
+        assert!(!read.stderr.contains("may or may not") && !read.stderr.contains("idempotency key"), "{}", read.stderr);
+    };
+    is_certain(run(&["status"]));
+    is_certain(run(&["doctor"]));
+    // An attempt that could not even read its records has changed nothing, but the reason does not say so.
+    let created = run(&["task", "create", "Dig"]).exits(75);
+    let told =
+        created.complains_of("It is not known whether CreateTask was carried out").complains_of("teamwire task list");
+    assert!(!told.stderr.contains("idempotency key") && !told.stderr.contains(".."), "{}", told.stderr);
+    world.cli(LEAD, &["send", "lead", "x", "--timeout", "1"]).exits(75).complains_of("--idempotency-key");
+    world.with_redis(|redis| redis.signal(Signal::SIGCONT));
 }
 
 /// Has the world's Redis carry out a command.

@@ -13,10 +13,10 @@ pub(super) fn unavailable(error: StoreError) -> Refusal {
     // The text of a server may end like a sentence.
     let what = what.trim_end_matches('.');
     match &error {
-        StoreError::Unavailable(_) | StoreError::Misconfigured(_) => Refusal::new(
-            Reason::StoreUnavailable,
-            format!("{what}. The change may or may not have been made: try again with the same idempotency key."),
-        ),
+        // Calls that only read get this text, too, so it says nothing about a change. The reason's documentation does.
+        StoreError::Unavailable(_) | StoreError::Misconfigured(_) => {
+            Refusal::new(Reason::StoreUnavailable, format!("The store cannot be used now: {what}."))
+        }
         StoreError::Refusing(_) => {
             Refusal::new(Reason::StoreUnavailable, format!("{what}. This attempt changed nothing: try again later."))
                 .with(NOTHING_CHANGED, "true")

@@ -12,6 +12,8 @@ pub(super) mod teammate;
 use std::{io::IsTerminal as _, time::Duration};
 
 use clap::Args;
+use nix::sys::signal::Signal;
+use tokio::signal::unix::{self, SignalKind};
 
 use self::{processes::Processes, scenario::play, script::Language};
 use crate::{failure::Failure, show};
@@ -43,13 +45,18 @@ pub struct Demo {
 
 impl Demo {
     pub async fn run(&self) -> Result<(), Failure> {
-        let mut directory = tempfile::Builder::new().prefix("teamwire-demo-").tempdir()?;
-        directory.disable_cleanup(self.keep);
-        let processes = Processes::start(directory.path()).await?;
         let pause = self.pause.unwrap_or(if std::io::stdout().is_terminal() { PAUSE } else { 0.0 });
         let pause = Duration::try_from_secs_f32(pause)
             .map_err(|_| Failure::usage("--pause takes a number of seconds that is not negative."))?;
-        let played = Box::pin(play(&processes, self.lang, pause)).await;
+        let interrupted = interrupted()?;
+        let mut directory = tempfile::Builder::new().prefix("teamwire-demo-").tempdir()?;
+        directory.disable_cleanup(self.keep);
+        let processes = Processes::start(directory.path()).await?;
+        // An interruption drops the play, and with it kills the teammates.
+        let played = tokio::select! {
+            played = Box::pin(play(&processes, self.lang, pause)) => played,
+            failure = interrupted => Err(failure),
+        };
         processes.stop().await;
         if self.keep {
             anstream::eprintln!("The demo's files are in {}.", directory.path().display());
@@ -58,6 +65,23 @@ impl Demo {
         anstream::println!("\n{}", show::paint(anstyle::AnsiColor::Green.on_default().bold(), "Every step succeeded."));
         Ok(())
     }
+}
+
+/// Waits for the first SIGINT, SIGTERM or SIGHUP, including one that arrives before the first poll. Returns the failure to
+/// end with; its exit code is the one that a shell reports for the signal.
+fn interrupted() -> Result<impl Future<Output = Failure>, Failure> {
+    let mut interrupt = unix::signal(SignalKind::interrupt())?;
+    let mut terminate = unix::signal(SignalKind::terminate())?;
+    let mut hangup = unix::signal(SignalKind::hangup())?;
+    Ok(async move {
+        let signal = tokio::select! {
+            _ = interrupt.recv() => Signal::SIGINT,
+            _ = terminate.recv() => Signal::SIGTERM,
+            _ = hangup.recv() => Signal::SIGHUP,
+        };
+        let code = u8::try_from(128 + signal as i32).unwrap_or(u8::MAX);
+        Failure::with_code(code, format!("{signal} ended the demo early."))
+    })
 }
 
 fn heading(text: &str) {

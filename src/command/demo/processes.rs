@@ -35,8 +35,6 @@ impl Processes {
         let program = std::env::current_exe()?;
         let mut coordinator = Self::command(&program, directory)
             .args(["serve", "--listen", "127.0.0.1:0", "--log", "warn"])
-            // It would say what to type, for a coordinator that ends with the demo.
-            .stdout(Stdio::null())
             .spawn()
             .map_err(|error| Failure::local("Cannot start the coordinator", error))?;
         let address_file = directory.join("state").join(ADDRESS_FILE);
@@ -66,7 +64,10 @@ impl Processes {
         command
             .env("TEAMWIRE_STATE_DIR", directory.join("state"))
             .env("TEAMWIRE_CONTEXT", directory.join("context.json"))
+            // Without a terminal as its input, `serve` does not print what to type next.
             .stdin(Stdio::null())
+            // Ctrl+C at the terminal is for the demo, which then ends them.
+            .process_group(0)
             .kill_on_drop(true);
         command
     }

@@ -9,6 +9,7 @@ use teamwire_proto::{
 };
 
 use tokio::time::sleep;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     PATIENCE, failed, heading, in_time,
@@ -75,12 +76,12 @@ pub(super) async fn play(processes: &Processes, language: Language, pause: Durat
     };
     let created = processes.operator.create_team_with(create).await?;
     let client = Client::connect(&processes.address)?.with_credential(&created.credential)?;
-    let inbox = tokio::spawn(drain_inbox(client.clone()));
+    let _inbox = AbortOnDropHandle::new(tokio::spawn(drain_inbox(client.clone())));
     let history = client.follow_history(v1::FollowHistoryRequest::default());
     let script = language.script();
     let mut lead = Lead { client, history, script, pause };
 
-    heading("The team");
+    heading(script.team_heading);
     let mut teammates = Vec::new();
     for name in TEAMMATES {
         let invite = v1::InviteRequest {
@@ -110,9 +111,7 @@ pub(super) async fn play(processes: &Processes, language: Language, pause: Durat
         expect(status.success(), || format!("{name}'s runner ended with {}", status_text(status)))?;
     }
     check_receipts(&lead).await?;
-    delete(processes, &lead).await?;
-    inbox.abort();
-    Ok(())
+    delete(processes, &lead).await
 }
 
 async fn ask_for_data(lead: &mut Lead) -> Result<(), Failure> {
@@ -209,13 +208,13 @@ async fn check_receipts(lead: &Lead) -> Result<(), Failure> {
 }
 
 async fn delete(processes: &Processes, lead: &Lead) -> Result<(), Failure> {
-    heading("The team is deleted");
+    heading(lead.script.deleted_heading);
     lead.client.delete_team(v1::DeleteTeamRequest { team: TEAM.to_owned() }).await?;
     let left = processes.operator.list_teams(v1::ListTeamsRequest::default()).await?.teams;
     expect(left.is_empty(), || "a team still exists".to_owned())?;
     let gone = lead.client.get_team(v1::GetTeamRequest::default()).await;
     expect_refusal(gone.map(drop), Reason::CredentialInvalid)?;
-    anstream::println!("no data of the team is left");
+    anstream::println!("{}", lead.script.nothing_left);
     Ok(())
 }
 

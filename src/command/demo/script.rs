@@ -19,11 +19,14 @@ pub(super) type Said = (&'static str, &'static str);
 /// summaries.
 #[derive(Debug)]
 pub(super) struct Script {
+    pub(super) team_heading: &'static str,
     pub(super) data_heading: &'static str,
     pub(super) broadcast_heading: &'static str,
     pub(super) plan_heading: &'static str,
     pub(super) deletion_heading: &'static str,
     pub(super) shutdown_heading: &'static str,
+    pub(super) deleted_heading: &'static str,
+    pub(super) nothing_left: &'static str,
     /// The lead asks the knowledge manager for today's tasks.
     pub(super) prepare_tasks: Said,
     /// The knowledge manager asks the task manager for them.
@@ -55,11 +58,14 @@ impl Language {
 }
 
 static ENGLISH: Script = Script {
+    team_heading: "The team",
     data_heading: "A request for data",
     broadcast_heading: "A broadcast",
     plan_heading: "A plan, rejected and then approved",
     deletion_heading: "Deleting the team is refused while its members are live",
     shutdown_heading: "A shutdown, rejected with a reason and then approved",
+    deleted_heading: "The team is deleted",
+    nothing_left: "no data of the team is left",
     prepare_tasks: ("prepare today's tasks", "Please prepare the list of today's tasks."),
     list_tasks: ("list today's tasks", "Which tasks are planned for 2026-02-24?"),
     tasks: (
@@ -80,11 +86,14 @@ static ENGLISH: Script = Script {
 };
 
 static CHINESE: Script = Script {
+    team_heading: "团队成员",
     data_heading: "场景 1：数据请求",
     broadcast_heading: "场景 2：完成通知",
-    plan_heading: "场景 4：计划审批（先拒绝，后批准）",
+    plan_heading: "场景 3：计划审批（先拒绝，后批准）",
     deletion_heading: "成员在线时，拒绝删除团队",
-    shutdown_heading: "场景 3：团队关闭（先拒绝并说明原因，后批准）",
+    shutdown_heading: "场景 4：团队关闭（先拒绝并说明原因，后批准）",
+    deleted_heading: "团队已删除",
+    nothing_left: "团队的数据已全部清除",
     prepare_tasks: ("整理今日任务", "请整理今日任务"),
     list_tasks: ("查询今日任务列表", "请查询 2026-02-24 的所有任务列表"),
     tasks: (

@@ -3,7 +3,7 @@
 /// A finding of the doctor.
 pub(super) struct Finding {
     /// The class, as in `--help`: `not_queued`, `not_delivered`, `not_acknowledged`, `not_exited`, `plan_unanswered`,
-    /// `lost`, `failed`, `store_refuses_writes`; for notes also `unread`, `delete_blocked` and `more`.
+    /// `lost`, `failed`, `store_refuses_writes`; for notes also `unread`, `dead_letter`, `delete_blocked` and `more`.
     pub(super) class: &'static str,
     /// False for a note, which does not change the exit code.
     pub(super) is_problem: bool,
@@ -22,6 +22,11 @@ impl Finding {
 
     pub(super) fn note(class: &'static str, text: String, next: String) -> Self {
         Self { is_problem: false, ..Self::problem(class, "", text, next) }
+    }
+
+    /// Returns the name of its severity.
+    pub(super) fn severity(&self) -> &'static str {
+        if self.is_problem { "problem" } else { "note" }
     }
 
     /// Says which member the finding concerns.

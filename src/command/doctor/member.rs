@@ -10,16 +10,26 @@ use super::{
     Doctor,
     age::{age, duration_text},
     finding::Finding,
+    history::was_stopping,
     reader::Reader,
 };
+use crate::{context::Caller, failure::Failure};
 
 impl Doctor {
     /// Reports why the coordinator refuses messages to a member, or will soon.
-    pub(super) fn not_queued(&self, reader: &Reader, member: &v1::Member, findings: &mut Vec<Finding>) {
+    pub(super) async fn not_queued(
+        &self,
+        caller: &Caller,
+        reader: &Reader,
+        member: &v1::Member,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), Failure> {
         let name = &member.name;
         let is_named = self.member.is_some();
         match member.state() {
-            MemberState::Exited if has_failed(member) => findings.push(failed(reader, member, is_named)),
+            MemberState::Exited if has_failed(member) && !was_stopping(caller, member).await? => {
+                findings.push(failed(reader, member, is_named));
+            }
             MemberState::Exited if is_named => findings.push(
                 Finding::note(
                     "not_queued",
@@ -36,6 +46,8 @@ impl Doctor {
                 )
                 .of(name),
             ),
+            // Messages to it are refused anyway, as long as this life lasts.
+            MemberState::Exited | MemberState::Stopping => {}
             _ if member.inbox_full => findings.push(Finding::problem(
                 "not_queued",
                 name,
@@ -44,6 +56,7 @@ impl Doctor {
             )),
             _ => {}
         }
+        Ok(())
     }
 
     /// Reports a member that did not exit after its shutdown, or that is lost.
@@ -110,7 +123,8 @@ fn failed(reader: &Reader, member: &v1::Member, is_named: bool) -> Finding {
     }
 }
 
-/// Returns whether a member's program ended by itself, without an approved shutdown, with a signal or another code than 0.
+/// Returns whether a member's program ended by itself, without an approved shutdown, with a signal or another code than 0. One
+/// that had left is among them: see [`was_stopping`].
 fn has_failed(member: &v1::Member) -> bool {
     let Some(exit) = &member.exit else { return false };
     let was_ended = matches!(exit.runner_action(), v1::RunnerAction::Sigterm | v1::RunnerAction::Sigkill);

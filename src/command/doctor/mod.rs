@@ -2,6 +2,7 @@
 
 mod age;
 mod finding;
+mod history;
 mod inbox;
 mod member;
 mod reader;
@@ -46,9 +47,10 @@ use crate::{
 ///
 /// - failed: the member's program failed and left messages behind
 ///
-/// It also notes your own unread messages, messages that a person has not read yet, programs that failed and left no
-/// messages behind, and, to a lead or operator, which members keep the team from being deleted. It does not mention other
-/// members that have exited, unless you name one. The advice depends on who asks: a teammate learns what to tell the lead.
+/// It also notes your own unread messages, messages that a person has not read yet, messages that became dead letters in
+/// the last hour, programs that failed and left no messages behind, and, to a lead or operator, which members keep the team
+/// from being deleted. It does not mention other members that have exited, unless you name one. The advice depends on who
+/// asks: a teammate learns what to tell the lead.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire doctor\n    teamwire doctor --json")]
 pub struct Doctor {
@@ -88,11 +90,12 @@ impl Doctor {
             ));
         }
         for member in wanted {
-            self.not_queued(&reader, member, &mut findings);
+            self.not_queued(&caller, &reader, member, &mut findings).await?;
             self.not_exited(&reader, member, &mut findings);
             self.waiting(&caller, &reader, member, &mut findings).await?;
         }
         self.requests(&caller, &reader, &mut findings).await?;
+        findings.extend(self.dead_letters(&caller).await?);
         if self.member.is_none() {
             findings.extend(delete_blocked(&reader, &members));
         }
@@ -160,7 +163,7 @@ impl Doctor {
             for finding in findings {
                 show::line(&json!({
                     "class": finding.class,
-                    "severity": if finding.is_problem { "problem" } else { "note" },
+                    "severity": finding.severity(),
                     "member": finding.member,
                     "message_id": finding.message_id,
                     "text": finding.text,
@@ -170,7 +173,7 @@ impl Doctor {
         } else {
             anstream::println!("Team {} at {}: the coordinator and its store are up.", team.name, caller.address);
             for finding in findings {
-                let class = finding.class.replace('_', " ");
+                let class = format!("{}, {}:", finding.severity(), finding.class.replace('_', " "));
                 let style = if finding.is_problem { show::warning() } else { show::dim() };
                 anstream::println!("\n{} {}", show::paint(style, class), show::plain(&finding.text));
                 if !finding.message_id.is_empty() {

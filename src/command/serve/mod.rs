@@ -6,7 +6,8 @@ mod operator;
 
 use std::{
     fs,
-    io::IsTerminal as _,
+    io::{self, IsTerminal as _},
+    iter,
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
@@ -141,7 +142,7 @@ impl Serve {
         let ca_fingerprint = tls.as_ref().and_then(|tls| tls.ca_fingerprint());
         certificate::publish_ca(&state_dir, settings.tls_cert.as_deref().filter(|_| ca_fingerprint.is_some()))?;
 
-        let is_interactive = settings.log_format == "text" && std::io::stderr().is_terminal();
+        let is_interactive = settings.log_format == "text" && io::stdin().is_terminal() && io::stderr().is_terminal();
         let config = server::Config {
             limits: settings.limits,
             pace: settings.pace,
@@ -163,7 +164,7 @@ impl Serve {
         }
         tracing::info!(%address, %listen, store = store_kind(&store_url), "serving");
         if is_interactive {
-            print_next_steps(&address, &state_dir);
+            print_next_steps(&address, &state_dir, &context.location_flags());
         }
         if let Some(listener) = &health_listener {
             tracing::info!(address = %listener.local_addr()?, "health checks are answered");
@@ -242,10 +243,10 @@ fn start_log(settings: &Settings, traces: &Traces) -> Result<(), Failure> {
             settings.log
         ))
     })?;
-    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt::layer().with_writer(io::stderr);
     let log = match settings.log_format.as_str() {
         "json" => log.json().boxed(),
-        _ => log.with_target(false).with_ansi(std::io::stderr().is_terminal()).boxed(),
+        _ => log.with_target(false).with_ansi(io::stderr().is_terminal()).boxed(),
     };
     let started = tracing_subscriber::registry().with(log.with_filter(filter)).with(traces.layer()).try_init();
     started.map_err(|error| Failure::local("Cannot start the log", error))
@@ -300,10 +301,13 @@ fn stop_on_signal() -> Result<CancellationToken, Failure> {
 /// Commands to try next, one a line. An end-to-end test runs them.
 const NEXT_STEPS: &str = include_str!("next_steps.txt");
 
-/// Prints commands to try next, for a person who started the coordinator in a terminal.
-fn print_next_steps(address: &str, state_dir: &Path) {
+/// Prints commands to try next, for a person who started the coordinator in a terminal. `flags`: those that the commands need
+/// in another terminal.
+fn print_next_steps(address: &str, state_dir: &Path, flags: &[String]) {
     // Use the name this process was started with, so that the commands work even if `teamwire` is not in PATH.
     let me = std::env::args().next().unwrap_or_else(|| "teamwire".to_owned());
+    let words = iter::once(me.as_str()).chain(flags.iter().map(String::as_str));
+    let me = shlex::try_join(words).unwrap_or_else(|_| me.clone());
     let steps = NEXT_STEPS.lines().map(|line| match line.replace("{me}", &me).split_once(" #") {
         Some((command, comment)) => format!("  {command}{}\n", paint(dim(), format!(" #{comment}"))),
         None => format!("  {}\n", line.replace("{me}", &me)),

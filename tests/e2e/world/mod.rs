@@ -408,10 +408,15 @@ fn end_all(world: &Path) {
 }
 
 fn marked(world: &Path) -> Vec<u32> {
-    let mark = format!("{MARK}={}", world.display());
+    processes_with(MARK, world)
+}
+
+/// Returns the processes that were started with an environment variable of this value.
+pub fn processes_with(name: &str, value: &Path) -> Vec<u32> {
+    let variable = format!("{name}={}", value.display());
     let bears_it = |pid: &u32| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+        environment.split(|byte| *byte == 0).any(|found| found == variable.as_bytes())
     };
     let processes = fs::read_dir("/proc").unwrap().flatten();
     processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(bears_it).collect()

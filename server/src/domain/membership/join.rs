@@ -222,6 +222,14 @@ fn use_token(
     }
     let name = match (asked, &token.member) {
         ("", Some(bound)) => bound.clone(),
+        ("", None) => {
+            return Err(Refusal::new(
+                Reason::InvalidName,
+                "This join token is not bound to a name, so choose one: `teamwire join JOIN_STRING --name NAME`, or \
+                 `teamwire run NAME`.",
+            )
+            .field("name"));
+        }
         (asked, bound) => {
             let name = Name::parse_member(asked, "name")?;
             if bound.as_ref().is_some_and(|bound| *bound != name) {

@@ -1,0 +1,67 @@
+//! Findings that need the team's history.
+
+use std::time::Duration;
+
+use teamwire_client::v1;
+use teamwire_proto::v1::{DeadLetterCause, MemberState, history_entry::Event};
+
+use super::{Doctor, age::age, finding::Finding};
+use crate::{context::Caller, failure::Failure, show};
+
+/// How many of the newest entries are examined for dead letters.
+const EXAMINED_MAX: usize = 200;
+
+/// How long ago a message may have become a dead letter to be mentioned.
+const RECENT: Duration = Duration::from_hours(1);
+
+/// How many of the newest entries about an exited member are examined. Its exit is among the last of them.
+const ENTRIES_OF_EXITED_MAX: usize = 50;
+
+impl Doctor {
+    /// Notes the messages that have become dead letters lately.
+    pub(super) async fn dead_letters(&self, caller: &Caller) -> Result<Option<Finding>, Failure> {
+        let entries = newest(caller, "", EXAMINED_MAX).await?;
+        let is_recent = |entry: &&v1::HistoryEntry| age(entry.at.as_ref()) < RECENT;
+        let is_wanted = |event: &&v1::DeadLetterEvent| {
+            let is_lost = matches!(event.cause(), DeadLetterCause::DeliveryLimit | DeadLetterCause::MemberRemoved);
+            is_lost && self.member.as_deref().is_none_or(|named| named.eq_ignore_ascii_case(&event.recipient))
+        };
+        let dead = entries.iter().filter(is_recent).filter_map(|entry| match &entry.event {
+            Some(Event::DeadLetter(event)) => Some(event),
+            _ => None,
+        });
+        let dead: Vec<&v1::DeadLetterEvent> = dead.filter(is_wanted).collect();
+        Ok(dead.last().map(|newest| {
+            let (count, name) = (dead.len(), &newest.recipient);
+            let text = match count {
+                1 => format!("A message to {name} became a dead letter in the last hour"),
+                _ => format!("{count} messages became dead letters in the last hour; the newest was for {name}"),
+            };
+            Finding::note(
+                "dead_letter",
+                format!("{text}: {}.", show::dead_letter_cause(newest.cause())),
+                "Nobody processes it anymore. If it still matters, send it again.".to_owned(),
+            )
+            .of(name)
+            .about(&newest.message_id)
+        }))
+    }
+}
+
+/// Returns whether a member was stopping before it exited: it had left, approved its shutdown, or was stopped by force.
+pub(super) async fn was_stopping(caller: &Caller, member: &v1::Member) -> Result<bool, Failure> {
+    let entries = newest(caller, &member.name, ENTRIES_OF_EXITED_MAX).await?;
+    Ok(entries.iter().any(|entry| {
+        matches!(&entry.event, Some(Event::Member(event))
+            if event.member == member.name
+                && event.incarnation == member.incarnation
+                && event.state() == MemberState::Stopping)
+    }))
+}
+
+/// Returns the newest entries of the history, oldest first. `member`: only those that concern it; empty: all.
+async fn newest(caller: &Caller, member: &str, max: usize) -> Result<Vec<v1::HistoryEntry>, Failure> {
+    let filter = v1::HistoryFilter { member: member.to_owned(), ..v1::HistoryFilter::default() };
+    let request = v1::ListHistoryRequest { filter: Some(filter), newest: true, ..v1::ListHistoryRequest::default() };
+    Ok(caller.client.list_all_history(request, max).await?.entries)
+}
