@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     fs::write(out.join("descriptors.bin"), compiler.encode_file_descriptor_set())?;
     fs::write(out.join("reason.rs"), codegen::reason::table(&pool))?;
     fs::write(out.join("method.rs"), codegen::method::table(&pool))?;
-    fs::write(out.join("message_kind.rs"), codegen::message_kind_table::table(&pool))?;
+    fs::write(out.join("body.rs"), codegen::body::table(&pool))?;
     fs::write(out.join("notice.rs"), codegen::notice::table(&pool))?;
     fs::write(out.join("redact.rs"), codegen::redact::table(&pool))?;
 

@@ -1,6 +1,6 @@
 //! Writes the crate's tables from the protocol's options; see `teamwire/v1/options.proto`.
 
-pub(crate) mod message_kind_table;
+pub(crate) mod body;
 pub(crate) mod method;
 pub(crate) mod notice;
 pub(crate) mod reason;

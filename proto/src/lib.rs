@@ -9,11 +9,11 @@
 //! - [`trace_parent`]: the trace that a call or a message belongs to.
 
 pub mod address;
+pub mod body;
 pub mod credential;
 pub mod dialect;
 pub mod id;
 pub mod join_string;
-pub mod message_kind;
 pub mod method;
 pub mod name;
 pub mod reason;
@@ -23,7 +23,7 @@ pub mod trace_parent;
 pub mod visible;
 pub mod word;
 
-pub use message_kind::Kind;
+pub use body::Kind;
 pub use method::Method;
 pub use reason::Reason;
 pub use refusal::Refusal;

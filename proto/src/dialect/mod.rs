@@ -33,7 +33,7 @@ mod tests {
     use super::*;
     use crate::{
         Kind, Reason,
-        message_kind::Parts,
+        body::Parts,
         v1::{self, message, send_request::Body},
     };
 

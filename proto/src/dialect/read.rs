@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Kind, Reason, Refusal,
-    message_kind::Parts,
+    body::Parts,
     v1::{self, send_request::Body},
 };
 

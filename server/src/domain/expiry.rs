@@ -3,7 +3,7 @@
 
 use teamwire_proto::{
     name::Name,
-    v1::{self, MemberState, NoticeKind, RequestKind},
+    v1::{self, MemberState, NoticeKind},
 };
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
     limits::Limits,
     membership::conclude_life,
     notices,
-    records::{Exit, Life, MemberRecord, Pending, TeamRecord},
+    records::{Exit, Life, MemberRecord, TeamRecord},
     request,
     task::give_back,
     time::ms,
@@ -33,7 +33,7 @@ pub fn expire_due(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result<Op
     let mut changed = false;
     let names: Vec<Name> = team.members.iter().map(|member| member.name.clone()).collect();
     for name in &names {
-        changed |= expire_requests(tx, &mut team, name)?;
+        changed |= request::expiry::expire_overdue(tx, &mut team, name)?;
         changed |= end_detached(tx, &mut team, name)?;
         changed |= alarm(tx, &mut team, name)?;
         if may_lose {
@@ -69,20 +69,6 @@ fn next_due(member: &MemberRecord, leases: &Leases, limits: &Limits) -> Option<u
         lease_ms.unwrap_or(member.since_ms + ms(limits.lease_ttl)) + ms(limits.lost_grace)
     });
     requests.chain(alarm).chain(loss).min()
-}
-
-fn expire_requests(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<bool, RuleError> {
-    let now_ms = tx.ctx.now_ms;
-    let Some(member) = team.member(name) else { return Ok(false) };
-    let is_due = |pending: &Option<Pending>| pending.as_ref().is_some_and(|pending| pending.expires_ms <= now_ms);
-    let due = [
-        (RequestKind::Shutdown, is_due(&member.pending_shutdown)),
-        (RequestKind::PlanApproval, is_due(&member.pending_plan)),
-    ];
-    for (kind, _) in due.iter().filter(|(_, is_due)| *is_due) {
-        request::expire(tx, team, name, *kind)?;
-    }
-    Ok(due.iter().any(|(_, is_due)| *is_due))
 }
 
 /// Ends a detached life that approved its shutdown or was stopped by force: it has no process that would report an exit.

@@ -49,8 +49,8 @@ use crate::{
 ///
 /// It also notes your own unread messages, messages that a person has not read yet, messages that became dead letters in
 /// the last hour, programs that failed and left no messages behind, and, to a lead or operator, which members keep the team
-/// from being deleted. It does not mention other members that have exited, unless you name one. The advice depends on who
-/// asks: a teammate learns what to tell the lead.
+/// from being deleted. Of the members that have exited, it mentions only those whose program failed, unless you name another
+/// one. The advice depends on who asks: a teammate learns what to tell the lead.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire doctor\n    teamwire doctor --json")]
 pub struct Doctor {

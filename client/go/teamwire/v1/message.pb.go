@@ -1901,7 +1901,8 @@ func (x *SendResponse) GetWarnings() []string {
 type StreamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. A random id of the calling process, up to 64 visible ASCII characters. A session that replaces one of the
-	// same instance is a reconnect, and the lead gets no notice of it. Empty: the lead gets a notice of every replaced session.
+	// same instance is a reconnect: the lead gets no notice of it, and both sessions count as one delivery before a message
+	// becomes a dead letter. Empty: every session counts as another process.
 	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
 	// Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64. A
 	// pending shutdown request is delivered beyond it, and beyond unacked_bytes_max.

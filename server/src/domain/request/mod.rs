@@ -4,6 +4,7 @@
 //! cancelled when that life ends. Pending requests are kept in the roster, at most one shutdown and one plan per
 //! member, so that every change of a life sees them.
 
+pub mod expiry;
 pub mod plan;
 pub mod shutdown;
 
@@ -184,21 +185,6 @@ fn requester(team: &TeamRecord, request: &v1::Request) -> Option<Name> {
     let sender = request.requester.as_ref().filter(|sender| sender.kind() == v1::SenderKind::Member)?;
     let name = Name::parse(&sender.name, "requester").ok()?;
     team.member(&name).map(|member| member.name.clone())
-}
-
-/// Expires the member's pending request of a kind, and notifies the requester. The caller puts the team.
-pub fn expire(tx: &mut Tx<'_>, team: &mut TeamRecord, member: &Name, kind: RequestKind) -> Result<(), RuleError> {
-    let Some(pending) = take_pending(team, member, kind)? else { return Ok(()) };
-    let request = find(tx, &pending.id)?;
-    conclude(tx, &leave_pending(tx, &request, RequestState::Expired));
-    let text = match kind {
-        RequestKind::PlanApproval => {
-            "Your plan was not answered in time. Submit it again if it still matters.".to_owned()
-        }
-        _ => format!("{member} did not answer its shutdown request in time. Ask again, or stop it with --force."),
-    };
-    tell_requester(tx, team, &request, NoticeKind::RequestExpired, text)?;
-    Ok(())
 }
 
 /// Cancels the member's pending request of a kind, and notifies the requester. The caller puts the team.

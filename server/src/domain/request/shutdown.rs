@@ -6,7 +6,7 @@ use teamwire_proto::{
     v1::{self, MemberState, RequestKind},
 };
 
-use super::{Answer, Decided, decide, expect_kind, expire, find_visible, member_mut, settled};
+use super::{Answer, Decided, decide, expect_kind, expiry::expire, find_visible, member_mut, settled};
 use crate::domain::{
     actor::Actor,
     history::{self, member_event},

@@ -58,7 +58,7 @@ pub const PROMISES: [PromiseSpec; 14] = [
     PromiseSpec {
         promise: Promise::Order,
         says: "One process's messages arrive in the order it sent them, and no two share a place in an inbox. A process receives \
-               its inbox in order; only a shutdown request may come before its turn, and even that never comes after its turn.",
+               its inbox in order, except that a shutdown request may come before its turn, but never after it.",
         checked: "inbox sequences against the order of sends, and each process's deliveries against the sequences",
         checker: messages::order,
     },

@@ -942,7 +942,8 @@ class StreamRequest(google.protobuf.message.Message):
     UNACKED_BYTES_MAX_FIELD_NUMBER: builtins.int
     instance_id: builtins.str
     """Optional. A random id of the calling process, up to 64 visible ASCII characters. A session that replaces one of the
-    same instance is a reconnect, and the lead gets no notice of it. Empty: the lead gets a notice of every replaced session.
+    same instance is a reconnect: the lead gets no notice of it, and both sessions count as one delivery before a message
+    becomes a dead letter. Empty: every session counts as another process.
     """
     unacked_messages_max: builtins.int
     """Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64. A

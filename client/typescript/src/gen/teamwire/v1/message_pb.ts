@@ -823,7 +823,8 @@ export const SendResponseSchema: GenMessage<SendResponse> = /*@__PURE__*/
 export type StreamRequest = Message$1<"teamwire.v1.StreamRequest"> & {
   /**
    * Optional. A random id of the calling process, up to 64 visible ASCII characters. A session that replaces one of the
-   * same instance is a reconnect, and the lead gets no notice of it. Empty: the lead gets a notice of every replaced session.
+   * same instance is a reconnect: the lead gets no notice of it, and both sessions count as one delivery before a message
+   * becomes a dead letter. Empty: every session counts as another process.
    *
    * @generated from field: string instance_id = 1;
    */

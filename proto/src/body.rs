@@ -1,11 +1,11 @@
-//! The kinds of messages. The table comes from the options of `Message.body` in `teamwire/v1/message.proto`.
+//! Reads the body of a message of any kind. `Message.body` in `teamwire/v1/message.proto` lists the kinds.
 //!
 //! Both `Body` types of [`v1`] read alike whatever their kind: `kind()`, `recipient()`, `summary()`, `text()`,
 //! `request_id()`, `approve()`.
 
 use crate::v1::{self, message, send_request};
 
-include!(concat!(env!("OUT_DIR"), "/message_kind.rs"));
+include!(concat!(env!("OUT_DIR"), "/body.rs"));
 
 /// What messages of any kind are made of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
