@@ -34,7 +34,7 @@ pub struct Session {
 #[derive(Debug)]
 enum Kind {
     /// The session delivers an inbox.
-    Open(OpenInbox),
+    Open(Box<OpenInbox>),
     /// The member has approved this request; the session only says so.
     Stopping { request_id: String },
 }
@@ -59,7 +59,11 @@ impl Session {
                 };
                 let mailbox = Mailbox::new(namespace, member, record.session_id.clone());
                 let credit = Credit::new(request, coordinator.limits());
-                Self { coordinator, opened, kind: Kind::Open(OpenInbox { mailbox, session: record, reserved, credit }) }
+                Self {
+                    coordinator,
+                    opened,
+                    kind: Kind::Open(Box::new(OpenInbox { mailbox, session: record, reserved, credit })),
+                }
             }
             Opened::Stopping { member, team, incarnation, request_id } => {
                 let opened = v1::SessionOpened { incarnation, ..announce(&member, &team) };
@@ -80,7 +84,7 @@ impl Session {
         tokio::spawn(async move {
             let opened = stream_response::Frame::Opened(self.opened);
             match self.kind {
-                Kind::Open(inbox) => run(self.coordinator, inbox, opened, pace, frames, &heartbeats, &draining).await,
+                Kind::Open(inbox) => run(self.coordinator, *inbox, opened, pace, frames, &heartbeats, &draining).await,
                 Kind::Stopping { request_id } => {
                     let closing = last_frame(End::shutdown_approved(request_id), pace);
                     for frame in [Some(frame(opened)), closing].into_iter().flatten() {
