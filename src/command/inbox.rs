@@ -13,6 +13,10 @@ use crate::{
     show,
 };
 
+/// What names this command to the coordinator. Always the same, so that a person who looks again does not count as another
+/// process that failed to acknowledge.
+const INSTANCE: &str = "teamwire-inbox";
+
 /// How many messages a call may acknowledge.
 const ACK_IDS_MAX: usize = 1_000;
 
@@ -123,7 +127,8 @@ impl Inbox {
     async fn follow(&self, caller: &Caller) -> Result<(), Failure> {
         // A subscription would keep trying to reach a coordinator that is not there.
         caller.client.get_team(v1::GetTeamRequest::default()).await?;
-        let mut inbox = caller.client.subscribe(SubscribeOptions::default());
+        let options = SubscribeOptions { instance_id: INSTANCE.to_owned(), ..SubscribeOptions::default() };
+        let mut inbox = caller.client.subscribe(options);
         let interrupted = tokio::signal::ctrl_c();
         tokio::pin!(interrupted);
         let mut lost_at = None;

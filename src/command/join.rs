@@ -22,9 +22,10 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire join JOIN_STRING --name backend\n    teamwire --as lead join")]
 pub struct Join {
-    /// The join string that `teamwire invite` printed, or a bare join token with --address; - reads it from standard input
+    /// The join string that `teamwire invite` printed, or a bare join token with --address; use '-' to read it from
+    /// standard input
     ///
-    /// Other users of this machine can see it in the process list: prefer - or the environment.
+    /// Other users of this machine can see it in the process list: prefer '-' or the environment.
     #[arg(value_name = "JOIN_STRING", env = JOIN_VARIABLE, hide_env_values = true)]
     token: Option<String>,
     /// Your name in the team; optional if the token is bound to a name

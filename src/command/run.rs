@@ -47,8 +47,9 @@ use crate::{
 ///
 /// - an invitation that it creates itself, if you are the team's lead or the operator
 ///
-/// Before the runner takes over an identity that you use at the command line, it asks. Afterwards, `teamwire join` brings you
-/// back.
+/// Before the runner takes over an identity that you use at the command line, it asks you. Once the runner has ended,
+/// `teamwire join` lets you use that identity at the command line again, unless the member approved its shutdown or was
+/// stopped by force.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire run backend --echo\n    teamwire run backend -- python3 agent.py\n    teamwire run reviewer --via exec --claim -- ./review.sh\n    teamwire run --join JOIN_STRING --restart on-failure -- ./agent"
@@ -60,9 +61,10 @@ pub struct Run {
     /// The member's name, as an option
     #[arg(long = "name", short, value_name = "NAME", conflicts_with = "name_word")]
     name: Option<String>,
-    /// The join string that `teamwire invite` printed, or a bare join token with --address; - reads a line from standard input
+    /// The join string that `teamwire invite` printed, or a bare join token with --address; use '-' to read a line
+    /// from standard input
     ///
-    /// Other users of this machine can see it in the process list: prefer -, --join-file or the environment.
+    /// Other users of this machine can see it in the process list: prefer '-', --join-file or the environment.
     #[arg(long, env = JOIN_VARIABLE, value_name = "JOIN_STRING", hide_env_values = true)]
     join: Option<String>,
     /// The file with the join string

@@ -20,6 +20,7 @@ scenarios! {
     an_inbox_is_followed_and_acknowledged_as_it_fills,
     a_team_on_separate_machines_talks_in_order_and_once,
     a_program_that_knows_no_in_reply_to_ends_the_wait_for_its_reply,
+    a_person_may_follow_the_inbox_any_number_of_times,
     only_a_recipients_reply_ends_the_wait_for_it,
     a_program_learns_of_its_wrong_lines,
     hidden_characters_are_shown_to_people_and_agents,
@@ -29,6 +30,18 @@ scenarios! {
 fn texts(messages: &[Value]) -> Vec<String> {
     let is_text = |message: &&Value| message["type"] == "message" || message["type"] == "broadcast";
     messages.iter().filter(is_text).map(|message| message["content"].as_str().unwrap().to_owned()).collect()
+}
+
+fn a_person_may_follow_the_inbox_any_number_of_times(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    world.cli(LEAD, &["send", "ann", "read me"]).succeeds();
+    for _ in 0..7 {
+        let following = world.spawn("ann", &["inbox", "--follow"], "");
+        following.await_said("read me");
+        following.interrupt().succeeds();
+    }
+    assert!(world.cli("ann", &["inbox"]).succeeds().stdout.contains("read me"));
 }
 
 fn only_a_recipients_reply_ends_the_wait_for_it(world: World) {

@@ -40,8 +40,8 @@ pub const RESERVED_AHEAD: u64 = 128;
 /// requests were never acknowledged. Then everything up to the oldest counts as possibly delivered, which stays true.
 const OVERTOOK_MAX: usize = 64;
 
-/// How many possible deliveries of a message are counted, and so how high its delivery count can get. A reconnecting process or a
-/// person may have more.
+/// How many possible deliveries of a message are counted, and so how high its delivery count can get. A
+/// process that reconnects may have more.
 const COUNTED_MAX: usize = 100;
 
 /// The outcome of opening a session.
@@ -132,7 +132,6 @@ pub fn open(
         epoch,
         session_id: session_id(&member.credential, epoch, &tx.new_secret()),
         instance: instance.clone(),
-        is_detached: member.detached,
         incarnation: member.incarnation,
         opened_ms: tx.ctx.now_ms,
         ended: None,
@@ -160,9 +159,8 @@ pub fn open(
 fn count_in(mut session: SessionRecord, cursor: &CursorRecord, is_reconnect: bool, keep: usize) -> SessionRecord {
     insert_descending(&mut session.maybe_delivered, cursor.reserved, COUNTED_MAX);
     let delivered = session.process_delivered.max(cursor.delivered);
-    let counts = !is_reconnect && !session.is_detached;
     session.process_delivered = if is_reconnect { delivered } else { 0 };
-    if counts {
+    if !is_reconnect {
         insert_descending(&mut session.surely_delivered, delivered, keep);
     }
     // What a session has passed and does not list as unacknowledged has left the inbox.
@@ -170,7 +168,7 @@ fn count_in(mut session: SessionRecord, cursor: &CursorRecord, is_reconnect: boo
     session.maybe_overtook.retain(is_left);
     session.surely_overtook.retain(is_left);
     for sequence in cursor.overtook.iter().copied().filter(|sequence| cursor.is_unacked(*sequence)) {
-        if counts {
+        if !is_reconnect {
             session.surely_overtook.push(sequence);
         }
         if sequence > cursor.reserved {

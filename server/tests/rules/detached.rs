@@ -27,17 +27,6 @@ async fn pass(t: &mut Team, time: Duration) {
 }
 
 #[tokio::test]
-async fn a_person_may_look_at_a_message_any_number_of_times() {
-    let (t, bob) = with_bob().await;
-    t.send(&t.lead, message("bob", "x")).await;
-    for _ in 0..8 {
-        let mut session = t.open(&bob).await;
-        assert_eq!(session.delivery().await.sequence, 1);
-        session.close(&t).await;
-    }
-}
-
-#[tokio::test]
 async fn a_detached_member_is_away_between_calls_and_never_lost_and_leaves_no_trace_of_it() {
     let (mut t, bob) = with_bob().await;
     let member = t.member("bob").await;

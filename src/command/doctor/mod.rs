@@ -47,14 +47,24 @@ use crate::{
 ///
 /// - failed: the member's program failed and left messages behind
 ///
-/// It also notes your own unread messages, messages that a person has not read yet, messages that became dead letters in
-/// the last hour, programs that failed and left no messages behind, and, to a lead or operator, which members keep the team
-/// from being deleted. Of the members that have exited, it mentions only those whose program failed, unless you name another
-/// one. The advice depends on who asks: a teammate learns what to tell the lead.
+/// It also notes the following, which are not problems:
+///
+/// - messages that you have not read
+///
+/// - messages that another member at a command line has not read or acknowledged yet
+///
+/// - messages that became dead letters in the last hour
+///
+/// - programs that failed and left no messages behind
+///
+/// - which members keep the team from being deleted, if you are the lead or the operator
+///
+/// Of the members that have exited, it mentions only those whose program failed, unless you name another one. The advice
+/// depends on who asks: a teammate learns what to tell the lead.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire doctor\n    teamwire doctor --json")]
 pub struct Doctor {
-    /// Check only this member; also explains why messages to a name are refused
+    /// Check only this member; if no member has this name, report that messages to it are refused
     member: Option<String>,
     /// How long something can take before it counts as a problem, in seconds
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]

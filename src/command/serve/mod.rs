@@ -47,7 +47,8 @@ const STORE_FILE: &str = "teamwire.redb";
 pub struct Serve {
     /// The configuration file, in TOML; --print-config shows every key [env: TEAMWIRE_CONFIG]
     ///
-    /// The environment can set every key: listen as TEAMWIRE_LISTEN, limits.members_max as TEAMWIRE_LIMITS_MEMBERS_MAX.
+    /// The environment can set every key: for example, TEAMWIRE_LISTEN sets `listen`, and TEAMWIRE_LIMITS_MEMBERS_MAX sets
+    /// `limits.members_max`.
     /// Precedence, lowest to highest: defaults, file, environment, flags.
     #[arg(long, env = "TEAMWIRE_CONFIG", value_name = "FILE", hide_env = true)]
     config: Option<PathBuf>,

@@ -13,10 +13,6 @@ pub struct SessionRecord {
     pub session_id: String,
     /// The process that opened it, by the name it gave.
     pub instance: String,
-    /// Whether the life is detached. Its deliveries never make a message a dead letter: no process of a person crashes because of
-    /// a message.
-    #[serde(default)]
-    pub is_detached: bool,
     /// The life that it belongs to.
     pub incarnation: u64,
     /// When it opened.
