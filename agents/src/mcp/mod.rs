@@ -19,7 +19,10 @@ mod tasks;
 mod team;
 mod text;
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use parking_lot::Mutex;
 use rmcp::{
@@ -54,7 +57,8 @@ pub struct McpServer {
     client: Client,
     tools: ToolRouter<Self>,
     shown: Arc<Mutex<Shown>>,
-    is_lead: Arc<Mutex<bool>>,
+    /// Whether the member led when the coordinator was asked last.
+    was_lead: Arc<AtomicBool>,
     in_runner: bool,
 }
 
@@ -70,7 +74,7 @@ impl McpServer {
         if in_runner {
             tools.disable_route(CHECK_INBOX);
         }
-        Self { client, tools, shown: Arc::default(), is_lead: Arc::default(), in_runner }
+        Self { client, tools, shown: Arc::default(), was_lead: Arc::default(), in_runner }
     }
 
     /// Serves an agent program over this process's standard input and output, until the program closes them.
@@ -80,15 +84,25 @@ impl McpServer {
         Ok(())
     }
 
-    /// Returns the tools that the member may use now. If the coordinator cannot be reached, the member keeps its role.
+    /// Returns the tools that the member may use now.
     async fn offered(&self) -> Vec<Tool> {
-        let is_lead = match self.client.get_team(v1::GetTeamRequest::default()).await {
-            Ok(reply) => reply.team.is_some_and(|team| team.lead.eq_ignore_ascii_case(self.client.name())),
-            Err(_) => *self.is_lead.lock(),
-        };
-        *self.is_lead.lock() = is_lead;
+        let leads = self.leads().await;
         let tools = self.tools.list_all().into_iter();
-        tools.filter(|tool| is_lead || !FOR_THE_LEAD.contains(&&*tool.name)).map(always_loaded).collect()
+        tools.filter(|tool| leads || !FOR_THE_LEAD.contains(&&*tool.name)).map(always_loaded).collect()
+    }
+
+    /// Returns whether the member may use a tool now. Asks for its role only if the answer depends on it.
+    async fn may_use(&self, name: &str) -> bool {
+        self.tools.has_route(name) && (!FOR_THE_LEAD.contains(&name) || self.leads().await)
+    }
+
+    /// Returns whether the member is the lead. If the coordinator cannot be reached, the member keeps its role.
+    async fn leads(&self) -> bool {
+        if let Ok(reply) = self.client.get_team(v1::GetTeamRequest::default()).await {
+            let leads = reply.team.is_some_and(|team| team.lead.eq_ignore_ascii_case(self.client.name()));
+            self.was_lead.store(leads, Ordering::Relaxed);
+        }
+        self.was_lead.load(Ordering::Relaxed)
     }
 }
 
@@ -122,11 +136,10 @@ impl ServerHandler for McpServer {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let name = request.name.to_string();
-        let offered = self.offered().await;
-        if !offered.iter().any(|tool| tool.name == name) {
+        if !self.may_use(&request.name).await {
+            let offered = self.offered().await;
             let names: Vec<&str> = offered.iter().map(|tool| &*tool.name).collect();
-            let says = format!("You have no tool {name}. Yours are {}.", names.join(", "));
+            let says = format!("You have no tool {}. Yours are {}.", request.name, names.join(", "));
             return Ok(CallToolResult::error(vec![ContentBlock::text(says)]).into());
         }
         self.tools.call(ToolCallContext::new(self, request, context)).await
