@@ -112,17 +112,14 @@ pub fn open(
     let before = tx.read::<SessionRecord>(name.folded())?;
     let cursor = tx.read::<CursorRecord>(name.folded())?;
     let before = before.as_deref().cloned().unwrap_or_default();
-    let taken_over = before.epoch > 0
-        && before.ended.is_none()
-        && before.incarnation == member.incarnation
-        && (instance.is_empty() || before.instance != *instance);
+    let is_same_life = before.incarnation == member.incarnation;
+    let is_reconnect = is_same_life && !instance.is_empty() && before.instance == *instance;
+    let taken_over = before.epoch > 0 && before.ended.is_none() && is_same_life && !is_reconnect;
 
     let before = match cursor.as_deref() {
         Some(cursor) if cursor.epoch == before.epoch => {
             let here = here.filter(|here| here.epoch == cursor.epoch && here.delivered >= cursor.delivered);
             let exact = here.map(|here| CursorRecord { reserved: cursor.reserved, ..here.clone() });
-            let is_reconnect =
-                !instance.is_empty() && before.instance == *instance && before.incarnation == member.incarnation;
             count_in(before, exact.as_ref().unwrap_or(cursor), is_reconnect, tx.ctx.limits.deliveries_max)
         }
         _ => before,
