@@ -90,12 +90,12 @@ pub(super) async fn message(caller: &Caller, typed: &str, last: Last) -> Result<
     }
     refuse_short(typed, typed, &MESSAGE)?;
     let mut ids = Vec::new();
-    if caller.member.is_some() {
+    let needs_inbox = typed != "last" || last == Last::Received;
+    if caller.member.is_some() && needs_inbox {
         let inbox = caller.client.list_all_inbox(v1::ListInboxRequest::default(), SEARCHED_MAX).await?;
         ids.extend(inbox.deliveries.into_iter().filter_map(|delivery| Some(delivery.message?.id)));
     }
     if typed == "last"
-        && last == Last::Received
         && let Some(id) = ids.pop()
     {
         return Ok(id);
