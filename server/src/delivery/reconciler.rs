@@ -1,5 +1,5 @@
-//! Checks periodically whether sessions have missed a notification, or an acknowledgement through another coordinator. One read of the store serves all sessions of a
-//! team, and only sessions that have missed something are woken.
+//! Checks periodically whether sessions have missed a notification, or an acknowledgement through another coordinator. One
+//! read of the store serves all sessions of a team, and only sessions that have missed something are woken.
 
 use std::{cmp::Ordering, collections::HashMap, sync::Arc, time::Duration};
 
