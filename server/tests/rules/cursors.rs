@@ -1,9 +1,6 @@
 //! Recording how far a session has come: at the cost of one store call, and even in a full store.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::Arc;
 
 use teamwire_proto::{Reason, name::Name, v1};
 use teamwire_server::{
@@ -13,34 +10,15 @@ use teamwire_server::{
         records::{CursorRecord, RecordType as _, SessionRecord},
         session::Opened,
     },
-    store::{Key, Namespace, Outcome, Store, StoreError, StoreLayer, Txn, embedded::EmbeddedStore},
+    store::{Key, Namespace, Store, embedded::EmbeddedStore},
 };
 
 use crate::{
     calls::RuleCalls as _,
     counting::{Counting, counted},
+    fillable::Fillable,
     team::*,
 };
-
-/// A store that can be full.
-#[derive(Debug)]
-struct Fillable {
-    store: Arc<dyn Store>,
-    is_full: AtomicBool,
-}
-
-impl StoreLayer for Fillable {
-    fn inner(&self) -> &dyn Store {
-        &*self.store
-    }
-
-    async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError> {
-        if self.is_full.load(Ordering::SeqCst) && !txn.applies_when_full() {
-            return Err(StoreError::Full("no space left".to_owned()));
-        }
-        self.store.commit(namespace, txn).await
-    }
-}
 
 /// A session of `bob` in the team `alpha`, and a sender.
 struct World {
@@ -99,10 +77,9 @@ async fn a_send_and_the_record_of_its_delivery_cost_one_store_call_each() {
 
 #[tokio::test]
 async fn a_session_records_how_far_it_has_come_in_a_full_store() {
-    let store = EmbeddedStore::in_memory().unwrap();
-    let full = Arc::new(Fillable { store, is_full: AtomicBool::new(false) });
+    let full = Fillable::new();
     let w = World::on(full.clone()).await;
-    full.is_full.store(true, Ordering::SeqCst);
+    full.fill();
     let refused = w.coordinator.send(&w.lead.who, &message("bob", "x")).await.unwrap_err();
     assert_eq!(refused.reason, Reason::StoreFull, "{refused}");
     w.advance_to(5).await;

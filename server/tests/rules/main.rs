@@ -15,6 +15,7 @@ mod counting;
 mod cursors;
 mod detached;
 mod errors;
+mod fillable;
 mod identity;
 mod members;
 mod notices;

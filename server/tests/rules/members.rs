@@ -8,7 +8,7 @@ use teamwire_proto::{
 };
 use tonic::Code;
 
-use crate::{calls::RuleCalls as _, team::*};
+use crate::{calls::RuleCalls as _, fillable::Fillable, team::*};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -364,6 +364,22 @@ async fn a_member_that_leaves_under_a_runner_is_stopping_until_its_exit_is_repor
     // It was not asked to leave, so it may come back.
     t.rejoin(&bob).await;
     assert_eq!(t.member("bob").await.incarnation, 2);
+}
+
+#[tokio::test]
+async fn a_member_leaves_while_the_store_is_full() {
+    for exit_follows in [false, true] {
+        let full = Fillable::new();
+        let t = Team::on(full.clone(), |_| {}).await;
+        let bob = t.join("bob").await;
+        full.fill();
+        t.refused(t.try_send(&bob, message("lead", "x")), Code::ResourceExhausted, Reason::StoreFull, "").await;
+        t.coordinator.leave(&bob.who, &v1::LeaveRequest { exit_follows, ..Default::default() }).await.unwrap();
+        let state = if exit_follows { MemberState::Stopping } else { MemberState::Exited };
+        assert_eq!(t.member("bob").await.state(), state);
+        t.try_leave(&bob, 0).await.unwrap();
+        assert_eq!(t.member("bob").await.state(), MemberState::Exited);
+    }
 }
 
 #[tokio::test]

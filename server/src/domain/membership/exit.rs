@@ -9,7 +9,7 @@ use teamwire_proto::{
 
 use crate::domain::{
     actor::Actor,
-    history::{self, member_event},
+    history,
     identity::{self, Admit, CallerCredentials, Principal, invalid},
     notices,
     query::show_new_member,
@@ -31,7 +31,12 @@ pub fn leave(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::LeaveReques
     let mut team = TeamRecord::clone(&team);
     let present = team.member(&name).ok_or_else(invalid)?;
     if request.exit_follows && !present.detached {
-        return begin_leaving(tx, &mut team, &name, &exit.detail);
+        // Its runner will report the exit.
+        if !matches!(present.life, Life::Stopping { .. } | Life::Exited { .. }) {
+            request::shutdown::begin_exit(tx, &mut team, &name, "", &exit.detail)?;
+            tx.put("", &team);
+        }
+        return Ok(());
     }
     let is_unknown = exit == Exit::default();
     if let Life::Exited { exit: known, .. } = &present.life {
@@ -44,22 +49,6 @@ pub fn leave(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::LeaveReques
     }
     conclude_life(tx, &mut team, &name, exit)?;
     tx.put("", &team);
-    Ok(())
-}
-
-/// Makes a member stopping whose runner will report the exit.
-fn begin_leaving(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, reason: &str) -> Result<(), RuleError> {
-    let now_ms = tx.ctx.now_ms;
-    let member = team.member_mut(name).ok_or_else(invalid)?;
-    if matches!(member.life, Life::Stopping { .. } | Life::Exited { .. }) {
-        return Ok(());
-    }
-    member.enter(Life::Stopping { request_id: Some(String::new()), alarmed: false }, now_ms);
-    history::append(tx, member_event(name, MemberState::Stopping, member.incarnation, reason));
-    session::end(tx, name, SessionEnd::ShutdownApproved(String::new()))?;
-    // As after an approval: one that counted as lost must not be declared exited at once.
-    tx.lease(name.folded(), tx.ctx.limits.lease_ttl);
-    tx.put("", team);
     Ok(())
 }
 

@@ -79,22 +79,31 @@ pub fn answer(
     }
     let Actor::Member(name) = asked else { return Err(RuleError::Corrupt("a request without a member".to_owned())) };
     let mut team = team.clone();
-    let now_ms = tx.ctx.now_ms;
-    let member = member_mut(&mut team, &name)?;
-    member.pending_shutdown = None;
-    let incarnation = member.incarnation;
-    if answer.approve {
-        member.enter(Life::Stopping { request_id: Some(request.id.clone()), alarmed: false }, now_ms);
-    }
+    member_mut(&mut team, &name)?.pending_shutdown = None;
     let message = decide(tx, &team, &request, caller, answer, compose);
     if answer.approve {
-        history::append(tx, member_event(&name, MemberState::Stopping, incarnation, "It has approved its shutdown."));
-        session::end(tx, &name, SessionEnd::ShutdownApproved(request.id.clone()))?;
-        // The member is alive, since it answers. Without a lease, one that counted as lost would be declared exited at
-        // once.
-        tx.lease(name.folded(), tx.ctx.limits.lease_ttl);
-        tx.ends_something();
+        begin_exit(tx, &mut team, &name, &request.id, "It has approved its shutdown.")?;
     }
     tx.put("", &team);
     Ok(Decided::Now(message.into()))
+}
+
+/// Makes a member stopping that has decided to exit: it approved a request, or, without a request's id, it leaves. The
+/// caller puts the team.
+pub fn begin_exit(
+    tx: &mut Tx<'_>,
+    team: &mut TeamRecord,
+    name: &Name,
+    request_id: &str,
+    detail: &str,
+) -> Result<(), RuleError> {
+    let now_ms = tx.ctx.now_ms;
+    let member = member_mut(team, name)?;
+    member.enter(Life::Stopping { request_id: Some(request_id.to_owned()), alarmed: false }, now_ms);
+    history::append(tx, member_event(name, MemberState::Stopping, member.incarnation, detail));
+    session::end(tx, name, SessionEnd::ShutdownApproved(request_id.to_owned()))?;
+    // The member is alive, since it decides. Without a lease, one that counted as lost would be declared exited at once.
+    tx.lease(name.folded(), tx.ctx.limits.lease_ttl);
+    tx.ends_something();
+    Ok(())
 }
