@@ -215,14 +215,18 @@ pub fn visible_message(caller: &Principal, found: Option<Arc<v1::Message>>) -> R
 
 /// Returns a request if it is there and the caller may see it.
 pub fn visible_request(caller: &Principal, found: Option<Arc<v1::Request>>) -> Result<v1::Request, Refusal> {
-    let request = found.filter(|request| may_see_request(caller, request)).ok_or_else(|| {
-        Refusal::new(
-            Reason::RequestNotFound,
-            "There is no such request that this credential can see. See `teamwire requests`.",
-        )
-        .field("request_id")
-    })?;
+    let request = found.filter(|request| may_see_request(caller, request)).ok_or_else(request_not_found)?;
     Ok(v1::Request::clone(&request))
+}
+
+/// Returns the refusal of a call about a request that does not exist, or that the caller may not see.
+pub fn request_not_found() -> Refusal {
+    Refusal::new(
+        Reason::RequestNotFound,
+        "There is no such request that this credential can see. Copy the request_id from the request, or see `teamwire \
+         requests`.",
+    )
+    .field("request_id")
 }
 
 /// Returns whether the caller may see a message.

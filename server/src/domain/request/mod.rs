@@ -23,7 +23,7 @@ use super::{
     limits::Limits,
     notices,
     post::{self, Urgency},
-    query::may_see_request,
+    query::{may_see_request, request_not_found},
     records::{MemberRecord, Pending, TeamRecord},
     streams::REQUESTS,
     text::check_size,
@@ -239,7 +239,7 @@ fn member_mut<'t>(team: &'t mut TeamRecord, name: &Name) -> Result<&'t mut Membe
 
 /// Returns a request of this team.
 pub fn find(tx: &mut Tx<'_>, request_id: &str) -> Result<Arc<v1::Request>, RuleError> {
-    tx.read::<v1::Request>(request_id)?.ok_or_else(|| not_found().into())
+    tx.read::<v1::Request>(request_id)?.ok_or_else(|| request_not_found().into())
 }
 
 /// Returns a request of this team that the caller may see. A request that it may not see does not exist for it.
@@ -254,15 +254,7 @@ fn find_visible(
         Actor::Member(name) => Principal::Member { name: name.clone(), lead: team.is_lead(name) },
         Actor::Operator | Actor::Coordinator => Principal::Operator,
     };
-    if may_see_request(&caller, &request) { Ok(request) } else { Err(not_found().into()) }
-}
-
-fn not_found() -> Refusal {
-    Refusal::new(
-        Reason::RequestNotFound,
-        "There is no such request in your team. Copy the request_id from the request, or see `teamwire requests`.",
-    )
-    .field("request_id")
+    if may_see_request(&caller, &request) { Ok(request) } else { Err(request_not_found().into()) }
 }
 
 fn expect_kind(request: &v1::Request, kind: RequestKind) -> Result<(), Refusal> {
