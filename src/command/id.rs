@@ -1,10 +1,12 @@
-//! What a user may type for the id of a request or a message: the whole id, `last`, or a unique part that begins or ends it.
+//! What a user may type for a request or a message: the whole id, `last`, or a unique part that begins or ends it; and for a
+//! member: its name or `team-lead`.
 
 use teamwire_client::v1::{self, history_entry::Event};
 use teamwire_proto::{
     Reason, Refusal,
     id::{REQUEST_ID_CHARS, REQUEST_ID_PREFIX},
-    v1::RequestState,
+    name::LEAD_ALIAS,
+    v1::{RequestState, Role},
 };
 
 use crate::{
@@ -49,6 +51,11 @@ impl Kind {
         let (reason, field) = self.wrong;
         Refusal::new(reason, text).field(field).into()
     }
+}
+
+/// Returns whether a user means this member.
+pub(super) fn is_named(member: &v1::Member, named: &str) -> bool {
+    member.name.eq_ignore_ascii_case(named) || member.role() == Role::Lead && named.eq_ignore_ascii_case(LEAD_ALIAS)
 }
 
 /// Returns the id of the request that `typed` means. `last` is the newest pending request, or else the newest one.

@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use teamwire_client::v1;
 use teamwire_proto::v1::NoticeLevel;
 
-use super::Output;
+use super::{Output, id::is_named};
 use crate::{
     context::{Caller, ContextArgs},
     failure::Failure,
@@ -89,11 +89,7 @@ impl Notices {
         };
         let name = name.split('@').next().unwrap_or(name);
         let listed = caller.client.members().await?;
-        let is_meant = |member: &v1::Member| match name {
-            teamwire_proto::name::LEAD_ALIAS => member.role() == v1::Role::Lead,
-            name => member.name.eq_ignore_ascii_case(name),
-        };
-        listed.into_iter().find(is_meant).ok_or_else(|| {
+        listed.into_iter().find(|member| is_named(member, name)).ok_or_else(|| {
             Failure::usage(format!("There is no member {name} in your team. `teamwire status` lists the members."))
         })
     }

@@ -283,8 +283,8 @@ fn unknown_session() -> Refusal {
 pub fn invalid() -> Refusal {
     Refusal::new(
         Reason::CredentialInvalid,
-        "The credential is not valid here. Its team may have been deleted or lost with the coordinator's store, or the address may be another coordinator's. \
-         Join again with a new token.",
+        "The credential is not valid here. Its team may have been deleted or lost with the coordinator's store, or the \
+         address may be another coordinator's. Join again with a new token.",
     )
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 use teamwire_client::{Reason, v1};
-use teamwire_proto::v1::{RequestKind, RequestState, Role};
+use teamwire_proto::v1::{RequestKind, RequestState};
 
 use self::{
     age::{age, duration_text},
@@ -20,7 +20,7 @@ use self::{
     member::{delete_blocked, unknown},
     reader::Reader,
 };
-use super::Output;
+use super::{Output, id::is_named};
 use crate::{
     context::{Caller, ContextArgs},
     failure::{Failure, REFUSED},
@@ -80,12 +80,7 @@ impl Doctor {
         let members = caller.client.members().await?;
         let reader = Reader::new(&caller, &team);
         let mut findings = Vec::new();
-        let is_wanted = |member: &v1::Member| {
-            self.member.as_deref().is_none_or(|named| {
-                member.name.eq_ignore_ascii_case(named)
-                    || named.eq_ignore_ascii_case(teamwire_proto::name::LEAD_ALIAS) && member.role() == Role::Lead
-            })
-        };
+        let is_wanted = |member: &v1::Member| self.member.as_deref().is_none_or(|named| is_named(member, named));
         let wanted: Vec<&v1::Member> = members.iter().filter(|member| is_wanted(member)).collect();
         if let (Some(named), []) = (&self.member, wanted.as_slice()) {
             findings.push(unknown(&reader, named, &members));
