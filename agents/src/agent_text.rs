@@ -69,6 +69,15 @@ pub fn task(task: &v1::Task, answer_with: AnswerWith) -> String {
     format!("<teammate-message teammate_id=\"coordinator\" summary=\"{summary}\">{body}</teammate-message>")
 }
 
+/// Returns what reminds an agent of a task that it has taken and neither completed nor given back.
+pub fn task_reminder(id: u64) -> String {
+    format!(
+        "You still have task {id}. If it is done, call TaskUpdate with {{\"taskId\":\"{id}\",\"status\":\"completed\",\
+         \"result\":\"the result\"}}; if you cannot do it, give it back: \
+         {{\"taskId\":\"{id}\",\"status\":\"pending\",\"result\":\"why\"}}."
+    )
+}
+
 /// What a welcome tells an agent.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
@@ -122,8 +131,8 @@ pub fn welcome(about: &About<'_>) -> String {
             "You read messages as lines of JSON. To send one, print a line {send}. When you have processed a message, print \
              {{\"ack\":\"ID\"}} with its id."
         ),
-        Interface::Tools => "Messages from the others arrive by themselves, as <teammate-message> elements. No one but the \
-            person at this terminal sees what you write: to reach the others, call the tool SendMessage, with \
+        Interface::Tools => "Messages from the others arrive by themselves, as <teammate-message> elements. The others do not \
+            see what you write: to reach them, call the tool SendMessage, with \
             {\"type\":\"message\",\"recipient\":\"NAME\",\"content\":\"TEXT\",\"summary\":\"5 to 10 words\"}; the recipient \
             team-lead is always the lead. TaskList, TaskClaim and TaskUpdate are for the shared task board. If you are asked \
             to shut down, answer with SendMessage as the request says."

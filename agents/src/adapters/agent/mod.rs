@@ -117,11 +117,8 @@ impl Agent {
             if self.is_broken {
                 return Why::Exited;
             }
-            if self.is_ready
-                && self.input.accepts_line()
-                && self.protocol.accepts_prompt()
-                && let Some(prompt) = self.prompts.next(incarnation)
-            {
+            let takes_prompts = self.is_ready && self.input.accepts_line() && self.protocol.accepts_prompt();
+            if takes_prompts && let Some(prompt) = self.prompts.next(incarnation) {
                 self.protocol.prompt(prompt, &mut self.out);
                 continue;
             }
@@ -136,7 +133,7 @@ impl Agent {
                 answered = self.wishes.next() => self.apply(answered, incarnation),
                 piece = read(&mut self.output) => self.listen(piece, incarnation),
                 _ = self.input.write() => {}
-                () = self.prompts.retry() => {}
+                () = self.prompts.due(), if takes_prompts => {}
             }
         }
     }
