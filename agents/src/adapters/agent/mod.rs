@@ -207,12 +207,16 @@ impl Agent {
         match event {
             Event::Ready { session_id } => {
                 self.is_ready = true;
+                incarnation.note_turn_ended();
                 if session_id.is_some() {
                     incarnation.lasting.program_session = session_id;
                 }
             }
             Event::Taken(_) | Event::Usage(_) | Event::ToolCalled { .. } => {}
-            Event::Processed(id) => self.prompts.processed(id, incarnation),
+            Event::Processed(id) => {
+                self.prompts.processed(id, incarnation);
+                incarnation.note_turn_ended();
+            }
             Event::Failed(id, detail) => {
                 if let Some(after) = self.prompts.failed(id) {
                     incarnation.tell(RunnerEvent::PromptFailed { detail, after });
