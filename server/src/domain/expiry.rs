@@ -57,8 +57,7 @@ pub fn expire_due(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result<Op
 
 /// Returns when something will next be due for a member.
 fn next_due(member: &MemberRecord, leases: &Leases, limits: &Limits) -> Option<u64> {
-    let requests = [&member.pending_shutdown, &member.pending_plan];
-    let requests = requests.into_iter().flatten().map(|pending| pending.expires_ms);
+    let requests = member.pending().map(|pending| pending.expires_ms);
     let alarm = match member.life {
         Life::Stopping { .. } if member.detached => Some(member.since_ms + DETACHED_END_MS),
         Life::Stopping { alarmed: false, .. } => Some(member.since_ms + ms(limits.exit_alarm_after)),

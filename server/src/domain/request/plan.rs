@@ -6,7 +6,7 @@ use teamwire_proto::{
     v1::{self, CancelCause, RequestKind, message::Body},
 };
 
-use super::{Answer, Decided, cancel, decide, expect_kind, find, member_mut, settled};
+use super::{Answer, Decided, cancel, decide, expect_kind, find, member_mut, new_request, settled};
 use crate::domain::{
     actor::Actor,
     post::{self, Urgency},
@@ -24,15 +24,15 @@ pub fn open(
 ) -> Result<v1::Message, RuleError> {
     let mut team = team.clone();
     let now_ms = tx.ctx.now_ms;
-    cancel(tx, &mut team, author, RequestKind::PlanApproval, CancelCause::NewerPlan)?;
-    let lead = team.lead.clone();
+    if let Some(older) = member_mut(&mut team, author)?.pending_plan.clone() {
+        let older = find(tx, &older.id)?;
+        cancel(tx, &mut team, &older, CancelCause::NewerPlan)?;
+    }
     let member = member_mut(&mut team, author)?;
-    let incarnation = member.incarnation;
     let pending = Pending { id: tx.new_request_id(), expires_ms: now_ms + deadline_ms };
-    member.pending_plan = Some(pending.clone());
-    let sender = Actor::Member(author.clone());
-    let message =
-        super::open(tx, RequestKind::PlanApproval, &sender, (author, incarnation), pending, message, &[&lead]);
+    let request = new_request(RequestKind::PlanApproval, &Actor::Member(author.clone()), member, &pending);
+    member.pending_plan = Some(pending);
+    let message = super::open(tx, request, message, &team.lead);
     tx.put("", &team);
     Ok(message)
 }
