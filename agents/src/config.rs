@@ -194,6 +194,8 @@ pub struct AgentOptions {
     pub prompt: String,
     /// What answers the program when it asks for leave, for example to run a command.
     pub permissions: Permissions,
+    /// The member that is asked, with [`Permissions::Ask`]. Empty: the team's lead.
+    pub approver: String,
     /// A command that serves [`mcp`](crate::mcp) over standard input and output. Empty: the program gets no tools.
     pub mcp_command: Vec<OsString>,
 }
@@ -201,10 +203,12 @@ pub struct AgentOptions {
 /// What answers a program that asks for leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Permissions {
+    /// The approver, in a permission request. What no one answers in time is refused.
+    #[default]
+    Ask,
     /// The runner, which permits everything.
     Allow,
     /// The runner, which permits nothing.
-    #[default]
     Deny,
 }
 

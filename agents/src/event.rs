@@ -113,6 +113,11 @@ pub enum RunnerEvent {
         /// The delay before that.
         after: Duration,
     },
+    /// An agent program asked for leave, and its approver was asked.
+    PermissionAsked {
+        /// For what.
+        what: String,
+    },
     /// An agent program asked for leave, which the runner refused.
     PermissionRefused {
         /// For what.
@@ -183,6 +188,7 @@ impl fmt::Display for RunnerEvent {
             Self::PromptFailed { detail, after } => {
                 write!(f, "the turn failed, trying again in {} s: {detail}", after.as_secs_f32().ceil())
             }
+            Self::PermissionAsked { what } => write!(f, "asked for permission: {what}"),
             Self::PermissionRefused { what } => write!(f, "refused permission for {what}"),
             Self::PlanSubmitted => f.write_str("submitted a plan to the lead"),
             Self::AgentWarning { detail } => f.write_str(detail),

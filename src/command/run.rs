@@ -80,8 +80,11 @@ pub struct Run {
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     prompt: String,
     /// With an agent program: what answers when the program asks for leave, for example to run a command
-    #[arg(long, value_enum, default_value = "deny")]
+    #[arg(long, value_enum, default_value = "ask")]
     permissions: Permit,
+    /// With --permissions ask: the member that is asked [default: the lead]
+    #[arg(long, value_name = "MEMBER", default_value = "", hide_default_value = true)]
+    approver: String,
     /// With --via stdin: what counts as processed
     #[arg(long, value_enum, default_value = "reply")]
     ack: Ack,
@@ -152,6 +155,8 @@ enum Via {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Permit {
+    /// The lead, or the member that --approver names: with `teamwire approve` and `teamwire reject`, or as an agent
+    Ask,
     /// Permit everything
     Allow,
     /// Refuse everything that the program's own settings do not permit
@@ -286,7 +291,9 @@ impl Run {
     fn agent_options(&self) -> AgentOptions {
         AgentOptions {
             prompt: self.prompt.clone(),
+            approver: self.approver.clone(),
             permissions: match self.permissions {
+                Permit::Ask => Permissions::Ask,
                 Permit::Allow => Permissions::Allow,
                 Permit::Deny => Permissions::Deny,
             },

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use teamwire_client::{Client, Delivery};
-use teamwire_proto::v1::message::Body;
+use teamwire_proto::v1::{NoticeKind, message::Body};
 
 use super::Incarnation;
 
@@ -16,12 +16,15 @@ pub(super) struct OwnRequests {
 }
 
 impl OwnRequests {
-    /// Returns whether a message answers one of them. While an id is not known, an answer to a plan counts as one: a member has
-    /// one pending plan at a time.
+    /// Returns whether a message says what became of one of them. While an id is not known, every such message counts.
     pub(super) fn is_answer(&self, delivery: &Delivery) -> bool {
         let message = &delivery.message;
-        matches!(message.body, Some(Body::PlanApprovalResponse(_)))
-            && (self.unknown > 0 || self.ids.contains(&message.request_id))
+        let request_id = match &message.body {
+            Some(Body::PlanApprovalResponse(_) | Body::PermissionResponse(_)) => &message.request_id,
+            Some(Body::Notice(notice)) if notice.kind() == NoticeKind::RequestExpired => &notice.request_id,
+            _ => return false,
+        };
+        self.unknown > 0 || self.ids.contains(request_id)
     }
 }
 

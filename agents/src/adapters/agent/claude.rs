@@ -128,7 +128,7 @@ impl Claude {
         for block in line["message"]["content"].as_array().map(Vec::as_slice).unwrap_or_default() {
             match text(block, "type") {
                 "text" => out.tell(Event::Activity(text(block, "text").to_owned())),
-                "tool_use" => out.tell(Event::Activity(summary_of(text(block, "name"), &block["input"]))),
+                "tool_use" => out.tell(Event::Activity(activity_of(text(block, "name"), &block["input"]))),
                 _ => {}
             }
         }
@@ -173,7 +173,7 @@ impl Claude {
             out.tell(Event::PermissionWanted(Wish {
                 key,
                 tool: tool.to_owned(),
-                summary: summary_of(tool, input),
+                summary: telling_part(input).to_owned(),
                 detail: detail_of(input),
             }));
             return;
@@ -273,11 +273,16 @@ impl Protocol for Claude {
 }
 
 /// Returns one line about a tool call: the tool and the most telling part of its input.
-fn summary_of(tool: &str, input: &Value) -> String {
-    let telling = ["description", "command", "file_path", "path", "pattern", "url", "query", "prompt", "summary", "to"];
-    let part = telling.iter().map(|field| text(input, field)).find(|part| !part.is_empty()).unwrap_or_default();
+fn activity_of(tool: &str, input: &Value) -> String {
     let tool = tool.strip_prefix(OUR_TOOLS).map_or(tool, |tool| tool.trim_start_matches('_'));
+    let part = telling_part(input);
     if part.is_empty() { tool.to_owned() } else { format!("{tool}: {part}") }
+}
+
+/// Returns the part of a tool's input that says most about the call. Empty: none is known.
+fn telling_part(input: &Value) -> &str {
+    let fields = ["description", "command", "file_path", "path", "pattern", "url", "query", "prompt", "summary", "to"];
+    fields.iter().map(|field| text(input, field)).find(|part| !part.is_empty()).unwrap_or_default()
 }
 
 /// Returns a tool's input in full: a single field as it is, several as JSON.
@@ -358,7 +363,7 @@ mod tests {
             "subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "make", "description": "Build"}}});
         let mut out = read(&mut claude, [asks.clone()]);
         let Some(Event::PermissionWanted(wish)) = out.events.pop_front() else { panic!("{out:?}") };
-        assert_eq!((wish.tool.as_str(), wish.summary.as_str(), wish.detail.as_str()), ("Bash", "Bash: Build", "make"));
+        assert_eq!((wish.tool.as_str(), wish.summary.as_str(), wish.detail.as_str()), ("Bash", "Build", "make"));
         claude.decide("r1", Decision::Allow, &mut out);
         let response = &out.lines[0]["response"];
         assert_eq!(response["response"]["updatedInput"], json!({"command": "make", "description": "Build"}));

@@ -36,6 +36,7 @@ use crate::{
         lines::{Lines, Piece},
     },
     process::Process,
+    visible::replace_hidden,
 };
 
 /// How long to wait for the program's last lines once it has ended.
@@ -222,7 +223,9 @@ impl Agent {
                     incarnation.tell(RunnerEvent::PromptFailed { detail, after });
                 }
             }
-            Event::Activity(line) => incarnation.tell(RunnerEvent::Activity { line: first_line(&line) }),
+            Event::Activity(line) => {
+                incarnation.tell(RunnerEvent::Activity { line: first_line(&line, ACTIVITY_CHARS_MAX) })
+            }
             Event::PermissionWanted(wish) => self.permission_wanted(wish, incarnation),
             Event::PlanReady { key, plan } => {
                 incarnation.tell(RunnerEvent::PlanSubmitted);
@@ -238,16 +241,20 @@ impl Agent {
         }
     }
 
-    fn permission_wanted(&mut self, wish: Wish, incarnation: &Incarnation<'_>) {
-        let (key, what) = (wish.key, first_line(&wish.summary));
-        let decision = match incarnation.config.agent.permissions {
-            Permissions::Allow => Decision::Allow,
+    fn permission_wanted(&mut self, wish: Wish, incarnation: &mut Incarnation<'_>) {
+        let what = first_line(&format!("{}: {}", wish.tool, wish.summary), ACTIVITY_CHARS_MAX);
+        match incarnation.config.agent.permissions {
+            Permissions::Ask => {
+                incarnation.tell(RunnerEvent::PermissionAsked { what });
+                self.wishes.ask_for_permission(wish, incarnation);
+            }
+            Permissions::Allow => self.protocol.decide(&wish.key, Decision::Allow, &mut self.out),
             Permissions::Deny => {
                 incarnation.tell(RunnerEvent::PermissionRefused { what });
-                Decision::Deny("This teammate may not do that: its runner refuses all permissions.".to_owned())
+                let why = "This teammate may not do that: its runner refuses all permissions.".to_owned();
+                self.protocol.decide(&wish.key, Decision::Deny(why), &mut self.out);
             }
-        };
-        self.protocol.decide(&key, decision, &mut self.out);
+        }
     }
 
     fn apply(&mut self, answered: Answered, incarnation: &mut Incarnation<'_>) {
@@ -261,12 +268,11 @@ impl Agent {
 /// The most characters of a line about what the program does.
 const ACTIVITY_CHARS_MAX: usize = 500;
 
-fn first_line(text: &str) -> String {
+/// Returns the first line of a text, up to a number of characters, with hidden characters shown as escapes.
+fn first_line(text: &str, chars_max: usize) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
-    line.chars()
-        .take(ACTIVITY_CHARS_MAX)
-        .flat_map(|c| if c.is_control() { c.escape_debug().collect() } else { vec![c] })
-        .collect()
+    let shown = replace_hidden(line, |c, out| out.extend(c.escape_unicode()));
+    shown.chars().take(chars_max).collect()
 }
 
 /// Reads the next piece of output; waits forever once the output has ended.

@@ -4,12 +4,13 @@ use std::{collections::HashMap, future::pending, time::Duration};
 
 use teamwire_client::{Client, Error, message};
 use teamwire_proto::v1::{self, RequestState};
-use tokio::{
-    sync::mpsc,
-    task::{AbortHandle, JoinSet},
-};
+use tokio::{sync::mpsc, task::JoinSet};
+use tokio_util::sync::CancellationToken;
 
-use super::protocol::Decision;
+use super::{
+    first_line,
+    protocol::{Decision, Wish},
+};
 use crate::incarnation::Incarnation;
 
 /// How long one wait for a decision lasts. The request's own deadline ends it earlier.
@@ -31,7 +32,8 @@ pub(super) enum Answered {
 #[derive(Debug)]
 pub(super) struct Wishes {
     asking: JoinSet<()>,
-    by_key: HashMap<String, AbortHandle>,
+    /// Cancelled when the program no longer waits.
+    by_key: HashMap<String, CancellationToken>,
     sender: mpsc::Sender<Answered>,
     answers: mpsc::Receiver<Answered>,
 }
@@ -47,14 +49,22 @@ impl Wishes {
     /// Submits a plan to the team's lead.
     pub(super) fn ask_for_plan(&mut self, key: String, plan: String, incarnation: &mut Incarnation<'_>) {
         let summary = plan.lines().map(|line| line.trim_matches(['#', ' '])).find(|line| !line.is_empty());
-        let summary = summary.unwrap_or("A plan").chars().take(SUMMARY_CHARS_MAX).collect::<String>();
+        let summary = line(summary.unwrap_or_default(), "A plan");
         self.ask(key, message::plan_approval_request(plan, summary), incarnation);
     }
 
-    /// Stops waiting for a decision.
+    /// Asks the approver for permission.
+    pub(super) fn ask_for_permission(&mut self, wish: Wish, incarnation: &mut Incarnation<'_>) {
+        let (tool, summary) = (line(&wish.tool, "a tool"), line(&wish.summary, &wish.tool));
+        let approver = &incarnation.config.agent.approver;
+        let request = message::permission_request(approver, tool, summary, cut(wish.detail));
+        self.ask(wish.key, request, incarnation);
+    }
+
+    /// The program no longer waits for a decision: withdraws the request.
     pub(super) fn withdraw(&mut self, key: &str) {
-        if let Some(asking) = self.by_key.remove(key) {
-            asking.abort();
+        if let Some(withdrawn) = self.by_key.remove(key) {
+            withdrawn.cancel();
         }
     }
 
@@ -71,23 +81,52 @@ impl Wishes {
     fn ask(&mut self, key: String, request: v1::SendRequest, incarnation: &mut Incarnation<'_>) {
         incarnation.begin_own_request();
         let (client, sender) = (incarnation.client(), self.sender.clone());
-        let answer_to = key.clone();
-        let asking = self.asking.spawn(async move {
+        let withdrawn = CancellationToken::new();
+        self.by_key.insert(key.clone(), withdrawn.clone());
+        self.asking.spawn(async move {
             let asked = client.send(request).await;
             let request_id = asked.as_ref().map(|asked| asked.request_id.clone()).unwrap_or_default();
             let _ = sender.send(Answered::Asked(request_id.clone())).await;
             let decision = match asked {
-                Ok(_) => decision(&client, &request_id).await,
+                Ok(_) => tokio::select! {
+                    decision = decision(&client, &request_id) => decision,
+                    () = withdrawn.cancelled() => return withdraw(&client, request_id).await,
+                },
                 Err(error) => Decision::Deny(failure(&error)),
             };
-            let _ = sender.send(Answered::Decided(answer_to, decision)).await;
+            let _ = sender.send(Answered::Decided(key, decision)).await;
         });
-        self.by_key.insert(key, asking);
     }
 }
 
-/// The most characters of a plan's summary.
-const SUMMARY_CHARS_MAX: usize = 100;
+/// The longest detail of a permission request, in bytes, with room for a note that the rest is cut.
+const DETAIL_BYTES_MAX: usize = 60 * 1024;
+
+/// The most characters of one line in a request.
+const LINE_CHARS_MAX: usize = 200;
+
+/// Returns the first line of a text, as far as a request takes it.
+fn line(text: &str, otherwise: &str) -> String {
+    let line = first_line(text, LINE_CHARS_MAX);
+    if line.is_empty() { first_line(otherwise, LINE_CHARS_MAX) } else { line }
+}
+
+/// Returns a detail as far as a request takes it.
+fn cut(mut detail: String) -> String {
+    if detail.len() > DETAIL_BYTES_MAX {
+        let all = detail.len();
+        detail.truncate(detail.floor_char_boundary(DETAIL_BYTES_MAX));
+        detail.push_str(&format!("\n[The runner has cut this after {} of {all} bytes.]", detail.len()));
+    }
+    detail
+}
+
+/// Withdraws a permission request. A plan cannot be withdrawn: the next one replaces it.
+async fn withdraw(client: &Client, request_id: String) {
+    if let Err(error) = client.withdraw(v1::WithdrawRequest { request_id, ..Default::default() }).await {
+        tracing::debug!(%error, "the request was not withdrawn");
+    }
+}
 
 /// Waits until a request is decided.
 async fn decision(client: &Client, request_id: &str) -> Decision {
