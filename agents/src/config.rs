@@ -174,6 +174,8 @@ pub enum Mode {
 pub enum AgentProtocol {
     /// Claude Code: its streams of JSON on standard input and output.
     Claude,
+    /// Codex: `codex app-server` on standard input and output.
+    Codex,
 }
 
 impl AgentProtocol {
@@ -182,6 +184,7 @@ impl AgentProtocol {
         let name = Path::new(program).file_stem()?.to_str()?;
         match name {
             "claude" => Some(Self::Claude),
+            "codex" => Some(Self::Codex),
             _ => None,
         }
     }

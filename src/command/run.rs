@@ -148,6 +148,8 @@ enum Via {
     Exec,
     /// Drive Claude Code (`claude`), which gets messages as prompts and the member's tools over MCP
     Claude,
+    /// Drive Codex (`codex app-server`), which gets messages as prompts and the member's tools over its own protocol
+    Codex,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -280,6 +282,7 @@ impl Run {
             (None | Some(Via::Stdin), Ack::Written) => Mode::Stdin { ack: AckPolicy::Written },
             (Some(Via::Exec), _) => Mode::Exec { batch_messages_max: usize::from(self.batch) },
             (Some(Via::Claude), _) => Mode::Agent(AgentProtocol::Claude),
+            (Some(Via::Codex), _) => Mode::Agent(AgentProtocol::Codex),
         }
     }
 
