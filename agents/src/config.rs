@@ -129,6 +129,12 @@ impl RunnerConfig {
         self.mode.is_exec() && self.on_shutdown.is_none()
     }
 
+    /// Returns the PATH that the program gets instead of this process's.
+    pub(crate) fn path(&self) -> Option<&OsStr> {
+        let path = self.environment.iter().rev().find(|(name, _)| name == "PATH");
+        path.map(|(_, path)| path.as_os_str())
+    }
+
     /// Returns what answers a shutdown request.
     pub(crate) fn shutdown_answer(&self) -> OnShutdown {
         let default = if self.mode.is_exec() { OnShutdown::Approve } else { OnShutdown::Ask };

@@ -39,7 +39,7 @@ use crate::{
         input_lines::Welcome,
         lines::{Lines, Piece},
     },
-    process::Process,
+    process::{Process, find_program},
 };
 
 /// How long to wait for the program's last lines once it has ended.
@@ -94,7 +94,9 @@ fn setup(incarnation: &mut Incarnation<'_>, welcome: &Welcome) -> Setup {
         arguments: arguments.iter().map(lossy).collect(),
         environment: incarnation.environment(),
     });
+    let program = config.command.first();
     Setup {
+        program: program.and_then(|program| find_program(program, config.path(), config.directory.as_deref())),
         arguments: config.command.iter().skip(1).map(lossy).collect(),
         directory: config.directory.clone().or_else(|| env::current_dir().ok()).unwrap_or_default(),
         resume: incarnation.lasting.program_session.take(),

@@ -53,6 +53,8 @@ pub(super) trait Protocol: Send {
 /// What a protocol is created with.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Setup {
+    /// The program's file. None: unknown.
+    pub(super) program: Option<PathBuf>,
     /// The program's arguments, as the user gave them, without the program.
     pub(super) arguments: Vec<String>,
     /// The program's working directory.

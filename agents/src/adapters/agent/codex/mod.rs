@@ -9,6 +9,7 @@
 
 mod arguments;
 mod describe;
+mod native;
 mod planning;
 #[cfg(test)]
 mod tests;
@@ -358,7 +359,7 @@ impl Codex {
     /// Tells a warning, once.
     fn warn(&mut self, warning: &str, out: &mut Outbox) {
         if self.warnings.insert(warning.to_owned()) {
-            out.tell(Event::Warning(format!("Codex: {warning}")));
+            out.tell(Event::Warning(warning.to_owned()));
         }
     }
 }
@@ -366,7 +367,8 @@ impl Codex {
 impl Protocol for Codex {
     fn launch(&self) -> Additions {
         let after = self.arguments.as_ref().map(Arguments::after).unwrap_or_default();
-        Additions { after: after.into_iter().map(Into::into).collect(), ..Additions::default() }
+        let program = self.setup.program.as_deref().and_then(native::binary);
+        Additions { program, after: after.into_iter().map(Into::into).collect(), ..Additions::default() }
     }
 
     fn start(&mut self, out: &mut Outbox) {

@@ -487,6 +487,6 @@ fn compaction_and_warnings_are_told() {
     for _ in 0..2 {
         script.notify("configWarning", json!({"summary": "Codex could not find bubblewrap on PATH.", "details": null}));
     }
-    let warning = "Codex: Codex could not find bubblewrap on PATH.".to_owned();
+    let warning = "Codex could not find bubblewrap on PATH.".to_owned();
     assert_eq!(script.events(), [Event::Compacted, Event::Warning(warning)]);
 }
