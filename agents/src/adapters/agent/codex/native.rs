@@ -15,7 +15,8 @@ pub(super) fn binary(launcher: &Path) -> Option<PathBuf> {
     }
     let package = launcher.parent()?.parent()?;
     let platform = platform_package()?;
-    let homes = [package.parent()?.join(&platform), package.join("node_modules/@openai").join(&platform), package.into()];
+    let homes =
+        [package.parent()?.join(&platform), package.join("node_modules/@openai").join(&platform), package.into()];
     homes.iter().find_map(|home| {
         let targets = fs::read_dir(home.join("vendor")).ok()?;
         targets.flatten().map(|target| target.path().join("bin/codex")).find(|binary| binary.is_file())

@@ -121,7 +121,8 @@ fn plan_first() -> Setup {
 
 #[test]
 fn a_session_begins_with_the_tools_in_the_directory_that_the_user_chose() {
-    let tool = Tool { name: "SendMessage".into(), description: "Sends".into(), input_schema: json!({"type": "object"}) };
+    let tool =
+        Tool { name: "SendMessage".into(), description: "Sends".into(), input_schema: json!({"type": "object"}) };
     let arguments = ["-C".to_owned(), "sub".to_owned()].to_vec();
     let setup = Setup { arguments, directory: "/work".into(), tools: vec![tool], ..Setup::default() };
     let mut script = Script::started(setup);
@@ -284,7 +285,11 @@ fn an_edit_is_shown_with_its_changes() {
     let item = json!({"type": "fileChange", "id": "call_b6", "status": "inProgress",
         "changes": [{"path": "/out.txt", "kind": {"type": "add"}, "diff": "hello\n"}]});
     script.notify("item/started", json!({"item": item, "turnId": TURN}));
-    script.request("item/fileChange/requestApproval", 0, json!({"itemId": "call_b6", "reason": null, "grantRoot": null}));
+    script.request(
+        "item/fileChange/requestApproval",
+        0,
+        json!({"itemId": "call_b6", "reason": null, "grantRoot": null}),
+    );
     let [Event::Activity(line), Event::PermissionWanted(wish)] = &script.events()[..] else { panic!("no wish") };
     assert_eq!(line, "edit: /out.txt");
     assert_eq!((wish.summary.as_str(), wish.detail.as_str()), ("/out.txt", "add /out.txt\nhello"));
@@ -334,7 +339,11 @@ fn every_other_request_is_answered() {
     script.request("attestation/generate", 5, json!({}));
     let answer = script.out.lines.remove(0);
     assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(5), &json!(-32601)));
-    script.request("mcpServer/elicitation/request", 6, json!({"mode": "url", "url": "https://example.org", "_meta": null}));
+    script.request(
+        "mcpServer/elicitation/request",
+        6,
+        json!({"mode": "url", "url": "https://example.org", "_meta": null}),
+    );
     assert_eq!(script.out.lines.remove(0), json!({"id": 6, "result": {"action": "decline"}}));
     script.request("item/tool/requestUserInput", 7, json!({"itemId": "call_1", "questions": [], "isBlocking": true}));
     assert!(script.asked("turn/steer")["params"]["input"][0]["text"].as_str().expect("text").contains("SendMessage"));
@@ -351,7 +360,10 @@ fn a_plan_is_carried_out_once_it_is_approved() {
     assert_eq!(planning["sandboxPolicy"], json!({"type": "readOnly"}));
     script.hand_over(1, TURN);
     script.turn_started(TURN);
-    script.notify("item/completed", json!({"item": {"type": "plan", "id": "p", "text": "# Plan\n1. do it\n"}, "turnId": TURN}));
+    script.notify(
+        "item/completed",
+        json!({"item": {"type": "plan", "id": "p", "text": "# Plan\n1. do it\n"}, "turnId": TURN}),
+    );
     script.taken(1, TURN);
     script.events();
     script.turn_ended(TURN, "completed", Value::Null);
