@@ -73,7 +73,7 @@ pub struct Run {
     /// The file with the join string
     #[arg(long, value_name = "FILE")]
     join_file: Option<PathBuf>,
-    /// How messages reach the program [default: claude for Claude Code, else stdin]
+    /// How messages reach the program [default: claude for Claude Code, codex for Codex, else stdin]
     #[arg(long, value_enum)]
     via: Option<Via>,
     /// With an agent program: what it is asked to do first; without it, the agent waits for messages

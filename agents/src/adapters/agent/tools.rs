@@ -95,3 +95,57 @@ fn text(result: &CallToolResult) -> String {
 fn failed(text: String) -> ToolResult {
     ToolResult { text, is_error: true }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use teamwire_proto::v1::send_request::Body;
+    use teamwire_test_coordinator::Coordinator;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+
+    async fn result(tools: &mut Tools, tool: &str, input: Value) -> ToolResult {
+        tools.call("k".to_owned(), tool.to_owned(), input);
+        let (key, result) = timeout(PATIENCE, tools.next()).await.expect("a result");
+        assert_eq!(key, "k");
+        result
+    }
+
+    #[tokio::test]
+    async fn a_tool_is_called_as_the_member() {
+        let coordinator = Coordinator::start().await;
+        let mut tools = Tools::start(coordinator.client()).await.expect("started");
+        let input = json!({"type": "message", "recipient": "lead", "content": "hi", "summary": "greeting"});
+        let sent = result(&mut tools, "SendMessage", input).await;
+        assert!(!sent.is_error, "{sent:?}");
+        let body = coordinator.with(|state| state.sends[0].0.body.clone());
+        assert!(matches!(body, Some(Body::Message(message)) if message.content == "hi"));
+    }
+
+    #[tokio::test]
+    async fn the_tools_are_those_of_a_member_under_a_runner() {
+        let coordinator = Coordinator::start().await;
+        let tools = Tools::start(coordinator.client()).await.expect("started").list().await.expect("listed");
+        let send = tools.iter().find(|tool| tool.name == "SendMessage").expect("SendMessage");
+        assert_eq!(send.input_schema["type"], "object");
+        assert!(!send.description.is_empty());
+        assert!(!tools.iter().any(|tool| tool.name == "CheckInbox"), "messages come by themselves");
+    }
+
+    #[tokio::test]
+    async fn a_call_that_cannot_be_made_says_why() {
+        let coordinator = Coordinator::start().await;
+        let mut tools = Tools::start(coordinator.client()).await.expect("started");
+        for (tool, input, says) in [
+            ("TeamDelete", json!({}), "You have no tool TeamDelete"),
+            ("SendMessage", json!("hi"), "an object of JSON"),
+            ("TaskGet", json!({}), "task"),
+        ] {
+            let failed = result(&mut tools, tool, input).await;
+            assert!(failed.is_error && failed.text.contains(says), "{tool}: {failed:?}");
+        }
+    }
+}

@@ -11,6 +11,7 @@ mod arguments;
 mod describe;
 mod native;
 mod planning;
+mod requests;
 #[cfg(test)]
 mod tests;
 mod usage;
@@ -19,15 +20,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::{Value, json};
 
-use self::{arguments::Arguments, planning::Planning, usage::Counter};
-use super::protocol::{Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, ToolResult, Wish};
+use self::{arguments::Arguments, planning::Planning, requests::Wanted, usage::Counter};
+use super::protocol::{Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, ToolResult};
 use crate::incarnation::Additions;
 
 /// What a client id begins with. A prompt's number follows.
 const CLIENT_ID: &str = "teamwire-";
-
-/// JSON-RPC's code for a request that is not carried out.
-const METHOD_NOT_FOUND: i32 = -32601;
 
 /// The state of one process of `codex app-server`.
 pub(super) struct Codex {
@@ -71,16 +69,6 @@ struct Handed {
     /// The turn that it began or joined. None: the program has not said.
     turn: Option<String>,
     is_taken: bool,
-}
-
-/// What the program has asked leave for.
-struct Wanted {
-    request: Value,
-    thread: String,
-    turn: String,
-    tool: String,
-    allow: Value,
-    deny: Value,
 }
 
 impl Codex {
@@ -270,10 +258,10 @@ impl Codex {
             "interrupted" => "the turn was interrupted".to_owned(),
             _ => describe::error(&turn["error"]),
         };
-        if !is_completed {
-            out.tell(Event::Activity(format!("The turn ended early: {why}")));
-        }
         let is_over = |handed: &Handed| handed.turn.as_ref() == Some(&self.ended_turn);
+        if !is_completed && !self.prompts.values().any(is_over) {
+            out.tell(Event::Warning(format!("A turn of Codex failed, and is not repeated: {why}")));
+        }
         for (id, handed) in self.prompts.extract_if(.., |_, handed| is_over(handed)) {
             out.tell(match is_completed && handed.is_taken {
                 true => Event::Processed(id),
@@ -299,61 +287,6 @@ impl Codex {
             Decision::Deny(why) => format!("Your plan was rejected. Change it and propose it again. {why}"),
         };
         self.say(Asked::Other("Codex did not take the answer to its plan"), &says, None, out);
-    }
-
-    /// Answers, or passes on, a request of the program.
-    fn requested(&mut self, method: &str, request: &Value, params: &Value, out: &mut Outbox) {
-        let (tool, (summary, detail), allow, deny) = match method {
-            "item/tool/call" => {
-                let key = request.to_string();
-                self.calls.insert(key.clone(), request.clone());
-                let (tool, input) = (text(params, "tool").to_owned(), params["arguments"].clone());
-                return out.tell(Event::ToolCalled { key, tool, input });
-            }
-            "item/commandExecution/requestApproval" => {
-                ("command".to_owned(), describe::wanted_command(params), decision("accept"), decision("decline"))
-            }
-            "item/fileChange/requestApproval" => {
-                let change = self.changes.get(text(params, "itemId")).unwrap_or(&Value::Null);
-                ("edit".to_owned(), describe::wanted_change(params, change), decision("accept"), decision("decline"))
-            }
-            "item/permissions/requestApproval" => {
-                let allow = json!({ "permissions": params["permissions"], "scope": "turn" });
-                let deny = json!({ "permissions": {}, "scope": "turn" });
-                ("permissions".to_owned(), describe::wanted_permissions(params), allow, deny)
-            }
-            "mcpServer/elicitation/request" if params["_meta"]["codex_approval_kind"] == json!("mcp_tool_call") => {
-                let (tool, described) = describe::wanted_mcp_call(params);
-                (tool, described, json!({ "action": "accept", "content": {} }), json!({ "action": "decline" }))
-            }
-            "mcpServer/elicitation/request" => return answer(request, &json!({ "action": "decline" }), out),
-            "item/tool/requestUserInput" => return self.refuse_question(request, params, out),
-            _ => {
-                let error = format!("teamwire does not carry out {method}.");
-                let error = json!({ "code": METHOD_NOT_FOUND, "message": error });
-                return out.write(json!({ "id": request, "error": error }));
-            }
-        };
-        let key = request.to_string();
-        let (thread, turn) = (text(params, "threadId").to_owned(), text(params, "turnId").to_owned());
-        let wanted = Wanted { request: request.clone(), thread, turn, tool: tool.clone(), allow, deny };
-        self.wishes.insert(key.clone(), wanted);
-        out.tell(Event::PermissionWanted(Wish { key, tool, summary, detail }));
-    }
-
-    /// Says that no one answers questions at the program's terminal.
-    fn refuse_question(&mut self, request: &Value, params: &Value, out: &mut Outbox) {
-        let says = "No one reads this question. Ask a teammate with SendMessage, or decide yourself.";
-        self.add(text(params, "threadId"), text(params, "turnId"), says, out);
-        answer(request, &json!({ "answers": {} }), out);
-    }
-
-    /// The program no longer waits for a response.
-    fn resolved(&mut self, request: &Value, out: &mut Outbox) {
-        let key = request.to_string();
-        if self.wishes.remove(&key).is_some() {
-            out.tell(Event::WishWithdrawn { key });
-        }
     }
 
     /// Tells a warning, once.
@@ -417,14 +350,7 @@ impl Protocol for Codex {
             self.planning.decide(key, decision);
             return self.carry_out_verdict(out);
         };
-        match decision {
-            Decision::Allow => answer(&wanted.request, &wanted.allow, out),
-            Decision::Deny(why) => {
-                let says = format!("Your request for leave ({}) was refused. {why}", wanted.tool);
-                self.add(&wanted.thread, &wanted.turn, &says, out);
-                answer(&wanted.request, &wanted.deny, out);
-            }
-        }
+        self.answer_wish(&wanted, decision, out);
     }
 
     fn tool_result(&mut self, key: &str, result: ToolResult, out: &mut Outbox) {
@@ -440,10 +366,6 @@ fn answer(request: &Value, result: &Value, out: &mut Outbox) {
 
 fn input(said: &str) -> Value {
     json!([{ "type": "text", "text": said }])
-}
-
-fn decision(decision: &str) -> Value {
-    json!({ "decision": decision })
 }
 
 fn text<'a>(value: &'a Value, field: &str) -> &'a str {
