@@ -129,6 +129,12 @@ impl RunnerConfig {
         self.mode.is_exec() && self.on_shutdown.is_none()
     }
 
+    /// Returns the PATH that the program gets instead of this process's.
+    pub(crate) fn path(&self) -> Option<&OsStr> {
+        let path = self.environment.iter().rev().find(|(name, _)| name == "PATH");
+        path.map(|(_, path)| path.as_os_str())
+    }
+
     /// Returns what answers a shutdown request.
     pub(crate) fn shutdown_answer(&self) -> OnShutdown {
         let default = if self.mode.is_exec() { OnShutdown::Approve } else { OnShutdown::Ask };
@@ -174,6 +180,8 @@ pub enum Mode {
 pub enum AgentProtocol {
     /// Claude Code: its streams of JSON on standard input and output.
     Claude,
+    /// Codex: `codex app-server` on standard input and output.
+    Codex,
 }
 
 impl AgentProtocol {
@@ -182,6 +190,7 @@ impl AgentProtocol {
         let name = Path::new(program).file_stem()?.to_str()?;
         match name {
             "claude" => Some(Self::Claude),
+            "codex" => Some(Self::Codex),
             _ => None,
         }
     }

@@ -73,7 +73,7 @@ pub struct Run {
     /// The file with the join string
     #[arg(long, value_name = "FILE")]
     join_file: Option<PathBuf>,
-    /// How messages reach the program [default: claude for Claude Code, else stdin]
+    /// How messages reach the program [default: claude for Claude Code, codex for Codex, else stdin]
     #[arg(long, value_enum)]
     via: Option<Via>,
     /// With an agent program: what it is asked to do first; without it, the agent waits for messages
@@ -151,6 +151,8 @@ enum Via {
     Exec,
     /// Drive Claude Code (`claude`), which gets messages as prompts and the member's tools over MCP
     Claude,
+    /// Drive Codex (`codex app-server`), which gets messages as prompts and the member's tools over its own protocol
+    Codex,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -285,6 +287,7 @@ impl Run {
             (None | Some(Via::Stdin), Ack::Written) => Mode::Stdin { ack: AckPolicy::Written },
             (Some(Via::Exec), _) => Mode::Exec { batch_messages_max: usize::from(self.batch) },
             (Some(Via::Claude), _) => Mode::Agent(AgentProtocol::Claude),
+            (Some(Via::Codex), _) => Mode::Agent(AgentProtocol::Codex),
         }
     }
 

@@ -1,6 +1,12 @@
 //! Starts and ends the program of an incarnation.
 
-use std::{env, ffi::OsString, path, process::Stdio, time::Duration};
+use std::{
+    env,
+    ffi::OsString,
+    path::{self, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 
 use teamwire_client::{
     ADDRESS_VARIABLE, CA_VARIABLE, CERT_VARIABLE, CREDENTIAL_VARIABLE, Closed, JOIN_VARIABLE, KEY_VARIABLE,
@@ -22,6 +28,8 @@ const WELCOME_VARIABLE: &str = "TEAMWIRE_WELCOME";
 /// What an adapter adds to the command of its program.
 #[derive(Debug, Default)]
 pub(crate) struct Additions {
+    /// The program to start instead. None: the one that the user named.
+    pub(crate) program: Option<PathBuf>,
     /// Arguments before the user's own.
     pub(crate) before: Vec<OsString>,
     /// Arguments after the user's own.
@@ -94,7 +102,10 @@ impl Incarnation<'_> {
 
     fn command(&self, welcome: &Welcome, additions: Additions) -> Option<Command> {
         let (program, arguments) = self.config.command.split_first()?;
-        let mut command = Command::new(program);
+        let mut command = match &additions.program {
+            Some(instead) => Command::new(instead),
+            None => Command::new(program),
+        };
         command.args(additions.before).args(arguments).args(additions.after);
         let is_unset = |(name, _): &(OsString, OsString)| env::var_os(name).is_none();
         command.envs(additions.environment.into_iter().filter(is_unset));

@@ -19,15 +19,8 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 /// Fails with the exit code that a shell would give: 127 if there is no such program, 126 if it cannot be executed.
 pub fn check_program(program: &OsStr, path: Option<&OsStr>, directory: Option<&Path>) -> Result<(), RunnerExit> {
     let shown = program.display();
-    let in_directory = |path: &Path| directory.map_or_else(|| path.to_owned(), |directory| directory.join(path));
-    let is_path = program.as_encoded_bytes().contains(&b'/');
-    let candidates: Vec<PathBuf> = if is_path {
-        vec![in_directory(Path::new(program))]
-    } else {
-        let path = path.map(OsStr::to_owned).or_else(|| env::var_os("PATH")).unwrap_or_else(|| DEFAULT_PATH.into());
-        env::split_paths(&path).map(|directory| in_directory(&directory).join(program)).collect()
-    };
-    if candidates.iter().any(|candidate| candidate.is_file() && access(candidate, AccessFlags::X_OK).is_ok()) {
+    let candidates = candidates(program, path, directory);
+    if candidates.iter().any(|candidate| is_executable(candidate)) {
         return Ok(());
     }
     let (code, detail) = match candidates.iter().find(|candidate| candidate.exists()) {
@@ -41,10 +34,32 @@ pub fn check_program(program: &OsStr, path: Option<&OsStr>, directory: Option<&P
                 format!("{found} is not executable. Make it so: chmod +x {found}. Or name its interpreter."),
             )
         }
-        None if is_path => (NOT_FOUND, format!("There is no program {shown}. Check the path.")),
+        None if is_path(program) => (NOT_FOUND, format!("There is no program {shown}. Check the path.")),
         None => (NOT_FOUND, format!("There is no program {shown} on the PATH. Check the spelling, or give its path.")),
     };
     Err(RunnerExit { code, detail: format!("{detail} The member has not joined.") })
+}
+
+/// Returns the file of a program. None: it cannot be found or executed. The arguments are those of [`check_program`].
+pub(crate) fn find_program(program: &OsStr, path: Option<&OsStr>, directory: Option<&Path>) -> Option<PathBuf> {
+    candidates(program, path, directory).into_iter().find(|candidate| is_executable(candidate))
+}
+
+fn candidates(program: &OsStr, path: Option<&OsStr>, directory: Option<&Path>) -> Vec<PathBuf> {
+    let in_directory = |path: &Path| directory.map_or_else(|| path.to_owned(), |directory| directory.join(path));
+    if is_path(program) {
+        return vec![in_directory(Path::new(program))];
+    }
+    let path = path.map(OsStr::to_owned).or_else(|| env::var_os("PATH")).unwrap_or_else(|| DEFAULT_PATH.into());
+    env::split_paths(&path).map(|directory| in_directory(&directory).join(program)).collect()
+}
+
+fn is_path(program: &OsStr) -> bool {
+    program.as_encoded_bytes().contains(&b'/')
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.is_file() && access(path, AccessFlags::X_OK).is_ok()
 }
 
 #[cfg(test)]

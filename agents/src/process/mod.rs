@@ -18,4 +18,4 @@ mod watchdog;
 
 pub use executable::check_program;
 pub use watchdog::watch;
-pub(crate) use {boundary::Boundary, process_tree::Process};
+pub(crate) use {boundary::Boundary, executable::find_program, process_tree::Process};

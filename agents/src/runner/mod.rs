@@ -164,8 +164,7 @@ impl Runner {
             code: exit_code::USAGE,
             detail: "There is no program to run. Name one.".to_owned(),
         })?;
-        let path = self.config.environment.iter().rev().find(|(name, _)| name == "PATH");
-        check_program(program, path.map(|(_, path)| path.as_os_str()), self.config.directory.as_deref())
+        check_program(program, self.config.path(), self.config.directory.as_deref())
     }
 
     /// Begins an incarnation, and returns a client with its credential.

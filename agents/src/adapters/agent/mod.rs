@@ -10,8 +10,10 @@
 //! gets. A [`Protocol`] knows one program; everything else is the same for all.
 
 mod claude;
+mod codex;
 mod prompts;
 mod protocol;
+mod tools;
 mod wishes;
 
 use std::{env, pin::pin, time::Duration};
@@ -21,8 +23,10 @@ use tokio::{process::ChildStdout, time::timeout};
 
 use self::{
     claude::Claude,
+    codex::Codex,
     prompts::Prompts,
     protocol::{Decision, Event, McpCommand, Outbox, Protocol, Setup, Wish},
+    tools::{Called, Tools},
     wishes::{Answered, Wishes},
 };
 use crate::{
@@ -35,7 +39,7 @@ use crate::{
         input_lines::Welcome,
         lines::{Lines, Piece},
     },
-    process::Process,
+    process::{Process, find_program},
     visible::replace_hidden,
 };
 
@@ -45,11 +49,16 @@ const LAST_LINES_DEADLINE: Duration = Duration::from_secs(5);
 /// Runs the program through one incarnation.
 pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtocol) -> End {
     let welcome = incarnation.welcome().await;
-    let setup = setup(incarnation, &welcome);
+    let mut setup = setup(incarnation, &welcome);
     let first = if setup.resume.is_some() { "" } else { &incarnation.config.agent.prompt };
     let prompts = Prompts::new(welcome.text.clone(), first);
+    let mut tools = None;
     let protocol: Box<dyn Protocol> = match protocol {
         AgentProtocol::Claude => Box::new(Claude::new(setup)),
+        AgentProtocol::Codex => {
+            tools = start_tools(&mut setup, incarnation).await;
+            Box::new(Codex::new(setup))
+        }
     };
     let mut process = match incarnation.start_program(&welcome, protocol.launch()).await {
         Ok(process) => process,
@@ -59,6 +68,7 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
         protocol,
         prompts,
         wishes: Wishes::default(),
+        tools,
         input: Input::new(process.take_stdin(), String::new()),
         output: process.take_stdout().map(Lines::new),
         out: Outbox::default(),
@@ -85,7 +95,9 @@ fn setup(incarnation: &mut Incarnation<'_>, welcome: &Welcome) -> Setup {
         arguments: arguments.iter().map(lossy).collect(),
         environment: incarnation.environment(),
     });
+    let program = config.command.first();
     Setup {
+        program: program.and_then(|program| find_program(program, config.path(), config.directory.as_deref())),
         arguments: config.command.iter().skip(1).map(lossy).collect(),
         directory: config.directory.clone().or_else(|| env::current_dir().ok()).unwrap_or_default(),
         resume: incarnation.lasting.program_session.take(),
@@ -95,11 +107,32 @@ fn setup(incarnation: &mut Incarnation<'_>, welcome: &Welcome) -> Setup {
     }
 }
 
+/// Starts the member's tools, for a program that calls them over its own protocol.
+async fn start_tools(setup: &mut Setup, incarnation: &Incarnation<'_>) -> Option<Tools> {
+    let started = match Tools::start(incarnation.client()).await {
+        Ok(tools) => tools.list().await.map(|list| (tools, list)),
+        Err(why) => Err(why),
+    };
+    match started {
+        Ok((tools, list)) => {
+            setup.tools = list;
+            Some(tools)
+        }
+        Err(why) => {
+            let detail = format!("The agent has no tools of the team: {why}");
+            incarnation.tell(RunnerEvent::AgentWarning { detail });
+            None
+        }
+    }
+}
+
 /// A running agent program.
 struct Agent {
     protocol: Box<dyn Protocol>,
     prompts: Prompts,
     wishes: Wishes,
+    /// None: the program reaches them over MCP.
+    tools: Option<Tools>,
     input: Input,
     /// None: the program has closed its output.
     output: Option<Lines<ChildStdout>>,
@@ -131,6 +164,7 @@ impl Agent {
                     News::Reply(_) | News::Changed => {}
                 },
                 _ = process.wait() => return Why::Exited,
+                (key, result) = called(&mut self.tools) => self.protocol.tool_result(&key, result, &mut self.out),
                 answered = self.wishes.next() => self.apply(answered, incarnation),
                 piece = read(&mut self.output) => self.listen(piece, incarnation),
                 _ = self.input.write() => {}
@@ -167,11 +201,12 @@ impl Agent {
     async fn step(&mut self, incarnation: &mut Incarnation<'_>) {
         self.settle_outbox(incarnation);
         self.input.advance();
-        if self.is_closing && self.input.accepts_line() {
+        if self.is_closing && self.input.accepts_line() && !self.protocol.is_in_turn() {
             self.input.close();
         }
         tokio::select! {
             _ = incarnation.carry_on() => {}
+            (key, result) = called(&mut self.tools) => self.protocol.tool_result(&key, result, &mut self.out),
             piece = read(&mut self.output) => self.listen(piece, incarnation),
             _ = self.input.write() => {}
         }
@@ -213,7 +248,12 @@ impl Agent {
                     incarnation.lasting.program_session = session_id;
                 }
             }
-            Event::Taken(_) | Event::Usage(_) | Event::ToolCalled { .. } => {}
+            Event::Taken(_) | Event::Usage(_) => {}
+            Event::ToolCalled { key, tool, input } => {
+                if let Some(tools) = &mut self.tools {
+                    tools.call(key, tool, input);
+                }
+            }
             Event::Processed(id) => {
                 self.prompts.processed(id, incarnation);
                 incarnation.note_turn_ended();
@@ -273,6 +313,14 @@ fn first_line(text: &str, chars_max: usize) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     let shown = replace_hidden(line, |c, out| out.extend(c.escape_unicode()));
     shown.chars().take(chars_max).collect()
+}
+
+/// Waits for the next result of a tool, and forever without tools. Cancel-safe.
+async fn called(tools: &mut Option<Tools>) -> Called {
+    match tools {
+        Some(tools) => tools.next().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Reads the next piece of output; waits forever once the output has ended.

@@ -41,6 +41,11 @@ pub(super) trait Protocol: Send {
     /// Answers [`Event::ToolCalled`].
     fn tool_result(&mut self, _key: &str, _result: ToolResult, _out: &mut Outbox) {}
 
+    /// Returns whether the program's input must stay open for now: it would give up a turn that runs.
+    fn is_in_turn(&self) -> bool {
+        false
+    }
+
     /// Asks the program to end, before its input is closed.
     fn close(&mut self, _out: &mut Outbox) {}
 }
@@ -48,6 +53,8 @@ pub(super) trait Protocol: Send {
 /// What a protocol is created with.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Setup {
+    /// The program's file. None: unknown.
+    pub(super) program: Option<PathBuf>,
     /// The program's arguments, as the user gave them, without the program.
     pub(super) arguments: Vec<String>,
     /// The program's working directory.

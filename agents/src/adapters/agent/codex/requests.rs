@@ -1,0 +1,94 @@
+//! What the program asks of us: leave, calls of tools, and questions. Every request is answered.
+
+use serde_json::{Value, json};
+
+use super::{
+    super::protocol::{Decision, Event, Outbox, Wish},
+    Codex, answer, describe, text,
+};
+
+/// JSON-RPC's code for a request that is not carried out.
+const METHOD_NOT_FOUND: i32 = -32601;
+
+/// What the program has asked leave for.
+pub(super) struct Wanted {
+    request: Value,
+    thread: String,
+    turn: String,
+    tool: String,
+    allow: Value,
+    deny: Value,
+}
+
+impl Codex {
+    /// Answers, or passes on, a request of the program.
+    pub(super) fn requested(&mut self, method: &str, request: &Value, params: &Value, out: &mut Outbox) {
+        let (tool, (summary, detail), allow, deny) = match method {
+            "item/tool/call" => {
+                let key = request.to_string();
+                self.calls.insert(key.clone(), request.clone());
+                let (tool, input) = (text(params, "tool").to_owned(), params["arguments"].clone());
+                return out.tell(Event::ToolCalled { key, tool, input });
+            }
+            "item/commandExecution/requestApproval" => {
+                ("command".to_owned(), describe::wanted_command(params), decision("accept"), decision("decline"))
+            }
+            "item/fileChange/requestApproval" => {
+                let change = self.changes.get(text(params, "itemId")).unwrap_or(&Value::Null);
+                ("edit".to_owned(), describe::wanted_change(params, change), decision("accept"), decision("decline"))
+            }
+            "item/permissions/requestApproval" => {
+                let allow = json!({ "permissions": params["permissions"], "scope": "turn" });
+                let deny = json!({ "permissions": {}, "scope": "turn" });
+                ("permissions".to_owned(), describe::wanted_permissions(params), allow, deny)
+            }
+            "mcpServer/elicitation/request" if params["_meta"]["codex_approval_kind"] == json!("mcp_tool_call") => {
+                let (tool, described) = describe::wanted_mcp_call(params);
+                (tool, described, json!({ "action": "accept", "content": {} }), json!({ "action": "decline" }))
+            }
+            "mcpServer/elicitation/request" => return answer(request, &json!({ "action": "decline" }), out),
+            "item/tool/requestUserInput" => return self.refuse_question(request, params, out),
+            _ => {
+                let error = format!("teamwire does not carry out {method}.");
+                let error = json!({ "code": METHOD_NOT_FOUND, "message": error });
+                return out.write(json!({ "id": request, "error": error }));
+            }
+        };
+        let key = request.to_string();
+        let (thread, turn) = (text(params, "threadId").to_owned(), text(params, "turnId").to_owned());
+        let wanted = Wanted { request: request.clone(), thread, turn, tool: tool.clone(), allow, deny };
+        self.wishes.insert(key.clone(), wanted);
+        out.tell(Event::PermissionWanted(Wish { key, tool, summary, detail }));
+    }
+
+    /// Says that no one answers questions at the program's terminal.
+    fn refuse_question(&mut self, request: &Value, params: &Value, out: &mut Outbox) {
+        let says = "No one reads this question. Ask a teammate with SendMessage, or decide yourself.";
+        self.add(text(params, "threadId"), text(params, "turnId"), says, out);
+        answer(request, &json!({ "answers": {} }), out);
+    }
+
+    /// The program no longer waits for a response.
+    pub(super) fn resolved(&mut self, request: &Value, out: &mut Outbox) {
+        let key = request.to_string();
+        if self.wishes.remove(&key).is_some() {
+            out.tell(Event::WishWithdrawn { key });
+        }
+    }
+
+    /// Answers a wish. The reason of a refusal joins the turn first.
+    pub(super) fn answer_wish(&mut self, wanted: &Wanted, decision: Decision, out: &mut Outbox) {
+        match decision {
+            Decision::Allow => answer(&wanted.request, &wanted.allow, out),
+            Decision::Deny(why) => {
+                let says = format!("Your request for leave ({}) was refused. {why}", wanted.tool);
+                self.add(&wanted.thread, &wanted.turn, &says, out);
+                answer(&wanted.request, &wanted.deny, out);
+            }
+        }
+    }
+}
+
+fn decision(decision: &str) -> Value {
+    json!({ "decision": decision })
+}
