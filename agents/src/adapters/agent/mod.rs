@@ -18,6 +18,7 @@ use std::{env, pin::pin, time::Duration};
 
 use serde_json::Value;
 use tokio::{process::ChildStdout, time::timeout};
+use tokio_util::sync::CancellationToken;
 
 use self::{
     claude::Claude,
@@ -63,6 +64,7 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
         out: Outbox::default(),
         is_ready: false,
         is_closing: false,
+        is_wrapped_up: CancellationToken::new(),
         is_broken: false,
     };
     agent.protocol.start(&mut agent.out);
@@ -104,8 +106,10 @@ struct Agent {
     output: Option<Lines<ChildStdout>>,
     out: Outbox,
     is_ready: bool,
-    /// True: the input is closed once everything in it is written.
+    /// True: the input is closed once everything in it is written and no turn is cut short.
     is_closing: bool,
+    /// Cancelled: the program gets no more time to end by itself.
+    is_wrapped_up: CancellationToken,
     is_broken: bool,
 }
 
@@ -144,7 +148,7 @@ impl Agent {
             self.protocol.close(&mut self.out);
             self.is_closing = true;
         }
-        let mut ending = pin!(incarnation.end_program(process, why));
+        let mut ending = pin!(incarnation.end_program(process, why, self.is_wrapped_up.clone()));
         let exit = loop {
             tokio::select! {
                 exit = &mut ending => break exit,
@@ -166,8 +170,11 @@ impl Agent {
     async fn step(&mut self, incarnation: &mut Incarnation<'_>) {
         self.settle_outbox(incarnation);
         self.input.advance();
-        if self.is_closing && self.input.accepts_line() {
+        if self.is_closing && self.input.accepts_line() && self.protocol.is_between_turns() {
             self.input.close();
+            if self.protocol.ignores_end_of_input() {
+                self.is_wrapped_up.cancel();
+            }
         }
         tokio::select! {
             _ = incarnation.carry_on() => {}
@@ -230,6 +237,7 @@ impl Agent {
             }
             Event::WishWithdrawn { key } => self.wishes.withdraw(&key),
             Event::Compacted => self.prompts.repeat_welcome(),
+            Event::StartedOver => self.prompts.start_over(&incarnation.config.agent.prompt),
             Event::Warning(detail) => incarnation.tell(RunnerEvent::AgentWarning { detail }),
             Event::Broken(detail) => {
                 incarnation.tell(RunnerEvent::AgentWarning { detail });

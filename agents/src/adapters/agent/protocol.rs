@@ -43,6 +43,17 @@ pub(super) trait Protocol: Send {
 
     /// Asks the program to end, before its input is closed.
     fn close(&mut self, _out: &mut Outbox) {}
+
+    /// Returns whether closing the program's input cuts no turn short. A program that finishes its turn first is always
+    /// between turns.
+    fn is_between_turns(&self) -> bool {
+        true
+    }
+
+    /// Returns whether the program goes on when its input is closed, so that only a signal ends it.
+    fn ignores_end_of_input(&self) -> bool {
+        false
+    }
 }
 
 /// What a protocol is created with.
@@ -146,6 +157,8 @@ pub(super) enum Event {
     },
     /// The program has cut its context: it no longer knows who it is.
     Compacted,
+    /// The program could not resume its session, and has a new one.
+    StartedOver,
     /// Something that the person who runs the program should know.
     Warning(String),
     /// The protocol cannot go on; the program is ended as failed.
