@@ -174,6 +174,8 @@ pub enum Mode {
 pub enum AgentProtocol {
     /// Claude Code: its streams of JSON on standard input and output.
     Claude,
+    /// The Agent Client Protocol, which Gemini CLI, opencode and others speak.
+    Acp,
 }
 
 impl AgentProtocol {
@@ -182,6 +184,7 @@ impl AgentProtocol {
         let name = Path::new(program).file_stem()?.to_str()?;
         match name {
             "claude" => Some(Self::Claude),
+            "gemini" | "opencode" => Some(Self::Acp),
             _ => None,
         }
     }

@@ -73,7 +73,7 @@ pub struct Run {
     /// The file with the join string
     #[arg(long, value_name = "FILE")]
     join_file: Option<PathBuf>,
-    /// How messages reach the program [default: claude for Claude Code, else stdin]
+    /// How messages reach the program [default: claude for Claude Code, acp for Gemini CLI and opencode, else stdin]
     #[arg(long, value_enum)]
     via: Option<Via>,
     /// With an agent program: what it is asked to do first; without it, the agent waits for messages
@@ -148,6 +148,8 @@ enum Via {
     Exec,
     /// Drive Claude Code (`claude`), which gets messages as prompts and the member's tools over MCP
     Claude,
+    /// The same for Gemini CLI (`gemini`), opencode (`opencode`), or any command that speaks the Agent Client Protocol
+    Acp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -280,6 +282,7 @@ impl Run {
             (None | Some(Via::Stdin), Ack::Written) => Mode::Stdin { ack: AckPolicy::Written },
             (Some(Via::Exec), _) => Mode::Exec { batch_messages_max: usize::from(self.batch) },
             (Some(Via::Claude), _) => Mode::Agent(AgentProtocol::Claude),
+            (Some(Via::Acp), _) => Mode::Agent(AgentProtocol::Acp),
         }
     }
 

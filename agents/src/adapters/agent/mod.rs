@@ -9,6 +9,7 @@
 //! When the program wants to leave its plan mode, the plan becomes a request to the team's lead, whose decision the program
 //! gets. A [`Protocol`] knows one program; everything else is the same for all.
 
+mod acp;
 mod claude;
 mod prompts;
 mod protocol;
@@ -21,6 +22,7 @@ use tokio::{process::ChildStdout, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::{
+    acp::Acp,
     claude::Claude,
     prompts::Prompts,
     protocol::{Decision, Event, McpCommand, Outbox, Protocol, Setup, Wish},
@@ -50,6 +52,10 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
     let prompts = Prompts::new(welcome.text.clone(), first);
     let protocol: Box<dyn Protocol> = match protocol {
         AgentProtocol::Claude => Box::new(Claude::new(setup)),
+        AgentProtocol::Acp => {
+            let program = incarnation.config.command.first().map(|program| program.to_string_lossy());
+            Box::new(Acp::new(&program.unwrap_or_default(), setup))
+        }
     };
     let mut process = match incarnation.start_program(&welcome, protocol.launch()).await {
         Ok(process) => process,
