@@ -182,6 +182,8 @@ pub enum AgentProtocol {
     Claude,
     /// Codex: `codex app-server` on standard input and output.
     Codex,
+    /// The Agent Client Protocol, which Gemini CLI, opencode and others speak.
+    Acp,
 }
 
 impl AgentProtocol {
@@ -191,6 +193,7 @@ impl AgentProtocol {
         match name {
             "claude" => Some(Self::Claude),
             "codex" => Some(Self::Codex),
+            "gemini" | "opencode" => Some(Self::Acp),
             _ => None,
         }
     }

@@ -73,7 +73,8 @@ pub struct Run {
     /// The file with the join string
     #[arg(long, value_name = "FILE")]
     join_file: Option<PathBuf>,
-    /// How messages reach the program [default: claude for Claude Code, codex for Codex, else stdin]
+    /// How messages reach the program [default: claude for Claude Code, codex for Codex, acp for Gemini CLI and opencode, else
+    /// stdin]
     #[arg(long, value_enum)]
     via: Option<Via>,
     /// With an agent program: what it is asked to do first; without it, the agent waits for messages
@@ -153,6 +154,8 @@ enum Via {
     Claude,
     /// Drive Codex (`codex app-server`), which gets messages as prompts and the member's tools over its own protocol
     Codex,
+    /// The same for Gemini CLI (`gemini`), opencode (`opencode`), or any command that speaks the Agent Client Protocol
+    Acp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -288,6 +291,7 @@ impl Run {
             (Some(Via::Exec), _) => Mode::Exec { batch_messages_max: usize::from(self.batch) },
             (Some(Via::Claude), _) => Mode::Agent(AgentProtocol::Claude),
             (Some(Via::Codex), _) => Mode::Agent(AgentProtocol::Codex),
+            (Some(Via::Acp), _) => Mode::Agent(AgentProtocol::Acp),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::{pin::pin, time::Duration};
 
 use tokio::{process::ChildStdout, time::timeout};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::AckPolicy,
@@ -92,7 +93,7 @@ impl Conversation {
         if why.is_agreed() {
             self.input.close();
         }
-        let mut ending = pin!(incarnation.end_program(process, why));
+        let mut ending = pin!(incarnation.end_program(process, why, CancellationToken::new()));
         let exit = loop {
             tokio::select! {
                 exit = &mut ending => break exit,

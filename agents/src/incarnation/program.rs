@@ -12,7 +12,8 @@ use teamwire_client::{
     ADDRESS_VARIABLE, CA_VARIABLE, CERT_VARIABLE, CREDENTIAL_VARIABLE, Closed, JOIN_VARIABLE, KEY_VARIABLE,
     MEMBER_VARIABLE, Pem, TEAM_VARIABLE,
 };
-use tokio::process::Command;
+use tokio::{process::Command, time::timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::Incarnation;
 use crate::{
@@ -52,8 +53,13 @@ impl Incarnation<'_> {
 
     /// Ends the program, and every process it has started, in the way that the reason calls for: at once if the member
     /// was stopped by force, else with SIGTERM and a grace period. A program whose shutdown was approved, or that has left, gets time to
-    /// end by itself before that: close its input first. Announces it.
-    pub(crate) fn end_program<'p>(&self, process: &'p mut Process, why: &Why) -> impl Future<Output = Exit> + use<'p> {
+    /// end by itself before that: close its input first. Cancelling `is_wrapped_up` ends that time. Announces it.
+    pub(crate) fn end_program<'p>(
+        &self,
+        process: &'p mut Process,
+        why: &Why,
+        is_wrapped_up: CancellationToken,
+    ) -> impl Future<Output = Exit> + use<'p> {
         let announced = match why {
             // Only what it has left behind is ended.
             Why::Exited => None,
@@ -69,7 +75,15 @@ impl Incarnation<'_> {
         let is_forced = matches!(why, Why::Closed(Closed::MemberStopped));
         let wrap_up = if why.is_agreed() { self.config.wrap_up } else { Duration::ZERO };
         let (grace, hurry) = (self.config.grace, self.hurry.token());
-        async move { if is_forced { process.kill().await } else { process.end(wrap_up, grace, &hurry).await } }
+        async move {
+            if is_forced {
+                return process.kill().await;
+            }
+            let is_over = async {
+                let _ = timeout(wrap_up, is_wrapped_up.cancelled()).await;
+            };
+            process.end(is_over, grace, &hurry).await
+        }
     }
 
     /// Tells how the program exited.

@@ -59,7 +59,8 @@ impl McpServer {
     #[tool(
         name = "SendMessage",
         input_schema = SCHEMA.clone(),
-        annotations(title = "Send a message", read_only_hint = false, destructive_hint = false, open_world_hint = false)
+        // It changes nothing in the agent's environment. Gemini CLI offers no other tools in its plan mode.
+        annotations(title = "Send a message", read_only_hint = true, destructive_hint = false, open_world_hint = false)
     )]
     async fn send_message(&self, Parameters(arguments): Parameters<JsonObject>) -> Result<String, String> {
         let request = dialect::read_object(arguments).map_err(text::failure)?;

@@ -103,14 +103,19 @@ impl Process {
         self.note_exit(status)
     }
 
-    /// Ends the process and its descendants: with SIGTERM unless the process ends by itself within `wrap_up`, and with
+    /// Ends the process and its descendants: with SIGTERM unless the process ends by itself before `wrap_up` does, and with
     /// SIGKILL when the grace period after that is over. Cancelling `hurry` cuts both short.
-    pub(crate) async fn end(&mut self, wrap_up: Duration, grace: Duration, hurry: &CancellationToken) -> Exit {
-        if !wrap_up.is_zero() {
-            tokio::select! {
-                _ = timeout(wrap_up, self.wait()) => {}
-                () = hurry.cancelled() => {}
-            }
+    pub(crate) async fn end(
+        &mut self,
+        wrap_up: impl Future<Output = ()>,
+        grace: Duration,
+        hurry: &CancellationToken,
+    ) -> Exit {
+        tokio::select! {
+            biased;
+            () = wrap_up => {}
+            () = hurry.cancelled() => {}
+            _ = self.wait() => {}
         }
         self.signal(Signal::SIGTERM);
         tokio::select! {
@@ -227,7 +232,7 @@ async fn start_from_own_thread(mut command: Command) -> io::Result<(Child, mpsc:
 
 #[cfg(test)]
 mod tests {
-    use std::process::Stdio;
+    use std::{future::ready, process::Stdio};
 
     use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 
@@ -258,7 +263,7 @@ mod tests {
     async fn a_process_that_exits_on_sigterm_is_not_killed() {
         let (mut process, mut lines) = shell("trap 'exit 7' TERM; echo $$; while :; do sleep 0.01; done").await;
         pid(&mut lines).await;
-        let exit = process.end(Duration::ZERO, Duration::from_secs(10), &no_hurry()).await;
+        let exit = process.end(ready(()), Duration::from_secs(10), &no_hurry()).await;
         assert_eq!((exit.code, exit.signal, exit.action), (Some(7), 0, RunnerAction::Sigterm));
     }
 
@@ -271,7 +276,7 @@ mod tests {
         let mut lines = BufReader::new(process.take_stdout().expect("a pipe")).lines();
         let straggler = pid(&mut lines).await;
         drop(process.take_stdin());
-        let exit = process.end(Duration::from_secs(60), Duration::from_millis(100), &no_hurry()).await;
+        let exit = process.end(sleep(Duration::from_secs(60)), Duration::from_millis(100), &no_hurry()).await;
         assert_eq!((exit.code, exit.action), (Some(3), RunnerAction::None));
         assert!(!lives(straggler));
     }
@@ -280,7 +285,7 @@ mod tests {
     async fn a_process_that_ignores_sigterm_is_killed_after_the_grace() {
         let (mut process, mut lines) = shell("trap '' TERM; echo $$; while :; do sleep 0.01; done").await;
         pid(&mut lines).await;
-        let exit = process.end(Duration::ZERO, Duration::from_millis(100), &no_hurry()).await;
+        let exit = process.end(ready(()), Duration::from_millis(100), &no_hurry()).await;
         assert_eq!((exit.code, exit.signal, exit.action), (None, 9, RunnerAction::Sigkill));
     }
 
@@ -290,7 +295,7 @@ mod tests {
         pid(&mut lines).await;
         let hurry = no_hurry();
         hurry.cancel();
-        let exit = timeout(Duration::from_secs(10), process.end(Duration::ZERO, Duration::from_secs(60), &hurry))
+        let exit = timeout(Duration::from_secs(10), process.end(ready(()), Duration::from_secs(60), &hurry))
             .await
             .expect("at once");
         assert_eq!(exit.signal, 9);
@@ -309,7 +314,7 @@ mod tests {
             pids.push(pid(&mut lines).await);
         }
         assert!(pids.iter().all(|pid| lives(*pid)), "{pids:?}");
-        process.end(Duration::ZERO, Duration::from_millis(200), &no_hurry()).await;
+        process.end(ready(()), Duration::from_millis(200), &no_hurry()).await;
         assert!(!pids.iter().any(|pid| lives(*pid)), "{pids:?}");
         // None is left as a zombie either.
         assert!(pids.iter().all(|pid| Entry::of(*pid).is_none()), "{pids:?}");
@@ -321,7 +326,7 @@ mod tests {
         let straggler = pid(&mut lines).await;
         assert_eq!(process.wait().await.code, Some(3));
         assert!(lives(straggler));
-        assert_eq!(process.end(Duration::ZERO, Duration::from_secs(10), &no_hurry()).await.code, Some(3));
+        assert_eq!(process.end(ready(()), Duration::from_secs(10), &no_hurry()).await.code, Some(3));
         assert!(!lives(straggler));
     }
 

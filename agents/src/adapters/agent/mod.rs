@@ -9,6 +9,7 @@
 //! When the program wants to leave its plan mode, the plan becomes a request to the team's lead, whose decision the program
 //! gets. A [`Protocol`] knows one program; everything else is the same for all.
 
+mod acp;
 mod claude;
 mod codex;
 mod prompts;
@@ -20,8 +21,10 @@ use std::{env, pin::pin, time::Duration};
 
 use serde_json::Value;
 use tokio::{process::ChildStdout, time::timeout};
+use tokio_util::sync::CancellationToken;
 
 use self::{
+    acp::Acp,
     claude::Claude,
     codex::Codex,
     prompts::Prompts,
@@ -59,6 +62,10 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
             tools = start_tools(&mut setup, incarnation).await;
             Box::new(Codex::new(setup))
         }
+        AgentProtocol::Acp => {
+            let program = incarnation.config.command.first().map(|program| program.to_string_lossy());
+            Box::new(Acp::new(&program.unwrap_or_default(), setup))
+        }
     };
     let mut process = match incarnation.start_program(&welcome, protocol.launch()).await {
         Ok(process) => process,
@@ -74,6 +81,7 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
         out: Outbox::default(),
         is_ready: false,
         is_closing: false,
+        is_wrapped_up: CancellationToken::new(),
         is_broken: false,
     };
     agent.protocol.start(&mut agent.out);
@@ -138,8 +146,10 @@ struct Agent {
     output: Option<Lines<ChildStdout>>,
     out: Outbox,
     is_ready: bool,
-    /// True: the input is closed once everything in it is written.
+    /// True: the input is closed once everything in it is written and no turn is cut short.
     is_closing: bool,
+    /// Cancelled: the program gets no more time to end by itself.
+    is_wrapped_up: CancellationToken,
     is_broken: bool,
 }
 
@@ -179,7 +189,7 @@ impl Agent {
             self.protocol.close(&mut self.out);
             self.is_closing = true;
         }
-        let mut ending = pin!(incarnation.end_program(process, why));
+        let mut ending = pin!(incarnation.end_program(process, why, self.is_wrapped_up.clone()));
         let exit = loop {
             tokio::select! {
                 exit = &mut ending => break exit,
@@ -203,6 +213,9 @@ impl Agent {
         self.input.advance();
         if self.is_closing && self.input.accepts_line() && !self.protocol.is_in_turn() {
             self.input.close();
+            if self.protocol.ignores_end_of_input() {
+                self.is_wrapped_up.cancel();
+            }
         }
         tokio::select! {
             _ = incarnation.carry_on() => {}
@@ -273,6 +286,7 @@ impl Agent {
             }
             Event::WishWithdrawn { key } => self.wishes.withdraw(&key),
             Event::Compacted => self.prompts.repeat_welcome(),
+            Event::StartedOver => self.prompts.start_over(&incarnation.config.agent.prompt),
             Event::Warning(detail) => incarnation.tell(RunnerEvent::AgentWarning { detail }),
             Event::Broken(detail) => {
                 incarnation.tell(RunnerEvent::AgentWarning { detail });

@@ -139,6 +139,14 @@ impl Prompts {
         Some(delay)
     }
 
+    /// The program has a new session instead of the one that it was to resume. `first`: see [`Prompts::new`].
+    pub(super) fn start_over(&mut self, first: &str) {
+        self.is_welcome_needed = true;
+        if !first.is_empty() {
+            self.waiting.push_front(Item::Text(first.to_owned()));
+        }
+    }
+
     /// The program no longer knows who it is.
     pub(super) fn repeat_welcome(&mut self) {
         self.is_welcome_needed = true;

@@ -48,6 +48,11 @@ pub(super) trait Protocol: Send {
 
     /// Asks the program to end, before its input is closed.
     fn close(&mut self, _out: &mut Outbox) {}
+
+    /// Returns whether the program goes on when its input is closed, so that only a signal ends it.
+    fn ignores_end_of_input(&self) -> bool {
+        false
+    }
 }
 
 /// What a protocol is created with.
@@ -153,6 +158,8 @@ pub(super) enum Event {
     },
     /// The program has cut its context: it no longer knows who it is.
     Compacted,
+    /// The program could not resume its session, and has a new one.
+    StartedOver,
     /// Something that the person who runs the program should know.
     Warning(String),
     /// The protocol cannot go on; the program is ended as failed.

@@ -24,6 +24,7 @@ use std::{collections::VecDeque, pin::pin, time::Duration};
 use teamwire_client::Delivery;
 use teamwire_proto::v1;
 use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
 
 use self::{
     output::{Last, Said, answer, cut, reply, sort},
@@ -255,7 +256,7 @@ impl Exec<'_, '_> {
             }
         };
         let exit = {
-            let mut ending = pin!(incarnation.end_program(&mut process, &why));
+            let mut ending = pin!(incarnation.end_program(&mut process, &why, CancellationToken::new()));
             loop {
                 tokio::select! {
                     exit = &mut ending => break exit,

@@ -1,0 +1,135 @@
+//! Tells in single lines what the program does, and keeps what a permission request does not repeat.
+
+use std::{
+    collections::HashMap,
+    mem,
+    path::{Path, PathBuf},
+};
+
+use agent_client_protocol_schema::v1::{ContentBlock, ToolCallContent, ToolCallStatus, ToolCallUpdate, ToolKind};
+
+use super::{
+    super::protocol::{Event, Outbox},
+    program::Program,
+};
+
+/// How much of a message without a line break is read before the narrator reports its beginning, in bytes.
+const LINE_BYTES_MAX: usize = 500;
+
+/// A call of a tool.
+#[derive(Debug, Default)]
+struct Call {
+    first_title: String,
+    title: String,
+    kind: ToolKind,
+    is_reported: bool,
+}
+
+/// What the program has told in this turn.
+#[derive(Debug)]
+pub(super) struct Narrator {
+    program: Program,
+    /// The beginning of the message that the model is writing.
+    text: String,
+    is_text_reported: bool,
+    calls: HashMap<String, Call>,
+    /// The text of each plan that was written, by its file. They outlive the turn.
+    plans: HashMap<PathBuf, String>,
+}
+
+impl Narrator {
+    pub(super) fn new(program: Program) -> Self {
+        Self { program, text: String::new(), is_text_reported: false, calls: HashMap::new(), plans: HashMap::new() }
+    }
+
+    /// Takes in a part of a message of the model.
+    pub(super) fn message(&mut self, part: &ContentBlock, out: &mut Outbox) {
+        let ContentBlock::Text(part) = part else { return };
+        if self.is_text_reported || self.program.is_notice(&part.text) {
+            return;
+        }
+        self.text.push_str(&part.text);
+        if self.text.trim_start().contains('\n') || self.text.len() > LINE_BYTES_MAX {
+            self.tell_text(out);
+            self.is_text_reported = true;
+        }
+    }
+
+    /// Takes in a tool call, or its progress.
+    pub(super) fn call(&mut self, update: &ToolCallUpdate, out: &mut Outbox) {
+        self.end_message(out);
+        self.note_plans(update);
+        let call = self.calls.entry(update.tool_call_id.0.to_string()).or_default();
+        if let Some(title) = &update.fields.title {
+            if call.first_title.is_empty() {
+                call.first_title.clone_from(title);
+            }
+            call.title.clone_from(title);
+        }
+        call.kind = update.fields.kind.unwrap_or(call.kind);
+        // While it is pending, some programs do not know its input yet.
+        let has_begun = update.fields.status.is_some_and(|status| status != ToolCallStatus::Pending);
+        if has_begun && !mem::replace(&mut call.is_reported, true) {
+            out.tell(Event::Activity(line_of(call.kind, &call.title)));
+        }
+    }
+
+    /// Returns the first title that the program gave a call.
+    pub(super) fn first_title(&self, call_id: &str) -> Option<&str> {
+        self.calls.get(call_id).map(|call| call.first_title.as_str())
+    }
+
+    /// Returns the text of a plan.
+    pub(super) fn plan(&self, file: &Path) -> Option<&str> {
+        self.plans.get(file).map(String::as_str)
+    }
+
+    /// Notes that the turn has ended.
+    pub(super) fn end_turn(&mut self, out: &mut Outbox) {
+        self.end_message(out);
+        self.calls.clear();
+    }
+
+    /// Notes that the next text is a new message.
+    pub(super) fn end_message(&mut self, out: &mut Outbox) {
+        if !self.is_text_reported {
+            self.tell_text(out);
+        }
+        self.text.clear();
+        self.is_text_reported = false;
+    }
+
+    fn tell_text(&self, out: &mut Outbox) {
+        if !self.text.trim().is_empty() {
+            out.tell(Event::Activity(self.text.trim().to_owned()));
+        }
+    }
+
+    /// Keeps the plans that the call has written: a request to approve one names only its file.
+    fn note_plans(&mut self, update: &ToolCallUpdate) {
+        if update.fields.status != Some(ToolCallStatus::Completed) {
+            return;
+        }
+        for content in update.fields.content.iter().flatten() {
+            if let ToolCallContent::Diff(diff) = content
+                && diff.path.parent().is_some_and(|parent| parent.ends_with("plans"))
+            {
+                self.plans.insert(diff.path.clone(), diff.new_text.clone());
+            }
+        }
+    }
+}
+
+/// Returns one line about a call.
+fn line_of(kind: ToolKind, title: &str) -> String {
+    let verb = match kind {
+        ToolKind::Execute => "Runs: ",
+        ToolKind::Read => "Reads: ",
+        ToolKind::Edit => "Edits: ",
+        ToolKind::Delete => "Deletes: ",
+        ToolKind::Search => "Searches: ",
+        ToolKind::Fetch => "Fetches: ",
+        _ => "",
+    };
+    format!("{verb}{title}")
+}

@@ -1,0 +1,110 @@
+//! The permissions that the program waits for.
+
+use std::collections::HashMap;
+
+use agent_client_protocol_schema::v1::{
+    PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest,
+    RequestPermissionResponse, SelectedPermissionOutcome, ToolCallContent, ToolCallUpdate,
+};
+use serde_json::{Value, json};
+
+use super::super::protocol::{Decision, Wish};
+
+/// A permission that the program waits for.
+#[derive(Debug)]
+struct Pending {
+    /// The id of the program's request.
+    id: Value,
+    options: Vec<PermissionOption>,
+    what: String,
+}
+
+/// The permissions that the program waits for, by key.
+#[derive(Debug, Default)]
+pub(super) struct Permissions {
+    by_key: HashMap<String, Pending>,
+}
+
+/// An answer to a request for permission.
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// The id of the program's request.
+    pub(super) id: Value,
+    pub(super) response: Value,
+    /// What the permission was asked for.
+    pub(super) what: String,
+}
+
+impl Permissions {
+    /// Notes a request, and returns its key.
+    pub(super) fn insert(&mut self, id: Value, request: RequestPermissionRequest) -> String {
+        let key = id.to_string();
+        let what = title(&request.tool_call).to_owned();
+        self.by_key.insert(key.clone(), Pending { id, options: request.options, what });
+        key
+    }
+
+    /// Takes a request out, with the answer to it. None: the program no longer waits for it.
+    ///
+    /// The answer holds for this one call: an option that allows or rejects later calls, too, is never chosen.
+    pub(super) fn decide(&mut self, key: &str, decision: &Decision) -> Option<Answer> {
+        let pending = self.by_key.remove(key)?;
+        let kind = match decision {
+            Decision::Allow => PermissionOptionKind::AllowOnce,
+            Decision::Deny(_) => PermissionOptionKind::RejectOnce,
+        };
+        let option = pending.options.into_iter().find(|option| option.kind == kind);
+        let outcome = option.map_or(RequestPermissionOutcome::Cancelled, |option| {
+            RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(option.option_id))
+        });
+        Some(Answer { id: pending.id, response: json!(RequestPermissionResponse::new(outcome)), what: pending.what })
+    }
+
+    /// Takes out every request, with the answer that it is cancelled.
+    pub(super) fn cancel_all(&mut self) -> Vec<(String, Answer)> {
+        let response = json!(RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled));
+        let cancelled = self
+            .by_key
+            .drain()
+            .map(|(key, pending)| (key, Answer { id: pending.id, response: response.clone(), what: pending.what }));
+        cancelled.collect()
+    }
+}
+
+/// Returns what a call asks leave for.
+pub(super) fn wish(key: String, tool: Option<&str>, call: &ToolCallUpdate) -> Wish {
+    let kind = || json!(call.fields.kind.unwrap_or_default()).as_str().unwrap_or_default().to_owned();
+    Wish { key, tool: tool.map_or_else(kind, str::to_owned), summary: title(call).to_owned(), detail: detail(call) }
+}
+
+fn title(call: &ToolCallUpdate) -> &str {
+    call.fields.title.as_deref().unwrap_or_default()
+}
+
+/// Returns the command or the edit, in full: the title, which is the whole command in a shell, and what was sent with it.
+fn detail(call: &ToolCallUpdate) -> String {
+    let mut parts = vec![title(call).to_owned()];
+    for content in call.fields.content.iter().flatten() {
+        match content {
+            ToolCallContent::Diff(diff) => parts.push(format!(
+                "{}\n--- before\n{}\n--- after\n{}",
+                diff.path.display(),
+                diff.old_text.as_deref().unwrap_or_default(),
+                diff.new_text
+            )),
+            other => parts.push(match json!(other)["content"]["text"].as_str() {
+                Some(text) => text.to_owned(),
+                None => json!(other).to_string(),
+            }),
+        }
+    }
+    let has_content = call.fields.content.as_ref().is_some_and(|content| !content.is_empty());
+    match &call.fields.raw_input {
+        Some(input) if !has_content && input["command"].as_str() != Some(title(call)) && input != &json!({}) => {
+            parts.push(serde_json::to_string_pretty(input).unwrap_or_default());
+        }
+        _ => {}
+    }
+    parts.retain(|part| !part.is_empty());
+    parts.join("\n")
+}

@@ -1,0 +1,125 @@
+//! What differs between the programs that speak the protocol.
+
+use std::path::Path;
+
+use agent_client_protocol_schema::v1::{SessionModeId, ToolCallUpdate};
+
+use super::super::protocol::Setup;
+use crate::incarnation::Additions;
+
+/// The name under which a program knows our MCP server.
+pub(super) const SERVER: &str = "teamwire";
+
+/// What Gemini CLI writes before the path of a plan that is to be approved.
+const GEMINI_PLAN: &str = "Requesting plan approval for: ";
+
+/// A program that speaks the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Program {
+    Gemini,
+    Opencode,
+    /// The user gives the full command.
+    Other,
+}
+
+impl Program {
+    /// Returns the program that a command starts.
+    pub(super) fn of(command: &str) -> Self {
+        match Path::new(command).file_stem().and_then(|name| name.to_str()) {
+            Some("gemini") => Self::Gemini,
+            Some("opencode") => Self::Opencode,
+            _ => Self::Other,
+        }
+    }
+
+    /// Returns what makes the program speak the protocol.
+    pub(super) fn additions(self, arguments: &[String]) -> Additions {
+        let (before, environment): (&[&str], &[(&str, &str)]) = match self {
+            Self::Gemini if has_any(arguments, &["--acp", "--experimental-acp"]) => (&[], &GEMINI_ENVIRONMENT),
+            Self::Gemini => (&["--acp"], &GEMINI_ENVIRONMENT),
+            Self::Opencode if arguments.first().is_none_or(|first| first != "acp") => (&["acp"], &[]),
+            Self::Opencode | Self::Other => (&[], &[]),
+        };
+        Additions {
+            before: before.iter().map(Into::into).collect(),
+            environment: environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+            ..Additions::default()
+        }
+    }
+
+    /// Returns whether the program goes on when its input has ended, so that only a signal ends it.
+    pub(super) fn ignores_end_of_input(self) -> bool {
+        self == Self::Gemini
+    }
+
+    /// Returns the mode in which the program only plans, if it asks for leave to leave that mode.
+    pub(super) fn plan_mode(self) -> Option<SessionModeId> {
+        (self == Self::Gemini).then(|| SessionModeId::new("plan"))
+    }
+
+    /// Returns what the person who runs the program should know about its arguments.
+    pub(super) fn warnings(self, setup: &Setup) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self == Self::Gemini && !has_any(&setup.arguments, &["-m", "--model"]) {
+            warnings.push(
+                "Gemini CLI chooses a model for each turn, which costs a request. To choose one, add `-m MODEL` after \
+                 `gemini`."
+                    .to_owned(),
+            );
+        }
+        if setup.plan_first && self.plan_mode().is_none() {
+            warnings.push(
+                "The program has no plan mode that it asks for leave to leave. Its agent submits its plan with the tool \
+                 SubmitPlan, and can edit files before the plan is approved."
+                    .to_owned(),
+            );
+        }
+        warnings
+    }
+
+    /// Returns the name by which the program knows the tool of a call. `first_title`: the first title that the program gave
+    /// the call. A title alone proves nothing: that of a shell command is the command.
+    pub(super) fn tool_name<'a>(self, call: &'a ToolCallUpdate, first_title: Option<&'a str>) -> Option<&'a str> {
+        match self {
+            _ if call.fields.name.is_some() => call.fields.name.as_deref(),
+            Self::Gemini => call.tool_call_id.0.split_once("__").map(|(name, _)| name),
+            Self::Opencode => first_title,
+            Self::Other => None,
+        }
+    }
+
+    /// Returns whether a tool is one of our MCP server.
+    pub(super) fn is_ours(self, tool: &str) -> bool {
+        let prefix = match self {
+            Self::Gemini => "mcp_teamwire_",
+            Self::Opencode => "teamwire_",
+            Self::Other => "mcp__teamwire__",
+        };
+        tool.starts_with(prefix)
+    }
+
+    /// Returns the file of the plan that a call wants approved. None: the call wants something else.
+    pub(super) fn plan_to_approve<'a>(self, tool: &str, title: &'a str) -> Option<&'a Path> {
+        let asks = self == Self::Gemini && tool == "exit_plan_mode";
+        asks.then(|| Path::new(title.strip_prefix(GEMINI_PLAN).unwrap_or(title)))
+    }
+
+    /// Returns whether the tool only takes rights away from the agent.
+    pub(super) fn is_harmless(self, tool: &str) -> bool {
+        self == Self::Gemini && tool == "enter_plan_mode"
+    }
+
+    /// Returns whether a text comes from the program and not from the model.
+    pub(super) fn is_notice(self, text: &str) -> bool {
+        self == Self::Gemini && text.starts_with("[MODE_UPDATE]")
+    }
+}
+
+/// Without the first, Gemini CLI applies no settings of the directory. Without the second, a parent process ignores SIGTERM.
+const GEMINI_ENVIRONMENT: [(&str, &str); 2] =
+    [("GEMINI_CLI_TRUST_WORKSPACE", "true"), ("GEMINI_CLI_NO_RELAUNCH", "true")];
+
+/// Returns whether one of the flags is given, also as `--flag=value`.
+fn has_any(arguments: &[String], flags: &[&str]) -> bool {
+    arguments.iter().any(|argument| flags.contains(&argument.split('=').next().unwrap_or_default()))
+}
