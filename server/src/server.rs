@@ -11,7 +11,7 @@ use tower::util::MapResponseLayer;
 
 use crate::{
     coordinator::Coordinator,
-    delivery::{Heartbeats, Pace, data_loss, expiry_worker, reconciler, retention_worker},
+    delivery::{Heartbeats, Pace, data_loss, due_worker, reconciler, retention_worker},
     domain::{Limits, secret::SecretHash},
     edge::{self, Acceptor, Listen, auth_gate::AuthGateLayer, tls::Tls},
     grpc::{
@@ -208,7 +208,7 @@ impl Background {
         let heartbeats = || Arc::clone(heartbeats);
         tasks.spawn(pass_notifications_on(coordinator(), stop.clone()));
         tasks.spawn(heartbeats().run(coordinator(), stop.clone()));
-        tasks.spawn(expiry_worker::run(coordinator(), heartbeats(), stop.clone()));
+        tasks.spawn(due_worker::run(coordinator(), heartbeats(), stop.clone()));
         tasks.spawn(data_loss::run(coordinator(), stop.clone()));
         tasks.spawn(reconciler::run(coordinator(), stop.clone()));
         tasks.spawn(retention_worker::run(coordinator(), stop.clone()));

@@ -9,7 +9,7 @@ use crate::{context::ContextArgs, failure::Failure, show};
 
 /// Invite a new member
 ///
-/// Prints a join string: the coordinator's address, the fingerprint of its certificate authority, and a join token. Paste it
+/// Prints a join string: the coordinator's addresses, the fingerprint of its certificate authority, and a join token. Paste it
 /// on the other machine: `teamwire join JOIN_STRING`, or `teamwire run NAME --join JOIN_STRING -- COMMAND`. Anyone who has
 /// it can join, so treat it like a password.
 #[derive(Args, Debug)]

@@ -46,7 +46,7 @@ pub struct Attributes {
     /// The model the agent uses
     #[arg(long, default_value = "", hide_default_value = true)]
     model: String,
-    /// The color that displays use for the member
+    /// The color in which the member is displayed
     #[arg(long, default_value = "", hide_default_value = true)]
     color: String,
     /// A label to attach to the member; may be repeated

@@ -31,8 +31,9 @@ use crate::{
 /// --via selects how messages reach the program. With `stdin`, the runner writes each message as a line of JSON to the
 /// program's standard input, and the program answers with lines of JSON: {"ack": "MESSAGE_ID"} or any SendMessage
 /// object. With `exec`, the runner starts the program once for each batch of messages, and exit code 0 acknowledges the
-/// batch. After any other exit code, the runner tries again, and the lead gets a notice. Plain output goes back as a reply to the last member that wrote in that batch. If the member is asked to shut
-/// down, the runner approves by itself after the current batch.
+/// batch. After any other exit code, the runner tries again, and the lead gets a notice. Plain output goes back as a reply
+/// to the last message from a member in that batch. If the member is asked to shut down, the runner approves by itself
+/// after the current batch.
 ///
 /// The environment variable TEAMWIRE_WELCOME says who the program is, who else is in the team, and how to answer. With
 /// `stdin`, the first line says so, too. The runner answers with an error if a line is meant for it, but is malformed or
@@ -44,7 +45,7 @@ use crate::{
 ///
 /// - your current identity, if it has this name and --join is not given
 ///
-/// - the identity that an earlier run under this name saved, in a new incarnation
+/// - the identity that an earlier run saved under this name; it begins a new incarnation
 ///
 /// - the join string of --join
 ///
@@ -124,7 +125,7 @@ pub struct Run {
     /// How long the program has to exit after SIGTERM before the runner kills it, in seconds
     #[arg(long, default_value_t = 10, value_name = "SECONDS")]
     grace: u64,
-    /// How the runner holds the program and its descendants together
+    /// How the runner keeps track of the program and its descendants
     #[arg(long, value_enum, default_value = "auto")]
     containment: Containing,
     /// Do not print progress

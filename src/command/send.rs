@@ -20,8 +20,8 @@ use crate::{
 ///
 /// The recipient `team-lead` is always the lead. When this command has succeeded, the message is in the inbox of every
 /// recipient. With --json, the command also prints how durable the message is. `--json -` reads one SendMessage object, in
-/// either of its two JSON forms, from standard input and prints the reply as JSON. With --wait-reply, the command prints
-/// the reply and acknowledges it.
+/// either of its two JSON forms, from standard input and prints the coordinator's response as JSON. With --wait-reply, the
+/// command prints the recipient's reply and acknowledges it.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire send backend \"The schema is ready\" -s \"schema ready\"\n    teamwire send --broadcast \"Deploying in five minutes\"\n    teamwire send team-lead \"Which database?\" --wait-reply 600\n    echo '{\"type\":\"message\",\"recipient\":\"backend\",\"summary\":\"hi\",\"content\":\"Hello\"}' | teamwire send --json -"
@@ -36,8 +36,8 @@ pub struct Send {
     /// Send to every other member
     #[arg(long, short)]
     broadcast: bool,
-    /// The message that this one replies to: its id, the beginning or end of its id, or `last`: the newest one in your
-    /// inbox, or else the newest one that you can see
+    /// The message that this one replies to: its id, the beginning or end of its id, or `last`, which means
+    /// the newest message in your inbox or, if the inbox is empty, the newest one in the history
     #[arg(long, value_name = "MESSAGE_ID")]
     in_reply_to: Option<String>,
     /// The URI of an attachment too large to send as text; may be repeated

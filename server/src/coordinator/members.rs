@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     domain::{
-        expiry,
+        due,
         identity::{self, Admit, CallerCredentials, Principal, namespace_of},
         life, membership,
         page::{self, Page, page_size},
@@ -121,7 +121,7 @@ impl Coordinator {
 
     /// Carries out everything that is due in a team. Returns when something will be due next if nothing changes.
     /// `None`: never.
-    pub async fn expire_due(
+    pub async fn carry_out_due(
         &self,
         namespace: &Namespace,
         leases: &Leases,
@@ -129,7 +129,7 @@ impl Coordinator {
     ) -> Result<Option<Duration>, Refusal> {
         let _turn = self.turns.take(namespace).await;
         let done =
-            self.decide(namespace, &[team_key(), due_key()], |tx| expiry::expire_due(tx, leases, may_lose)).await?;
+            self.decide(namespace, &[team_key(), due_key()], |tx| due::carry_out_due(tx, leases, may_lose)).await?;
         Ok(done.value.map(Duration::from_millis))
     }
 }

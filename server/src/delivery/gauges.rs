@@ -1,6 +1,6 @@
 //! Numbers that no event reports, looked up from time to time: teams, their members by state, and how full inboxes are.
 //!
-//! The expiry worker visits every team anyway; during some visits it also counts the team, if metrics are served. The
+//! The due worker visits every team anyway; during some visits it also counts the team, if metrics are served. The
 //! gauges show the sums of the latest counts, which may be as old as [`EVERY`].
 
 use std::{
@@ -24,7 +24,7 @@ pub(super) struct Gauges {
 }
 
 impl Gauges {
-    /// Counts a team, if metrics are served and it was not counted lately. The expiry worker handles failures of the
+    /// Counts a team, if metrics are served and it was not counted lately. The due worker handles failures of the
     /// store.
     pub(super) async fn visit(&mut self, coordinator: &Coordinator, namespace: &Namespace) {
         let is_recent = self.teams.get(namespace).is_some_and(|(at, _)| at.elapsed() < EVERY);

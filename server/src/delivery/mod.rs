@@ -4,14 +4,14 @@
 //!   [`cursor`]: how far a session has come. [`frames`]: its stream. [`end`]: why it ends.
 //! - [`heartbeats`]: proof that members are alive, gathered and written in batches.
 //! - [`reconciler`]: finds what lost notifications have missed. [`data_loss`]: what to do when the store has lost commits.
-//! - [`expiry_worker`]: carries out what is due when time passes. [`retention_worker`]: deletes what has been kept long
+//! - [`due_worker`]: carries out what is due when time passes. [`retention_worker`]: deletes what has been kept long
 //!   enough. [`gauges`]: numbers that are looked up from time to time.
 
 mod cursor;
 pub mod data_loss;
 mod delivery_loop;
+pub mod due_worker;
 mod end;
-pub mod expiry_worker;
 mod frames;
 mod gauges;
 pub mod heartbeats;

@@ -14,7 +14,7 @@
 //! - [`session`]: subscriptions, deliveries, acknowledgements. [`post`], [`inbox`]: messages enter inboxes, and leave
 //!   them. [`dead_letters`]: messages that cannot be delivered.
 //! - [`notices`]: who gets the coordinator's notices, and how often.
-//! - [`expiry`]: what is due when time passes. [`retention`]: what is deleted, and when. [`history`]: what happened.
+//! - [`due`]: what is due when time passes. [`retention`]: what is deleted, and when. [`history`]: what happened.
 //! - [`fields`], `text`, `envelope`, `idempotency`, [`time`]: what many calls share.
 //! - [`query`]: what callers may see, and how it is shown.
 //!
@@ -22,8 +22,8 @@
 
 pub mod actor;
 pub mod dead_letters;
+pub mod due;
 mod envelope;
-pub mod expiry;
 pub mod fields;
 pub mod history;
 mod idempotency;

@@ -22,7 +22,7 @@ pub struct Notifier {
     /// Identifies this coordinator in its notifications.
     by: u64,
     namespaces: Mutex<HashMap<Namespace, NamespaceWaiters>>,
-    /// Teams whose roster or waiting notices this coordinator has just changed; the expiry worker visits them soon.
+    /// Teams whose roster or waiting notices this coordinator has just changed; the due worker visits them soon.
     changed: Mutex<Vec<Namespace>>,
 }
 

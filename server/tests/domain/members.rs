@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use teamwire_proto::{Reason, credential::Credential};
 use teamwire_server::{
     domain::{
-        expiry,
+        due,
         identity::{self, Admit, CallerCredentials, Principal},
         records::{Life, SessionRecord, TeamRecord},
         secret::{SecretHash, session_id},
@@ -59,7 +59,7 @@ fn member_without_a_lease_is_lost_and_its_claims_return_to_the_board() {
     board.place(1, Place::Claimed(name("ann")));
     let task = TaskRecord { status: Status::InProgress, owner: Some(name("ann")), ..pending(1) };
     let world = World::with(&["lead", "ann"]).record("1", &task).record("", &board);
-    let (_, txn) = world.run(|tx| expiry::expire_due(tx, &expired(), true)).unwrap();
+    let (_, txn) = world.run(|tx| due::carry_out_due(tx, &expired(), true)).unwrap();
     let team: TeamRecord = put(&txn, "").unwrap();
     assert_eq!(team.member(&name("ann")).unwrap().life, Life::Lost);
     assert_eq!(team.member(&name("lead")).unwrap().life, Life::Live);
@@ -73,7 +73,7 @@ fn member_without_a_lease_is_lost_and_its_claims_return_to_the_board() {
 fn detached_member_without_a_lease_is_neither_lost_nor_due() {
     let world = World::with(&["lead", "ann"]).member("lead", |lead| lead.detached = true);
     let world = world.member("ann", |ann| ann.detached = true);
-    let (due, txn) = world.run(|tx| expiry::expire_due(tx, &expired(), true)).unwrap();
+    let (due, txn) = world.run(|tx| due::carry_out_due(tx, &expired(), true)).unwrap();
     assert_eq!((due, txn.writes), (None, vec![]));
 }
 
@@ -90,7 +90,7 @@ fn detached_member_that_is_away_does_not_keep_its_team() {
 
 #[test]
 fn no_member_is_lost_while_the_coordinator_may_have_been_away() {
-    let (_, txn) = World::with(&["lead", "ann"]).run(|tx| expiry::expire_due(tx, &expired(), false)).unwrap();
+    let (_, txn) = World::with(&["lead", "ann"]).run(|tx| due::carry_out_due(tx, &expired(), false)).unwrap();
     assert_eq!(txn.writes, []);
 }
 

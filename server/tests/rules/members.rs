@@ -287,7 +287,7 @@ async fn a_member_becomes_lost_after_its_lease_and_grace_and_live_with_its_next_
     assert_eq!(t.member("bob").await.state(), MemberState::Joined, "the grace is not over");
     t.pass(11 * SECOND).await;
     // A coordinator that may itself have been away loses nobody.
-    t.coordinator.expire_due(&t.namespace, &t.leases().await, false).await.unwrap();
+    t.coordinator.carry_out_due(&t.namespace, &t.leases().await, false).await.unwrap();
     assert_eq!(t.member("bob").await.state(), MemberState::Joined);
     for _ in 0..2 {
         t.sweep().await;

@@ -143,7 +143,7 @@ impl Team {
     /// Does what is due.
     pub(crate) async fn sweep(&self) {
         let leases = self.leases().await;
-        self.coordinator.expire_due(&self.namespace, &leases, true).await.unwrap();
+        self.coordinator.carry_out_due(&self.namespace, &leases, true).await.unwrap();
     }
 
     /// Lets time pass and carries out what is due. Renews the leases of `alive`.

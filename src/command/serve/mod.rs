@@ -61,7 +61,7 @@ pub struct Serve {
     /// The address to listen on; port 0 selects a free port [default: 127.0.0.1:7420]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
-    /// The store: embedded:PATH, memory:, redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DB],
+    /// The store: embedded:PATH, memory:, redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DB], redis+unix:///PATH,
     /// redis[s]+sentinel://HOST,.../SERVICE[/DB] or redis[s]+cluster://HOST,... [default: a file in the state directory]
     ///
     /// Other users of this machine can see a password in the process list: prefer --store-file, the environment

@@ -501,7 +501,7 @@ impl Story {
             coordinator.create_observer(&operator(), &observe).await.unwrap();
         }
         let leases = self.team.leases().await;
-        call.c.expire_due(&self.team.namespace, &leases, may_lose).await.unwrap();
+        call.c.carry_out_due(&self.team.namespace, &leases, may_lose).await.unwrap();
         let before: Vec<_> = self.model.members.iter().map(|(name, bearer)| (name.clone(), bearer.life)).collect();
         self.model.sweep(may_lose);
         for (name, life) in before {

@@ -38,7 +38,7 @@ pub const PROMISES: [PromiseSpec; 14] = [
     PromiseSpec {
         promise: Promise::NothingLost,
         says: "A message whose send was answered with OK is delivered and processed, or it is dead-lettered. In these runs, a \
-               message is dead-lettered only after five deliveries.",
+               message is dead-lettered only after five processes received it.",
         checked: "every OK and every confirmed acknowledgement against the recipients' deliveries and the final receipts",
         checker: messages::nothing_lost,
     },
@@ -100,8 +100,8 @@ pub const PROMISES: [PromiseSpec; 14] = [
     },
     PromiseSpec {
         promise: Promise::LossReported,
-        says: "The team gets a notice when the store loses acknowledged writes and, with [one \
-               exception](redis.md#lost-commits), only then.",
+        says: "The team gets a notice when the store loses acknowledged writes, and only then, with [these \
+               exceptions](redis.md#lost-commits).",
         checked: "the team's history against the times at which the store was made to lose writes",
         checker: store::loss_reported,
     },
@@ -120,7 +120,7 @@ pub const PROMISES: [PromiseSpec; 14] = [
     PromiseSpec {
         promise: Promise::DamageDetected,
         says: "After a crash, a damaged store is refused with an explanation, or lacks at most its last commit.",
-        checked: "what a coordinator makes of damaged copies, against every OK",
+        checked: "how a coordinator handles damaged copies, compared with every OK",
         checker: store::damage_detected,
     },
 ];

@@ -108,7 +108,7 @@ async fn leases(coordinator: &Coordinator, namespace: &Namespace) -> Result<Leas
 }
 
 async fn visit(coordinator: &Coordinator, namespace: &Namespace, leases: &Leases, may_lose: bool) -> Option<Duration> {
-    coordinator.expire_due(namespace, leases, may_lose).await.unwrap_or_else(|refusal| {
+    coordinator.carry_out_due(namespace, leases, may_lose).await.unwrap_or_else(|refusal| {
         tracing::debug!(?namespace, %refusal, "what is due could not be carried out");
         Some(EACH_MIN)
     })
