@@ -1,0 +1,38 @@
+//! Permissions: asked of the lead, refused, granted.
+
+use serde_json::Value;
+
+use crate::{
+    setup::Setup,
+    world::{LEAD, eventually},
+};
+
+scenarios! {
+    a_command_runs_only_once_the_lead_has_permitted_it,
+}
+
+fn a_command_runs_only_once_the_lead_has_permitted_it(setup: Setup) {
+    setup.on_shell("try it", "touch forbidden");
+    setup.on_shell("try again", "touch permitted");
+    let backend = setup.backend(&["--permissions", "ask"]);
+    let asked = |command: &str| -> String {
+        let is_it = |message: &Value| message["type"] == "permission_request" && message.to_string().contains(command);
+        let asked = eventually(command, || setup.world.take_inbox(LEAD).into_iter().find(is_it));
+        asked["request_id"].as_str().unwrap().to_owned()
+    };
+    setup.send("try it");
+    let request = asked("touch forbidden");
+    setup.world.cli(LEAD, &["reject", &request, "--reason", "Not in this directory."]).succeeds();
+    setup.await_receipt("try it", "processed");
+    let refused = setup.model.requests().into_iter().any(|request| request.new.contains("Not in this directory."));
+    assert!(refused, "the model does not know why");
+    assert!(!setup.file("forbidden").exists(), "the command ran although the lead refused it");
+
+    setup.send("try again");
+    let request = asked("touch permitted");
+    assert!(!setup.file("permitted").exists(), "the command ran before the lead permitted it");
+    setup.world.cli(LEAD, &["approve", &request]).succeeds();
+    setup.await_receipt("try again", "processed");
+    assert!(setup.file("permitted").exists(), "the command did not run");
+    setup.shut_down(backend);
+}
