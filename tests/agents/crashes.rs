@@ -18,7 +18,7 @@ scenarios! {
 /// Has the model act on "do it" once, with an effect, and then hang in a tool call. A message that is marked as delivered again
 /// gets no second effect.
 fn act_and_hang(setup: &Setup) {
-    setup.model.add(Rule::when("redelivered(?s:.*)do it").says("It is done already."));
+    setup.model.add(Rule::when("delivered before(?s:.*)do it").says("It is done already."));
     setup.on_shell("do it", "echo effect >> effects; touch running; until [ -e go ]; do sleep 0.05; done");
 }
 
@@ -36,7 +36,7 @@ fn a_killed_program_resumes_and_its_message_comes_again_marked(setup: Setup) {
     setup.await_file("running");
     let killed = family(&backend);
     signal(backend.program(), Signal::SIGKILL);
-    let shown = setup.model.await_request("redelivered(?s:.*)do it");
+    let shown = setup.model.await_request("delivered before(?s:.*)do it");
     assert!(!killed.contains(&backend.program()), "the program was not restarted");
     eventually("nothing of the killed program is left", || (!killed.iter().any(|pid| is_alive(*pid))).then_some(()));
     assert!(!setup.program.resumes || shown.text.contains("xylophone"), "the conversation is lost: {}", shown.text);

@@ -130,20 +130,24 @@ impl Model {
     #[track_caller]
     pub fn await_request(&self, pattern: &str) -> Request {
         let regex = Regex::new(pattern).unwrap();
-        self.await_any(pattern, |request| regex.is_match(&request.new))
+        self.await_requests(pattern, |requests| requests.iter().find(|request| regex.is_match(&request.new)).cloned())
     }
 
-    /// Waits for a request of which a condition holds, and returns the oldest one.
+    /// Waits until a function finds something in the requests so far. It must not call the model.
     #[track_caller]
-    pub fn await_any(&self, what: &str, is_it: impl Fn(&Request) -> bool) -> Request {
+    pub fn await_requests<T>(&self, what: &str, find: impl Fn(&[Request]) -> Option<T>) -> T {
         let deadline = Instant::now() + PATIENCE;
         let mut state = self.script.state.lock();
         loop {
-            if let Some(found) = state.requests.iter().find(|request| is_it(request)) {
-                return found.clone();
+            if let Some(found) = find(&state.requests) {
+                return found;
             }
             let timed_out = self.script.asked.wait_until(&mut state, deadline).timed_out();
-            assert!(!timed_out, "the model was not asked: {what}");
+            if timed_out {
+                // Dropping the model prints the requests.
+                drop(state);
+                panic!("the model was not asked: {what}");
+            }
         }
     }
 }
