@@ -1,6 +1,6 @@
 //! Programs of different makers in one team.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use teamwire_scripted_model::Rule;
 
 use crate::{
@@ -20,9 +20,9 @@ fn consult(backend: &str, frontend: &str) {
     setup.model.add(Rule::when("teammate_id=\"frontend\"(?s:.*)Teal it is").calls("SendMessage", tell));
     let runners = [setup.backend(&[]), setup.run("frontend", frontend, &[])];
     setup.send("Ask the frontend.");
-    let is_told = |message: &serde_json::Value| message["content"] == "The frontend likes teal.";
-    let told = setup.world.await_inbox(LEAD, "what the frontend likes", is_told);
-    assert_eq!(told["from"], "backend", "{told}");
+    let is_it = |message: &Value| message["content"] == "The frontend likes teal.";
+    let answer = setup.world.await_inbox(LEAD, "what the frontend likes", is_it);
+    assert_eq!(answer["from"], "backend", "{answer}");
     for (name, runner) in ["backend", "frontend"].into_iter().zip(runners) {
         setup.model.add(approval());
         setup.world.cli(LEAD, &["shutdown", name, "--wait"]).succeeds();

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Answer, Reply, Tool, ToolCall, id, wants_stream};
 use crate::TOKENS;
 
-/// The tool with which Codex loads the tools that it has deferred. Its calls have a type of their own.
+/// The tool with which Codex loads the tools that it has deferred. Its calls have a separate type.
 const TOOL_SEARCH: &str = "tool_search";
 
 pub(super) fn is_by_model(item: &Value) -> bool {
