@@ -8,6 +8,7 @@ mod background;
 mod heartbeat;
 mod in_flight;
 mod intake;
+mod own_requests;
 mod passthrough;
 mod program;
 mod program_output;
@@ -26,10 +27,12 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use self::{
-    background::Background, heartbeat::Work, in_flight::InFlight, intake::Approval, responder::Responder,
-    task_claimer::TaskClaimer,
+    background::Background, heartbeat::Work, in_flight::InFlight, intake::Approval, own_requests::OwnRequests,
+    responder::Responder, task_claimer::TaskClaimer,
 };
-pub(crate) use self::{intake::is_urgent, passthrough::Passthrough, responder::Action, task_claimer::delay_after};
+pub(crate) use self::{
+    intake::is_urgent, passthrough::Passthrough, program::Additions, responder::Action, task_claimer::delay_after,
+};
 use crate::{
     config::{Mode, RunnerConfig},
     event::RunnerEvent,
@@ -55,6 +58,9 @@ pub(crate) struct Incarnation<'a> {
     pub(crate) stop: CancellationToken,
     /// Begun: the runner must end without a grace period.
     pub(crate) hurry: Hurry,
+    /// What the next incarnation goes on with.
+    pub(crate) lasting: &'a mut Lasting,
+    own_requests: OwnRequests,
     boundary: Arc<Boundary>,
     client: Client,
     joined: v1::JoinResponse,
@@ -71,7 +77,6 @@ pub(crate) struct Incarnation<'a> {
     /// The runner has approved the member's shutdown. The end of the session follows.
     has_approved: bool,
     responder: Responder,
-    passthrough: &'a mut Passthrough,
     /// True: the program is writing a line that is too long and was refused. The rest of it is dropped.
     is_dropping: bool,
     /// True: the program is writing a line that is too long, of which the beginning was read.
@@ -79,6 +84,13 @@ pub(crate) struct Incarnation<'a> {
     /// The last report to the lead that the program failed at its work.
     failure_report: Option<Background<()>>,
     _heartbeat: Background<()>,
+}
+
+/// What outlives an incarnation, and serves the next one.
+pub(crate) struct Lasting {
+    pub(crate) passthrough: Passthrough,
+    /// The session of the program itself, which a restarted program goes on with. None: it has none yet.
+    pub(crate) program_session: Option<String>,
 }
 
 /// What [`Incarnation::next`] brings.
@@ -97,7 +109,7 @@ impl<'a> Incarnation<'a> {
         config: &'a RunnerConfig,
         client: Client,
         joined: v1::JoinResponse,
-        passthrough: &'a mut Passthrough,
+        lasting: &'a mut Lasting,
         boundary: Arc<Boundary>,
         stop: CancellationToken,
         hurry: Hurry,
@@ -110,6 +122,8 @@ impl<'a> Incarnation<'a> {
             config,
             stop,
             hurry,
+            lasting,
+            own_requests: OwnRequests::default(),
             boundary,
             in_flight: InFlight::new(subscription.acks(), work, matches!(config.mode, Mode::Exec { .. })),
             task_claimer: TaskClaimer::new(client.clone(), config.takes_tasks),
@@ -122,7 +136,6 @@ impl<'a> Incarnation<'a> {
             claims: VecDeque::new(),
             approvals: JoinSet::new(),
             has_approved: false,
-            passthrough,
             is_dropping: false,
             is_within_long: false,
             failure_report: None,
@@ -144,7 +157,7 @@ impl<'a> Incarnation<'a> {
                     Some(News::Changed)
                 }
                 done = self.responder.done() => Some(News::Reply(self.conclude(done))),
-                () = self.passthrough.write() => Some(News::Changed),
+                () = self.lasting.passthrough.write() => Some(News::Changed),
                 found = self.task_claimer.next(&self.in_flight) => self.take_in_task(found),
             };
             if let Some(news) = news {
@@ -160,13 +173,13 @@ impl<'a> Incarnation<'a> {
     pub(crate) async fn carry_on(&mut self) -> Option<Value> {
         tokio::select! {
             done = self.responder.done() => Some(self.conclude(done)),
-            () = self.passthrough.write() => None,
+            () = self.lasting.passthrough.write() => None,
         }
     }
 
     /// Returns whether something that the program said is still being carried out or passed on.
     pub(crate) fn is_busy(&self) -> bool {
-        self.responder.is_busy() || !self.passthrough.is_empty()
+        self.responder.is_busy() || !self.lasting.passthrough.is_empty()
     }
 
     /// Returns whether the next line of the program's output may be read.
@@ -274,8 +287,8 @@ impl<'a> Incarnation<'a> {
                 tracing::debug!(?flushed, "the last acknowledgements were not confirmed");
             }
         }
-        if !self.passthrough.is_empty() {
-            let _ = hurry.bound(timeout(FLUSH_DEADLINE, self.passthrough.write())).await;
+        if !self.lasting.passthrough.is_empty() {
+            let _ = hurry.bound(timeout(FLUSH_DEADLINE, self.lasting.passthrough.write())).await;
         }
         why
     }

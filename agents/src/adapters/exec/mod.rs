@@ -34,7 +34,7 @@ use crate::{
     config::OnShutdown,
     event::RunnerEvent,
     exit::{End, Exit, Why},
-    incarnation::{Action, Incarnation, News, delay_after, is_urgent},
+    incarnation::{Action, Additions, Incarnation, News, delay_after, is_urgent},
     line_protocol::input_lines,
 };
 
@@ -240,8 +240,10 @@ impl Exec<'_, '_> {
     async fn run_program(&mut self, input: String) -> Result<(Exit, Vec<Vec<u8>>), Ended> {
         let incarnation = &mut *self.incarnation;
         let welcome = incarnation.welcome().await;
-        let mut process =
-            incarnation.start_program(&welcome).await.map_err(|exit| Box::new((Why::Exited, Some(exit))))?;
+        let mut process = incarnation
+            .start_program(&welcome, Additions::default())
+            .await
+            .map_err(|exit| Box::new((Why::Exited, Some(exit))))?;
         let mut pipes = Pipes::new(&mut process, input);
         let why = loop {
             let can_listen = incarnation.can_listen();
