@@ -2,10 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{
-    setup::Setup,
-    world::{LEAD, eventually},
-};
+use crate::{setup::Setup, world::LEAD};
 
 scenarios! {
     a_command_runs_only_once_the_lead_has_permitted_it,
@@ -17,7 +14,7 @@ fn a_command_runs_only_once_the_lead_has_permitted_it(setup: Setup) {
     let backend = setup.backend(&["--permissions", "ask"]);
     let asked = |command: &str| -> String {
         let is_it = |message: &Value| message["type"] == "permission_request" && message.to_string().contains(command);
-        let asked = eventually(command, || setup.world.take_inbox(LEAD).into_iter().find(is_it));
+        let asked = setup.world.await_inbox(LEAD, command, is_it);
         asked["request_id"].as_str().unwrap().to_owned()
     };
     setup.send("try it");

@@ -17,7 +17,7 @@ fn a_broadcast_reaches_it_and_it_completes_a_task_that_it_claims(setup: Setup) {
     let done = json!({"taskId": "$1", "status": "completed", "result": "Written."});
     setup.model.add(Rule::when("#(\\d+) \\[in_progress\\] Write the docs").calls("TaskUpdate", done));
     let backend = setup.backend(&[]);
-    setup.world.cli(LEAD, &["broadcast", "All hands: we begin."]).succeeds();
+    setup.world.cli(LEAD, &["send", "--broadcast", "All hands: we begin."]).succeeds();
     let shown = setup.model.await_request("All hands: we begin").new;
     assert!(shown.contains("teammate_id=\"lead\""), "{shown}");
     setup.await_receipt("All hands: we begin.", "processed");
