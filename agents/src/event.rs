@@ -181,7 +181,7 @@ impl fmt::Display for RunnerEvent {
             Self::NoTask { detail } => write!(f, "no task: {detail}"),
             Self::Activity { line } => f.write_str(line),
             Self::PromptFailed { detail, after } => {
-                write!(f, "a turn failed, trying again in {} s: {detail}", after.as_secs_f32().ceil())
+                write!(f, "the turn failed, trying again in {} s: {detail}", after.as_secs_f32().ceil())
             }
             Self::PermissionRefused { what } => write!(f, "refused permission for {what}"),
             Self::PlanSubmitted => f.write_str("submitted a plan to the lead"),

@@ -242,6 +242,11 @@ impl<'a> Incarnation<'a> {
         self.in_flight.drop_task(task_id);
     }
 
+    /// Notes that the program waits for what comes, or has ended a turn: from now on it is idle unless it has something in hand.
+    pub(crate) fn note_turn_ended(&mut self) {
+        self.in_flight.note_turn_ended();
+    }
+
     /// Sets whether the member claims no task for now.
     pub(crate) fn set_resting(&mut self, is_resting: bool) {
         self.in_flight.set_resting(is_resting);

@@ -5,7 +5,7 @@
 //! `--resume`, and answers `completed` at once to one that it has seen; so a prompt that is handed over again gets a new
 //! one.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, mem};
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -34,6 +34,8 @@ pub(super) struct Claude {
     /// What the program asked leave for, by the id of its request: the input that it would use.
     wishes: HashMap<String, Value>,
     usage: Usage,
+    /// Why the last turn failed. Empty: it did not.
+    last_error: String,
 }
 
 impl Claude {
@@ -46,6 +48,7 @@ impl Claude {
             session_id: String::new(),
             wishes: HashMap::new(),
             usage: Usage::default(),
+            last_error: String::new(),
         }
     }
 
@@ -67,7 +70,7 @@ impl Claude {
             }
             "cancelled" | "failed" => {
                 if let Some(id) = self.frames.remove(uuid) {
-                    out.tell(Event::Failed(id, "the turn was cancelled".to_owned()));
+                    out.tell(Event::Failed(id, self.last_error.clone()));
                 }
             }
             _ => {}
@@ -144,13 +147,11 @@ impl Claude {
         };
         out.tell(Event::Usage(self.usage));
         let is_error = line["is_error"] == json!(true);
-        if is_error {
-            out.tell(Event::Activity(format!("The turn failed: {}", text(line, "result"))));
-        }
-        for uuid in std::mem::take(&mut self.without_lifecycle) {
+        self.last_error = if is_error { text(line, "result").to_owned() } else { String::new() };
+        for uuid in mem::take(&mut self.without_lifecycle) {
             let Some(id) = self.frames.remove(&uuid) else { continue };
             out.tell(match is_error {
-                true => Event::Failed(id, text(line, "result").to_owned()),
+                true => Event::Failed(id, self.last_error.clone()),
                 false => Event::Processed(id),
             });
         }
@@ -331,8 +332,9 @@ mod tests {
     fn a_prompt_whose_turn_failed_is_handed_over_again_under_a_new_id() {
         let mut claude = Claude::new(Setup::default());
         let first = hand_over(&mut claude, 1);
-        let out = read(&mut claude, [lifecycle(&first, "cancelled")]);
-        assert!(matches!(out.events[0], Event::Failed(1, _)));
+        let result = json!({"type": "result", "is_error": true, "result": "API Error: 529"});
+        let mut out = read(&mut claude, [result, lifecycle(&first, "cancelled")]);
+        assert_eq!(out.events.pop_back(), Some(Event::Failed(1, "API Error: 529".to_owned())));
         assert_ne!(hand_over(&mut claude, 2), first);
     }
 

@@ -117,11 +117,8 @@ impl Agent {
             if self.is_broken {
                 return Why::Exited;
             }
-            if self.is_ready
-                && self.input.accepts_line()
-                && self.protocol.accepts_prompt()
-                && let Some(prompt) = self.prompts.next(incarnation)
-            {
+            let takes_prompts = self.is_ready && self.input.accepts_line() && self.protocol.accepts_prompt();
+            if takes_prompts && let Some(prompt) = self.prompts.next(incarnation) {
                 self.protocol.prompt(prompt, &mut self.out);
                 continue;
             }
@@ -136,7 +133,7 @@ impl Agent {
                 answered = self.wishes.next() => self.apply(answered, incarnation),
                 piece = read(&mut self.output) => self.listen(piece, incarnation),
                 _ = self.input.write() => {}
-                () = self.prompts.retry() => {}
+                () = self.prompts.due(), if takes_prompts => {}
             }
         }
     }
@@ -210,12 +207,16 @@ impl Agent {
         match event {
             Event::Ready { session_id } => {
                 self.is_ready = true;
+                incarnation.note_turn_ended();
                 if session_id.is_some() {
                     incarnation.lasting.program_session = session_id;
                 }
             }
             Event::Taken(_) | Event::Usage(_) | Event::ToolCalled { .. } => {}
-            Event::Processed(id) => self.prompts.processed(id, incarnation),
+            Event::Processed(id) => {
+                self.prompts.processed(id, incarnation);
+                incarnation.note_turn_ended();
+            }
             Event::Failed(id, detail) => {
                 if let Some(after) = self.prompts.failed(id) {
                     incarnation.tell(RunnerEvent::PromptFailed { detail, after });

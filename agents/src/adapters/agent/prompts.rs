@@ -21,6 +21,9 @@ use crate::{
 /// The most text in one prompt, in bytes, unless a single message is longer.
 const PROMPT_BYTES_MAX: usize = 256 * 1024;
 
+/// How long a task may stay open after the turn that took it before the agent is reminded of it, once.
+const REMINDER_DELAY: Duration = Duration::from_secs(30);
+
 /// The longest delay before a prompt whose turn has failed is handed over again.
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(30);
 
@@ -29,8 +32,8 @@ const RETRY_DELAY_MAX: Duration = Duration::from_secs(30);
 enum Item {
     Message(Box<Delivery>),
     Task(Box<v1::Claim>),
-    /// What the person who started the runner gave as the first prompt.
-    First(String),
+    /// The first prompt, from the person who started the runner, or a reminder.
+    Text(String),
 }
 
 /// The prompts of one process of the program.
@@ -49,12 +52,14 @@ pub(super) struct Prompts {
     /// When prompts are handed over again, after a turn has failed. None: now.
     retry_at: Option<Instant>,
     delays: ExponentialBackoff,
+    /// A task whose turn has ended, and when the agent is reminded of it.
+    open_task: Option<(u64, Instant)>,
 }
 
 impl Prompts {
     /// Creates the prompts of a program that has just started. `first`: what it is asked to do first; empty: nothing.
     pub(super) fn new(welcome: String, first: &str) -> Self {
-        let first = Some(first).filter(|first| !first.is_empty()).map(|first| Item::First(first.to_owned()));
+        let first = Some(first).filter(|first| !first.is_empty()).map(|first| Item::Text(first.to_owned()));
         Self {
             welcome,
             is_welcome_needed: true,
@@ -64,14 +69,17 @@ impl Prompts {
             last_id: 0,
             retry_at: None,
             delays: delays(),
+            open_task: None,
         }
     }
 
     /// Returns the next prompt if something waits, and notes that the program has it. All that waits goes into one prompt.
     pub(super) fn next(&mut self, incarnation: &mut Incarnation<'_>) -> Option<Prompt> {
+        self.remind(incarnation);
         if self.retry_at.is_some_and(|at| at > Instant::now()) {
             return None;
         }
+        self.retry_at = None;
         let (mut items, mut text) = (Vec::new(), String::new());
         while let Some(item) = self.waiting.pop_front().or_else(|| next_item(incarnation)) {
             let part = item.text();
@@ -93,7 +101,6 @@ impl Prompts {
             text = format!("{}\n\n{text}", self.welcome);
         }
         self.last_id += 1;
-        self.retry_at = None;
         self.in_hand.insert(self.last_id, items);
         Some(Prompt { id: self.last_id, text })
     }
@@ -101,8 +108,13 @@ impl Prompts {
     /// Notes that the turn which took a prompt has ended, and acknowledges its messages.
     pub(super) fn processed(&mut self, id: PromptId, incarnation: &mut Incarnation<'_>) {
         for item in self.in_hand.remove(&id).unwrap_or_default() {
-            if let Item::Message(delivery) = item {
-                incarnation.processed(&delivery.message.id);
+            match item {
+                Item::Message(delivery) => incarnation.processed(&delivery.message.id),
+                Item::Task(claim) => {
+                    let id = claim.task.as_ref().map_or(0, |task| task.id);
+                    self.open_task = Some((id, Instant::now() + REMINDER_DELAY));
+                }
+                Item::Text(_) => {}
             }
         }
         self.delays = delays();
@@ -132,13 +144,26 @@ impl Prompts {
         self.is_welcome_needed = true;
     }
 
-    /// Waits until prompts may be handed over again, and forever if they may already. Cancel-safe.
-    pub(super) async fn retry(&mut self) {
-        match self.retry_at {
+    /// Waits until there may be another prompt: a failed one may be handed over again, or a reminder is due. Cancel-safe.
+    pub(super) async fn due(&self) {
+        let reminder = self.open_task.map(|(_, at)| at);
+        match self.retry_at.into_iter().chain(reminder).min() {
             Some(at) => sleep_until(at).await,
             None => pending().await,
         }
-        self.retry_at = None;
+    }
+
+    /// Adds a reminder of a task that was closed neither in its turn nor for a while after it.
+    fn remind(&mut self, incarnation: &Incarnation<'_>) {
+        let Some((id, at)) = self.open_task else { return };
+        if !incarnation.has_task(id) {
+            self.open_task = None;
+        } else if at <= Instant::now() && self.in_hand.is_empty() {
+            self.open_task = None;
+            self.waiting.push_back(Item::Text(agent_text::task_reminder(id)));
+        } else if at <= Instant::now() {
+            self.open_task = Some((id, Instant::now() + REMINDER_DELAY));
+        }
     }
 }
 
@@ -147,7 +172,7 @@ impl Item {
         match self {
             Self::Message(delivery) => agent_text::delivered_message(&delivery.message, delivery.delivery_count),
             Self::Task(claim) => agent_text::task(&claim.task.clone().unwrap_or_default(), AnswerWith::Tool),
-            Self::First(text) => text.clone(),
+            Self::Text(text) => text.clone(),
         }
     }
 }
