@@ -4,7 +4,10 @@ use regex::Regex;
 use serde_json::{Value, json};
 use teamwire_scripted_model::Rule;
 
-use crate::{setup::Setup, world::LEAD};
+use crate::{
+    setup::{BACKEND, Setup},
+    world::LEAD,
+};
 
 scenarios! {
     a_plan_is_rejected_with_feedback_and_the_next_one_is_approved,
