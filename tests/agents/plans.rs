@@ -33,11 +33,11 @@ fn claude_leaves_its_plan_mode_once_the_lead_has_approved_its_plan() {
     let invitation = setup.world.cli(LEAD, &["invite", BACKEND, "--plan"]).succeeds().stdout;
     let backend = setup.run_again(BACKEND, setup.program, &["--join", invitation.trim()]);
     let write = |plan: &str| json!({"file_path": "$1", "content": plan});
-    setup.model.add(Rule::when("(?s)(/\\S+/plans/\\S+\\.md).*Make a plan").calls("Write", write("1. Do it.")));
+    setup.model.add(Rule::when("(?s)Make a plan.*?(/[^\\s`]+/plans/[^\\s`]+\\.md)").calls("Write", write("1. Do it.")));
     setup.model.add(Rule::when("created successfully").calls("ExitPlanMode", json!({})));
     setup.send("Make a plan.");
     let rejected = await_plan(&setup, "1. Do it.");
-    let path = Regex::new("/\\S+/plans/\\S+\\.md").unwrap();
+    let path = Regex::new("/[^\\s`]+/plans/[^\\s`]+\\.md").unwrap();
     let shown = setup.model.await_request("Make a plan").text;
     let again = json!({"file_path": path.find(&shown).unwrap().as_str(), "content": "1. Think. 2. Do it."});
     setup.model.add(Rule::when("Think first").calls("Write", again));
