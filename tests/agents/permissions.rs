@@ -1,6 +1,7 @@
 //! Permissions: asked of the lead, refused, granted.
 
 use serde_json::Value;
+use teamwire_scripted_model::Rule;
 
 use crate::{setup::Setup, world::LEAD};
 
@@ -9,8 +10,10 @@ scenarios! {
 }
 
 fn a_command_runs_only_once_the_lead_has_permitted_it(setup: Setup) {
-    setup.on_shell("try it", "touch forbidden");
-    setup.on_shell("try again", "touch permitted");
+    for (message, command) in [("try it", "touch forbidden"), ("try again", "touch permitted")] {
+        let (tool, input) = setup.program.shell_that_asks(command);
+        setup.model.add(Rule::when(message).calls(tool, input));
+    }
     let backend = setup.backend(&["--permissions", "ask"]);
     let asked = |command: &str| -> String {
         let is_it = |message: &Value| message["type"] == "permission_request" && message.to_string().contains(command);

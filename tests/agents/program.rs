@@ -32,7 +32,8 @@ const PROGRAMS: [Program; 4] = [
     },
     Program {
         name: "codex",
-        arguments: &[],
+        // Otherwise, its commands can write nothing.
+        arguments: &["--sandbox", "workspace-write"],
         takes_messages_in_mid_turn: true,
         resumes: true,
         shell: ("exec_command", "cmd"),
@@ -98,6 +99,17 @@ impl Program {
             "codex" => input["yield_time_ms"] = 30_000.into(),
             "claude" | "opencode" => input["description"] = "Run a command of the test".into(),
             _ => {}
+        }
+        (tool, input)
+    }
+
+    /// Returns the tool call that asks for permission to run a shell command.
+    pub fn shell_that_asks(&self, command: &str) -> (&'static str, Value) {
+        let (tool, mut input) = self.shell(command);
+        if self.name == "codex" {
+            // Otherwise, the command runs within its sandbox, for which it asks no one.
+            input["sandbox_permissions"] = "require_escalated".into();
+            input["justification"] = "The test wants it.".into();
         }
         (tool, input)
     }
