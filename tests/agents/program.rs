@@ -17,6 +17,8 @@ pub struct Program {
     pub takes_messages_in_mid_turn: bool,
     /// Whether it continues its conversation after it was killed.
     pub resumes: bool,
+    /// Whether it ends when its input does. Otherwise, the runner ends it with SIGTERM.
+    pub ends_with_its_input: bool,
     /// The tool that runs a shell command, and the field of its input that holds it.
     shell: (&'static str, &'static str),
 }
@@ -28,6 +30,7 @@ const PROGRAMS: [Program; 4] = [
         arguments: &[],
         takes_messages_in_mid_turn: true,
         resumes: true,
+        ends_with_its_input: true,
         shell: ("Bash", "command"),
     },
     Program {
@@ -36,13 +39,16 @@ const PROGRAMS: [Program; 4] = [
         arguments: &["--sandbox", "workspace-write"],
         takes_messages_in_mid_turn: true,
         resumes: true,
+        ends_with_its_input: true,
         shell: ("exec_command", "cmd"),
     },
     Program {
         name: "gemini",
         arguments: &["-m", "gemini-2.5-flash"],
         takes_messages_in_mid_turn: false,
-        resumes: true,
+        // It says that it has no sessions for the project.
+        resumes: false,
+        ends_with_its_input: false,
         shell: ("run_shell_command", "command"),
     },
     Program {
@@ -50,6 +56,7 @@ const PROGRAMS: [Program; 4] = [
         arguments: &[],
         takes_messages_in_mid_turn: false,
         resumes: true,
+        ends_with_its_input: true,
         shell: ("bash", "command"),
     },
 ];
