@@ -6,6 +6,7 @@
 //! Architecture invariant: this depends on nothing but the standard library, so the first command in a fresh clone starts
 //! at once.
 
+mod agents;
 mod buf;
 mod charts;
 mod clients;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         ["prose"] => lint::prose(),
         ["test"] => test::run(false),
         ["clients"] => test::clients(),
+        ["agents", ref names @ ..] => agents::test(names),
         ["charts"] => charts::check(),
         ["ci"] => ci(),
         ["generate"] => generate::run().and_then(|()| docs::generate()),

@@ -1,7 +1,7 @@
 //! Runs the tests, of the workspace and of the clients in other languages.
 
 use crate::{
-    clients, generate,
+    agents, clients, generate,
     install::venv,
     network, redis, rerun,
     step::{Failure, Step},
@@ -9,7 +9,8 @@ use crate::{
 
 /// Runs every test but those in containers. Prints nothing after the test runner's own summary.
 ///
-/// `ci`: a client whose language is missing fails, and so does a test that would skip itself.
+/// `ci`: a client whose language is missing fails, and so does a test that would skip itself. The agent programs that CI must
+/// test are installed.
 pub(crate) fn run(ci: bool) -> Result<(), Failure> {
     let mut servers = Vec::new();
     for server in redis::SERVERS {
@@ -20,9 +21,11 @@ pub(crate) fn run(ci: bool) -> Result<(), Failure> {
     network::prepare()?;
     let ready = clients::prepare(ci)?;
     let mcp_python = venv("tests/e2e/mcp/requirements.txt", "target/tools/mcp")?.join("python");
+    let agent_programs = agents::prepare(ci)?;
     let prepare = |step: Step| {
         let step = servers.iter().fold(step, |step, (variable, path)| step.env(variable, path));
         let step = step.env(clients::READY, &ready).env("TEAMWIRE_TEST_MCP_PYTHON", &mcp_python);
+        let step = step.env(agents::VARIABLE, &agent_programs);
         if ci { step.env("CI", "true") } else { step }
     };
     let run = |arguments: &[&str]| {

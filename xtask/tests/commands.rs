@@ -47,12 +47,14 @@ impl Machine {
         self
     }
 
-    /// Installs an npm that installs buf.
+    /// Installs an npm that installs buf, and agent programs in the version that it is asked for.
     fn with_npm(self) -> Self {
         let bin = "repository/xtask/node_modules/.bin";
         fs::create_dir_all(self.directory.join(bin)).unwrap();
-        self.with(&format!("../{bin}/buf"), "")
-            .with("npm", "/bin/mkdir -p $3/node_modules && : >$3/node_modules/.package-lock.json")
+        let install = "/bin/mkdir -p $3/node_modules/.bin && : >$3/node_modules/.package-lock.json; \
+                       [ $1 = ci ] || for name in claude codex gemini opencode; do program=$3/node_modules/.bin/$name; \
+                       /bin/ln -s $0 $program; echo \"echo version ${6##*@}\" >$program.does; done";
+        self.with(&format!("../{bin}/buf"), "").with("npm", install)
     }
 
     /// Installs a Go that builds programs, and a Python that creates environments.
@@ -433,11 +435,78 @@ fn other_users_are_asked_to_start_docker() {
 }
 
 #[test]
+fn agents_installs_the_programs_once_and_tests_with_them() {
+    let machine = Machine::new("agents").with_npm().with("cargo", "echo $TEAMWIRE_TEST_AGENTS");
+    let output = machine.xtask(&["agents", "claude", "codex"], &[]);
+    assert!(output.status.success(), "{output:?}");
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let paths: Vec<_> = stdout.trim().split(':').collect();
+    assert_eq!(paths.len(), 2, "{stdout}");
+    for (path, name) in paths.iter().zip(["claude", "codex"]) {
+        assert!(
+            path.contains(&format!("target/tools/agents/{name}-")) && path.ends_with("node_modules/.bin"),
+            "{path}"
+        );
+    }
+    let calls = machine.calls();
+    assert!(
+        calls[0].starts_with("npm install --prefix ") && calls[0].contains(" @anthropic-ai/claude-code@2."),
+        "{calls:?}"
+    );
+    assert_eq!(calls[1], "claude --version");
+    assert_eq!(calls.last().map(String::as_str), Some("cargo test --locked --test agents -- claude codex"));
+    assert!(machine.xtask(&["agents", "codex"], &[]).status.success());
+    assert_eq!(machine.calls(), ["cargo test --locked --test agents -- codex"]);
+}
+
+#[test]
+fn an_agent_program_of_another_version_fails_its_installation_and_is_not_tested() {
+    let machine = Machine::new("agents-version").with_npm().with("cargo", "");
+    let does = machine.directory.join("bin/npm.does");
+    let wrong = fs::read_to_string(&does).unwrap().replace("${6##*@}", "1.0");
+    fs::write(&does, wrong).unwrap();
+    for _ in 0..2 {
+        let output = machine.xtask(&["agents", "gemini"], &[]);
+        assert!(!output.status.success());
+        assert!(stderr(&output).contains("shows the version \"version 1.0\""), "{output:?}");
+        assert!(machine.calls().iter().all(|call| !call.starts_with("cargo ")));
+    }
+}
+
+#[test]
+fn an_unknown_agent_program_is_an_error() {
+    let machine = Machine::new("agents-unknown").with_npm().with("cargo", "");
+    let output = machine.xtask(&["agents", "claud"], &[]);
+    assert!(!output.status.success());
+    assert!(stderr(&output).contains("`claud`") && stderr(&output).contains("tests/agents/programs.rs"), "{output:?}");
+    assert!(machine.calls().is_empty());
+}
+
+#[test]
+fn tests_run_with_the_agent_programs_that_are_installed_and_name_the_command_that_installs_the_others() {
+    let machine = Machine::new("agents-some")
+        .with("redis-server", "")
+        .with("valkey-server", "")
+        .with_npm()
+        .with("cargo", &format!("{NO_NEXTEST} && echo $TEAMWIRE_TEST_AGENTS"));
+    assert!(machine.xtask(&["agents", "codex"], &[]).status.success());
+    let output = machine.xtask(&["test"], &[]);
+    assert!(output.status.success(), "{output:?}");
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(stdout.lines().all(|path| path.contains("/codex-") && !path.contains(':')), "{stdout}");
+    assert!(stderr(&output).contains("`cargo xtask agents claude` installs"), "{output:?}");
+    assert!(!stderr(&output).contains("`cargo xtask agents codex` installs"), "{output:?}");
+}
+
+#[test]
 fn ci_checks_then_tests_with_ci_set() {
     let machine = Machine::new("ci")
         .with("redis-server", "")
         .with("valkey-server", "")
-        .with("cargo", &format!("{NO_NEXTEST} && echo $1 CI=$CI $TEAMWIRE_CLIENTS"))
+        .with(
+            "cargo",
+            &format!("{NO_NEXTEST} && echo $1 CI=$CI $TEAMWIRE_CLIENTS && echo $TEAMWIRE_TEST_AGENTS >agents"),
+        )
         .with_npm()
         .with_go_and_python()
         .with_clients();
@@ -456,6 +525,8 @@ fn ci_checks_then_tests_with_ci_set() {
     let order = ["buf generate", "git status", "python -B xtask/charts/check.py", "check ", "cargo test"].map(at);
     assert!(order.is_sorted(), "{calls:#?}");
     assert_eq!(calls.iter().filter(|call| *call == "check ").count(), LANGUAGES.len());
+    let agents = fs::read_to_string(machine.directory.join("repository/agents")).unwrap();
+    assert!(["claude", "codex", "gemini"].iter().all(|name| agents.contains(name)), "{agents}");
 }
 
 #[test]

@@ -241,8 +241,13 @@ impl World {
 
     /// Starts a script as a member that its directory knows from an earlier run.
     pub fn run_again(&self, name: &str, options: &[&str], script: &str) -> Runner {
+        self.run_program(name, options, &["sh", "-c", &agents::script(script)])
+    }
+
+    /// Starts a program as a member that its directory knows from an earlier run, or for which the options have a join string.
+    pub fn run_program(&self, name: &str, options: &[&str], program: &[&str]) -> Runner {
         let mut command = self.command(name);
-        command.args(["run", name]).args(options).args(["--", "sh", "-c", &agents::script(script)]);
+        command.args(["run", name]).args(options).arg("--").args(program);
         Runner::start(command, name, self.home(name))
     }
 
@@ -376,6 +381,22 @@ pub fn is_alive(pid: u32) -> bool {
     stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").trim_start().starts_with('Z'))
 }
 
+/// The beginnings of the names of variables that teamwire and agent programs read.
+const READ_VARIABLES: [&str; 12] = [
+    "ANTHROPIC_",
+    "CLAUDE",
+    "CODEX_",
+    "GEMINI_",
+    "GOOGLE_",
+    "OPENAI_",
+    "OPENCODE",
+    "OTEL_",
+    "TEAMWIRE_",
+    "TRACEPARENT",
+    "XDG_",
+    "npm_",
+];
+
 /// Returns the binary as a command without the variables that teamwire reads.
 fn bare_command() -> Command {
     bare(Command::new(TEAMWIRE))
@@ -383,7 +404,7 @@ fn bare_command() -> Command {
 
 fn bare(mut command: Command) -> Command {
     for (name, _) in env::vars_os() {
-        if ["TEAMWIRE_", "OTEL_", "TRACEPARENT"].iter().any(|ours| name.to_string_lossy().starts_with(ours)) {
+        if READ_VARIABLES.iter().any(|read| name.to_string_lossy().starts_with(read)) {
             command.env_remove(name);
         }
     }

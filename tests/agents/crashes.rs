@@ -1,0 +1,62 @@
+//! A program and a runner that are killed in the middle of a turn.
+
+use std::fs;
+
+use nix::sys::signal::Signal;
+use teamwire_scripted_model::Rule;
+
+use crate::{
+    setup::{BACKEND, Setup, family},
+    world::{eventually, is_alive, signal},
+};
+
+scenarios! {
+    a_killed_program_resumes_and_its_message_comes_again_marked,
+    nothing_survives_a_killed_runner_and_its_successor_takes_over,
+}
+
+/// Has the model act on "do it" once, with an effect, and then hang in a tool call. A message that is marked as delivered again
+/// gets no second effect.
+fn act_and_hang(setup: &Setup) {
+    setup.model.add(Rule::when("delivered before(?s:.*)do it").says("It is done already."));
+    setup.on_shell("do it", "echo effect >> effects; touch running; until [ -e go ]; do sleep 0.05; done");
+}
+
+fn assert_done_once(setup: &Setup) {
+    setup.await_receipt("do it", "processed");
+    assert_eq!(fs::read_to_string(setup.file("effects")).unwrap(), "effect\n");
+}
+
+fn a_killed_program_resumes_and_its_message_comes_again_marked(setup: Setup) {
+    act_and_hang(&setup);
+    let backend = setup.backend(&["--permissions", "allow", "--restart", "on-failure"]);
+    setup.send("remember the word xylophone");
+    setup.await_receipt("remember the word xylophone", "processed");
+    setup.send("do it");
+    setup.await_file("running");
+    let killed = family(&backend);
+    signal(backend.program(), Signal::SIGKILL);
+    let shown = setup.model.await_request("delivered before(?s:.*)do it");
+    assert!(!killed.contains(&backend.program()), "the program was not restarted");
+    eventually("nothing of the killed program is left", || (!killed.iter().any(|pid| is_alive(*pid))).then_some(()));
+    assert!(!setup.program.resumes || shown.text.contains("xylophone"), "the conversation is lost: {}", shown.text);
+    assert_done_once(&setup);
+    setup.shut_down(backend);
+}
+
+fn nothing_survives_a_killed_runner_and_its_successor_takes_over(setup: Setup) {
+    act_and_hang(&setup);
+    let backend = setup.backend(&["--permissions", "allow"]);
+    setup.send("do it");
+    setup.await_file("running");
+    let killed = family(&backend);
+    assert!(killed.len() > 1, "the program has no descendants: {killed:?}");
+    backend.signal(Signal::SIGKILL);
+    eventually("nothing of the killed runner is left", || (!killed.iter().any(|pid| is_alive(*pid))).then_some(()));
+    backend.exit();
+    assert_eq!(setup.receipt("do it"), "delivered");
+
+    let successor = setup.run_again(BACKEND, setup.program, &["--permissions", "allow"]);
+    assert_done_once(&setup);
+    setup.shut_down(successor);
+}

@@ -1,0 +1,50 @@
+//! Outages: of the model's API, and of the coordinator.
+
+use serde_json::json;
+use teamwire_scripted_model::{Request, Rule};
+
+use crate::setup::Setup;
+
+scenarios! {
+    a_turn_outlasts_an_outage_of_the_model,
+    a_turn_outlasts_the_coordinator,
+}
+
+fn a_turn_outlasts_an_outage_of_the_model(setup: Setup) {
+    let reply = json!({"to": "team-lead", "message": "At last.", "summary": "done"});
+    setup.model.add(Rule::when("Are you there").calls("SendMessage", reply));
+    let backend = setup.backend(&[]);
+    setup.model.fail(503);
+    setup.send("Are you there?");
+    let attempts = |requests: &[Request]| {
+        let attempts = requests.iter().filter(|request| request.text.contains("Are you there?")).count();
+        (attempts > 1).then_some(())
+    };
+    setup.model.await_requests("again", attempts);
+    assert_ne!(setup.receipt("Are you there?"), "processed", "a failed turn acknowledges its message");
+    setup.model.recover();
+    setup.await_receipt("Are you there?", "processed");
+    let history = setup.world.history("lead");
+    let replies = history.iter().filter(|entry| entry["message"]["content"] == "At last.").count();
+    assert_eq!(replies, 1);
+    setup.shut_down(backend);
+}
+
+fn a_turn_outlasts_the_coordinator(mut setup: Setup) {
+    setup.on_shell("start now", "touch running; until [ -e go ]; do sleep 0.05; done; echo finished");
+    let reply = json!({"to": "team-lead", "message": "Finished.", "summary": "finished"});
+    setup.model.add(Rule::when("finished").calls("SendMessage", reply));
+    let backend = setup.backend(&["--permissions", "allow"]);
+    setup.send("start now");
+    setup.await_file("running");
+    let program = backend.program();
+    setup.world.coordinator.kill();
+    setup.create("go");
+    // The model has replied with the call, which now waits for the coordinator.
+    setup.model.await_request("finished");
+    setup.world.coordinator.restart();
+    setup.world.await_inbox("lead", "the reply", |message| message["content"] == "Finished.");
+    setup.await_receipt("start now", "processed");
+    assert_eq!(backend.program(), program, "the program was restarted");
+    setup.shut_down(backend);
+}

@@ -1,0 +1,176 @@
+//! The agent programs: how each is started without a maker, and what it cannot do.
+
+use std::{env, fs, path::Path};
+
+use serde_json::{Value, json};
+
+/// The environment variable with the directories of the programs, as in `PATH`.
+const VARIABLE: &str = "TEAMWIRE_TEST_AGENTS";
+
+/// An agent program.
+pub struct Program {
+    /// Its command.
+    pub name: &'static str,
+    /// The arguments that a user gives it, after the command.
+    pub arguments: &'static [&'static str],
+    /// Whether a message joins the turn that runs. Otherwise, it waits for the turn's end.
+    pub takes_messages_in_mid_turn: bool,
+    /// Whether it continues its conversation after it was killed.
+    pub resumes: bool,
+    /// Whether it ends when its input does. Otherwise, the runner ends it with SIGTERM.
+    pub ends_with_its_input: bool,
+    /// The tool that runs a shell command, and the field of its input that holds it.
+    shell: (&'static str, &'static str),
+}
+
+/// What the programs can do.
+const PROGRAMS: [Program; 4] = [
+    Program {
+        name: "claude",
+        arguments: &[],
+        takes_messages_in_mid_turn: true,
+        resumes: true,
+        ends_with_its_input: true,
+        shell: ("Bash", "command"),
+    },
+    Program {
+        name: "codex",
+        // Otherwise, its commands can write nothing.
+        arguments: &["--sandbox", "workspace-write"],
+        takes_messages_in_mid_turn: true,
+        resumes: true,
+        ends_with_its_input: true,
+        shell: ("exec_command", "cmd"),
+    },
+    Program {
+        name: "gemini",
+        arguments: &["-m", "gemini-2.5-flash"],
+        takes_messages_in_mid_turn: false,
+        // It says that it has no sessions for the project.
+        resumes: false,
+        ends_with_its_input: false,
+        shell: ("run_shell_command", "command"),
+    },
+    Program {
+        name: "opencode",
+        arguments: &[],
+        takes_messages_in_mid_turn: false,
+        resumes: true,
+        ends_with_its_input: true,
+        shell: ("bash", "command"),
+    },
+];
+
+macro_rules! programs {
+    ($($name:ident: $package:expr, $version:expr, $is_in_ci:expr;)*) => {
+        /// The names of the programs that CI must test.
+        const IN_CI: &[(&str, bool)] = &[$((stringify!($name), $is_in_ci)),*];
+
+        /// Declares a test with each program.
+        macro_rules! with_each_program {
+            ($scenario:path) => {$(
+                #[test]
+                fn $name() {
+                    if let Some(setup) = $crate::setup::Setup::with(stringify!($name)) {
+                        $scenario(setup);
+                    }
+                }
+            )*};
+        }
+        pub(crate) use with_each_program;
+    };
+}
+
+include!("programs.rs");
+
+impl Program {
+    /// Returns the program of this name. None, with a notice: it is not installed; with `CI`, that fails if CI must test it.
+    pub fn installed(name: &str) -> Option<&'static Self> {
+        let directories = env::var_os(VARIABLE).unwrap_or_default();
+        if env::split_paths(&directories).any(|directory| directory.join(name).exists()) {
+            return PROGRAMS.iter().find(|program| program.name == name);
+        }
+        let notice = format!("{name} is not installed: run `cargo xtask agents {name}`");
+        let must_be = env::var_os("CI").is_some() && IN_CI.contains(&(name, true));
+        assert!(!must_be, "{notice}");
+        eprintln!("skipped: {notice}");
+        None
+    }
+
+    /// Returns the tool call that runs a shell command: the tool and its input.
+    pub fn shell(&self, command: &str) -> (&'static str, Value) {
+        let (tool, field) = self.shell;
+        let mut input = json!({field: command});
+        match self.name {
+            // Otherwise, the call returns while the command runs.
+            "codex" => input["yield_time_ms"] = 30_000.into(),
+            "claude" | "opencode" => input["description"] = "Run a command of the test".into(),
+            _ => {}
+        }
+        (tool, input)
+    }
+
+    /// Returns the tool call that asks for permission to run a shell command.
+    pub fn shell_that_asks(&self, command: &str) -> (&'static str, Value) {
+        let (tool, mut input) = self.shell(command);
+        if self.name == "codex" {
+            // Otherwise, the command runs within its sandbox, for which it asks no one.
+            input["sandbox_permissions"] = "require_escalated".into();
+            input["justification"] = "The test wants it.".into();
+        }
+        (tool, input)
+    }
+}
+
+/// Returns the environment in which each program talks to the model at this address, and to nothing else.
+pub fn environment(model: &str) -> Vec<(String, String)> {
+    let mut directories: Vec<_> = env::split_paths(&env::var_os(VARIABLE).unwrap_or_default()).collect();
+    directories.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
+    let path = env::join_paths(directories).unwrap().into_string().unwrap();
+    let variables = [
+        ("PATH", path.as_str()),
+        ("ANTHROPIC_API_KEY", "dummy"),
+        ("ANTHROPIC_BASE_URL", model),
+        ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+        // Otherwise, Claude Code refuses to let root skip its permissions.
+        ("IS_SANDBOX", "1"),
+        ("OPENAI_API_KEY", "dummy"),
+        ("GEMINI_API_KEY", "dummy"),
+        ("GEMINI_CLI_TRUST_WORKSPACE", "true"),
+        ("GOOGLE_GEMINI_BASE_URL", model),
+    ];
+    variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+/// Writes the settings of every program into a user's directory.
+pub fn configure(home: &Path, model: &str) {
+    let codex = format!(
+        "model = \"scripted\"\nmodel_provider = \"scripted\"\ncheck_for_update_on_startup = false\n\
+         [analytics]\nenabled = false\n\
+         [model_providers.scripted]\nname = \"scripted\"\nbase_url = \"{model}/v1\"\nwire_api = \"responses\"\n\
+         env_key = \"OPENAI_API_KEY\"\nsupports_websockets = false\n"
+    );
+    let gemini = json!({
+        "general": {"enableAutoUpdate": false},
+        "privacy": {"usageStatisticsEnabled": false},
+        "security": {"auth": {"selectedType": "gemini-api-key"}},
+    });
+    let provider = json!({
+        "npm": "@ai-sdk/openai-compatible", "name": "scripted",
+        "options": {"baseURL": format!("{model}/v1"), "apiKey": "dummy"},
+        "models": {"scripted": {"name": "scripted"}},
+    });
+    let opencode = json!({
+        "autoupdate": false, "share": "disabled", "model": "scripted/scripted", "small_model": "scripted/scripted",
+        "provider": {"scripted": provider},
+    });
+    for (file, text) in [
+        (".codex/config.toml", codex),
+        (".gemini/settings.json", gemini.to_string()),
+        (".config/opencode/opencode.json", opencode.to_string()),
+    ] {
+        let file = home.join(file);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+}
