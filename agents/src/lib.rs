@@ -42,12 +42,14 @@ pub mod agent_text;
 mod config;
 mod event;
 mod exit;
+pub mod hooks;
 mod incarnation;
 mod line_protocol;
 pub mod mcp;
 mod pending_replies;
 mod process;
 mod runner;
+pub mod setup;
 pub mod visible;
 
 pub use self::{
