@@ -72,7 +72,7 @@ impl ContextArgs {
     fn hooks(&self) -> Result<Hooks, Failure> {
         let caller = self.pinned_caller()?;
         caller.member()?;
-        Ok(Hooks::new(caller.client, self.hooks_directory()?))
+        Ok(Hooks::new(caller.client, &self.hooks_directory()?))
     }
 }
 

@@ -3,7 +3,10 @@
 use clap::Args;
 use teamwire_agents::mcp::McpServer;
 
-use crate::{context::ContextArgs, failure::Failure};
+use crate::{
+    context::{ContextArgs, is_within_runner},
+    failure::Failure,
+};
 
 /// Give an agent program the tools of a member, as an MCP server over standard input and output
 ///
@@ -17,9 +20,9 @@ pub struct Mcp {}
 
 impl Mcp {
     pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
+        let caller = context.pinned_caller()?;
         caller.member()?;
-        let server = McpServer::new(caller.client, crate::context::is_within_runner());
+        let server = McpServer::new(caller.client, is_within_runner()).with_hooks(&context.hooks_directory()?);
         server.serve_stdio().await.map_err(|error| Failure::local("The MCP server stopped", error))
     }
 }

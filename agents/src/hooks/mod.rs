@@ -24,7 +24,7 @@ mod sessions;
 mod text;
 mod wake;
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{io, path::Path, time::Duration};
 
 use teamwire_client::{Client, Error, Retry, v1};
 use tokio::time::timeout;
@@ -51,7 +51,7 @@ pub struct Hooks {
 
 impl Hooks {
     /// Creates the hooks of the client's member. `directory` keeps their state; only its owner may have access.
-    pub fn new(client: Client, directory: PathBuf) -> Self {
+    pub fn new(client: Client, directory: &Path) -> Self {
         let sessions = Sessions::new(directory, client.name(), client.team());
         Self { client: client.with_retry(Retry::none()), sessions }
     }

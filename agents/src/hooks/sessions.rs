@@ -78,7 +78,7 @@ struct InHand {
 }
 
 impl Sessions {
-    pub(super) fn new(directory: PathBuf, member: &str, team: &str) -> Self {
+    pub(super) fn new(directory: &Path, member: &str, team: &str) -> Self {
         let name = format!("{member}@{team}.json").to_ascii_lowercase();
         Self { path: directory.join(name) }
     }
@@ -223,7 +223,7 @@ impl Session {
 }
 
 /// Returns the messages that sessions of a member were given and have not processed yet.
-pub(crate) fn in_hand(directory: PathBuf, member: &str, team: &str) -> Vec<String> {
+pub(crate) fn in_hand(directory: &Path, member: &str, team: &str) -> Vec<String> {
     let file = Sessions::new(directory, member, team).read();
     let sessions = file.sessions.into_values().flat_map(|session| session.in_hand);
     sessions.filter(|in_hand| !in_hand.is_mention).map(|in_hand| in_hand.id).collect()

@@ -19,9 +19,12 @@ mod tasks;
 mod team;
 mod text;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use parking_lot::Mutex;
@@ -60,6 +63,8 @@ pub struct McpServer {
     /// Whether the member led when the coordinator was asked last.
     was_lead: Arc<AtomicBool>,
     in_runner: bool,
+    /// Where hooks note which messages they have handed over. None: there are no hooks.
+    hooks_directory: Option<Arc<Path>>,
 }
 
 impl McpServer {
@@ -74,7 +79,13 @@ impl McpServer {
         if in_runner {
             tools.disable_route(CHECK_INBOX);
         }
-        Self { client, tools, shown: Arc::default(), was_lead: Arc::default(), in_runner }
+        let (shown, was_lead) = (Arc::default(), Arc::default());
+        Self { client, tools, shown, was_lead, in_runner, hooks_directory: None }
+    }
+
+    /// Sets the directory of [`Hooks`](crate::hooks::Hooks), so that the agent's messages answer those that hooks handed over.
+    pub fn with_hooks(self, directory: &Path) -> Self {
+        Self { hooks_directory: Some(directory.into()), ..self }
     }
 
     /// Serves an agent program over this process's standard input and output, until the program closes them.

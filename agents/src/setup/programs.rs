@@ -12,6 +12,9 @@ use super::{
 /// How long a hook may take, in seconds. It limits itself to less.
 const HOOK_SECONDS: u32 = 10;
 
+/// How long the last hook of a session may take, in seconds. Codex allows no more.
+const END_SECONDS: u32 = 3;
+
 /// How long a hook may wait for a message before it wakes an idle session, in seconds: a day.
 const WAKE_SECONDS: u32 = 86_400;
 
@@ -94,12 +97,12 @@ fn claude(scope: Scope, places: &Places, ours: &Invocation) -> Vec<SettingsFile>
         Scope::User => (vec![], user()),
         Scope::Project => (vec!["projects".to_owned(), project], places.project.join(".claude/settings.local.json")),
     };
-    let answers = command(ours.hook(AgentProgram::Claude, &[]), HOOK_SECONDS, []);
+    let answers = |event: &str| command(ours.hook(AgentProgram::Claude, &[]), seconds(event), []);
     // The shell replaces itself, so that the hook notices the end of the program.
     let wakes = format!("exec {}", ours.hook(AgentProgram::Claude, &["--wake"]));
     let wakes = command(wakes, WAKE_SECONDS, [("asyncRewake", CstInputValue::Bool(true))]);
     let hooks = ["SessionStart", "UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd"].map(|event| {
-        let mut commands = vec![answers.clone()];
+        let mut commands = vec![answers(event)];
         if matches!(event, "SessionStart" | "Stop") {
             commands.push(wakes.clone());
         }
@@ -117,9 +120,9 @@ fn codex(scope: Scope, places: &Places, ours: &Invocation) -> Vec<SettingsFile> 
         Scope::User => places.codex.clone().unwrap_or_else(|| places.home.join(".codex")),
         Scope::Project => places.project.join(".codex"),
     };
-    let answers = command(ours.hook(AgentProgram::Codex, &[]), HOOK_SECONDS, []);
+    let answers = |event: &str| command(ours.hook(AgentProgram::Codex, &[]), seconds(event), []);
     let hooks = ["SessionStart", "UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd"];
-    let hooks = hooks.map(|event| (event, object([("hooks", list([answers.clone()]))])));
+    let hooks = hooks.map(|event| (event, object([("hooks", list([answers(event)]))])));
     vec![
         SettingsFile { path: directory.join("config.toml"), content: Content::CodexToml(ours.clone()) },
         json_file(directory.join("hooks.json"), Additions { server: None, hooks: hooks.into() }),
@@ -132,12 +135,18 @@ fn gemini(scope: Scope, places: &Places, ours: &Invocation) -> Vec<SettingsFile>
         Scope::Project => &places.project,
     };
     // Gemini CLI counts in milliseconds.
-    let answers = ours.hook(AgentProgram::Gemini, &[]);
-    let answers = command(answers, HOOK_SECONDS * 1_000, [("name", CstInputValue::from(SERVER))]);
+    let answers = |event: &str| {
+        let name = [("name", CstInputValue::from(SERVER))];
+        command(ours.hook(AgentProgram::Gemini, &[]), 1_000 * seconds(event), name)
+    };
     let hooks = ["SessionStart", "BeforeAgent", "AfterTool", "AfterAgent", "SessionEnd"];
-    let hooks = hooks.map(|event| (event, object([("matcher", "*".into()), ("hooks", list([answers.clone()]))])));
+    let hooks = hooks.map(|event| (event, object([("matcher", "*".into()), ("hooks", list([answers(event)]))])));
     let server = Some((Vec::new(), object(server(ours))));
     vec![json_file(directory.join(".gemini/settings.json"), Additions { server, hooks: hooks.into() })]
+}
+
+fn seconds(event: &str) -> u32 {
+    if event == "SessionEnd" { END_SECONDS } else { HOOK_SECONDS }
 }
 
 fn json_file(path: PathBuf, additions: Additions) -> SettingsFile {
