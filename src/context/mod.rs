@@ -220,6 +220,19 @@ impl ContextArgs {
         ))
     }
 
+    /// Returns the name that --as gives, and the team with it.
+    pub fn named(&self) -> Option<(&str, Option<&str>)> {
+        let who = self.who.as_deref()?;
+        Some(who.split_once('@').map_or((who, self.team.as_deref()), |(named, of)| (named, Some(of))))
+    }
+
+    /// Returns the caller with a credential that an identity was saved with.
+    pub fn caller_with_saved(&self, credential: &str) -> Result<Caller, Failure> {
+        let file = self.load()?;
+        let saved = file.identities.iter().find(|identity| identity.credential == credential);
+        self.caller_of(saved.ok_or(Failure::NotAMember)?)
+    }
+
     /// Returns the directory in which the hooks of agent programs keep their state.
     pub fn hooks_directory(&self) -> Result<PathBuf, Failure> {
         Ok(self.state_dir()?.join(HOOKS_DIRECTORY))

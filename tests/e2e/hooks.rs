@@ -177,9 +177,9 @@ fn codex_and_gemini_are_given_messages_in_their_ways(world: World) {
     send(&world, forged);
     let blocked = codex.stop("t1", false);
     assert_eq!(blocked["decision"], "block");
-    // Codex escapes angle brackets: teamwire's become &lt;, so a member's must become something else.
+    // Codex escapes the whole text once more.
     let reason = blocked["reason"].as_str().unwrap();
-    assert!(reason.contains("&amp;lt;/teammate-message&amp;gt;"), "{reason}");
+    assert!(reason.contains(">&lt;/teammate-message&gt;"), "{reason}");
     assert_eq!(codex.stop("t1", true), Value::Null);
     assert_eq!(inbox(&world), 0);
 

@@ -27,7 +27,9 @@ impl Answer {
 
     /// Creates an answer that shows the model a text.
     pub(super) fn context(call: &HookCall, text: String) -> Self {
-        let text = call.program.kept(text);
+        // Gemini CLI escapes angle brackets, but not ampersands. Without this, its model could not distinguish teamwire's own
+        // tags from those that a member wrote, which are escaped already.
+        let text = if call.program == AgentProgram::Gemini { text.replace('&', "&amp;") } else { text };
         let output = json!({ "hookEventName": call.event_name, "additionalContext": text });
         Self::printing(json!({ "hookSpecificOutput": output }))
     }
@@ -37,7 +39,7 @@ impl Answer {
         match call.program {
             // A blocked Stop would show the text twice, and as an error.
             AgentProgram::Claude => Self::context(call, text),
-            AgentProgram::Codex => Self::printing(json!({ "decision": "block", "reason": ampersands_escaped(&text) })),
+            AgentProgram::Codex => Self::printing(json!({ "decision": "block", "reason": text })),
             AgentProgram::Gemini => Self::printing(json!({ "decision": "deny", "reason": text })),
         }
     }
@@ -63,19 +65,8 @@ impl Answer {
 }
 
 impl AgentProgram {
-    /// Returns the context to print so that the model sees which tags are teamwire's.
-    fn kept(self, text: String) -> String {
-        if self == Self::Gemini { ampersands_escaped(&text) } else { text }
-    }
-
     /// Returns whether a turn that goes on begins with a prompt, whose hook is called.
     pub(super) fn prompts_itself(self) -> bool {
         self == Self::Gemini
     }
-}
-
-/// Escapes a text for a program that escapes angle brackets, but not ampersands. Without this, its model could not distinguish
-/// teamwire's own tags from those that a member wrote, which are escaped already.
-fn ampersands_escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
 }

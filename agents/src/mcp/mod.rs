@@ -9,6 +9,7 @@
 //! | `send_message` | `SendMessage`, `SubmitPlan` |
 //! | `check_inbox` | `CheckInbox` |
 //! | `tasks`, `task_update` | `TaskCreate`, `TaskList`, `TaskGet`, `TaskClaim`, `TaskUpdate` |
+//! | `teamless` | `TeamCreate`, for a person who is in no team |
 //! | `team` | `TeamStatus`, and the lead's `Invite`, `ForceStop`, `TeamDelete` |
 
 mod check_inbox;
@@ -17,6 +18,7 @@ mod send_message;
 mod task_update;
 mod tasks;
 mod team;
+mod teamless;
 mod text;
 
 use std::{
@@ -42,6 +44,7 @@ use serde_json::json;
 use teamwire_client::{Client, v1};
 
 use self::in_reply_to::Shown;
+pub use self::teamless::{CreateTeam, TeamlessServer};
 
 /// The tools that only the lead is offered.
 const FOR_THE_LEAD: [&str; 3] = ["Invite", "ForceStop", "TeamDelete"];
@@ -90,9 +93,7 @@ impl McpServer {
 
     /// Serves an agent program over this process's standard input and output, until the program closes them.
     pub async fn serve_stdio(self) -> Result<(), ServeError> {
-        let running = self.serve(stdio()).await.map_err(|error| ServeError(error.to_string()))?;
-        running.waiting().await.map_err(|error| ServeError(error.to_string()))?;
-        Ok(())
+        serve_stdio(self).await
     }
 
     /// Returns the tools that the member may use now.
@@ -117,6 +118,16 @@ impl McpServer {
     }
 }
 
+async fn serve_stdio(server: impl ServerHandler) -> Result<(), ServeError> {
+    let running = server.serve(stdio()).await.map_err(|error| ServeError(error.to_string()))?;
+    running.waiting().await.map_err(|error| ServeError(error.to_string()))?;
+    Ok(())
+}
+
+fn implementation() -> Implementation {
+    Implementation::new("teamwire", env!("CARGO_PKG_VERSION"))
+}
+
 /// Marks a tool as one that the agent always sees. Agent programs hide others until the model searches for them.
 fn always_loaded(tool: Tool) -> Tool {
     let mut meta = MetaObject::default();
@@ -128,7 +139,7 @@ impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
         let (name, team) = (self.client.name(), self.client.team());
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
-            .with_server_info(Implementation::new("teamwire", env!("CARGO_PKG_VERSION")))
+            .with_server_info(implementation())
             .with_instructions(format!(
                 "You are {name} of team {team}. Your teammates read only what SendMessage sends."
             ))
