@@ -224,7 +224,9 @@ fn places() -> Result<Places, Failure> {
     let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = variable("HOME").ok_or_else(|| Failure::usage("HOME is not set, so the settings cannot be found."))?;
     let here = env::current_dir().map_err(|error| Failure::local("Cannot find the working directory", error))?;
-    let repository = here.ancestors().find(|directory| directory.join(".git").exists());
+    // A worktree and a submodule have a file there.
+    let is_repository = |git: &Path| git.is_file() || git.join("HEAD").exists();
+    let repository = here.ancestors().find(|directory| is_repository(&directory.join(".git")));
     let project = repository.unwrap_or(&here).to_owned();
     Ok(Places { home, project, claude: variable("CLAUDE_CONFIG_DIR"), codex: variable("CODEX_HOME") })
 }

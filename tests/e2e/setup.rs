@@ -33,6 +33,9 @@ const PROGRAMS: [&str; 3] = ["claude", "codex", "gemini"];
 fn team_with_settings() -> World {
     let world = World::embedded();
     world.create_team("acme");
+    // The project is the repository around the working directory, wherever the tests run.
+    fs::create_dir(file(&world, ".git")).unwrap();
+    fs::write(file(&world, ".git/HEAD"), "ref: refs/heads/main").unwrap();
     for (path, text) in SETTINGS {
         let path = file(&world, path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -119,8 +122,6 @@ fn setup_can_be_repeated_and_follows_another_identity() {
 #[test]
 fn setup_for_all_sessions_of_a_user_leaves_the_project_alone() {
     let world = team_with_settings();
-    let project = world.home(LEAD).join("project");
-    fs::create_dir_all(project.join(".git")).unwrap();
     world.cli(LEAD, &["setup", "claude", "--scope", "user", "--yes"]).succeeds();
     assert_eq!(json(&world, ".claude.json")["mcpServers"]["teamwire"]["args"][0], "mcp");
     assert!(json(&world, ".claude/settings.json")["hooks"]["UserPromptSubmit"].is_array());

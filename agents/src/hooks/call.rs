@@ -86,7 +86,7 @@ impl HookCall {
         })
     }
 
-    /// Returns whether the event is one at which a person is told that no messages arrive.
+    /// Returns whether the event is one at which a hook says to the person that no messages arrive.
     pub fn is_for_a_person(&self) -> bool {
         matches!(self.event, Event::SessionStart | Event::Prompt)
     }

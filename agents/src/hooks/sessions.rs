@@ -56,7 +56,7 @@ pub(super) struct Session {
     pub(super) prompts_itself: bool,
     /// The process that waits to wake it.
     waiter: u32,
-    /// Whether it was told that no messages arrive.
+    /// Whether a hook has said that no messages arrive.
     pub(super) has_told_away: bool,
     in_hand: Vec<InHand>,
     /// The messages that a turn has seen to its end, and that are not acknowledged yet.

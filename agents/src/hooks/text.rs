@@ -11,7 +11,7 @@ use crate::{
 /// may not look.
 const BYTES_MAX: usize = 9_000;
 
-/// How many names of other members are told.
+/// How many other members an introduction names.
 const NAMES_MAX: usize = 50;
 
 /// Makes a turn go on.
