@@ -13,7 +13,9 @@
 //! | `incarnation` | one life of the member: owns its state and talks to the coordinator | all below |
 //! | `line_protocol` | the lines that a program reads and writes | [`agent_text`] |
 //! | `process` | a process that never outlives its owner | `exit` |
-//! | [`mcp`] | the tools of a member, for agent programs | `pending_replies`, [`agent_text`] |
+//! | [`mcp`] | the tools of a member, for agent programs | [`hooks`], `pending_replies`, [`agent_text`] |
+//! | [`hooks`] | hands messages to the sessions that a person starts | [`setup`], [`agent_text`] |
+//! | [`setup`] | edits the settings of agent programs | |
 //! | `pending_replies` | finds the message that a program's message answers | |
 //! | [`agent_text`] | the text form of messages and tasks | [`visible`] |
 //! | [`visible`] | marks characters that a reader does not see | |
@@ -42,12 +44,14 @@ pub mod agent_text;
 mod config;
 mod event;
 mod exit;
+pub mod hooks;
 mod incarnation;
 mod line_protocol;
 pub mod mcp;
 mod pending_replies;
 mod process;
 mod runner;
+pub mod setup;
 pub mod visible;
 
 pub use self::{

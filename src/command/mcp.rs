@@ -1,9 +1,16 @@
 //! `teamwire mcp`: a member's tools for an agent program.
 
 use clap::Args;
-use teamwire_agents::mcp::McpServer;
+use teamwire_agents::mcp::{CreateTeam, McpServer, TeamlessServer};
 
-use crate::{context::ContextArgs, failure::Failure};
+use super::team;
+use crate::{
+    context::{Caller, ContextArgs, is_within_runner},
+    failure::Failure,
+};
+
+/// The name of a lead that TeamCreate makes, unless --as names another.
+const LEAD: &str = "lead";
 
 /// Give an agent program the tools of a member, as an MCP server over standard input and output
 ///
@@ -11,15 +18,59 @@ use crate::{context::ContextArgs, failure::Failure};
 /// or as the one given with --as; in a program that `teamwire run` started, as the runner's member. Every member gets
 /// SendMessage, SubmitPlan, TeamStatus and the task board; outside of a runner also CheckInbox; the lead also Invite,
 /// ForceStop and TeamDelete.
+///
+/// If you are in no team, or the identity of --as is gone, it tells the agent so. On the coordinator's machine, the agent
+/// then has the tool TeamCreate, and the others once it has created a team: that of --as, if it is given.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire mcp\n    teamwire mcp --as lead@acme")]
 pub struct Mcp {}
 
 impl Mcp {
     pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = context.caller()?;
-        caller.member()?;
-        let server = McpServer::new(caller.client, crate::context::is_within_runner());
-        server.serve_stdio().await.map_err(|error| Failure::local("The MCP server stopped", error))
+        let served = match member(context) {
+            Ok(caller) => server(context, caller)?.serve_stdio().await,
+            Err(failure) if is_within_runner() => return Err(failure),
+            Err(failure) => teamless(context, &failure).serve_stdio().await,
+        };
+        served.map_err(|error| Failure::local("The MCP server stopped", error))
     }
+}
+
+fn member(context: &ContextArgs) -> Result<Caller, Failure> {
+    let caller = context.pinned_caller()?;
+    caller.member()?;
+    Ok(caller)
+}
+
+fn server(context: &ContextArgs, caller: Caller) -> Result<McpServer, Failure> {
+    Ok(McpServer::new(caller.client, is_within_runner()).with_hooks(&context.hooks_directory()?))
+}
+
+fn teamless(context: &ContextArgs, failure: &Failure) -> TeamlessServer {
+    let why = match failure {
+        Failure::NotAMember => "You are in no team yet.".to_owned(),
+        other => format!("You are in no team. {}", other.message()),
+    };
+    if context.operator().is_err() {
+        return TeamlessServer::new(why, None);
+    }
+    let context = context.clone();
+    let create: CreateTeam = Box::new(move |name, description| {
+        let context = context.clone();
+        Box::pin(async move { create(&context, &name, &description).await.map_err(|failure| failure.message()) })
+    });
+    TeamlessServer::new(format!("{why} TeamCreate creates one, which you lead."), Some(create))
+}
+
+/// Creates a team for the agent. If --as names an identity, only that one's.
+async fn create(context: &ContextArgs, name: &str, description: &str) -> Result<McpServer, Failure> {
+    let (lead, team) = context.named().unwrap_or((LEAD, None));
+    if let Some(team) = team.filter(|team| !team.eq_ignore_ascii_case(name)) {
+        return Err(Failure::usage(format!(
+            "This session may only be {lead}@{team}, so the team's name must be {team}. To use another name, the user runs \
+             `teamwire team create` and then `teamwire setup`."
+        )));
+    }
+    let (_, credential) = team::create(context, name, lead, description).await?;
+    server(context, context.caller_with_saved(&credential)?)
 }

@@ -16,6 +16,7 @@ mod echo_teammate;
 mod health;
 mod help;
 mod history;
+mod hook;
 mod id;
 mod identity;
 mod inbox;
@@ -35,6 +36,7 @@ mod requests;
 mod run;
 mod send;
 mod serve;
+mod setup;
 mod shown;
 mod shutdown;
 mod status;
@@ -162,6 +164,8 @@ enum Command {
     Completions(completions::Completions),
     Man(man::Man),
     Mcp(mcp::Mcp),
+    Setup(setup::Setup),
+    Hook(hook::Hook),
     #[command(hide = true)]
     DemoTeammate(demo::teammate::DemoTeammate),
     #[command(hide = true)]
@@ -216,6 +220,11 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Completions(command) => (command.run(), false),
         Command::Man(command) => (command.run(), false),
         Command::Mcp(command) => (command.run(&context).await, false),
+        Command::Setup(command) => (command.run(&context), false),
+        Command::Hook(command) => match command.run(&context).await {
+            Ok(code) => return code,
+            Err(failure) => (Err(failure), false),
+        },
         Command::DemoTeammate(command) => (command.run(), false),
         Command::EchoTeammate(command) => (command.run(), false),
         // Run by `main`, before the runtime starts.

@@ -101,23 +101,10 @@ impl Team {
 
 impl Create {
     async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let operator = context.operator().or_else(|failure| context.caller().map_err(|_| failure))?;
-        let request = v1::CreateTeamRequest {
-            name: self.name.clone(),
-            description: self.description.clone(),
-            lead_name: self.lead.clone(),
-            // Commands come and go; no process keeps the lead's life going.
-            lead_liveness: v1::Liveness::Detached.into(),
-            ..v1::CreateTeamRequest::default()
-        };
-        context.ensure_writable()?;
-        let reply = operator.client.create_team_with(request).await?;
-        let team = reply.team.ok_or_else(show::incomplete)?;
-        let identity = identity(&team.name, &team.lead, &reply.credential, &operator.client);
-        context.save_identity(identity)?;
+        let (team, credential) = create(context, &self.name, &self.lead, &self.description).await?;
         if self.output.json {
             let mut value = serde_json::json!({ "team": show::json("Team", &team) });
-            value["credential"] = reply.credential.into();
+            value["credential"] = credential.into();
             show::line(&value);
             return Ok(());
         }
@@ -126,6 +113,29 @@ impl Create {
         anstream::println!("            or:  teamwire invite NAME             (on another machine)");
         Ok(())
     }
+}
+
+/// Creates a team, and saves its lead as the current identity. Returns the team and the lead's credential.
+pub(super) async fn create(
+    context: &ContextArgs,
+    name: &str,
+    lead: &str,
+    description: &str,
+) -> Result<(v1::Team, String), Failure> {
+    let operator = context.operator().or_else(|failure| context.caller().map_err(|_| failure))?;
+    let request = v1::CreateTeamRequest {
+        name: name.to_owned(),
+        description: description.to_owned(),
+        lead_name: lead.to_owned(),
+        // Commands come and go; no process keeps the lead's life going.
+        lead_liveness: v1::Liveness::Detached.into(),
+        ..v1::CreateTeamRequest::default()
+    };
+    context.ensure_writable()?;
+    let reply = operator.client.create_team_with(request).await?;
+    let team = reply.team.ok_or_else(show::incomplete)?;
+    context.save_identity(identity(&team.name, &team.lead, &reply.credential, &operator.client))?;
+    Ok((team, reply.credential))
 }
 
 impl List {

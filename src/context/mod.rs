@@ -39,6 +39,9 @@ pub const ADDRESS_FILE: &str = "address";
 /// The state directory's file with the certificate of the coordinator's CA.
 pub const CA_FILE: &str = "ca.crt";
 
+/// The state directory's directory with the state of hooks.
+const HOOKS_DIRECTORY: &str = "hooks";
+
 /// The global options that select the caller and the coordinator.
 #[derive(Args, Clone, Debug)]
 pub struct ContextArgs {
@@ -192,6 +195,47 @@ impl ContextArgs {
             ),
             _ => failure,
         })
+    }
+
+    /// Returns the caller, and fails if it is not the identity that --as names: a credential in the environment would outrank
+    /// that.
+    pub fn pinned_caller(&self) -> Result<Caller, Failure> {
+        let caller = self.caller()?;
+        let (member, team) = (caller.member.as_deref().unwrap_or_default(), caller.team.as_deref());
+        let (named, of) = self
+            .who
+            .as_deref()
+            .map_or((member, None), |who| who.split_once('@').map_or((who, None), |(named, of)| (named, Some(of))));
+        let is_of = |of: &str| team.is_some_and(|team| team.eq_ignore_ascii_case(of));
+        if named.eq_ignore_ascii_case(member) && of.is_none_or(is_of) {
+            return Ok(caller);
+        }
+        Err(Failure::with_code(
+            NOT_PERMITTED,
+            format!(
+                "--as names {}, and the credential in the environment is that of {member}@{}. Unset TEAMWIRE_CREDENTIAL.",
+                self.who.as_deref().unwrap_or_default(),
+                team.unwrap_or_default()
+            ),
+        ))
+    }
+
+    /// Returns the name that --as gives, and the team with it.
+    pub fn named(&self) -> Option<(&str, Option<&str>)> {
+        let who = self.who.as_deref()?;
+        Some(who.split_once('@').map_or((who, self.team.as_deref()), |(named, of)| (named, Some(of))))
+    }
+
+    /// Returns the caller with a credential that an identity was saved with.
+    pub fn caller_with_saved(&self, credential: &str) -> Result<Caller, Failure> {
+        let file = self.load()?;
+        let saved = file.identities.iter().find(|identity| identity.credential == credential);
+        self.caller_of(saved.ok_or(Failure::NotAMember)?)
+    }
+
+    /// Returns the directory in which the hooks of agent programs keep their state.
+    pub fn hooks_directory(&self) -> Result<PathBuf, Failure> {
+        Ok(self.state_dir()?.join(HOOKS_DIRECTORY))
     }
 
     /// Returns the caller that is, or may act as, the lead of a team: the lead's own identity if it is saved here, else the

@@ -37,14 +37,14 @@ impl Shown {
     }
 }
 
-/// Returns what the runner has handed to the agent: the messages in its inbox that a session has delivered. The runner
-/// acknowledges them when the agent has processed them.
-pub(super) async fn handed_over(client: &Client) -> PendingReplies {
+/// Returns what a runner or hooks have handed to the agent, which acknowledge it when the agent has processed it: the messages
+/// in its inbox that `is_handed` chooses.
+pub(super) async fn handed_over(client: &Client, is_handed: impl Fn(&v1::Delivery) -> bool) -> PendingReplies {
     let mut pending = PendingReplies::new(false);
     let client = client.clone().with_retry(Retry::none());
     let request = v1::ListInboxRequest { page_size: SEARCHED, ..v1::ListInboxRequest::default() };
     if let Ok(inbox) = client.list_inbox(request).await {
-        let delivered = inbox.deliveries.iter().filter(|delivery| delivery.delivery_count > 0);
+        let delivered = inbox.deliveries.iter().filter(|delivery| is_handed(delivery));
         delivered.filter_map(|delivery| delivery.message.as_ref()).for_each(|message| pending.hand_over(message));
     }
     pending

@@ -9,6 +9,7 @@
 //! | `send_message` | `SendMessage`, `SubmitPlan` |
 //! | `check_inbox` | `CheckInbox` |
 //! | `tasks`, `task_update` | `TaskCreate`, `TaskList`, `TaskGet`, `TaskClaim`, `TaskUpdate` |
+//! | `teamless` | `TeamCreate`, for a person who is in no team |
 //! | `team` | `TeamStatus`, and the lead's `Invite`, `ForceStop`, `TeamDelete` |
 
 mod check_inbox;
@@ -17,11 +18,15 @@ mod send_message;
 mod task_update;
 mod tasks;
 mod team;
+mod teamless;
 mod text;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use parking_lot::Mutex;
@@ -39,6 +44,7 @@ use serde_json::json;
 use teamwire_client::{Client, v1};
 
 use self::in_reply_to::Shown;
+pub use self::teamless::{CreateTeam, TeamlessServer};
 
 /// The tools that only the lead is offered.
 const FOR_THE_LEAD: [&str; 3] = ["Invite", "ForceStop", "TeamDelete"];
@@ -60,6 +66,8 @@ pub struct McpServer {
     /// Whether the member led when the coordinator was asked last.
     was_lead: Arc<AtomicBool>,
     in_runner: bool,
+    /// Where hooks note which messages they have handed over. None: there are no hooks.
+    hooks_directory: Option<Arc<Path>>,
 }
 
 impl McpServer {
@@ -74,14 +82,18 @@ impl McpServer {
         if in_runner {
             tools.disable_route(CHECK_INBOX);
         }
-        Self { client, tools, shown: Arc::default(), was_lead: Arc::default(), in_runner }
+        let (shown, was_lead) = (Arc::default(), Arc::default());
+        Self { client, tools, shown, was_lead, in_runner, hooks_directory: None }
+    }
+
+    /// Sets the directory of [`Hooks`](crate::hooks::Hooks), so that the agent's messages answer those that hooks handed over.
+    pub fn with_hooks(self, directory: &Path) -> Self {
+        Self { hooks_directory: Some(directory.into()), ..self }
     }
 
     /// Serves an agent program over this process's standard input and output, until the program closes them.
     pub async fn serve_stdio(self) -> Result<(), ServeError> {
-        let running = self.serve(stdio()).await.map_err(|error| ServeError(error.to_string()))?;
-        running.waiting().await.map_err(|error| ServeError(error.to_string()))?;
-        Ok(())
+        serve_stdio(self).await
     }
 
     /// Returns the tools that the member may use now.
@@ -106,6 +118,16 @@ impl McpServer {
     }
 }
 
+async fn serve_stdio(server: impl ServerHandler) -> Result<(), ServeError> {
+    let running = server.serve(stdio()).await.map_err(|error| ServeError(error.to_string()))?;
+    running.waiting().await.map_err(|error| ServeError(error.to_string()))?;
+    Ok(())
+}
+
+fn implementation() -> Implementation {
+    Implementation::new("teamwire", env!("CARGO_PKG_VERSION"))
+}
+
 /// Marks a tool as one that the agent always sees. Agent programs hide others until the model searches for them.
 fn always_loaded(tool: Tool) -> Tool {
     let mut meta = MetaObject::default();
@@ -117,7 +139,7 @@ impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
         let (name, team) = (self.client.name(), self.client.team());
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
-            .with_server_info(Implementation::new("teamwire", env!("CARGO_PKG_VERSION")))
+            .with_server_info(implementation())
             .with_instructions(format!(
                 "You are {name} of team {team}. Your teammates read only what SendMessage sends."
             ))

@@ -12,6 +12,7 @@ use teamwire_proto::{
 };
 
 use super::{McpServer, in_reply_to, text};
+use crate::hooks;
 
 /// Both forms of SendMessage: the classic one and the newer one. The description says which fields belong together.
 static SCHEMA: LazyLock<Arc<JsonObject>> = LazyLock::new(|| {
@@ -100,10 +101,28 @@ impl McpServer {
 
     async fn answered_message(&self, request: &v1::SendRequest) -> Option<String> {
         let answerable = match self.in_runner {
-            true => in_reply_to::handed_over(&self.client).await.answerable(request),
+            true => {
+                in_reply_to::handed_over(&self.client, |delivery| delivery.delivery_count > 0).await.answerable(request)
+            }
+            false if self.shown.lock().unacknowledged.is_empty() => {
+                let handed = self.handed_by_hooks();
+                let is_handed = |delivery: &v1::Delivery| {
+                    delivery.message.as_ref().is_some_and(|message| handed.contains(&message.id))
+                };
+                match handed.is_empty() {
+                    true => return None,
+                    false => in_reply_to::handed_over(&self.client, is_handed).await.answerable(request),
+                }
+            }
             false => self.shown.lock().pending.answerable(request),
         };
         answerable.resolve(&self.client).await
+    }
+
+    /// Returns the messages that hooks have handed to the agent, and that it has not processed.
+    fn handed_by_hooks(&self) -> Vec<String> {
+        let directory = self.hooks_directory.as_deref();
+        directory.map(|directory| hooks::in_hand(directory, self.client.name(), self.client.team())).unwrap_or_default()
     }
 
     /// Acknowledges the message that made a request, which is answered. If that fails, it is only shown again.

@@ -17,15 +17,19 @@ use crate::world::{LEAD, PATIENCE, TEAMWIRE, World};
 /// The environment variable with the path of a Python that has the official client.
 const PYTHON: &str = "TEAMWIRE_TEST_MCP_PYTHON";
 
-/// How many bytes the names, descriptions and inputs of a lead's tools may take in a model's context: about 1,800 tokens, at 4
-/// bytes each.
-const TOOLS_BYTES_MAX: usize = 7_200;
+/// How many tokens the names, descriptions and inputs of a lead's tools may take in a model's context.
+const TOKENS_MAX: usize = 2_400;
+
+/// How many bytes of such a text make a token at least. Tokenizers of today need 3.5 to 4.5.
+const BYTES_OF_A_TOKEN: usize = 3;
 
 scenarios! {
     members_talk_and_share_tasks_through_their_tools,
     only_the_lead_has_the_tools_of_a_lead,
     requests_are_answered_with_the_tool_input_that_their_text_shows,
     a_message_that_no_later_look_has_confirmed_is_returned_to_the_next_process,
+    an_agent_without_a_team_creates_one_and_leads_it,
+    an_answer_to_a_message_from_a_hook_names_that_message,
 }
 
 /// Returns the Python with the official client. None: it is not prepared, so the test is skipped; with `CI`, that fails.
@@ -150,13 +154,8 @@ fn only_the_lead_has_the_tools_of_a_lead(world: World) {
     }
     let shutdown = json!({"type": "shutdown_request", "recipient": "lead", "content": "please"});
     assert!(ann.is_refused("SendMessage", shutdown).starts_with("LEAD_ONLY: "));
-    let tools = lead.greeting["tools"].as_array().unwrap().iter();
-    let size: usize = tools
-        .map(|tool| {
-            ["name", "description", "inputSchema"].map(|part| tool[part].to_string().len()).iter().sum::<usize>()
-        })
-        .sum();
-    assert!(size <= TOOLS_BYTES_MAX, "the tools take {size} bytes");
+    let tokens = tokens(&lead);
+    assert!(tokens <= TOKENS_MAX, "the tools take {tokens} tokens");
 
     let invited = lead.does("Invite", json!({"name": "bob"}));
     let join_string = invited.split_whitespace().find(|word| word.starts_with("twj:")).unwrap();
@@ -216,6 +215,84 @@ fn a_message_that_no_later_look_has_confirmed_is_returned_to_the_next_process(wo
         let Some(ann) = Agent::start(&world, "ann") else { return };
         assert!(ann.does("CheckInbox", json!({})).contains("read me"));
     }
+}
+
+fn an_agent_without_a_team_creates_one_and_leads_it(world: World) {
+    let Some(agent) = Agent::start(&world, LEAD) else { return };
+    assert_eq!(agent.tools(), ["TeamCreate"]);
+    let instructions = "You are in no team yet. TeamCreate creates one, which you lead.";
+    assert_eq!(agent.greeting["instructions"], instructions);
+    assert!(agent.is_refused("SendMessage", json!({})).starts_with("You have no tool SendMessage. You are in no team"));
+    assert!(agent.is_refused("TeamCreate", json!({})).contains("missing field `team_name`"));
+    let created = agent.does("TeamCreate", json!({"team_name": "acme", "description": "The billing rewrite"}));
+    assert!(created.starts_with("Created team acme. You are its lead, lead"), "{created}");
+    assert!(agent.does("TeamStatus", json!({})).starts_with("Team acme. You are lead."));
+    assert_eq!(world.cli(LEAD, &["whoami", "--json"]).succeeds().json()["team"], "acme");
+
+    // Settings that name an identity create no other, and another machine has no right to create one.
+    world.environment.borrow_mut().push(("TEAMWIRE_AS".to_owned(), "chief@blue".to_owned()));
+    let Some(chief) = Agent::start(&world, LEAD) else { return };
+    let gone = chief.greeting["instructions"].as_str().unwrap();
+    assert!(gone.contains("There is no identity \"chief@blue\" in the context file."), "{gone}");
+    assert!(chief.is_refused("TeamCreate", json!({"team_name": "red"})).contains("must be blue"));
+    let created = chief.does("TeamCreate", json!({"name": "blue"}));
+    assert!(created.contains("You are its lead, chief"), "{created}");
+    let Some(stranger) = Agent::start(&world, "stranger") else { return };
+    assert!(stranger.tools().is_empty());
+    assert!(stranger.is_refused("TeamCreate", json!({"team_name": "x"})).starts_with("You have no tool TeamCreate."));
+}
+
+fn an_answer_to_a_message_from_a_hook_names_that_message(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    world.cli("ann", &["send", "lead", "question"]).succeeds();
+    let event = json!({"session_id": "s1", "hook_event_name": "UserPromptSubmit", "prompt_id": "t1"}).to_string();
+    world.cli_with_input(LEAD, &["hook", "claude"], &event).succeeds();
+    let Some(lead) = Agent::start(&world, LEAD) else { return };
+    lead.does("SendMessage", json!({"to": "ann", "message": "answer", "summary": "answer"}));
+    let history = world.history(LEAD);
+    let sent = |content: &str| history.iter().find(|entry| entry["message"]["content"] == content).unwrap();
+    assert_eq!(sent("answer")["message"]["in_reply_to"], sent("question")["message"]["id"]);
+}
+
+/// Prints how many tokens each tool takes. Returns their sum.
+fn tokens(agent: &Agent) -> usize {
+    let tools = agent.greeting["tools"].as_array().unwrap().iter();
+    let each = tools.map(|tool| {
+        let bytes =
+            ["name", "description", "inputSchema"].map(|part| tool[part].to_string().len()).iter().sum::<usize>();
+        let tokens = bytes.div_ceil(BYTES_OF_A_TOKEN);
+        println!("{}: at most {tokens} tokens", tool["name"]);
+        tokens
+    });
+    each.sum()
+}
+
+/// Claude Code asks for the newest protocol without a handshake first. Others begin with a handshake.
+#[test]
+fn the_server_speaks_the_versions_of_the_protocol_that_agent_programs_speak() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let first_answer = |request: Value| -> Value {
+        let said = world.cli_with_input(LEAD, &["mcp"], &format!("{request}\n")).stdout;
+        serde_json::from_str(said.lines().next().expect("an answer")).unwrap()
+    };
+    for version in ["2025-06-18", "2025-11-25"] {
+        let client = json!({"name": "agent", "version": "1"});
+        let params = json!({"protocolVersion": version, "capabilities": {}, "clientInfo": client});
+        let answer = first_answer(json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}));
+        assert_eq!(answer["result"]["protocolVersion"], version, "{answer}");
+    }
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "agent", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let discover = |params: Value| json!({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": params});
+    let found = first_answer(discover(json!({"_meta": meta})));
+    assert!(found["result"]["supportedVersions"].as_array().unwrap().contains(&json!("2025-11-25")), "{found}");
+    // Without what the new protocol requires, it is an error, after which a program falls back to the handshake.
+    assert_eq!(first_answer(discover(json!({})))["error"]["code"], -32602);
 }
 
 /// A runner hands over the messages itself, and acknowledges them for the program.

@@ -1,0 +1,72 @@
+//! Writes what a program reads from a hook.
+
+use serde_json::{Value, json};
+
+use super::call::HookCall;
+use crate::setup::AgentProgram;
+
+/// What a hook prints.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
+    /// None: nothing.
+    output: Option<Value>,
+    /// The messages in it.
+    messages: Vec<String>,
+}
+
+impl Answer {
+    /// Creates an answer that changes nothing.
+    pub fn nothing() -> Self {
+        Self::default()
+    }
+
+    /// Creates an answer that shows the person a line, and the model nothing.
+    pub fn note(text: &str) -> Self {
+        Self::printing(json!({ "systemMessage": text }))
+    }
+
+    /// Creates an answer that shows the model a text.
+    pub(super) fn context(call: &HookCall, text: String) -> Self {
+        // Gemini CLI escapes angle brackets, but not ampersands. Without this, its model could not distinguish teamwire's own
+        // tags from those that a member wrote, which are escaped already.
+        let text = if call.program == AgentProgram::Gemini { text.replace('&', "&amp;") } else { text };
+        let output = json!({ "hookEventName": call.event_name, "additionalContext": text });
+        Self::printing(json!({ "hookSpecificOutput": output }))
+    }
+
+    /// Creates an answer to the end of a turn that makes the model go on with a text.
+    pub(super) fn go_on(call: &HookCall, text: String) -> Self {
+        match call.program {
+            // A blocked Stop would show the text twice, and as an error.
+            AgentProgram::Claude => Self::context(call, text),
+            AgentProgram::Codex => Self::printing(json!({ "decision": "block", "reason": text })),
+            AgentProgram::Gemini => Self::printing(json!({ "decision": "deny", "reason": text })),
+        }
+    }
+
+    /// Returns the line to print.
+    pub fn line(&self) -> Option<String> {
+        self.output.as_ref().map(Value::to_string)
+    }
+
+    /// Returns the ids of the messages in it.
+    pub(super) fn messages(&self) -> &[String] {
+        &self.messages
+    }
+
+    /// Notes which messages are in it.
+    pub(super) fn with_messages(self, messages: Vec<String>) -> Self {
+        Self { messages, ..self }
+    }
+
+    fn printing(output: Value) -> Self {
+        Self { output: Some(output), messages: Vec::new() }
+    }
+}
+
+impl AgentProgram {
+    /// Returns whether a turn that goes on begins with a prompt, whose hook is called.
+    pub(super) fn prompts_itself(self) -> bool {
+        self == Self::Gemini
+    }
+}

@@ -1,0 +1,157 @@
+//! What teamwire answers when an agent program calls one of its hooks: the messages that wait for the member whose session it
+//! is.
+//!
+//! A program calls a hook at the start of a session, when a turn begins, after each tool call and when a turn ends. It shows
+//! the model what the hook prints. A hook sees only that it has printed, so a message is acknowledged in two steps:
+//!
+//! 1. A hook prints a message and notes in [`sessions`] for which turn it did so.
+//! 2. A turn that ends has shown its model everything that was printed for it. The hook at its end acknowledges that.
+//!
+//! A turn that is interrupted, or whose model cannot be reached, does not end that way. The next turn gets its messages
+//! again, marked. Another session of the same member does not get a message that is in the hands of this one, unless this
+//! one has been silent for [`sessions::CLAIM`].
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`call`] | reads what a program says about an event |
+//! | [`sessions`] | remembers who was handed what, in a private file |
+//! | [`answer`] | writes what the program reads |
+//! | [`text`] | the words for the model |
+
+mod answer;
+mod call;
+mod sessions;
+mod text;
+mod wake;
+
+use std::{io, path::Path, time::Duration};
+
+use teamwire_client::{Client, Error, Retry, v1};
+use tokio::time::timeout;
+
+pub(crate) use self::sessions::in_hand;
+pub use self::{
+    answer::Answer,
+    call::{BadCall, HookCall},
+};
+use self::{call::Event, sessions::Sessions, text::Handed};
+
+/// How long a hook may wait for the coordinator. The person waits, too.
+const DEADLINE: Duration = Duration::from_millis(1_500);
+
+/// How many messages of the inbox a hook looks at.
+const PAGE_SIZE: u32 = 50;
+
+/// Answers a program's hooks for one member.
+#[derive(Debug)]
+pub struct Hooks {
+    client: Client,
+    sessions: Sessions,
+}
+
+impl Hooks {
+    /// Creates the hooks of the client's member. `directory` keeps their state; only its owner may have access.
+    pub fn new(client: Client, directory: &Path) -> Self {
+        let sessions = Sessions::new(directory, client.name(), client.team());
+        Self { client: client.with_retry(Retry::none()), sessions }
+    }
+
+    /// Answers an event. Print the answer, then call [`Hooks::printed`].
+    ///
+    /// Fails only if the state cannot be kept. A coordinator that is away costs at most [`DEADLINE`].
+    pub async fn answer(&self, call: &HookCall) -> io::Result<Answer> {
+        if call.is_subagent {
+            return Ok(Answer::nothing());
+        }
+        let proven = self.sessions.update(|file| file.begin(call))?;
+        let reached = timeout(DEADLINE, self.reach(call, &proven)).await;
+        let found = match reached {
+            Ok(Ok(found)) => found,
+            Ok(Err(error)) => return self.without_coordinator(call, &error.to_string()),
+            Err(_) => return self.without_coordinator(call, "The coordinator does not answer."),
+        };
+        self.sessions.update(|file| {
+            let session = file.session(&call.session_id);
+            session.proven.retain(|id| !proven.contains(id));
+            session.has_told_away = false;
+            match found {
+                Found::Nothing => {
+                    file.end(&call.session_id);
+                    Answer::nothing()
+                }
+                Found::Introduction(text) => Answer::context(call, text),
+                Found::Inbox(inbox) => hand_over(call, file, &inbox),
+            }
+        })
+    }
+
+    /// Notes that the program has been given an answer. What it was not given counts as never handed over.
+    pub fn printed(&self, call: &HookCall, answer: &Answer) -> io::Result<()> {
+        match answer.messages() {
+            [] => Ok(()),
+            ids => self.sessions.update(|file| file.session(&call.session_id).printed(ids)),
+        }
+    }
+
+    /// Acknowledges what is proven, then asks for what the event needs.
+    async fn reach(&self, call: &HookCall, proven: &[String]) -> Result<Found, Error> {
+        if !proven.is_empty() {
+            let request = v1::AckRequest { session_id: String::new(), message_ids: proven.to_vec() };
+            self.client.ack(request).await?;
+        }
+        if call.event == Event::SessionEnd {
+            return Ok(Found::Nothing);
+        }
+        if call.event == Event::SessionStart {
+            let team = self.client.get_team(v1::GetTeamRequest::default()).await?.team.unwrap_or_default();
+            let members = self.client.members().await?;
+            return Ok(Found::Introduction(text::introduction(call.program, self.client.name(), &team, &members)));
+        }
+        let request = v1::ListInboxRequest { page_size: PAGE_SIZE, ..v1::ListInboxRequest::default() };
+        Ok(Found::Inbox(self.client.list_inbox(request).await?))
+    }
+
+    /// Says once in a session that messages do not arrive.
+    fn without_coordinator(&self, call: &HookCall, why: &str) -> io::Result<Answer> {
+        let has_told = self.sessions.update(|file| {
+            let session = file.session(&call.session_id);
+            std::mem::replace(&mut session.has_told_away, true)
+        })?;
+        Ok(if has_told { Answer::nothing() } else { Answer::note(&text::no_coordinator(why)) })
+    }
+}
+
+/// What an event needs from the coordinator.
+enum Found {
+    Nothing,
+    Introduction(String),
+    Inbox(v1::ListInboxResponse),
+}
+
+/// Chooses the messages to print, and notes that this session is given them.
+fn hand_over(call: &HookCall, file: &mut sessions::File, inbox: &v1::ListInboxResponse) -> Answer {
+    let waiting = file.waiting(&call.session_id, inbox);
+    let session = file.session(&call.session_id);
+    if waiting.is_empty() {
+        return Answer::nothing();
+    }
+    if call.event == Event::TurnEnd {
+        if session.continued >= sessions::CONTINUED_MAX {
+            return Answer::note(&text::wait_for_prompt(waiting.len()));
+        }
+        session.continued += 1;
+        session.is_in_turn = true;
+        // The prompt that this makes has a hook, which hands the messages over.
+        if call.program.prompts_itself() {
+            session.prompts_itself = true;
+            return Answer::go_on(call, text::GO_ON.to_owned());
+        }
+    }
+    let handed = Handed::new(&waiting, |id| session.has_seen(id));
+    session.hand_over(call, &handed.shown, &handed.mentioned);
+    let answer = match call.event {
+        Event::TurnEnd => Answer::go_on(call, handed.text),
+        _ => Answer::context(call, handed.text),
+    };
+    answer.with_messages(handed.shown)
+}

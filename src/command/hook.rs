@@ -1,0 +1,87 @@
+//! `teamwire hook`: answers the hooks of an agent program.
+
+use std::io::{Write as _, stdin, stdout};
+
+use clap::Args;
+use teamwire_agents::{
+    hooks::{Answer, HookCall, Hooks},
+    setup::AgentProgram,
+};
+
+use super::setup::program_parser;
+use crate::{
+    context::{ContextArgs, is_within_runner},
+    failure::Failure,
+};
+
+/// The exit code that wakes an idle session of Claude Code.
+const WAKES: u8 = 2;
+
+/// Answer a hook of an agent program: hand over the messages that have arrived
+///
+/// `teamwire setup` writes this command into the settings of a program. The program writes a JSON object to its standard input
+/// and reads a JSON object from its standard output. It never makes the program fail: if messages cannot be handed over, it
+/// tells the person in one line and exits with 0.
+///
+/// In a program that `teamwire run` started, it does nothing: the runner hands the messages over.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n\n    teamwire hook claude --as lead@acme")]
+pub struct Hook {
+    /// The program that calls
+    #[arg(value_parser = program_parser())]
+    program: AgentProgram,
+    /// Wait until a message arrives, then exit with 2. This wakes an idle session of Claude Code
+    #[arg(long)]
+    wake: bool,
+}
+
+impl Hook {
+    pub async fn run(&self, context: &ContextArgs) -> Result<u8, Failure> {
+        if is_within_runner() {
+            return Ok(0);
+        }
+        let input = std::io::read_to_string(stdin())?;
+        let call = HookCall::parse(self.program, &input).map_err(|error| Failure::usage(error.to_string()))?;
+        let hooks = context.hooks();
+        if self.wake {
+            let Ok(hooks) = hooks else { return Ok(0) };
+            let text = hooks.wait_to_wake(&call).await?;
+            return Ok(text.map_or(0, |text| {
+                anstream::eprintln!("{text}");
+                WAKES
+            }));
+        }
+        match hooks {
+            Ok(hooks) => {
+                let answer = hooks.answer(&call).await?;
+                print(&answer)?;
+                hooks.printed(&call, &answer)?;
+            }
+            Err(failure) if call.is_for_a_person() => {
+                let undo = format!("To stop this: teamwire setup {} --undo", self.program.name());
+                print(&Answer::note(&format!("teamwire: no messages arrive. {} {undo}", failure.message())))?;
+            }
+            Err(_) => {}
+        }
+        Ok(0)
+    }
+}
+
+impl ContextArgs {
+    /// Returns the hooks of the member that the settings name.
+    fn hooks(&self) -> Result<Hooks, Failure> {
+        let caller = self.pinned_caller()?;
+        caller.member()?;
+        Ok(Hooks::new(caller.client, &self.hooks_directory()?))
+    }
+}
+
+/// Prints an answer. Returns once the program can read it.
+fn print(answer: &Answer) -> Result<(), Failure> {
+    if let Some(line) = answer.line() {
+        let mut stdout = stdout().lock();
+        writeln!(stdout, "{line}")?;
+        stdout.flush()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! `teamwire setup`: makes the sessions of an agent program that a person starts members of a team.
+
+use std::{
+    env, fs,
+    io::{ErrorKind, Write as _},
+    path::{Path, PathBuf},
+};
+
+use clap::{
+    Args, ValueEnum,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use similar::TextDiff;
+use teamwire_agents::setup::{self, AgentProgram, Intent, Invocation, Places, SetupError};
+
+use super::confirm::Confirm;
+use crate::{
+    context::{ContextArgs, refuse_within_runner},
+    failure::Failure,
+    show,
+};
+
+/// Make your own sessions of an agent program a member of your team
+///
+/// Adds teamwire's tools (an MCP server) and hooks to the settings of the program. The hooks show the model the messages that
+/// arrive for you. Shows the difference first, and asks. Nothing else in the files changes, and --undo removes what was added.
+///
+/// The sessions act as the identity that --as names, or as your current one, whichever identity you use later. Do not start
+/// two of them at once unless you want them to share one inbox.
+///
+/// Claude Code gets messages at each prompt and tool call, at the end of each turn, and while it is idle. Codex and Gemini
+/// CLI get them at the same points, except while they are idle: there, messages wait for your next prompt. Codex asks at its
+/// next start whether you trust the hooks; `codex exec` skips hooks that you have not trusted, without a word.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n\n    teamwire setup claude\n    teamwire setup codex --as lead@acme --scope user\n    teamwire setup gemini --undo"
+)]
+pub struct Setup {
+    /// The program
+    #[arg(value_parser = program_parser())]
+    program: AgentProgram,
+    /// Whether to change the settings of this project, or those of all your sessions
+    #[arg(long, value_enum, default_value_t = Scope::Project)]
+    scope: Scope,
+    /// Remove what setup has added, whichever identity it names
+    #[arg(long)]
+    undo: bool,
+    /// Show the difference, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    confirm: Confirm,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Scope {
+    /// Your sessions in this project: the Git repository around the working directory, or else that directory
+    Project,
+    /// All your sessions
+    User,
+}
+
+/// Returns the parser of a program's name.
+pub(super) fn program_parser() -> impl TypedValueParser<Value = AgentProgram> {
+    PossibleValuesParser::new(AgentProgram::ALL.map(AgentProgram::name))
+        .map(|name| AgentProgram::named(&name).expect("one of the possible values"))
+}
+
+/// A file and what it shall contain.
+struct Change {
+    path: PathBuf,
+    before: Option<String>,
+    after: Option<String>,
+}
+
+impl Setup {
+    pub fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        refuse_within_runner("The settings of an agent program cannot be changed here.")?;
+        let changes = self.changes(context)?;
+        if changes.is_empty() {
+            let state = if self.undo { "has no settings of teamwire" } else { "is set up already" };
+            anstream::println!("{} {state}{}. Nothing was changed.", self.program.title(), self.where_to());
+            return Ok(());
+        }
+        changes.iter().for_each(Change::print);
+        if self.dry_run {
+            return Ok(());
+        }
+        let files = show::count(changes.len() as u64, "file");
+        self.confirm.ask(&format!("{files} will be changed as shown."), "")?;
+        for change in &changes {
+            change.write()?;
+        }
+        self.report();
+        Ok(())
+    }
+
+    fn changes(&self, context: &ContextArgs) -> Result<Vec<Change>, Failure> {
+        let (scope, intent) = match (self.scope, self.undo) {
+            (Scope::Project, false) => (setup::Scope::Project, Intent::Set),
+            (Scope::Project, true) => (setup::Scope::Project, Intent::Undo),
+            (Scope::User, false) => (setup::Scope::User, Intent::Set),
+            (Scope::User, true) => (setup::Scope::User, Intent::Undo),
+        };
+        let ours = Invocation { binary: binary()?, flags: if self.undo { Vec::new() } else { flags(context)? } };
+        let files = self.program.files(scope, &places()?, &ours);
+        let changes = files.iter().map(|file| {
+            let path = resolved(&file.path)?;
+            let before = read(&path)?;
+            let after =
+                file.edit(before.as_deref(), intent).map_err(|error: SetupError| Failure::usage(error.to_string()))?;
+            Ok(Change { path, before, after })
+        });
+        let changes: Vec<Change> = changes.collect::<Result<_, Failure>>()?;
+        Ok(changes.into_iter().filter(|change| change.before != change.after).collect())
+    }
+
+    fn where_to(&self) -> &'static str {
+        match self.scope {
+            Scope::Project => " in this project",
+            Scope::User => "",
+        }
+    }
+
+    fn report(&self) {
+        let title = self.program.title();
+        if self.undo {
+            anstream::println!(
+                "Removed teamwire from {title}{}. Sessions that run keep it until they end.",
+                self.where_to()
+            );
+            return;
+        }
+        anstream::println!("{title} has teamwire{} from its next session on.", self.where_to());
+        match self.program {
+            AgentProgram::Claude => {}
+            AgentProgram::Codex => anstream::println!(
+                "At its next start it asks whether you trust the new hooks: choose \"Trust all\", or look at them with /hooks. \
+                 Without that, no messages arrive by themselves. Codex reads a project's settings only if you trust the project."
+            ),
+            AgentProgram::Gemini => {
+                anstream::println!("Gemini CLI reads a project's settings only if you trust the project.")
+            }
+        }
+        if self.program != AgentProgram::Claude {
+            anstream::println!("{title} cannot be woken while it is idle: then messages wait for your next prompt.");
+        }
+    }
+}
+
+impl Change {
+    fn print(&self) {
+        let (before, after) = (self.before.as_deref().unwrap_or(""), self.after.as_deref().unwrap_or(""));
+        let path = self.path.display().to_string();
+        let name = |text: &Option<String>| if text.is_some() { path.clone() } else { "/dev/null".to_owned() };
+        let diff = TextDiff::from_lines(before, after);
+        let diff = diff.unified_diff().header(&name(&self.before), &name(&self.after)).to_string();
+        diff.lines().for_each(|line| anstream::println!("{}", show::plain(line)));
+    }
+
+    /// Replaces the file atomically. Its mode stays; a new file is private.
+    fn write(&self) -> Result<(), Failure> {
+        let cannot = |error: std::io::Error| Failure::local(&format!("Cannot write {}", self.path.display()), error);
+        if read(&self.path)? != self.before {
+            return Err(Failure::with_code(
+                crate::failure::REFUSED,
+                format!("{} has changed in the meantime. Nothing was written to it. Try again.", self.path.display()),
+            ));
+        }
+        let Some(after) = &self.after else { return fs::remove_file(&self.path).map_err(cannot) };
+        let directory = self.path.parent().unwrap_or(Path::new("."));
+        fs::create_dir_all(directory).map_err(cannot)?;
+        let mut file = tempfile::NamedTempFile::new_in(directory).map_err(cannot)?;
+        file.write_all(after.as_bytes()).map_err(cannot)?;
+        if let Ok(metadata) = fs::metadata(&self.path) {
+            file.as_file().set_permissions(metadata.permissions()).map_err(cannot)?;
+        }
+        file.as_file().sync_all().map_err(cannot)?;
+        file.persist(&self.path).map_err(|error| cannot(error.error))?;
+        Ok(())
+    }
+}
+
+/// Returns the text of a file. None: there is none.
+fn read(path: &Path) -> Result<Option<String>, Failure> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::local(&format!("Cannot read {}", path.display()), error)),
+    }
+}
+
+/// Follows a symbolic link, so that the file is replaced and not the link.
+fn resolved(path: &Path) -> Result<PathBuf, Failure> {
+    match fs::canonicalize(path) {
+        Ok(path) => Ok(path),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(path.to_owned()),
+        Err(error) => Err(Failure::local(&format!("Cannot read {}", path.display()), error)),
+    }
+}
+
+fn binary() -> Result<String, Failure> {
+    let path = env::current_exe().map_err(|error| Failure::local("Cannot find the path of teamwire", error))?;
+    Ok(path.display().to_string())
+}
+
+/// Returns the flags with which a program's session finds the identity, whatever its environment.
+fn flags(context: &ContextArgs) -> Result<Vec<String>, Failure> {
+    let caller = context.pinned_caller()?;
+    let member = caller.member()?;
+    let team = caller.team.as_deref().unwrap_or_default();
+    let saved = context.saved_identity(member, Some(team))?;
+    if saved.is_none_or(|saved| saved.credential != caller.credential) {
+        return Err(Failure::usage(format!(
+            "{member}@{team} is not one of your saved identities, so a session could not use it later. Join the team with \
+             `teamwire join`, or choose another identity with --as."
+        )));
+    }
+    let identity = vec!["--as".to_owned(), format!("{member}@{team}")];
+    Ok([identity, context.location_flags()].concat())
+}
+
+fn places() -> Result<Places, Failure> {
+    let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let home = variable("HOME").ok_or_else(|| Failure::usage("HOME is not set, so the settings cannot be found."))?;
+    let here = env::current_dir().map_err(|error| Failure::local("Cannot find the working directory", error))?;
+    // A worktree and a submodule have a file there.
+    let is_repository = |git: &Path| git.is_file() || git.join("HEAD").exists();
+    let repository = here.ancestors().find(|directory| is_repository(&directory.join(".git")));
+    let project = repository.unwrap_or(&here).to_owned();
+    Ok(Places { home, project, claude: variable("CLAUDE_CONFIG_DIR"), codex: variable("CODEX_HOME") })
+}

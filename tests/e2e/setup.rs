@@ -1,0 +1,173 @@
+//! `teamwire setup`: what it writes into the settings of agent programs, and how it takes that back.
+
+use std::{fs, path::PathBuf};
+
+use serde_json::Value;
+
+use crate::world::{LEAD, TEAMWIRE, World};
+
+/// The settings of a user before setup: a path in the home directory, and the text.
+const SETTINGS: [(&str, &str); 4] = [
+    (
+        ".claude.json",
+        "{\n  \"numStartups\": 3,\n  \"projects\": {\n    \"/x\": {\n      \"history\": []\n    }\n  }\n}\n",
+    ),
+    (
+        ".claude/settings.local.json",
+        "{\n    // Mine.\n    \"permissions\": { \"allow\": [\"Bash\"] },\n    \"hooks\": {\n        \"Stop\": [\n            \
+         {\n                \"hooks\": [ { \"type\": \"command\", \"command\": \"say done\" } ]\n            }\n        ]\n    \
+         }\n}",
+    ),
+    (
+        ".codex/config.toml",
+        "# The top.\nmodel = \"x\" # here\n\n[mcp_servers.mine]\ncommand = \"mine\"\n\n# The end.\n",
+    ),
+    (".gemini/settings.json", "{\n\t\"ui\": {\"theme\": \"Dark\"}, /* dark */\n\t\"tools\": []\n}\n"),
+];
+
+/// The files that setup creates if the user has only [`SETTINGS`].
+const CREATED: [&str; 1] = [".codex/hooks.json"];
+
+const PROGRAMS: [&str; 3] = ["claude", "codex", "gemini"];
+
+fn team_with_settings() -> World {
+    let world = World::embedded();
+    world.create_team("acme");
+    // The project is the repository around the working directory, wherever the tests run.
+    fs::create_dir(file(&world, ".git")).unwrap();
+    fs::write(file(&world, ".git/HEAD"), "ref: refs/heads/main").unwrap();
+    for (path, text) in SETTINGS {
+        let path = file(&world, path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    world
+}
+
+fn file(world: &World, path: &str) -> PathBuf {
+    world.home(LEAD).join(path)
+}
+
+fn text(world: &World, path: &str) -> String {
+    fs::read_to_string(file(world, path)).unwrap()
+}
+
+/// Returns a file without its comments.
+fn json(world: &World, path: &str) -> Value {
+    let text = text(world, path);
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    serde_json::from_str(&lines.collect::<Vec<_>>().join("\n").replace("/* dark */", "")).unwrap()
+}
+
+#[track_caller]
+fn assert_untouched(world: &World) {
+    for (path, before) in SETTINGS {
+        assert_eq!(text(world, path), before, "{path}");
+    }
+    for path in CREATED {
+        assert!(!file(world, path).exists(), "{path}");
+    }
+}
+
+#[test]
+fn undo_restores_the_settings_byte_for_byte() {
+    let world = team_with_settings();
+    for program in PROGRAMS {
+        let shown = world.cli(LEAD, &["setup", program, "--yes"]).succeeds().stdout;
+        assert!(shown.contains("+") && shown.contains("teamwire") && shown.contains("lead@acme"), "{shown}");
+    }
+    // Everything else is still there, comments included.
+    let codex = text(&world, ".codex/config.toml");
+    for kept in ["# The top.", "model = \"x\" # here", "[mcp_servers.mine]", "# The end.", "[mcp_servers.teamwire]"] {
+        assert!(codex.contains(kept), "{kept}: {codex}");
+    }
+    assert!(text(&world, ".claude/settings.local.json").contains("// Mine."));
+    assert!(text(&world, ".gemini/settings.json").contains("/* dark */"));
+    assert_eq!(json(&world, ".claude/settings.local.json")["hooks"]["Stop"][0]["hooks"][0]["command"], "say done");
+    for program in PROGRAMS {
+        world.cli(LEAD, &["setup", program, "--undo", "--yes"]).succeeds();
+    }
+    assert_untouched(&world);
+    for program in PROGRAMS {
+        let again = world.cli(LEAD, &["setup", program, "--undo"]).succeeds().stdout;
+        assert!(again.contains("Nothing was changed"), "{again}");
+    }
+}
+
+#[test]
+fn setup_can_be_repeated_and_follows_another_identity() {
+    let world = team_with_settings();
+    world.cli(LEAD, &["team", "create", "blue", "--lead", "chief"]).succeeds();
+    for program in PROGRAMS {
+        world.cli(LEAD, &["setup", program, "--yes", "--as", "lead@acme"]).succeeds();
+        let again = world.cli(LEAD, &["setup", program, "--as", "lead@acme"]).succeeds().stdout;
+        assert!(again.contains("is set up already"), "{again}");
+    }
+    let server = |world: &World| json(world, ".gemini/settings.json")["mcpServers"]["teamwire"].clone();
+    assert_eq!(server(&world)["command"], TEAMWIRE);
+    let arguments: Vec<String> = serde_json::from_value(server(&world)["args"].clone()).unwrap();
+    assert_eq!(arguments[..3], ["mcp", "--as", "lead@acme"], "the identity is written down");
+    assert!(arguments.contains(&"--context".to_owned()), "a session does not depend on the environment: {arguments:?}");
+    // Another identity replaces the first.
+    world.cli(LEAD, &["setup", "gemini", "--yes"]).succeeds();
+    assert_eq!(server(&world)["args"][2], "chief@blue");
+    let hooks = &json(&world, ".gemini/settings.json")["hooks"]["AfterTool"];
+    assert_eq!(hooks.as_array().unwrap().len(), 1, "{hooks}");
+    for program in PROGRAMS {
+        world.cli(LEAD, &["setup", program, "--undo", "--yes"]).succeeds();
+    }
+    assert_untouched(&world);
+}
+
+#[test]
+fn setup_for_all_sessions_of_a_user_leaves_the_project_alone() {
+    let world = team_with_settings();
+    world.cli(LEAD, &["setup", "claude", "--scope", "user", "--yes"]).succeeds();
+    assert_eq!(json(&world, ".claude.json")["mcpServers"]["teamwire"]["args"][0], "mcp");
+    assert!(json(&world, ".claude/settings.json")["hooks"]["UserPromptSubmit"].is_array());
+    assert_eq!(text(&world, ".claude/settings.local.json"), SETTINGS[1].1);
+    world.cli(LEAD, &["setup", "claude", "--scope", "user", "--undo", "--yes"]).succeeds();
+    assert!(!file(&world, ".claude/settings.json").exists());
+    assert_untouched(&world);
+}
+
+#[test]
+fn settings_that_cannot_be_read_are_refused_and_left_alone() {
+    let world = team_with_settings();
+    for (program, path, broken, says) in [
+        ("claude", ".claude/settings.local.json", "{\"hooks\": ", "cannot be read as JSON"),
+        ("claude", ".claude.json", "{'projects': {}}", "cannot be read as JSON"),
+        ("codex", ".codex/config.toml", "model = ", "cannot be read as TOML"),
+        ("codex", ".codex/hooks.json", "{\"hooks\": {\"Stop\": 7}}", "`hooks.Stop` is not a list"),
+        ("gemini", ".gemini/settings.json", "[]", "is not an object"),
+        (
+            "gemini",
+            ".gemini/settings.json",
+            "{\"mcpServers\": {\"teamwire\": {\"command\": \"x\"}}}",
+            "Rename that server",
+        ),
+    ] {
+        let before = fs::read_to_string(file(&world, path)).ok();
+        fs::write(file(&world, path), broken).unwrap();
+        world.cli(LEAD, &["setup", program, "--yes"]).exits(64).complains_of(says);
+        assert_eq!(text(&world, path), broken);
+        match before {
+            Some(before) => fs::write(file(&world, path), before).unwrap(),
+            None => fs::remove_file(file(&world, path)).unwrap(),
+        }
+        assert_untouched(&world);
+    }
+}
+
+#[test]
+fn setup_changes_nothing_without_consent_or_identity() {
+    let world = team_with_settings();
+    assert!(world.cli(LEAD, &["setup", "codex", "--dry-run"]).succeeds().stdout.contains("+[mcp_servers.teamwire]"));
+    assert_untouched(&world);
+    world.cli(LEAD, &["setup", "codex"]).exits(64).complains_of("add --yes");
+    world.cli(LEAD, &["setup", "codex", "--as", "bob@acme", "--yes"]).exits(64).complains_of("no identity");
+    world.cli("stranger", &["setup", "codex", "--yes"]).exits(77).complains_of("No identity is saved");
+    let within = [("TEAMWIRE_RUN", "mark")];
+    world.cli_in(LEAD, &["setup", "codex", "--yes"], &within).exits(77).complains_of("runs under `teamwire run`");
+    assert_untouched(&world);
+}
