@@ -71,6 +71,7 @@ mod operations;
 mod overtaking;
 mod paste;
 mod people;
+mod permissions;
 mod rates;
 mod readme;
 mod rolling;

@@ -104,13 +104,15 @@ impl MemberRecord {
 
     /// Returns its requests that await an answer.
     pub fn pending(&self) -> impl Iterator<Item = &Pending> {
-        self.pending_shutdown.iter().chain(&self.pending_plan)
+        self.pending_shutdown.iter().chain(&self.pending_plan).chain(&self.pending_permissions)
     }
 
-    /// Removes a request from those that await an answer. Returns whether it was one of them.
-    pub fn remove_pending(&mut self, request_id: &str) -> bool {
-        let is_it = |pending: &mut Pending| pending.id == request_id;
-        [&mut self.pending_shutdown, &mut self.pending_plan].into_iter().any(|pending| pending.take_if(is_it).is_some())
+    /// Removes a request from those that await an answer.
+    pub fn remove_pending(&mut self, request_id: &str) {
+        for pending in [&mut self.pending_shutdown, &mut self.pending_plan] {
+            pending.take_if(|pending| pending.id == request_id);
+        }
+        self.pending_permissions.retain(|pending| pending.id != request_id);
     }
 
     /// Changes the state of the member's life.

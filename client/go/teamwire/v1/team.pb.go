@@ -31,7 +31,7 @@ type Role int32
 const (
 	// Never sent.
 	Role_ROLE_UNSPECIFIED Role = 0
-	// One for each team. May invite, ask for shutdowns, answer plans, stop by force, delete the team.
+	// One for each team. May invite, ask for shutdowns, answer plans and permission requests, stop by force, delete the team.
 	Role_ROLE_LEAD Role = 1
 	// Every other member.
 	Role_ROLE_TEAMMATE Role = 2
@@ -447,9 +447,11 @@ type Member struct {
 	// Whether a process keeps this life going.
 	Liveness Liveness `protobuf:"varint,17,opt,name=liveness,proto3,enum=teamwire.v1.Liveness" json:"liveness,omitempty"`
 	// Which notices it gets. Always set.
-	NoticeLevel   NoticeLevel `protobuf:"varint,20,opt,name=notice_level,json=noticeLevel,proto3,enum=teamwire.v1.NoticeLevel" json:"notice_level,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	NoticeLevel NoticeLevel `protobuf:"varint,20,opt,name=notice_level,json=noticeLevel,proto3,enum=teamwire.v1.NoticeLevel" json:"notice_level,omitempty"`
+	// Its own permission requests that await an answer, oldest first. Up to 16, by default.
+	PendingPermissions []string `protobuf:"bytes,21,rep,name=pending_permissions,json=pendingPermissions,proto3" json:"pending_permissions,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Member) Reset() {
@@ -606,6 +608,13 @@ func (x *Member) GetNoticeLevel() NoticeLevel {
 		return x.NoticeLevel
 	}
 	return NoticeLevel_NOTICE_LEVEL_UNSPECIFIED
+}
+
+func (x *Member) GetPendingPermissions() []string {
+	if x != nil {
+		return x.PendingPermissions
+	}
+	return nil
 }
 
 // How a member describes itself.
@@ -2288,7 +2297,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x04lead\x18\x04 \x01(\tR\x04lead\x129\n" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x18\n" +
-	"\amembers\x18\x06 \x01(\rR\amembers\"\x95\x06\n" +
+	"\amembers\x18\x06 \x01(\rR\amembers\"\xc6\x06\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x11.teamwire.v1.RoleR\x04role\x12.\n" +
@@ -2314,7 +2323,8 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\n" +
 	"inbox_full\x18\x10 \x01(\bR\tinboxFull\x121\n" +
 	"\bliveness\x18\x11 \x01(\x0e2\x15.teamwire.v1.LivenessR\bliveness\x12;\n" +
-	"\fnotice_level\x18\x14 \x01(\x0e2\x18.teamwire.v1.NoticeLevelR\vnoticeLevel\"\x9d\x02\n" +
+	"\fnotice_level\x18\x14 \x01(\x0e2\x18.teamwire.v1.NoticeLevelR\vnoticeLevel\x12/\n" +
+	"\x13pending_permissions\x18\x15 \x03(\tR\x12pendingPermissions\"\x9d\x02\n" +
 	"\x10MemberAttributes\x12\x1d\n" +
 	"\n" +
 	"agent_type\x18\x01 \x01(\tR\tagentType\x12\x14\n" +

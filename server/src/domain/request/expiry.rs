@@ -5,20 +5,20 @@ use teamwire_proto::{
     v1::{self, NoticeKind, RequestKind, RequestState},
 };
 
-use super::{conclude, find_pending, leave_pending, remove_pending, tell_requester};
+use super::{approver, conclude, find_pending, leave_pending, remove_pending, tell, tell_requester};
 use crate::domain::{
     records::TeamRecord,
     tx::{RuleError, Tx},
 };
 
-/// Expires the member's pending requests whose time has passed. Returns whether there were any. The caller puts the team.
-pub fn expire_overdue(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<bool, RuleError> {
+/// Expires the member's pending requests whose time has passed. Returns how many there were. The caller puts the team.
+pub fn expire_overdue(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<usize, RuleError> {
     let now_ms = tx.ctx.now_ms;
     let overdue = find_pending(tx, team, name, |pending| pending.expires_ms <= now_ms)?;
     for request in &overdue {
         expire(tx, team, request)?;
     }
-    Ok(!overdue.is_empty())
+    Ok(overdue.len())
 }
 
 /// Expires a pending request, and notifies the requester. The caller puts the team.
@@ -28,6 +28,19 @@ fn expire(tx: &mut Tx<'_>, team: &mut TeamRecord, request: &v1::Request) -> Resu
     let text = match request.kind() {
         RequestKind::PlanApproval => {
             "Your plan was not answered in time. Submit it again if it still matters.".to_owned()
+        }
+        RequestKind::Permission => {
+            let text = format!(
+                "{member} was refused permission to use {}, because its request expired without an answer.",
+                request.tool
+            );
+            let approver = approver(team, request)?;
+            tell(tx, team, request, &approver, NoticeKind::RequestExpired, text)?;
+            format!(
+                "Your request for permission to use {} was not answered in time, so it is refused. Do not do it. Ask again if \
+                 you still need to.",
+                request.tool
+            )
         }
         _ => format!("{member} did not answer its shutdown request in time. Ask again, or stop it with --force."),
     };
