@@ -157,7 +157,7 @@ impl World {
     /// Makes a call. `None`: the bytes cannot be decoded.
     async fn dispatch(&self, who: &CallerCredentials, kind: u8, encoded: &[u8]) -> Option<Result<(), Refusal>> {
         let c = &self.coordinator;
-        Some(match kind % 33 {
+        Some(match kind % 35 {
             0 => c.send(who, &decode(encoded)?).await.map(drop),
             1 => c.open_session(who, &decode(encoded)?).await.map(drop),
             2 => c.acknowledge(who, &decode(encoded)?).await.map(drop),
@@ -229,6 +229,14 @@ impl World {
                 Err(refusal) => Err(refusal),
             },
             31 => c.renew(&self.namespace(), &[]).await,
+            33 => c.report_activity(who, &decode(encoded)?).await,
+            34 => {
+                let request: v1::ListActivityRequest = decode(encoded)?;
+                match request.wait.map(|timeout| wait(&timeout, "wait")) {
+                    Some(Err(refusal)) => Err(refusal),
+                    _ => c.list_activity(who, &v1::ListActivityRequest { wait: None, ..request }).await.map(drop),
+                }
+            }
             _ => c.set_notice_level(who, &decode(encoded)?).await.map(drop),
         })
     }
@@ -258,7 +266,11 @@ impl World {
             dialect::write(&message);
         }
         for member in members {
-            let list = v1::ListInboxRequest { team: "alpha".to_owned(), member: member.name, ..Default::default() };
+            let member = member.name;
+            let list =
+                v1::ListActivityRequest { team: "alpha".to_owned(), member: member.clone(), ..Default::default() };
+            c.list_activity(operator, &list).await.expect("activity");
+            let list = v1::ListInboxRequest { team: "alpha".to_owned(), member, ..Default::default() };
             let inbox = c.list_inbox(operator, &list).await.expect("an inbox");
             assert!(inbox.deliveries.len() as u64 <= inbox.total);
         }
