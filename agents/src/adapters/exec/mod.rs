@@ -19,7 +19,13 @@
 mod output;
 mod pipes;
 
-use std::{collections::VecDeque, pin::pin, time::Duration};
+use std::{
+    collections::VecDeque,
+    ffi::{OsStr, OsString},
+    path::Path,
+    pin::pin,
+    time::Duration,
+};
 
 use teamwire_client::Delivery;
 use teamwire_proto::v1;
@@ -242,6 +248,9 @@ impl Exec<'_, '_> {
         let welcome = incarnation.welcome().await;
         let mut process =
             incarnation.start_program(&welcome).await.map_err(|exit| Box::new((Why::Exited, Some(exit))))?;
+        let program = Path::new(incarnation.config.command.first().map_or(OsStr::new(""), OsString::as_os_str));
+        let program = program.file_name().unwrap_or_default().display();
+        incarnation.activity(format!("started {program}, process {}", process.pid()));
         let mut pipes = Pipes::new(&mut process, input);
         let why = loop {
             let can_listen = incarnation.can_listen();
@@ -262,6 +271,7 @@ impl Exec<'_, '_> {
             }
         };
         incarnation.program_ended(&exit);
+        incarnation.activity(format!("{} after {:.1} s", exit.text(), exit.duration.as_secs_f32()));
         if !matches!(why, Why::Exited) {
             return Err(Box::new((why, Some(exit))));
         }
