@@ -62,6 +62,7 @@ mod failures_under_load;
 mod identities;
 mod joins;
 mod lives;
+mod logs;
 mod machines;
 mod mcp;
 mod member_crashes;
