@@ -38,17 +38,44 @@ pub fn teammate_message(message: &v1::Message, answer_with: AnswerWith) -> Strin
     text
 }
 
+/// Returns a message that a session has delivered, for an agent that answers with tools. From the second delivery on, the
+/// element says which one it is, because the agent may have acted on the message before.
+pub fn delivered_message(message: &v1::Message, delivery_count: u32) -> String {
+    let text = teammate_message(message, AnswerWith::Tool);
+    if delivery_count <= 1 {
+        return text;
+    }
+    let note =
+        format!(" delivery_count=\"{delivery_count}\" note=\"delivered before: check what you have done already\">");
+    text.replacen('>', &note, 1)
+}
+
 /// Returns a task in the same form, for the agent that has claimed it.
-pub fn task(task: &v1::Task) -> String {
+pub fn task(task: &v1::Task, answer_with: AnswerWith) -> String {
     let id = task.id;
-    let says = format!(
-        "You have taken task {id}. When it is done: teamwire task complete {id} --result \"the result\"\nTo give it back: \
-         teamwire task release {id} --reason \"why\"\nSubject:\n{}",
-        escaped(&task.subject)
-    );
+    let answers = match answer_with {
+        AnswerWith::Command => format!(
+            "When it is done: teamwire task complete {id} --result \"the result\"\nTo give it back: teamwire task release \
+             {id} --reason \"why\""
+        ),
+        AnswerWith::Tool => format!(
+            "When it is done, call TaskUpdate with {{\"taskId\":\"{id}\",\"status\":\"completed\",\"result\":\"the \
+             result\"}}\nTo give it back: {{\"taskId\":\"{id}\",\"status\":\"pending\",\"result\":\"why\"}}"
+        ),
+    };
+    let says = format!("You have taken task {id}. {answers}\nSubject:\n{}", escaped(&task.subject));
     let body = with_text(says, "Description", &task.description);
     let summary = attribute(&format!("Task {id}: {}", task.subject));
     format!("<teammate-message teammate_id=\"coordinator\" summary=\"{summary}\">{body}</teammate-message>")
+}
+
+/// Returns what reminds an agent of a task that it has taken and neither completed nor given back.
+pub fn task_reminder(id: u64) -> String {
+    format!(
+        "You still have task {id}. If it is done, call TaskUpdate with {{\"taskId\":\"{id}\",\"status\":\"completed\",\
+         \"result\":\"the result\"}}; if you cannot do it, give it back: \
+         {{\"taskId\":\"{id}\",\"status\":\"pending\",\"result\":\"why\"}}."
+    )
 }
 
 /// What a welcome tells an agent.
@@ -64,8 +91,19 @@ pub struct About<'a> {
     pub others: Option<&'a [&'a str]>,
     /// Whether there are more others than these.
     pub has_more_others: bool,
-    /// Whether the program is started for one batch of messages.
-    pub is_exec: bool,
+    /// How the program reads and answers.
+    pub interface: Interface,
+}
+
+/// How a program reads messages and answers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interface {
+    /// It reads and writes lines of JSON.
+    Lines,
+    /// It is started for each batch of messages, which it reads as lines of JSON.
+    Batches,
+    /// It is an agent program: it reads messages as prompts and has the member's tools.
+    Tools,
 }
 
 /// Returns who an agent is, who else is there, and how it answers.
@@ -84,24 +122,35 @@ pub fn welcome(about: &About<'_>) -> String {
         Some(others) => format!(" The others are {}.", others.join(", ")),
     };
     let send = r#"{"to":"NAME","message":"TEXT","summary":"ONE LINE"}"#;
-    let answer = match about.is_exec {
-        true => format!(
+    let answer = match about.interface {
+        Interface::Batches => format!(
             "You read messages or a task as lines of JSON. What you print answers the last message; a line {send} is sent as \
              a message. When you have processed everything, exit with code 0."
         ),
-        false => format!(
+        Interface::Lines => format!(
             "You read messages as lines of JSON. To send one, print a line {send}. When you have processed a message, print \
              {{\"ack\":\"ID\"}} with its id."
         ),
+        Interface::Tools => "Messages from the others arrive by themselves, as <teammate-message> elements. The others do not \
+            see what you write: to reach them, call the tool SendMessage, with \
+            {\"type\":\"message\",\"recipient\":\"NAME\",\"content\":\"TEXT\",\"summary\":\"5 to 10 words\"}; the recipient \
+            team-lead is always the lead. TaskList, TaskClaim and TaskUpdate are for the shared task board. If you are asked \
+            to shut down, answer with SendMessage as the request says."
+            .to_owned(),
     };
     format!("{role}{others} {answer}")
 }
 
 /// Returns what an agent reads first if it needs an approved plan before it may work on tasks.
-pub fn plan_required() -> String {
-    "Before you may take or complete tasks, the lead must approve your plan. Submit it: teamwire plan submit \"the plan\". \
-     The answer comes as a message. If the plan is rejected, change it and submit it again."
-        .to_owned()
+pub fn plan_required(answer_with: AnswerWith) -> String {
+    let how = match answer_with {
+        AnswerWith::Command => "Submit it: teamwire plan submit \"the plan\".",
+        AnswerWith::Tool => "Leave your plan mode if you have one, or else call the tool SubmitPlan.",
+    };
+    format!(
+        "Before you may take or complete tasks, the lead must approve your plan. {how} The answer comes as a message. If the \
+         plan is rejected, change it and submit it again."
+    )
 }
 
 /// Returns the summary, not yet escaped, and the body, escaped where it is foreign.

@@ -1,12 +1,18 @@
 //! The configuration of a runner.
 
-use std::{ffi::OsString, fmt, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    ffi::{OsStr, OsString},
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use teamwire_client::{Client, Retry, TlsOptions};
 use teamwire_proto::v1;
 use tokio::io::AsyncWrite;
 
-use crate::RunnerEvent;
+use crate::{RunnerEvent, agent_text::Interface};
 
 /// Called with the reply to every Join and the client that made it, before a program starts. Store the new credential
 /// here, together with the address that it is valid at.
@@ -35,6 +41,8 @@ pub struct RunnerConfig {
     pub environment: Vec<(OsString, OsString)>,
     /// How messages reach the program.
     pub mode: Mode,
+    /// How an agent program is run, in [`Mode::Agent`].
+    pub agent: AgentOptions,
     /// True: while the member has nothing in hand, the runner claims the next task for it. Default: false.
     pub takes_tasks: bool,
     /// What answers a shutdown request. None: the program in [`Mode::Stdin`], the runner in [`Mode::Exec`]. Default: None.
@@ -94,6 +102,7 @@ impl RunnerConfig {
             directory: None,
             environment: Vec::new(),
             mode: Mode::default(),
+            agent: AgentOptions::default(),
             takes_tasks: false,
             on_shutdown: None,
             restart: Restart::default(),
@@ -155,6 +164,48 @@ pub enum Mode {
         /// The most messages in a batch. Zero counts as 1.
         batch_messages_max: usize,
     },
+    /// An agent program, which the runner drives over the program's own protocol.
+    Agent(AgentProtocol),
+}
+
+/// The protocol of an agent program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AgentProtocol {
+    /// Claude Code: its streams of JSON on standard input and output.
+    Claude,
+}
+
+impl AgentProtocol {
+    /// Returns the protocol of a program that is known by its file's name.
+    pub fn of_program(program: &OsStr) -> Option<Self> {
+        let name = Path::new(program).file_stem()?.to_str()?;
+        match name {
+            "claude" => Some(Self::Claude),
+            _ => None,
+        }
+    }
+}
+
+/// How an agent program is run.
+#[derive(Clone, Debug, Default)]
+pub struct AgentOptions {
+    /// What the agent is asked to do first. Empty: it waits for messages.
+    pub prompt: String,
+    /// What answers the program when it asks for leave, for example to run a command.
+    pub permissions: Permissions,
+    /// A command that serves [`mcp`](crate::mcp) over standard input and output. Empty: the program gets no tools.
+    pub mcp_command: Vec<OsString>,
+}
+
+/// What answers a program that asks for leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Permissions {
+    /// The runner, which permits everything.
+    Allow,
+    /// The runner, which permits nothing.
+    #[default]
+    Deny,
 }
 
 impl Default for Mode {
@@ -171,6 +222,14 @@ impl Mode {
 
     pub(crate) fn is_exec(self) -> bool {
         matches!(self, Self::Exec { .. })
+    }
+
+    pub(crate) fn interface(self) -> Interface {
+        match self {
+            Self::Stdin { .. } => Interface::Lines,
+            Self::Exec { .. } => Interface::Batches,
+            Self::Agent(_) => Interface::Tools,
+        }
     }
 }
 

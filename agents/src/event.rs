@@ -101,6 +101,30 @@ pub enum RunnerEvent {
         /// Why.
         detail: String,
     },
+    /// What an agent program does: a tool call, or the first line of a text.
+    Activity {
+        /// One line.
+        line: String,
+    },
+    /// The turn of an agent program that had messages in hand has failed. They are handed over again.
+    PromptFailed {
+        /// Why.
+        detail: String,
+        /// The delay before that.
+        after: Duration,
+    },
+    /// An agent program asked for leave, which the runner refused.
+    PermissionRefused {
+        /// For what.
+        what: String,
+    },
+    /// An agent program wants to leave its plan mode, and its plan was submitted to the lead.
+    PlanSubmitted,
+    /// An agent program cannot do something that it should.
+    AgentWarning {
+        /// What, and what to do.
+        detail: String,
+    },
     /// The program is being ended.
     Ending {
         /// Why.
@@ -155,6 +179,13 @@ impl fmt::Display for RunnerEvent {
             Self::TaskGone { task_id } => write!(f, "task {task_id} is no longer ours"),
             Self::TaskReleased { task_id, detail } => write!(f, "gave task {task_id} back: {detail}"),
             Self::NoTask { detail } => write!(f, "no task: {detail}"),
+            Self::Activity { line } => f.write_str(line),
+            Self::PromptFailed { detail, after } => {
+                write!(f, "the turn failed, trying again in {} s: {detail}", after.as_secs_f32().ceil())
+            }
+            Self::PermissionRefused { what } => write!(f, "refused permission for {what}"),
+            Self::PlanSubmitted => f.write_str("submitted a plan to the lead"),
+            Self::AgentWarning { detail } => f.write_str(detail),
             Self::Ending { why } => write!(f, "ending the process: {why}"),
             Self::Exited { code, signal, action } => {
                 match code {

@@ -51,7 +51,10 @@ mod runner;
 pub mod visible;
 
 pub use self::{
-    config::{AckPolicy, Containment, Mode, OnEvent, OnJoined, OnShutdown, Restart, RunnerConfig},
+    config::{
+        AckPolicy, AgentOptions, AgentProtocol, Containment, Mode, OnEvent, OnJoined, OnShutdown, Permissions, Restart,
+        RunnerConfig,
+    },
     event::RunnerEvent,
     exit::{RunnerExit, exit_code},
     process::{check_program, watch},

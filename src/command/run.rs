@@ -1,9 +1,12 @@
 //! `teamwire run`: runs a program as a member of a team.
 
-use std::{ffi::OsString, fmt::Display, fs, io::Write as _, path::PathBuf, sync::Arc, time::Duration};
+use std::{env, ffi::OsString, fmt::Display, fs, io::Write as _, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::{Args, ValueEnum};
-use teamwire_agents::{AckPolicy, Containment, Mode, OnShutdown, Restart, Runner, RunnerConfig, check_program};
+use teamwire_agents::{
+    AckPolicy, AgentOptions, AgentProtocol, Containment, Mode, OnShutdown, Permissions, Restart, Runner, RunnerConfig,
+    check_program,
+};
 use teamwire_client::{Client, JOIN_VARIABLE, KeptIdentity, Reason, Retry, v1};
 
 use super::{confirm::Confirm, join::Attributes};
@@ -70,9 +73,15 @@ pub struct Run {
     /// The file with the join string
     #[arg(long, value_name = "FILE")]
     join_file: Option<PathBuf>,
-    /// How messages reach the program
-    #[arg(long, value_enum, default_value = "stdin")]
-    via: Via,
+    /// How messages reach the program [default: claude for Claude Code, else stdin]
+    #[arg(long, value_enum)]
+    via: Option<Via>,
+    /// With an agent program: what it is asked to do first; without it, the agent waits for messages
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    prompt: String,
+    /// With an agent program: what answers when the program asks for leave, for example to run a command
+    #[arg(long, value_enum, default_value = "deny")]
+    permissions: Permit,
     /// With --via stdin: what counts as processed
     #[arg(long, value_enum, default_value = "reply")]
     ack: Ack,
@@ -95,15 +104,19 @@ pub struct Run {
     /// in the middle of a batch.
     #[arg(long, value_enum)]
     on_shutdown: Option<Answer>,
-    /// Whether to restart the program after a failure, each time in a new incarnation of the member
-    #[arg(long, value_enum, default_value = "never")]
-    restart: RestartWhen,
+    /// Whether to restart the program after a failure, each time in a new incarnation of the member [default: never; an agent
+    /// program: on-failure]
+    ///
+    /// A restarted agent program goes on with its own session.
+    #[arg(long, value_enum)]
+    restart: Option<RestartWhen>,
     /// After how many consecutive failures the runner exits
     #[arg(long, default_value_t = 10, value_name = "N")]
     restarts_max: u32,
-    /// After an approved shutdown: how long the program has to exit by itself before it gets SIGTERM, in seconds
-    #[arg(long, default_value_t = 5, value_name = "SECONDS")]
-    wrap_up: u64,
+    /// After an approved shutdown: how long the program has to exit by itself before it gets SIGTERM, in seconds [default: 5;
+    /// an agent program, which finishes its turn: 30]
+    #[arg(long, value_name = "SECONDS")]
+    wrap_up: Option<u64>,
     /// How long the program has to exit after SIGTERM before the runner kills it, in seconds
     #[arg(long, default_value_t = 10, value_name = "SECONDS")]
     grace: u64,
@@ -133,6 +146,16 @@ enum Via {
     Stdin,
     /// Start the program for each batch of messages
     Exec,
+    /// Drive Claude Code (`claude`), which gets messages as prompts and the member's tools over MCP
+    Claude,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Permit {
+    /// Permit everything
+    Allow,
+    /// Refuse everything that the program's own settings do not permit
+    Deny,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -219,21 +242,20 @@ impl Run {
         config.tls = client.tls();
         config.name = name;
         config.attributes = self.attributes.to_proto();
-        config.mode = match (self.via, self.ack) {
-            (Via::Stdin, Ack::Reply) => Mode::Stdin { ack: AckPolicy::ExplicitOrReply },
-            (Via::Stdin, Ack::Written) => Mode::Stdin { ack: AckPolicy::Written },
-            (Via::Exec, _) => Mode::Exec { batch_messages_max: usize::from(self.batch) },
-        };
+        config.mode = self.mode();
+        config.agent = self.agent_options();
+        let is_agent = matches!(config.mode, Mode::Agent(_));
         config.takes_tasks = self.claim;
         config.on_shutdown = self.on_shutdown.map(|answer| match answer {
             Answer::Ask => OnShutdown::Ask,
             Answer::Approve => OnShutdown::Approve,
         });
-        config.restart = match self.restart {
+        let restart = self.restart.unwrap_or(if is_agent { RestartWhen::OnFailure } else { RestartWhen::Never });
+        config.restart = match restart {
             RestartWhen::Never => Restart::Never,
             RestartWhen::OnFailure => Restart::OnFailure { failures_max: self.restarts_max },
         };
-        config.wrap_up = Duration::from_secs(self.wrap_up);
+        config.wrap_up = Duration::from_secs(self.wrap_up.unwrap_or(if is_agent { 30 } else { 5 }));
         config.grace = Duration::from_secs(self.grace);
         config.containment = match self.containment {
             Containing::Auto => Containment::Auto,
@@ -250,13 +272,35 @@ impl Run {
         Ok(config)
     }
 
+    fn mode(&self) -> Mode {
+        let guessed = self.command.first().and_then(|program| AgentProtocol::of_program(program)).map(Mode::Agent);
+        match (self.via, self.ack) {
+            (None, Ack::Reply) if guessed.is_some() => guessed.unwrap_or_default(),
+            (None | Some(Via::Stdin), Ack::Reply) => Mode::Stdin { ack: AckPolicy::ExplicitOrReply },
+            (None | Some(Via::Stdin), Ack::Written) => Mode::Stdin { ack: AckPolicy::Written },
+            (Some(Via::Exec), _) => Mode::Exec { batch_messages_max: usize::from(self.batch) },
+            (Some(Via::Claude), _) => Mode::Agent(AgentProtocol::Claude),
+        }
+    }
+
+    fn agent_options(&self) -> AgentOptions {
+        AgentOptions {
+            prompt: self.prompt.clone(),
+            permissions: match self.permissions {
+                Permit::Allow => Permissions::Allow,
+                Permit::Deny => Permissions::Deny,
+            },
+            // The agent program starts this, so /proc/self would be its own.
+            mcp_command: env::current_exe().map_or_else(|_| Vec::new(), |program| vec![program.into(), "mcp".into()]),
+        }
+    }
+
     /// Returns the program to run and its arguments.
     fn program(&self) -> Result<Vec<OsString>, Failure> {
         if !self.echo {
             return Ok(self.command.clone());
         }
-        let this =
-            std::env::current_exe().map_err(|error| Failure::local("Cannot find the built-in program", error))?;
+        let this = env::current_exe().map_err(|error| Failure::local("Cannot find the built-in program", error))?;
         Ok(vec![this.into(), "echo-teammate".into()])
     }
 
@@ -352,7 +396,7 @@ async fn way_back(context: &ContextArgs, own: Option<KeptIdentity>) -> Option<St
 
 /// Returns a path to this program that stays valid when its file is replaced, if the system has one.
 fn this_program() -> Option<OsString> {
-    if cfg!(target_os = "linux") { Some("/proc/self/exe".into()) } else { std::env::current_exe().ok().map(Into::into) }
+    if cfg!(target_os = "linux") { Some("/proc/self/exe".into()) } else { env::current_exe().ok().map(Into::into) }
 }
 
 fn keep(context: &ContextArgs, reply: &v1::JoinResponse, client: &Client) {

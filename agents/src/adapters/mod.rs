@@ -10,6 +10,7 @@
 //!
 //! Everything else is the incarnation's: the session, acknowledgements, heartbeats, answers and tasks.
 
+mod agent;
 mod exec;
 mod stdin;
 
@@ -20,5 +21,6 @@ pub(crate) async fn run(mode: Mode, incarnation: &mut Incarnation<'_>) -> End {
     match mode {
         Mode::Stdin { ack } => stdin::run(incarnation, ack).await,
         Mode::Exec { batch_messages_max } => exec::run(incarnation, batch_messages_max).await,
+        Mode::Agent(protocol) => agent::run(incarnation, protocol).await,
     }
 }

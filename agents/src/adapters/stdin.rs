@@ -7,7 +7,7 @@ use tokio::{process::ChildStdout, time::timeout};
 use crate::{
     config::AckPolicy,
     exit::{End, Exit, Why},
-    incarnation::{Incarnation, News},
+    incarnation::{Additions, Incarnation, News},
     line_protocol::{
         input::{Input, Written},
         lines::{Lines, Piece},
@@ -21,12 +21,12 @@ const LAST_LINES_DEADLINE: Duration = Duration::from_secs(5);
 /// Runs the program through one incarnation.
 pub(super) async fn run(incarnation: &mut Incarnation<'_>, ack: AckPolicy) -> End {
     let welcome = incarnation.welcome().await;
-    let mut process = match incarnation.start_program(&welcome).await {
+    let mut process = match incarnation.start_program(&welcome, Additions::default()).await {
         Ok(process) => process,
         Err(exit) => return End { why: Why::Exited, exit: Some(exit), is_outcome_unknown: false },
     };
     let mut conversation = Conversation {
-        input: Input::new(process.take_stdin(), welcome),
+        input: Input::new(process.take_stdin(), welcome.line),
         output: process.take_stdout().map(Lines::new),
         ack,
     };

@@ -151,6 +151,11 @@ impl InFlight {
         }
     }
 
+    /// Notes that the program works on nothing but what is in hand.
+    pub(crate) fn note_turn_ended(&mut self) {
+        self.report("");
+    }
+
     /// Sets whether the member claims no task for now.
     pub(crate) fn set_resting(&mut self, is_resting: bool) {
         self.is_resting = is_resting;

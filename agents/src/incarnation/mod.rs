@@ -9,6 +9,7 @@ mod background;
 mod heartbeat;
 mod in_flight;
 mod intake;
+mod own_requests;
 mod passthrough;
 mod program;
 mod program_output;
@@ -28,9 +29,11 @@ use uuid::Uuid;
 
 use self::{
     activity::ActivityReporter, background::Background, heartbeat::Work, in_flight::InFlight, intake::Approval,
-    responder::Responder, task_claimer::TaskClaimer,
+    own_requests::OwnRequests, responder::Responder, task_claimer::TaskClaimer,
 };
-pub(crate) use self::{intake::is_urgent, passthrough::Passthrough, responder::Action, task_claimer::delay_after};
+pub(crate) use self::{
+    intake::is_urgent, passthrough::Passthrough, program::Additions, responder::Action, task_claimer::delay_after,
+};
 use crate::{
     config::{Mode, RunnerConfig},
     event::RunnerEvent,
@@ -59,6 +62,9 @@ pub(crate) struct Incarnation<'a> {
     pub(crate) stop: CancellationToken,
     /// Begun: the runner must end without a grace period.
     pub(crate) hurry: Hurry,
+    /// What the next incarnation goes on with.
+    pub(crate) lasting: &'a mut Lasting,
+    own_requests: OwnRequests,
     boundary: Arc<Boundary>,
     client: Client,
     joined: v1::JoinResponse,
@@ -75,7 +81,6 @@ pub(crate) struct Incarnation<'a> {
     /// The runner has approved the member's shutdown. The end of the session follows.
     has_approved: bool,
     responder: Responder,
-    passthrough: &'a mut Passthrough,
     /// True: the program is writing a line that is too long and was refused. The rest of it is dropped.
     is_dropping: bool,
     /// True: the program is writing a line that is too long, of which the beginning was read.
@@ -84,6 +89,13 @@ pub(crate) struct Incarnation<'a> {
     failure_report: Option<Background<()>>,
     reporter: ActivityReporter,
     _heartbeat: Background<()>,
+}
+
+/// What outlives an incarnation, and serves the next one.
+pub(crate) struct Lasting {
+    pub(crate) passthrough: Passthrough,
+    /// The session of the program itself, which a restarted program goes on with. None: it has none yet.
+    pub(crate) program_session: Option<String>,
 }
 
 /// What [`Incarnation::next`] brings.
@@ -102,7 +114,7 @@ impl<'a> Incarnation<'a> {
         config: &'a RunnerConfig,
         client: Client,
         joined: v1::JoinResponse,
-        passthrough: &'a mut Passthrough,
+        lasting: &'a mut Lasting,
         boundary: Arc<Boundary>,
         stop: CancellationToken,
         hurry: Hurry,
@@ -115,6 +127,8 @@ impl<'a> Incarnation<'a> {
             config,
             stop,
             hurry,
+            lasting,
+            own_requests: OwnRequests::default(),
             boundary,
             in_flight: InFlight::new(subscription.acks(), work, matches!(config.mode, Mode::Exec { .. })),
             task_claimer: TaskClaimer::new(client.clone(), config.takes_tasks),
@@ -128,7 +142,6 @@ impl<'a> Incarnation<'a> {
             claims: VecDeque::new(),
             approvals: JoinSet::new(),
             has_approved: false,
-            passthrough,
             is_dropping: false,
             is_within_long: false,
             failure_report: None,
@@ -150,7 +163,7 @@ impl<'a> Incarnation<'a> {
                     Some(News::Changed)
                 }
                 done = self.responder.done() => Some(News::Reply(self.conclude(done))),
-                () = self.passthrough.write() => Some(News::Changed),
+                () = self.lasting.passthrough.write() => Some(News::Changed),
                 found = self.task_claimer.next(&self.in_flight) => self.take_in_task(found),
             };
             if let Some(news) = news {
@@ -166,13 +179,13 @@ impl<'a> Incarnation<'a> {
     pub(crate) async fn carry_on(&mut self) -> Option<Value> {
         tokio::select! {
             done = self.responder.done() => Some(self.conclude(done)),
-            () = self.passthrough.write() => None,
+            () = self.lasting.passthrough.write() => None,
         }
     }
 
     /// Returns whether something that the program said is still being carried out or passed on.
     pub(crate) fn is_busy(&self) -> bool {
-        self.responder.is_busy() || !self.passthrough.is_empty()
+        self.responder.is_busy() || !self.lasting.passthrough.is_empty()
     }
 
     /// Returns whether the next line of the program's output may be read.
@@ -235,6 +248,11 @@ impl<'a> Incarnation<'a> {
         self.in_flight.drop_task(task_id);
     }
 
+    /// Notes that the program waits for what comes, or has ended a turn: from now on it is idle unless it has something in hand.
+    pub(crate) fn note_turn_ended(&mut self) {
+        self.in_flight.note_turn_ended();
+    }
+
     /// Sets whether the member claims no task for now.
     pub(crate) fn set_resting(&mut self, is_resting: bool) {
         self.in_flight.set_resting(is_resting);
@@ -281,8 +299,8 @@ impl<'a> Incarnation<'a> {
             }
         }
         let _ = hurry.bound(timeout(LAST_REPORT_DEADLINE, self.reporter.finish())).await;
-        if !self.passthrough.is_empty() {
-            let _ = hurry.bound(timeout(FLUSH_DEADLINE, self.passthrough.write())).await;
+        if !self.lasting.passthrough.is_empty() {
+            let _ = hurry.bound(timeout(FLUSH_DEADLINE, self.lasting.passthrough.write())).await;
         }
         why
     }

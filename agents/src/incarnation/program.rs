@@ -1,6 +1,6 @@
 //! Starts and ends the program of an incarnation.
 
-use std::{process::Stdio, time::Duration};
+use std::{env, ffi::OsString, path, process::Stdio, time::Duration};
 
 use teamwire_client::{
     ADDRESS_VARIABLE, CA_VARIABLE, CERT_VARIABLE, CREDENTIAL_VARIABLE, Closed, JOIN_VARIABLE, KEY_VARIABLE,
@@ -12,17 +12,28 @@ use super::Incarnation;
 use crate::{
     event::RunnerEvent,
     exit::{Exit, Why},
+    line_protocol::input_lines::Welcome,
     process::Process,
 };
 
 /// The variable with the welcome, an object of JSON. A program for one batch reads no welcome: its first line is a message.
 const WELCOME_VARIABLE: &str = "TEAMWIRE_WELCOME";
 
+/// What an adapter adds to the command of its program.
+#[derive(Debug, Default)]
+pub(crate) struct Additions {
+    /// Arguments before the user's own.
+    pub(crate) before: Vec<OsString>,
+    /// Arguments after the user's own.
+    pub(crate) after: Vec<OsString>,
+    /// Environment variables, unless the user has set them.
+    pub(crate) environment: Vec<(OsString, OsString)>,
+}
+
 impl Incarnation<'_> {
     /// Starts the program with pipes at its input and output, and with an environment that lets it call for its member.
-    /// `welcome`: who it is, and who else is there, as a line.
-    pub(crate) async fn start_program(&self, welcome: &str) -> Result<Process, Exit> {
-        let Some(command) = self.command(welcome) else {
+    pub(crate) async fn start_program(&self, welcome: &Welcome, additions: Additions) -> Result<Process, Exit> {
+        let Some(command) = self.command(welcome, additions) else {
             return Err(Exit::not_started(&std::io::Error::other("the command is empty")));
         };
         let process =
@@ -58,24 +69,41 @@ impl Incarnation<'_> {
         self.tell(RunnerEvent::Exited { code: exit.code, signal: exit.signal, action: exit.action });
     }
 
-    fn command(&self, welcome: &str) -> Option<Command> {
-        let (program, arguments) = self.config.command.split_first()?;
-        let mut command = Command::new(program);
-        command.args(arguments).envs(self.config.environment.iter().map(|(name, value)| (name, value)));
-        command.env(ADDRESS_VARIABLE, self.client.address()).env(CREDENTIAL_VARIABLE, &self.joined.credential);
-        let tls = self.client.tls();
-        for (variable, pem) in [(CA_VARIABLE, tls.ca), (CERT_VARIABLE, tls.cert), (KEY_VARIABLE, tls.key)] {
-            match pem {
-                // The program may run in another directory.
-                Some(Pem::File(path)) => command.env(variable, std::path::absolute(&path).unwrap_or(path)),
-                Some(Pem::Text(text)) => command.env(variable, text),
-                None => command.env_remove(variable),
-            };
-        }
+    /// Returns the environment variables with which a process calls for the member.
+    pub(crate) fn environment(&self) -> Vec<(String, String)> {
         let team = self.joined.team.as_ref().map(|team| team.name.as_str()).unwrap_or_default();
         let member = self.joined.member.as_ref().map(|member| member.name.as_str()).unwrap_or_default();
-        command.env_remove(JOIN_VARIABLE).env(TEAM_VARIABLE, team).env(MEMBER_VARIABLE, member);
-        command.env(WELCOME_VARIABLE, welcome.trim_end());
+        let tls = self.client.tls();
+        let files = [(CA_VARIABLE, tls.ca), (CERT_VARIABLE, tls.cert), (KEY_VARIABLE, tls.key)];
+        let files = files.into_iter().filter_map(|(variable, pem)| {
+            let text = match pem? {
+                // The program may run in another directory.
+                Pem::File(path) => path::absolute(&path).unwrap_or(path).to_string_lossy().into_owned(),
+                Pem::Text(text) => text,
+            };
+            Some((variable, text))
+        });
+        let identity = [
+            (ADDRESS_VARIABLE, self.client.address().to_owned()),
+            (CREDENTIAL_VARIABLE, self.joined.credential.clone()),
+            (TEAM_VARIABLE, team.to_owned()),
+            (MEMBER_VARIABLE, member.to_owned()),
+        ];
+        identity.into_iter().chain(files).map(|(variable, value)| (variable.to_owned(), value)).collect()
+    }
+
+    fn command(&self, welcome: &Welcome, additions: Additions) -> Option<Command> {
+        let (program, arguments) = self.config.command.split_first()?;
+        let mut command = Command::new(program);
+        command.args(additions.before).args(arguments).args(additions.after);
+        let is_unset = |(name, _): &(OsString, OsString)| env::var_os(name).is_none();
+        command.envs(additions.environment.into_iter().filter(is_unset));
+        command.envs(self.config.environment.iter().map(|(name, value)| (name, value)));
+        for variable in [CA_VARIABLE, CERT_VARIABLE, KEY_VARIABLE, JOIN_VARIABLE] {
+            command.env_remove(variable);
+        }
+        command.envs(self.environment());
+        command.env(WELCOME_VARIABLE, welcome.line.trim_end());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         if let Some(directory) = &self.config.directory {
             command.current_dir(directory);

@@ -81,7 +81,7 @@ impl Incarnation<'_> {
 
     /// Passes a part of the program's output on.
     pub(crate) fn pass(&mut self, bytes: &[u8]) {
-        self.passthrough.push(bytes);
+        self.lasting.passthrough.push(bytes);
     }
 
     /// Acknowledges messages, and returns a reply only if one of them is unknown.

@@ -7,7 +7,7 @@ use teamwire_proto::v1;
 use tokio::time::timeout;
 
 use super::Incarnation;
-use crate::{config::Mode, line_protocol::input_lines};
+use crate::line_protocol::input_lines::{self, Welcome};
 
 /// How long a program waits for the roster. Without one, its welcome names no other members.
 const ROSTER_DEADLINE: Duration = Duration::from_secs(2);
@@ -16,15 +16,14 @@ const ROSTER_DEADLINE: Duration = Duration::from_secs(2);
 const ROSTER_PAGE_SIZE: u32 = 200;
 
 impl Incarnation<'_> {
-    /// Returns the first line that a program reads: who it is, who else is there, and how to answer.
-    pub(crate) async fn welcome(&self) -> String {
+    /// Returns what a program reads first: who it is, who else is there, and how to answer.
+    pub(crate) async fn welcome(&self) -> Welcome {
         let client = self.client.clone().with_retry(Retry::none());
         let request = v1::ListMembersRequest { page_size: ROSTER_PAGE_SIZE, ..Default::default() };
         let roster = tokio::select! {
             roster = timeout(ROSTER_DEADLINE, client.list_members(request)) => roster.ok().and_then(Result::ok),
             () = self.stop.cancelled() => None,
         };
-        let is_exec = matches!(self.config.mode, Mode::Exec { .. });
-        input_lines::welcome(&self.joined, roster.as_ref(), is_exec)
+        input_lines::welcome(&self.joined, roster.as_ref(), self.config.mode.interface())
     }
 }

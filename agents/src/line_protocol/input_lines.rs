@@ -10,7 +10,7 @@ use teamwire_proto::{
 };
 
 use crate::{
-    agent_text::{self, AnswerWith},
+    agent_text::{self, AnswerWith, Interface},
     visible::json_line,
 };
 
@@ -26,9 +26,23 @@ pub(crate) struct InputLine {
     pub(crate) message_id: String,
 }
 
-/// Returns the first line that a program reads. `roster`: the first page of the team's members; None: unknown. `is_exec`: the
-/// program is started for one batch.
-pub(crate) fn welcome(joined: &v1::JoinResponse, roster: Option<&v1::ListMembersResponse>, is_exec: bool) -> String {
+/// Who a program is, who else is in the team, and how it answers.
+#[derive(Clone, Debug)]
+pub(crate) struct Welcome {
+    /// As a line of JSON, with its end.
+    pub(crate) line: String,
+    /// As an agent reads it.
+    pub(crate) text: String,
+    /// Whether the lead must approve a plan before the member may work on tasks.
+    pub(crate) plan_required: bool,
+}
+
+/// Returns what a program reads first. `roster`: the first page of the team's members; None: unknown.
+pub(crate) fn welcome(
+    joined: &v1::JoinResponse,
+    roster: Option<&v1::ListMembersResponse>,
+    interface: Interface,
+) -> Welcome {
     let team = joined.team.clone().unwrap_or_default();
     let joined = joined.member.clone().unwrap_or_default();
     let members = roster.map(|roster| roster.members.as_slice()).unwrap_or_default();
@@ -59,15 +73,16 @@ pub(crate) fn welcome(joined: &v1::JoinResponse, roster: Option<&v1::ListMembers
         lead: (!is_lead).then_some(lead.as_str()),
         others: roster.is_some().then_some(names.as_slice()),
         has_more_others: has_more,
-        is_exec,
+        interface,
     };
     let mut text = agent_text::welcome(&about);
     if member.plan_required {
         welcome["plan_required"] = json!(true);
-        text = format!("{text} {}", agent_text::plan_required());
+        let answer_with = if interface == Interface::Tools { AnswerWith::Tool } else { AnswerWith::Command };
+        text = format!("{text} {}", agent_text::plan_required(answer_with));
     }
     welcome["text"] = json!(text);
-    line(&welcome)
+    Welcome { line: line(&welcome), text, plan_required: member.plan_required }
 }
 
 fn roster_entry(member: &v1::Member) -> Value {
@@ -102,7 +117,7 @@ pub(crate) fn task(claim: &v1::Claim) -> InputLine {
         "metadata": task.metadata.iter().collect::<BTreeMap<_, _>>(),
         "attempt": task.attempts,
         "claim_token": claim.token,
-        "text": agent_text::task(&task),
+        "text": agent_text::task(&task, AnswerWith::Command),
     });
     InputLine { text: line(&json), message_id: String::new() }
 }
@@ -168,21 +183,21 @@ mod tests {
         v1::Member { name: name.into(), role: role.into(), state: MemberState::Active.into(), ..Default::default() }
     }
 
-    fn welcomed(members: Vec<v1::Member>, is_exec: bool) -> Value {
+    fn welcomed(members: Vec<v1::Member>, interface: Interface) -> Value {
         let joined = v1::JoinResponse {
             team: Some(v1::Team { name: "blue".into(), lead: "zoe".into(), ..Default::default() }),
             member: Some(v1::Member { incarnation: 2, ..member("ann", Role::Teammate) }),
             ..Default::default()
         };
         let roster = v1::ListMembersResponse { members, ..Default::default() };
-        let line = welcome(&joined, Some(&roster).filter(|roster| !roster.members.is_empty()), is_exec);
+        let line = welcome(&joined, Some(&roster).filter(|roster| !roster.members.is_empty()), interface).line;
         assert!(line.len() < 32 * 1024, "{}", line.len());
         serde_json::from_str(&line).expect("JSON")
     }
 
     #[test]
     fn a_welcome_says_who_and_with_whom_and_how_to_answer() {
-        let unknown = welcomed(Vec::new(), false);
+        let unknown = welcomed(Vec::new(), Interface::Lines);
         assert_eq!(
             (&unknown["role"], &unknown["lead"], &unknown["incarnation"]),
             (&json!("teammate"), &json!("zoe"), &json!(2))
@@ -195,7 +210,7 @@ mod tests {
         // The lead has changed since the join.
         let roster =
             vec![member("zoe", Role::Teammate), member("ann", Role::Teammate), gone, bob, member("cyd", Role::Lead)];
-        let welcome = welcomed(roster.clone(), false);
+        let welcome = welcomed(roster.clone(), Interface::Lines);
         assert_eq!((&welcome["lead"], &welcome["has_more_others"]), (&json!("cyd"), &json!(false)));
         assert_eq!(
             welcome["others"],
@@ -205,7 +220,7 @@ mod tests {
         for part in ["You are ann", "team blue", "lead is cyd", "zoe, bob, cyd", r#"{"ack":"#, r#"{"to":"#] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        assert!(welcomed(roster, true)["text"].as_str().expect("a text").contains("exit with code 0"));
+        assert!(welcomed(roster, Interface::Batches)["text"].as_str().expect("a text").contains("exit with code 0"));
     }
 
     #[test]
@@ -215,7 +230,7 @@ mod tests {
             let attributes = Some(v1::MemberAttributes { agent_type, ..Default::default() });
             v1::Member { attributes, ..member(&format!("{number:0>63}"), Role::Teammate) }
         });
-        let welcome = welcomed(many.collect(), false);
+        let welcome = welcomed(many.collect(), Interface::Lines);
         assert_eq!(welcome["others"].as_array().map(Vec::len), Some(OTHERS_MAX));
         assert_eq!(welcome["has_more_others"], json!(true));
         assert!(welcome["text"].as_str().expect("a text").contains("teamwire status"));

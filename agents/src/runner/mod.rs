@@ -77,7 +77,7 @@ use crate::{
     config::RunnerConfig,
     event::RunnerEvent,
     exit::{End, Exit, RunnerExit, exit_code, not_joined},
-    incarnation::{Incarnation, Passthrough},
+    incarnation::{Incarnation, Lasting, Passthrough},
     process::{Boundary, check_program},
 };
 
@@ -123,7 +123,8 @@ impl Runner {
         if let Some(detail) = boundary.weakness() {
             (self.config.on_event)(&RunnerEvent::Uncontained { detail });
         }
-        let mut passthrough = Passthrough::new(mem::replace(&mut self.config.output, Box::new(tokio::io::sink())));
+        let passthrough = Passthrough::new(mem::replace(&mut self.config.output, Box::new(tokio::io::sink())));
+        let mut lasting = Lasting { passthrough, program_session: None };
         let client = match Client::connect_with(&self.config.address, self.config.tls.clone()) {
             Ok(client) => client.with_retry(self.config.retry),
             Err(error) => return not_joined(&error),
@@ -144,7 +145,7 @@ impl Runner {
             credential.clone_from(&joined.credential);
             patience = self.config.retry;
             let began = Instant::now();
-            let end = self.live(client.clone(), joined, boundary.clone(), &mut passthrough).await;
+            let end = self.live(client.clone(), joined, boundary.clone(), &mut lasting).await;
             let Some(delay) = restarts.next(&end, began.elapsed()).filter(|_| !self.stop.is_cancelled()) else {
                 return self.report(&client, &end).await;
             };
@@ -199,10 +200,10 @@ impl Runner {
         client: Client,
         joined: v1::JoinResponse,
         boundary: Arc<Boundary>,
-        passthrough: &mut Passthrough,
+        lasting: &mut Lasting,
     ) -> End {
         let (stop, hurry) = (self.stop.clone(), self.hurry.clone());
-        let mut incarnation = Incarnation::begin(&self.config, client, joined, passthrough, boundary, stop, hurry);
+        let mut incarnation = Incarnation::begin(&self.config, client, joined, lasting, boundary, stop, hurry);
         adapters::run(self.config.mode, &mut incarnation).await
     }
 

@@ -19,7 +19,7 @@ pub(crate) fn render(input: &[u8]) {
         check_message(&message);
     } else {
         let Ok(task) = v1::Task::decode(input) else { return };
-        let element = parse(&agent_text::task(&task));
+        let element = parse(&agent_text::task(&task, agent_text::AnswerWith::Command));
         assert_eq!(element.attributes[0], ("teammate_id".to_owned(), "coordinator".to_owned()));
         assert!(element.body.contains(&task.subject) && element.body.ends_with(&task.description));
     }

@@ -276,7 +276,7 @@ impl World {
         }
         let list = v1::ListTasksRequest { team: "alpha".to_owned(), page_size: 1_000, ..Default::default() };
         for task in c.list_tasks(operator, &list).await.expect("tasks").tasks {
-            agent_text::task(&task);
+            agent_text::task(&task, agent_text::AnswerWith::Command);
         }
         let list = v1::ListRequestsRequest { team: "alpha".to_owned(), ..Default::default() };
         c.list_requests(operator, &list).await.expect("requests");

@@ -40,7 +40,7 @@ use crate::{
     config::OnShutdown,
     event::RunnerEvent,
     exit::{End, Exit, Why},
-    incarnation::{Action, Incarnation, News, delay_after, is_urgent},
+    incarnation::{Action, Additions, Incarnation, News, delay_after, is_urgent},
     line_protocol::input_lines,
 };
 
@@ -246,8 +246,10 @@ impl Exec<'_, '_> {
     async fn run_program(&mut self, input: String) -> Result<(Exit, Vec<Vec<u8>>), Ended> {
         let incarnation = &mut *self.incarnation;
         let welcome = incarnation.welcome().await;
-        let mut process =
-            incarnation.start_program(&welcome).await.map_err(|exit| Box::new((Why::Exited, Some(exit))))?;
+        let mut process = incarnation
+            .start_program(&welcome, Additions::default())
+            .await
+            .map_err(|exit| Box::new((Why::Exited, Some(exit))))?;
         let program = Path::new(incarnation.config.command.first().map_or(OsStr::new(""), OsString::as_os_str));
         let program = program.file_name().unwrap_or_default().display();
         incarnation.activity(format!("started {program}, process {}", process.pid()));

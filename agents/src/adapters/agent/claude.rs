@@ -1,0 +1,394 @@
+//! Claude Code: `claude -p` with streams of JSON on its input and output.
+//!
+//! Each prompt is a frame with a UUID. The program reports what becomes of it in `command_lifecycle` lines: `completed`
+//! when the turn that took it has ended, `cancelled` when that turn failed. The program remembers UUIDs, also across
+//! `--resume`, and answers `completed` at once to one that it has seen; so a prompt that is handed over again gets a new
+//! one.
+
+use std::{collections::HashMap, mem};
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::protocol::{Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, Usage, Wish};
+use crate::incarnation::Additions;
+
+/// The name of our MCP server, as the program prefixes it to the names of tools.
+const OUR_TOOLS: &str = "mcp__teamwire";
+
+/// The program's own tools for messages, which would reach its other sessions past the team.
+const FOREIGN_TOOLS: &str = "SendMessage,ListAgents";
+
+/// The tool with which the program leaves its plan mode.
+const EXIT_PLAN_MODE: &str = "ExitPlanMode";
+
+/// The state of one process of Claude Code.
+pub(super) struct Claude {
+    setup: Setup,
+    /// From a frame's UUID to its prompt.
+    frames: HashMap<String, PromptId>,
+    /// The frames of a program that reports no lifecycle: they end with the turn that took them.
+    without_lifecycle: Vec<String>,
+    reports_lifecycle: bool,
+    session_id: String,
+    /// What the program asked leave for, by the id of its request: the input that it would use.
+    wishes: HashMap<String, Value>,
+    usage: Usage,
+    /// Why the last turn failed. Empty: it did not.
+    last_error: String,
+}
+
+impl Claude {
+    pub(super) fn new(setup: Setup) -> Self {
+        Self {
+            setup,
+            frames: HashMap::new(),
+            without_lifecycle: Vec::new(),
+            reports_lifecycle: false,
+            session_id: String::new(),
+            wishes: HashMap::new(),
+            usage: Usage::default(),
+            last_error: String::new(),
+        }
+    }
+
+    fn has_argument(&self, name: &str) -> bool {
+        self.setup
+            .arguments
+            .iter()
+            .any(|argument| argument.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))
+    }
+
+    fn lifecycle(&mut self, line: &Value, out: &mut Outbox) {
+        self.reports_lifecycle = true;
+        let (uuid, state) = (text(line, "command_uuid"), text(line, "state"));
+        match state {
+            "completed" => {
+                if let Some(id) = self.frames.remove(uuid) {
+                    out.tell(Event::Processed(id));
+                }
+            }
+            "cancelled" | "failed" => {
+                if let Some(id) = self.frames.remove(uuid) {
+                    out.tell(Event::Failed(id, self.last_error.clone()));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn system(&mut self, line: &Value, out: &mut Outbox) {
+        match text(line, "subtype") {
+            "init" => {
+                let session_id = text(line, "session_id");
+                if self.session_id != session_id {
+                    session_id.clone_into(&mut self.session_id);
+                    out.tell(Event::Ready { session_id: Some(session_id.to_owned()) });
+                    self.check_tools(line, out);
+                }
+            }
+            "compact_boundary" => out.tell(Event::Compacted),
+            "api_retry" => {
+                let error = text(line, "error");
+                out.tell(Event::Activity(format!("The model does not answer ({error}); trying again.")));
+            }
+            _ => {}
+        }
+    }
+
+    /// Warns if the program could not start our MCP server.
+    fn check_tools(&self, line: &Value, out: &mut Outbox) {
+        let servers = line["mcp_servers"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let ours = servers.iter().find(|server| text(server, "name") == "teamwire");
+        if self.setup.mcp.is_some() && ours.is_none_or(|server| text(server, "status") == "failed") {
+            out.tell(Event::Warning(
+                "Claude Code could not start `teamwire mcp`, so the agent has no tools of the team.".to_owned(),
+            ));
+        }
+    }
+
+    fn user(&mut self, line: &Value, out: &mut Outbox) {
+        if line["isReplay"] != json!(true) {
+            return;
+        }
+        let uuid = text(line, "uuid");
+        if let Some(id) = self.frames.get(uuid) {
+            out.tell(Event::Taken(*id));
+            if !self.reports_lifecycle {
+                self.without_lifecycle.push(uuid.to_owned());
+            }
+        }
+    }
+
+    fn assistant(line: &Value, out: &mut Outbox) {
+        // The lines of subagents are not the member's own.
+        if !line["parent_tool_use_id"].is_null() {
+            return;
+        }
+        for block in line["message"]["content"].as_array().map(Vec::as_slice).unwrap_or_default() {
+            match text(block, "type") {
+                "text" => out.tell(Event::Activity(text(block, "text").to_owned())),
+                "tool_use" => out.tell(Event::Activity(summary_of(text(block, "name"), &block["input"]))),
+                _ => {}
+            }
+        }
+    }
+
+    fn result(&mut self, line: &Value, out: &mut Outbox) {
+        let usage = &line["modelUsage"];
+        let sum =
+            |field: &str| usage.as_object().into_iter().flatten().filter_map(|(_, each)| each[field].as_u64()).sum();
+        self.usage = Usage {
+            turns: self.usage.turns + 1,
+            input_tokens: sum("inputTokens") + sum("cacheReadInputTokens") + sum("cacheCreationInputTokens"),
+            cached_tokens: sum("cacheReadInputTokens"),
+            output_tokens: sum("outputTokens"),
+            cost_usd: line["total_cost_usd"].as_f64(),
+        };
+        out.tell(Event::Usage(self.usage));
+        let is_error = line["is_error"] == json!(true);
+        self.last_error = if is_error { text(line, "result").to_owned() } else { String::new() };
+        for uuid in mem::take(&mut self.without_lifecycle) {
+            let Some(id) = self.frames.remove(&uuid) else { continue };
+            out.tell(match is_error {
+                true => Event::Failed(id, self.last_error.clone()),
+                false => Event::Processed(id),
+            });
+        }
+    }
+
+    fn control_request(&mut self, line: &Value, out: &mut Outbox) {
+        let (key, request) = (text(line, "request_id").to_owned(), &line["request"]);
+        if text(request, "subtype") != "can_use_tool" {
+            let error = format!("teamwire does not answer {}", text(request, "subtype"));
+            out.write(json!({
+                "type": "control_response",
+                "response": { "subtype": "error", "request_id": key, "error": error },
+            }));
+            return;
+        }
+        let (tool, input) = (text(request, "tool_name"), &request["input"]);
+        self.wishes.insert(key.clone(), input.clone());
+        if tool != EXIT_PLAN_MODE {
+            out.tell(Event::PermissionWanted(Wish {
+                key,
+                tool: tool.to_owned(),
+                summary: summary_of(tool, input),
+                detail: detail_of(input),
+            }));
+            return;
+        }
+        match text(input, "plan") {
+            "" => self.decide(&key, Decision::Deny("Write your plan into the plan file first.".to_owned()), out),
+            plan => out.tell(Event::PlanReady { key, plan: plan.to_owned() }),
+        }
+    }
+}
+
+impl Protocol for Claude {
+    fn launch(&self) -> Additions {
+        let mut before: Vec<String> = [
+            "-p",
+            "--input-format",
+            "stream-json",
+            "--output-format",
+            "stream-json",
+            "--verbose",
+            "--replay-user-messages",
+            "--permission-prompt-tool",
+            "stdio",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        before.extend(["--disallowedTools".to_owned(), FOREIGN_TOOLS.to_owned()]);
+        if let Some(mcp) = &self.setup.mcp {
+            let server = json!({
+                "type": "stdio",
+                "command": mcp.program,
+                "args": mcp.arguments,
+                "env": mcp.environment.iter().cloned().collect::<HashMap<_, _>>(),
+                "alwaysLoad": true,
+            });
+            let config = json!({ "mcpServers": { "teamwire": server } });
+            before.extend(["--mcp-config".to_owned(), config.to_string()]);
+            before.extend(["--allowedTools".to_owned(), OUR_TOOLS.to_owned()]);
+        }
+        if let Some(session_id) = &self.setup.resume {
+            before.extend(["--resume".to_owned(), session_id.clone()]);
+        }
+        if self.setup.plan_first && !self.has_argument("--permission-mode") {
+            before.extend(["--permission-mode".to_owned(), "plan".to_owned()]);
+        }
+        Additions { before: before.into_iter().map(Into::into).collect(), ..Additions::default() }
+    }
+
+    fn start(&mut self, out: &mut Outbox) {
+        // The program writes nothing before its first frame, so its session id comes later.
+        out.tell(Event::Ready { session_id: None });
+    }
+
+    fn read(&mut self, line: Value, out: &mut Outbox) {
+        match text(&line, "type") {
+            "command_lifecycle" => self.lifecycle(&line, out),
+            "system" => self.system(&line, out),
+            "user" => self.user(&line, out),
+            "assistant" => Self::assistant(&line, out),
+            "result" => self.result(&line, out),
+            "control_request" => self.control_request(&line, out),
+            "control_cancel_request" => {
+                let key = text(&line, "request_id").to_owned();
+                self.wishes.remove(&key);
+                out.tell(Event::WishWithdrawn { key });
+            }
+            _ => {}
+        }
+    }
+
+    fn accepts_prompt(&self) -> bool {
+        true
+    }
+
+    fn prompt(&mut self, prompt: Prompt, out: &mut Outbox) {
+        let uuid = Uuid::new_v4().to_string();
+        out.write(json!({
+            "type": "user",
+            "message": { "role": "user", "content": prompt.text },
+            "parent_tool_use_id": null,
+            "uuid": uuid,
+        }));
+        self.frames.insert(uuid, prompt.id);
+    }
+
+    fn decide(&mut self, key: &str, decision: Decision, out: &mut Outbox) {
+        let Some(input) = self.wishes.remove(key) else { return };
+        let response = match decision {
+            Decision::Allow => json!({ "behavior": "allow", "updatedInput": input }),
+            Decision::Deny(why) => json!({ "behavior": "deny", "message": why }),
+        };
+        out.write(json!({
+            "type": "control_response",
+            "response": { "subtype": "success", "request_id": key, "response": response },
+        }));
+    }
+}
+
+/// Returns one line about a tool call: the tool and the most telling part of its input.
+fn summary_of(tool: &str, input: &Value) -> String {
+    let telling = ["description", "command", "file_path", "path", "pattern", "url", "query", "prompt", "summary", "to"];
+    let part = telling.iter().map(|field| text(input, field)).find(|part| !part.is_empty()).unwrap_or_default();
+    let tool = tool.strip_prefix(OUR_TOOLS).map_or(tool, |tool| tool.trim_start_matches('_'));
+    if part.is_empty() { tool.to_owned() } else { format!("{tool}: {part}") }
+}
+
+/// Returns a tool's input in full: a single field as it is, several as JSON.
+fn detail_of(input: &Value) -> String {
+    match input.get("command").and_then(Value::as_str) {
+        Some(command) => command.to_owned(),
+        None => serde_json::to_string_pretty(input).unwrap_or_default(),
+    }
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lifecycle(uuid: &str, state: &str) -> Value {
+        json!({"type": "command_lifecycle", "command_uuid": uuid, "state": state, "session_id": "s"})
+    }
+
+    /// Hands over a prompt, and returns its frame's UUID.
+    fn hand_over(claude: &mut Claude, id: PromptId) -> String {
+        let mut out = Outbox::default();
+        claude.prompt(Prompt { id, text: format!("prompt {id}") }, &mut out);
+        assert_eq!(out.lines[0]["message"], json!({"role": "user", "content": format!("prompt {id}")}));
+        text(&out.lines[0], "uuid").to_owned()
+    }
+
+    fn read(claude: &mut Claude, lines: impl IntoIterator<Item = Value>) -> Outbox {
+        let mut out = Outbox::default();
+        lines.into_iter().for_each(|line| claude.read(line, &mut out));
+        out
+    }
+
+    #[test]
+    fn a_prompt_is_processed_when_its_turn_has_ended_and_not_when_it_is_taken() {
+        let mut claude = Claude::new(Setup::default());
+        let (first, second) = (hand_over(&mut claude, 1), hand_over(&mut claude, 2));
+        let replay = json!({"type": "user", "uuid": first, "isReplay": true, "message": {}});
+        let out = read(&mut claude, [lifecycle(&first, "queued"), lifecycle(&first, "started"), replay]);
+        assert_eq!(out.events, [Event::Taken(1)]);
+        let result = json!({"type": "result", "is_error": false, "total_cost_usd": 0.5, "modelUsage": {
+            "m": {"inputTokens": 7, "outputTokens": 2, "cacheReadInputTokens": 3, "cacheCreationInputTokens": 1}}});
+        let out = read(&mut claude, [result, lifecycle(&first, "completed"), lifecycle(&second, "completed")]);
+        let usage = Usage { turns: 1, input_tokens: 11, cached_tokens: 3, output_tokens: 2, cost_usd: Some(0.5) };
+        assert_eq!(out.events, [Event::Usage(usage), Event::Processed(1), Event::Processed(2)]);
+    }
+
+    #[test]
+    fn a_prompt_whose_turn_failed_is_handed_over_again_under_a_new_id() {
+        let mut claude = Claude::new(Setup::default());
+        let first = hand_over(&mut claude, 1);
+        let result = json!({"type": "result", "is_error": true, "result": "API Error: 529"});
+        let mut out = read(&mut claude, [result, lifecycle(&first, "cancelled")]);
+        assert_eq!(out.events.pop_back(), Some(Event::Failed(1, "API Error: 529".to_owned())));
+        assert_ne!(hand_over(&mut claude, 2), first);
+    }
+
+    #[test]
+    fn without_a_lifecycle_a_prompt_ends_with_the_turn_that_took_it() {
+        let mut claude = Claude::new(Setup::default());
+        let (first, second) = (hand_over(&mut claude, 1), hand_over(&mut claude, 2));
+        let replay = |uuid: &str| json!({"type": "user", "uuid": uuid, "isReplay": true});
+        let result = |is_error: bool| json!({"type": "result", "is_error": is_error, "result": "down"});
+        let out = read(&mut claude, [replay(&first), result(false)]);
+        assert_eq!(out.events.iter().filter(|event| matches!(event, Event::Processed(1))).count(), 1);
+        assert!(!out.events.iter().any(|event| matches!(event, Event::Processed(2) | Event::Failed(2, _))));
+        let out = read(&mut claude, [replay(&second), result(true)]);
+        assert!(out.events.contains(&Event::Failed(2, "down".to_owned())));
+    }
+
+    #[test]
+    fn a_wish_is_answered_with_the_input_that_the_program_asked_for() {
+        let mut claude = Claude::new(Setup::default());
+        let asks = json!({"type": "control_request", "request_id": "r1", "request": {
+            "subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "make", "description": "Build"}}});
+        let mut out = read(&mut claude, [asks.clone()]);
+        let Some(Event::PermissionWanted(wish)) = out.events.pop_front() else { panic!("{out:?}") };
+        assert_eq!((wish.tool.as_str(), wish.summary.as_str(), wish.detail.as_str()), ("Bash", "Bash: Build", "make"));
+        claude.decide("r1", Decision::Allow, &mut out);
+        let response = &out.lines[0]["response"];
+        assert_eq!(response["response"]["updatedInput"], json!({"command": "make", "description": "Build"}));
+        assert_eq!((&response["request_id"], out.lines.len()), (&json!("r1"), 1));
+        claude.decide("r1", Decision::Allow, &mut out);
+        assert_eq!(out.lines.len(), 1, "a wish is answered once");
+        let withdrawn = read(&mut claude, [asks, json!({"type": "control_cancel_request", "request_id": "r1"})]);
+        assert!(withdrawn.events.contains(&Event::WishWithdrawn { key: "r1".to_owned() }));
+    }
+
+    #[test]
+    fn leaving_plan_mode_is_a_plan_and_an_empty_one_is_sent_back() {
+        let asks = |input: Value| {
+            json!({"type": "control_request", "request_id": "r1", "request": {
+                "subtype": "can_use_tool", "tool_name": "ExitPlanMode", "input": input}})
+        };
+        let mut claude = Claude::new(Setup::default());
+        let out = read(&mut claude, [asks(json!({"plan": "1. do", "planFilePath": "/p.md"}))]);
+        assert_eq!(out.events, [Event::PlanReady { key: "r1".to_owned(), plan: "1. do".to_owned() }]);
+        let out = read(&mut claude, [asks(json!({}))]);
+        assert_eq!(out.lines[0]["response"]["response"]["behavior"], json!("deny"));
+    }
+
+    #[test]
+    fn a_plan_comes_first_only_if_the_user_chose_no_mode() {
+        let modes = |arguments: &[&str]| {
+            let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+            let launch = Claude::new(Setup { arguments, plan_first: true, ..Setup::default() }).launch();
+            launch.before.iter().filter(|argument| *argument == "--permission-mode").count()
+        };
+        assert_eq!((modes(&[]), modes(&["--permission-mode", "x"]), modes(&["--permission-mode=x"])), (1, 0, 0));
+    }
+}

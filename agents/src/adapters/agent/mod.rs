@@ -1,0 +1,279 @@
+//! Drives an agent program, such as Claude Code, over the program's own protocol.
+//!
+//! Messages and tasks reach the agent as prompts: between turns, and in the middle of a turn if the program takes them
+//! there. A message is acknowledged when the turn that took it has ended well. A prompt whose turn has failed is handed
+//! over again after a delay of 1 s that doubles to 30 s, and one that the program had in hand when it died comes again from
+//! the coordinator. A program that is restarted goes on with its own session.
+//!
+//! The agent has the member's tools ([`mcp`](crate::mcp)): it sends and answers with them, and not by what it writes.
+//! When the program wants to leave its plan mode, the plan becomes a request to the team's lead, whose decision the program
+//! gets. A [`Protocol`] knows one program; everything else is the same for all.
+
+mod claude;
+mod prompts;
+mod protocol;
+mod wishes;
+
+use std::{env, pin::pin, time::Duration};
+
+use serde_json::Value;
+use tokio::{process::ChildStdout, time::timeout};
+
+use self::{
+    claude::Claude,
+    prompts::Prompts,
+    protocol::{Decision, Event, McpCommand, Outbox, Protocol, Setup, Wish},
+    wishes::{Answered, Wishes},
+};
+use crate::{
+    config::{AgentProtocol, Permissions},
+    event::RunnerEvent,
+    exit::{End, Exit, Why},
+    incarnation::{Incarnation, News},
+    line_protocol::{
+        input::Input,
+        input_lines::Welcome,
+        lines::{Lines, Piece},
+    },
+    process::Process,
+};
+
+/// How long to wait for the program's last lines once it has ended.
+const LAST_LINES_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Runs the program through one incarnation.
+pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtocol) -> End {
+    let welcome = incarnation.welcome().await;
+    let setup = setup(incarnation, &welcome);
+    let first = if setup.resume.is_some() { "" } else { &incarnation.config.agent.prompt };
+    let prompts = Prompts::new(welcome.text.clone(), first);
+    let protocol: Box<dyn Protocol> = match protocol {
+        AgentProtocol::Claude => Box::new(Claude::new(setup)),
+    };
+    let mut process = match incarnation.start_program(&welcome, protocol.launch()).await {
+        Ok(process) => process,
+        Err(exit) => return End { why: Why::Exited, exit: Some(exit), is_outcome_unknown: false },
+    };
+    let mut agent = Agent {
+        protocol,
+        prompts,
+        wishes: Wishes::default(),
+        input: Input::new(process.take_stdin(), String::new()),
+        output: process.take_stdout().map(Lines::new),
+        out: Outbox::default(),
+        is_ready: false,
+        is_closing: false,
+        is_broken: false,
+    };
+    agent.protocol.start(&mut agent.out);
+    let why = agent.hold(incarnation, &mut process).await;
+    let exit = agent.end_program(incarnation, &mut process, &why).await;
+    let hurry = incarnation.hurry.clone();
+    let _ = hurry.bound(timeout(LAST_LINES_DEADLINE, agent.hear_out(incarnation))).await;
+    let why = incarnation.settle(why).await;
+    End { why, exit: Some(exit), is_outcome_unknown: false }
+}
+
+/// Returns what the protocol of the program needs to know. Takes the program's session: it is resumed at most once, unless
+/// the program reports it again.
+fn setup(incarnation: &mut Incarnation<'_>, welcome: &Welcome) -> Setup {
+    let config = incarnation.config;
+    let lossy = |text: &std::ffi::OsString| text.to_string_lossy().into_owned();
+    let mcp = config.agent.mcp_command.split_first().map(|(program, arguments)| McpCommand {
+        program: lossy(program),
+        arguments: arguments.iter().map(lossy).collect(),
+        environment: incarnation.environment(),
+    });
+    Setup {
+        arguments: config.command.iter().skip(1).map(lossy).collect(),
+        directory: config.directory.clone().or_else(|| env::current_dir().ok()).unwrap_or_default(),
+        resume: incarnation.lasting.program_session.take(),
+        mcp,
+        tools: Vec::new(),
+        plan_first: welcome.plan_required,
+    }
+}
+
+/// A running agent program.
+struct Agent {
+    protocol: Box<dyn Protocol>,
+    prompts: Prompts,
+    wishes: Wishes,
+    input: Input,
+    /// None: the program has closed its output.
+    output: Option<Lines<ChildStdout>>,
+    out: Outbox,
+    is_ready: bool,
+    /// True: the input is closed once everything in it is written.
+    is_closing: bool,
+    is_broken: bool,
+}
+
+impl Agent {
+    /// Hands prompts over until there is a reason to end.
+    async fn hold(&mut self, incarnation: &mut Incarnation<'_>, process: &mut Process) -> Why {
+        loop {
+            self.settle_outbox(incarnation);
+            if self.is_broken {
+                return Why::Exited;
+            }
+            let takes_prompts = self.is_ready && self.input.accepts_line() && self.protocol.accepts_prompt();
+            if takes_prompts && let Some(prompt) = self.prompts.next(incarnation) {
+                self.protocol.prompt(prompt, &mut self.out);
+                continue;
+            }
+            self.input.advance();
+            tokio::select! {
+                biased;
+                news = incarnation.next() => match news {
+                    News::End(why) => return why,
+                    News::Reply(_) | News::Changed => {}
+                },
+                _ = process.wait() => return Why::Exited,
+                answered = self.wishes.next() => self.apply(answered, incarnation),
+                piece = read(&mut self.output) => self.listen(piece, incarnation),
+                _ = self.input.write() => {}
+                () = self.prompts.due(), if takes_prompts => {}
+            }
+        }
+    }
+
+    /// Ends the program, and keeps listening to it meanwhile. If the member has agreed, first closes its input.
+    async fn end_program(&mut self, incarnation: &mut Incarnation<'_>, process: &mut Process, why: &Why) -> Exit {
+        if why.is_agreed() {
+            self.protocol.close(&mut self.out);
+            self.is_closing = true;
+        }
+        let mut ending = pin!(incarnation.end_program(process, why));
+        let exit = loop {
+            tokio::select! {
+                exit = &mut ending => break exit,
+                () = self.step(incarnation) => {}
+            }
+        };
+        incarnation.program_ended(&exit);
+        exit
+    }
+
+    /// Listens until the program's output has ended.
+    async fn hear_out(&mut self, incarnation: &mut Incarnation<'_>) {
+        while self.output.is_some() {
+            self.step(incarnation).await;
+        }
+    }
+
+    /// Takes one step in a conversation that is ending. Hands nothing new over. Cancel-safe.
+    async fn step(&mut self, incarnation: &mut Incarnation<'_>) {
+        self.settle_outbox(incarnation);
+        self.input.advance();
+        if self.is_closing && self.input.accepts_line() {
+            self.input.close();
+        }
+        tokio::select! {
+            _ = incarnation.carry_on() => {}
+            piece = read(&mut self.output) => self.listen(piece, incarnation),
+            _ = self.input.write() => {}
+        }
+    }
+
+    /// Reads what the program has written. None: its output has ended.
+    fn listen(&mut self, piece: Option<Piece>, incarnation: &mut Incarnation<'_>) {
+        match piece {
+            Some(Piece::Line(line)) => match serde_json::from_slice::<Value>(&line) {
+                Ok(value) if value.is_object() => self.protocol.read(value, &mut self.out),
+                _ => {
+                    incarnation.pass(&line);
+                    incarnation.pass(b"\n");
+                }
+            },
+            // No line that the protocols need is that long.
+            Some(Piece::Part(_)) => {}
+            None => self.output = None,
+        }
+        self.settle_outbox(incarnation);
+    }
+
+    /// Acts on everything that the protocol has said.
+    fn settle_outbox(&mut self, incarnation: &mut Incarnation<'_>) {
+        while let Some(event) = self.out.events.pop_front() {
+            self.act(event, incarnation);
+        }
+        for line in self.out.lines.drain(..) {
+            self.input.reply(&line);
+        }
+    }
+
+    fn act(&mut self, event: Event, incarnation: &mut Incarnation<'_>) {
+        match event {
+            Event::Ready { session_id } => {
+                self.is_ready = true;
+                incarnation.note_turn_ended();
+                if session_id.is_some() {
+                    incarnation.lasting.program_session = session_id;
+                }
+            }
+            Event::Taken(_) | Event::Usage(_) | Event::ToolCalled { .. } => {}
+            Event::Processed(id) => {
+                self.prompts.processed(id, incarnation);
+                incarnation.note_turn_ended();
+            }
+            Event::Failed(id, detail) => {
+                if let Some(after) = self.prompts.failed(id) {
+                    incarnation.tell(RunnerEvent::PromptFailed { detail, after });
+                }
+            }
+            Event::Activity(line) => incarnation.tell(RunnerEvent::Activity { line: first_line(&line) }),
+            Event::PermissionWanted(wish) => self.permission_wanted(wish, incarnation),
+            Event::PlanReady { key, plan } => {
+                incarnation.tell(RunnerEvent::PlanSubmitted);
+                self.wishes.ask_for_plan(key, plan, incarnation);
+            }
+            Event::WishWithdrawn { key } => self.wishes.withdraw(&key),
+            Event::Compacted => self.prompts.repeat_welcome(),
+            Event::Warning(detail) => incarnation.tell(RunnerEvent::AgentWarning { detail }),
+            Event::Broken(detail) => {
+                incarnation.tell(RunnerEvent::AgentWarning { detail });
+                self.is_broken = true;
+            }
+        }
+    }
+
+    fn permission_wanted(&mut self, wish: Wish, incarnation: &Incarnation<'_>) {
+        let (key, what) = (wish.key, first_line(&wish.summary));
+        let decision = match incarnation.config.agent.permissions {
+            Permissions::Allow => Decision::Allow,
+            Permissions::Deny => {
+                incarnation.tell(RunnerEvent::PermissionRefused { what });
+                Decision::Deny("This teammate may not do that: its runner refuses all permissions.".to_owned())
+            }
+        };
+        self.protocol.decide(&key, decision, &mut self.out);
+    }
+
+    fn apply(&mut self, answered: Answered, incarnation: &mut Incarnation<'_>) {
+        match answered {
+            Answered::Asked(request_id) => incarnation.note_own_request(request_id),
+            Answered::Decided(key, decision) => self.protocol.decide(&key, decision, &mut self.out),
+        }
+    }
+}
+
+/// The most characters of a line about what the program does.
+const ACTIVITY_CHARS_MAX: usize = 500;
+
+fn first_line(text: &str) -> String {
+    let line = text.trim().lines().next().unwrap_or_default();
+    line.chars()
+        .take(ACTIVITY_CHARS_MAX)
+        .flat_map(|c| if c.is_control() { c.escape_debug().collect() } else { vec![c] })
+        .collect()
+}
+
+/// Reads the next piece of output; waits forever once the output has ended.
+async fn read(output: &mut Option<Lines<ChildStdout>>) -> Option<Piece> {
+    let Some(lines) = output else { return std::future::pending().await };
+    lines.next().await.unwrap_or_else(|error| {
+        tracing::debug!(%error, "cannot read the program's output");
+        None
+    })
+}

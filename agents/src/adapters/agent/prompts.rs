@@ -1,0 +1,191 @@
+//! What waits for the program and what it has in hand, as prompts.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    future::pending,
+    mem,
+    time::Duration,
+};
+
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use teamwire_client::Delivery;
+use teamwire_proto::v1;
+use tokio::time::{Instant, sleep_until};
+
+use super::protocol::{Prompt, PromptId};
+use crate::{
+    agent_text::{self, AnswerWith},
+    incarnation::Incarnation,
+};
+
+/// The most text in one prompt, in bytes, unless a single message is longer.
+const PROMPT_BYTES_MAX: usize = 256 * 1024;
+
+/// How long a task may stay open after the turn that took it before the agent is reminded of it, once.
+const REMINDER_DELAY: Duration = Duration::from_secs(30);
+
+/// The longest delay before a prompt whose turn has failed is handed over again.
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(30);
+
+/// A part of a prompt.
+#[derive(Debug)]
+enum Item {
+    Message(Box<Delivery>),
+    Task(Box<v1::Claim>),
+    /// The first prompt, from the person who started the runner, or a reminder.
+    Text(String),
+}
+
+/// The prompts of one process of the program.
+#[derive(Debug)]
+pub(super) struct Prompts {
+    /// Who the agent is and how it answers.
+    welcome: String,
+    /// True: the next prompt begins with the welcome.
+    is_welcome_needed: bool,
+    /// What goes into the next prompt: it was in one that failed, or did not fit.
+    waiting: VecDeque<Item>,
+    /// How many of those that wait come from prompts that failed.
+    failed: usize,
+    in_hand: BTreeMap<PromptId, Vec<Item>>,
+    last_id: PromptId,
+    /// When prompts are handed over again, after a turn has failed. None: now.
+    retry_at: Option<Instant>,
+    delays: ExponentialBackoff,
+    /// A task whose turn has ended, and when the agent is reminded of it.
+    open_task: Option<(u64, Instant)>,
+}
+
+impl Prompts {
+    /// Creates the prompts of a program that has just started. `first`: what it is asked to do first; empty: nothing.
+    pub(super) fn new(welcome: String, first: &str) -> Self {
+        let first = Some(first).filter(|first| !first.is_empty()).map(|first| Item::Text(first.to_owned()));
+        Self {
+            welcome,
+            is_welcome_needed: true,
+            waiting: first.into_iter().collect(),
+            failed: 0,
+            in_hand: BTreeMap::new(),
+            last_id: 0,
+            retry_at: None,
+            delays: delays(),
+            open_task: None,
+        }
+    }
+
+    /// Returns the next prompt if something waits, and notes that the program has it. All that waits goes into one prompt.
+    pub(super) fn next(&mut self, incarnation: &mut Incarnation<'_>) -> Option<Prompt> {
+        self.remind(incarnation);
+        if self.retry_at.is_some_and(|at| at > Instant::now()) {
+            return None;
+        }
+        self.retry_at = None;
+        let (mut items, mut text) = (Vec::new(), String::new());
+        while let Some(item) = self.waiting.pop_front().or_else(|| next_item(incarnation)) {
+            let part = item.text();
+            if !items.is_empty() && text.len() + part.len() > PROMPT_BYTES_MAX {
+                self.waiting.push_front(item);
+                break;
+            }
+            if !text.is_empty() {
+                text.push_str("\n\n");
+            }
+            text.push_str(&part);
+            items.push(item);
+        }
+        if items.is_empty() {
+            return None;
+        }
+        self.failed = 0;
+        if mem::take(&mut self.is_welcome_needed) {
+            text = format!("{}\n\n{text}", self.welcome);
+        }
+        self.last_id += 1;
+        self.in_hand.insert(self.last_id, items);
+        Some(Prompt { id: self.last_id, text })
+    }
+
+    /// Notes that the turn which took a prompt has ended, and acknowledges its messages.
+    pub(super) fn processed(&mut self, id: PromptId, incarnation: &mut Incarnation<'_>) {
+        for item in self.in_hand.remove(&id).unwrap_or_default() {
+            match item {
+                Item::Message(delivery) => incarnation.processed(&delivery.message.id),
+                Item::Task(claim) => {
+                    let id = claim.task.as_ref().map_or(0, |task| task.id);
+                    self.open_task = Some((id, Instant::now() + REMINDER_DELAY));
+                }
+                Item::Text(_) => {}
+            }
+        }
+        self.delays = delays();
+    }
+
+    /// Puts a prompt back that was not processed. Returns the delay until it is handed over again. None: the prompt is not
+    /// in hand.
+    pub(super) fn failed(&mut self, id: PromptId) -> Option<Duration> {
+        let items = self.in_hand.remove(&id)?;
+        // Prompts fail in the order of their numbers.
+        for item in items {
+            self.waiting.insert(self.failed, item);
+            self.failed += 1;
+        }
+        if let Some(at) = self.retry_at {
+            return Some(at.saturating_duration_since(Instant::now()));
+        }
+        let delay = self.delays.next().unwrap_or(RETRY_DELAY_MAX);
+        self.retry_at = Some(Instant::now() + delay);
+        // The program may have lost what it was told.
+        self.is_welcome_needed |= id == 1;
+        Some(delay)
+    }
+
+    /// The program no longer knows who it is.
+    pub(super) fn repeat_welcome(&mut self) {
+        self.is_welcome_needed = true;
+    }
+
+    /// Waits until there may be another prompt: a failed one may be handed over again, or a reminder is due. Cancel-safe.
+    pub(super) async fn due(&self) {
+        let reminder = self.open_task.map(|(_, at)| at);
+        match self.retry_at.into_iter().chain(reminder).min() {
+            Some(at) => sleep_until(at).await,
+            None => pending().await,
+        }
+    }
+
+    /// Adds a reminder of a task that was closed neither in its turn nor for a while after it.
+    fn remind(&mut self, incarnation: &Incarnation<'_>) {
+        let Some((id, at)) = self.open_task else { return };
+        if !incarnation.has_task(id) {
+            self.open_task = None;
+        } else if at <= Instant::now() && self.in_hand.is_empty() {
+            self.open_task = None;
+            self.waiting.push_back(Item::Text(agent_text::task_reminder(id)));
+        } else if at <= Instant::now() {
+            self.open_task = Some((id, Instant::now() + REMINDER_DELAY));
+        }
+    }
+}
+
+impl Item {
+    fn text(&self) -> String {
+        match self {
+            Self::Message(delivery) => agent_text::delivered_message(&delivery.message, delivery.delivery_count),
+            Self::Task(claim) => agent_text::task(&claim.task.clone().unwrap_or_default(), AnswerWith::Tool),
+            Self::Text(text) => text.clone(),
+        }
+    }
+}
+
+/// Takes the next message or task that waits, and notes that the program has it.
+fn next_item(incarnation: &mut Incarnation<'_>) -> Option<Item> {
+    if let Some(delivery) = incarnation.waiting().pop_front() {
+        incarnation.hand_over(&delivery);
+        return Some(Item::Message(delivery));
+    }
+    incarnation.next_task().map(|claim| Item::Task(Box::new(claim)))
+}
+
+fn delays() -> ExponentialBackoff {
+    ExponentialBuilder::new().with_max_delay(RETRY_DELAY_MAX).without_max_times().build()
+}

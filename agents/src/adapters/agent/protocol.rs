@@ -1,0 +1,199 @@
+//! What every protocol of an agent program has in common.
+//!
+//! A [`Protocol`] is a state machine without I/O: it reads the lines of JSON that the program writes, and puts into an
+//! [`Outbox`] the lines that the program is to read and the events that the loop acts on. The loop in `agent` owns the
+//! pipes, the inbox, acknowledgements and retries; a protocol knows only its program.
+
+#![allow(dead_code, reason = "shared with the protocols of other programs")]
+
+use std::{collections::VecDeque, path::PathBuf};
+
+use serde_json::Value;
+
+use crate::incarnation::Additions;
+
+/// A prompt's number, unique within one process of the program.
+pub(super) type PromptId = u64;
+
+/// The state machine of one program's protocol, for one process of the program.
+///
+/// After [`Event::Ready`], the loop calls [`Protocol::prompt`] as long as [`Protocol::accepts_prompt`] says so. Each prompt
+/// ends in exactly one [`Event::Processed`] or [`Event::Failed`].
+pub(super) trait Protocol: Send {
+    /// Returns what to add to the command line and to the environment.
+    fn launch(&self) -> Additions;
+
+    /// Begins, once the program runs.
+    fn start(&mut self, out: &mut Outbox);
+
+    /// Takes in a line that the program has written.
+    fn read(&mut self, line: Value, out: &mut Outbox);
+
+    /// Returns whether the program takes a prompt now: also in the middle of a turn, if it can.
+    fn accepts_prompt(&self) -> bool;
+
+    /// Hands the program a prompt.
+    fn prompt(&mut self, prompt: Prompt, out: &mut Outbox);
+
+    /// Answers [`Event::PermissionWanted`] or [`Event::PlanReady`].
+    fn decide(&mut self, key: &str, decision: Decision, out: &mut Outbox);
+
+    /// Answers [`Event::ToolCalled`].
+    fn tool_result(&mut self, _key: &str, _result: ToolResult, _out: &mut Outbox) {}
+
+    /// Asks the program to end, before its input is closed.
+    fn close(&mut self, _out: &mut Outbox) {}
+}
+
+/// What a protocol is created with.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Setup {
+    /// The program's arguments, as the user gave them, without the program.
+    pub(super) arguments: Vec<String>,
+    /// The program's working directory.
+    pub(super) directory: PathBuf,
+    /// The program's own session to go on with. None: start a new one.
+    pub(super) resume: Option<String>,
+    /// The command of the MCP server with the member's tools, and the variables that it needs.
+    pub(super) mcp: Option<McpCommand>,
+    /// The member's tools, for a program that takes them without an MCP server.
+    pub(super) tools: Vec<Tool>,
+    /// True: the program begins in its plan mode, if it has one.
+    pub(super) plan_first: bool,
+}
+
+/// The command of an MCP server over standard input and output.
+#[derive(Clone, Debug)]
+pub(super) struct McpCommand {
+    pub(super) program: String,
+    pub(super) arguments: Vec<String>,
+    /// Environment variables, for programs that hand on none of their own.
+    pub(super) environment: Vec<(String, String)>,
+}
+
+/// A tool of the member.
+#[derive(Clone, Debug)]
+pub(super) struct Tool {
+    pub(super) name: String,
+    pub(super) description: String,
+    /// The JSON Schema of its input.
+    pub(super) input_schema: Value,
+}
+
+/// A prompt: messages and tasks as the agent reads them.
+#[derive(Clone, Debug)]
+pub(super) struct Prompt {
+    pub(super) id: PromptId,
+    pub(super) text: String,
+}
+
+/// What a program may do, or why it may not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    /// It may.
+    Allow,
+    /// It may not, for this reason, which the agent reads.
+    Deny(String),
+}
+
+/// What a tool has returned.
+#[derive(Clone, Debug)]
+pub(super) struct ToolResult {
+    pub(super) text: String,
+    pub(super) is_error: bool,
+}
+
+/// What a program does, as its protocol tells the loop.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Event {
+    /// The program takes prompts. Told again when its session id changes.
+    Ready {
+        /// What [`Setup::resume`] takes to go on with this session.
+        session_id: Option<String>,
+    },
+    /// A prompt has reached the model's context. Told at most once for each prompt, and by some programs never.
+    Taken(PromptId),
+    /// The turn that took the prompt has ended well: its messages are processed.
+    Processed(PromptId),
+    /// The prompt was not processed: the turn failed, or the program dropped it. It must be handed over again.
+    Failed(PromptId, String),
+    /// One line about what the program does: a tool call, or the first line of a text.
+    Activity(String),
+    /// What the program has used since its process started.
+    Usage(Usage),
+    /// The program asks for leave.
+    PermissionWanted(Wish),
+    /// The program asks for leave to leave its plan mode.
+    PlanReady {
+        /// For [`Protocol::decide`].
+        key: String,
+        /// The plan.
+        plan: String,
+    },
+    /// The program no longer waits for a decision.
+    WishWithdrawn {
+        /// The key of the wish or the plan.
+        key: String,
+    },
+    /// The program calls one of [`Setup::tools`].
+    ToolCalled {
+        /// For [`Protocol::tool_result`].
+        key: String,
+        /// The tool's name.
+        tool: String,
+        /// Its input.
+        input: Value,
+    },
+    /// The program has cut its context: it no longer knows who it is.
+    Compacted,
+    /// Something that the person who runs the program should know.
+    Warning(String),
+    /// The protocol cannot go on; the program is ended as failed.
+    Broken(String),
+}
+
+/// What a program asks leave for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wish {
+    /// For [`Protocol::decide`].
+    pub(super) key: String,
+    /// The program's name for what it wants to use, such as `Bash`.
+    pub(super) tool: String,
+    /// One line about it.
+    pub(super) summary: String,
+    /// The command or the edit, in full.
+    pub(super) detail: String,
+}
+
+/// What a program has used since its process started, as far as it says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Usage {
+    pub(super) turns: u64,
+    pub(super) input_tokens: u64,
+    /// The part of the input tokens that came from the provider's cache.
+    pub(super) cached_tokens: u64,
+    pub(super) output_tokens: u64,
+    /// In US dollars. None: the program does not say.
+    pub(super) cost_usd: Option<f64>,
+}
+
+/// What a protocol has to say, in order.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    /// Lines for the program.
+    pub(super) lines: Vec<Value>,
+    /// Events for the loop.
+    pub(super) events: VecDeque<Event>,
+}
+
+impl Outbox {
+    /// Adds a line for the program.
+    pub(super) fn write(&mut self, line: Value) {
+        self.lines.push(line);
+    }
+
+    /// Adds an event for the loop.
+    pub(super) fn tell(&mut self, event: Event) {
+        self.events.push_back(event);
+    }
+}
