@@ -212,7 +212,8 @@ impl Agent {
                     incarnation.lasting.program_session = session_id;
                 }
             }
-            Event::Taken(_) | Event::Usage(_) | Event::ToolCalled { .. } => {}
+            Event::Taken(_) | Event::ToolCalled { .. } => {}
+            Event::Usage(usage) => incarnation.usage(usage.into()),
             Event::Processed(id) => {
                 self.prompts.processed(id, incarnation);
                 incarnation.note_turn_ended();
@@ -222,7 +223,11 @@ impl Agent {
                     incarnation.tell(RunnerEvent::PromptFailed { detail, after });
                 }
             }
-            Event::Activity(line) => incarnation.tell(RunnerEvent::Activity { line: first_line(&line) }),
+            Event::Activity(line) => {
+                let line = first_line(&line);
+                incarnation.activity(line.as_str());
+                incarnation.tell(RunnerEvent::Activity { line });
+            }
             Event::PermissionWanted(wish) => self.permission_wanted(wish, incarnation),
             Event::PlanReady { key, plan } => {
                 incarnation.tell(RunnerEvent::PlanSubmitted);
