@@ -273,13 +273,16 @@ impl Exec<'_, '_> {
             }
         };
         incarnation.program_ended(&exit);
-        incarnation.activity(format!("{} after {:.1} s", exit.text(), exit.duration.as_secs_f32()));
+        let ended = format!("{} after {:.1} s", exit.text(), exit.duration.as_secs_f32());
         if !matches!(why, Why::Exited) {
+            incarnation.activity(ended);
             return Err(Box::new((why, Some(exit))));
         }
         while pipes.output.is_some() {
             pipes.go_on(incarnation).await;
         }
+        // After what it has written.
+        incarnation.activity(ended);
         Ok((exit, pipes.kept))
     }
 
