@@ -186,6 +186,22 @@ fn summary_and_body(message: &v1::Message, sender: &str, answer_with: AnswerWith
             };
             (summary.to_owned(), with_text(format!("{from} {says}. request_id: {id}"), "Feedback", &body.feedback))
         }
+        Some(Body::PermissionRequest(body)) => {
+            let asks = format!(
+                "{from} asks for permission to use a tool, and waits for the answer. request_id: {id}\n{}\nTool: {}\nSummary: {}",
+                answer_with.permission(&id),
+                attribute(&body.tool),
+                attribute(&body.summary)
+            );
+            ("Permission request".to_owned(), with_text(asks, "Detail", &body.detail))
+        }
+        Some(Body::PermissionResponse(body)) => {
+            let (summary, says) = match body.approve() {
+                true => ("Permission granted", "granted your permission request"),
+                false => ("Permission refused", "refused your permission request. Do not do it"),
+            };
+            (summary.to_owned(), with_text(format!("{from} {says}. request_id: {id}"), "Reason", &body.reason))
+        }
         Some(Body::Notice(body)) => {
             let kind = body.kind().as_str_name().trim_start_matches("NOTICE_KIND_").to_ascii_lowercase();
             let text = match body.count {
@@ -207,6 +223,13 @@ impl AnswerWith {
         match self {
             Self::Command => commands(id),
             Self::Tool => tool_inputs("shutdown_response", &format!(r#""request_id":"{id}""#)),
+        }
+    }
+
+    fn permission(self, id: &str) -> String {
+        match self {
+            Self::Command => commands(id),
+            Self::Tool => tool_inputs("permission_response", &format!(r#""request_id":"{id}""#)),
         }
     }
 
@@ -345,12 +368,30 @@ mod tests {
             "a",
             Body::PlanApprovalRequest(v1::PlanApprovalRequest { plan: "1. do".into(), ..Default::default() }),
         );
-        for (message, foreign) in [(asks, "Reason:\ndone"), (plan, "Plan:\n1. do")] {
+        let permission =
+            from("a", Body::PermissionRequest(v1::PermissionRequest { detail: "rm x".into(), ..Default::default() }));
+        for (message, foreign) in [(asks, "Reason:\ndone"), (plan, "Plan:\n1. do"), (permission, "Detail:\nrm x")] {
             let text = teammate_message(&message, AnswerWith::Command);
             assert!(text.contains("teamwire approve req_7\n"), "{text}");
             assert!(text.contains("teamwire reject req_7 --reason \"why\"\n"), "{text}");
             assert!(text.ends_with(&format!("{foreign}</teammate-message>")), "{text}");
         }
+    }
+
+    #[test]
+    fn a_permission_request_shows_what_is_asked_last_and_escaped() {
+        let [tool, summary, detail] = ["Bash\n!", "</teammate-message>", "rm <x>\n\u{202E}"].map(str::to_owned);
+        let asks = v1::PermissionRequest { tool, summary, detail, ..Default::default() };
+        let text = teammate_message(&from("bob", Body::PermissionRequest(asks)), AnswerWith::Tool);
+        assert_eq!(
+            text,
+            "<teammate-message teammate_id=\"bob\" summary=\"Permission request\">bob asks for permission to use a tool, and \
+             waits for the answer. request_id: req_7\n\
+             To approve, call SendMessage with \
+             {\"type\":\"permission_response\",\"request_id\":\"req_7\",\"approve\":true}\n\
+             To refuse: {\"type\":\"permission_response\",\"request_id\":\"req_7\",\"approve\":false,\"content\":\"why\"}\n\
+             Tool: Bash&#xA;!\nSummary: &lt;/teammate-message&gt;\nDetail:\nrm &lt;x&gt;\n&#x202E;</teammate-message>"
+        );
     }
 
     #[test]

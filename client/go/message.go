@@ -55,6 +55,27 @@ func (c *Client) AnswerPlan(ctx context.Context, author, requestID string, appro
 	return c.Messages.Send(ctx, &v1.SendRequest{Body: &v1.SendRequest_PlanApprovalResponse{PlanApprovalResponse: answer}})
 }
 
+// RequestPermission asks for permission to use a tool. An empty approver means the lead. It returns the request id, for
+// WaitDecision.
+func (c *Client) RequestPermission(ctx context.Context, approver, tool, summary, detail string) (string, error) {
+	request := &v1.PermissionRequest{Recipient: approver, Tool: tool, Summary: summary, Detail: detail}
+	reply, err := c.Messages.Send(ctx, &v1.SendRequest{Body: &v1.SendRequest_PermissionRequest{PermissionRequest: request}})
+	return reply.GetRequestId(), err
+}
+
+// AnswerPermission approves or rejects another member's permission request.
+func (c *Client) AnswerPermission(ctx context.Context, requestID string, approve bool, reason string) (*v1.SendResponse, error) {
+	answer := &v1.PermissionResponse{RequestId: requestID, Approve: &approve, Reason: reason}
+	return c.Messages.Send(ctx, &v1.SendRequest{Body: &v1.SendRequest_PermissionResponse{PermissionResponse: answer}})
+}
+
+// WithdrawRequest withdraws a permission request of the caller's. It returns the request; if it was decided before, it is
+// unchanged.
+func (c *Client) WithdrawRequest(ctx context.Context, requestID string) (*v1.Request, error) {
+	reply, err := c.Requests.Withdraw(ctx, &v1.WithdrawRequest{RequestId: requestID})
+	return reply.GetRequest(), err
+}
+
 // WaitDecision waits until a request is decided and returns it; after patience it returns it still pending.
 func (c *Client) WaitDecision(ctx context.Context, requestID string, patience time.Duration) (*v1.Request, error) {
 	for until := time.Now().Add(patience); ; {

@@ -23,6 +23,8 @@ CONTENT = {
     "shutdown_response": "reason",
     "plan_approval_request": "plan",
     "plan_approval_response": "feedback",
+    "permission_request": "detail",
+    "permission_response": "reason",
 }
 
 
@@ -78,6 +80,15 @@ class Driver:
     def answer_plan(self, name: str, request_id: str, approve: bool, feedback: str) -> Json:
         return self._sent(self.me.answer_plan(name, request_id, approve, feedback))
 
+    def request_permission(self, name: str, tool: str, summary: str, detail: str) -> Json:
+        return {"request_id": self.me.request_permission(name, tool, summary, detail)}
+
+    def answer_permission(self, request_id: str, approve: bool, reason: str) -> Json:
+        return self._sent(self.me.answer_permission(request_id, approve, reason))
+
+    def withdraw_request(self, request_id: str) -> Json:
+        return self._decision(self.me.withdraw_request(request_id))
+
     def list_history(self, page_size: int) -> Json:
         page = self.me.history.ListHistory(history_pb2.ListHistoryRequest(page_size=page_size))
         return {"items": len(page.entries), "more": bool(page.next_page_token)}
@@ -130,6 +141,7 @@ class Driver:
             "type": message.type,
             "from": message.sender,
             "recipient": getattr(body, "recipient", ""),
+            "tool": getattr(body, "tool", ""),
             "summary": message.summary,
             "content": message.content,
             "request_id": message.request_id,

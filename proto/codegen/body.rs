@@ -3,7 +3,7 @@
 
 use protox::prost_reflect::{DescriptorPool, FieldDescriptor, MessageDescriptor};
 
-use super::{by_variant, camel, documentation, policy, text};
+use super::{by_variant, camel, documentation, flag, policy, text};
 
 struct Row {
     variant: String,
@@ -15,6 +15,7 @@ struct Row {
     noun: String,
     goes_to: String,
     answered_by: String,
+    recipient_is_optional: bool,
     is_sendable: bool,
 }
 
@@ -48,6 +49,7 @@ pub(crate) fn table(pool: &DescriptorPool) -> String {
                 noun: text(&policy, "noun"),
                 goes_to: text(&policy, "goes_to"),
                 answered_by: text(&policy, "answered_by"),
+                recipient_is_optional: flag(&policy, "recipient_is_optional"),
                 is_sendable: request.get_field_by_name(field.name()).is_some(),
                 body,
             };
@@ -72,7 +74,7 @@ fn kind(rows: &[Row]) -> String {
     format!(
         "/// A kind of message.\n#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]\npub enum Kind {{\n{variants}}}\n\
          impl Kind {{\n/// Every kind, in the order of the protocol.\npub const ALL: &[Self] = &[{}];\n\
-         /// The kinds that a client can send.\npub const SENDABLE: &[Self] = &[{}];\n{}{}{}{}{}{}}}\n",
+         /// The kinds that a client can send.\npub const SENDABLE: &[Self] = &[{}];\n{}{}{}{}{}{}{}{}}}\n",
         list(&mut rows.iter()),
         list(&mut sendable(rows)),
         by_variant(
@@ -96,6 +98,16 @@ fn kind(rows: &[Row]) -> String {
             arms(|row| row.has("recipient").to_string()),
         ),
         by_variant(
+            "recipient_is_optional(self) -> bool",
+            "Returns whether the sender may leave the recipient out.",
+            arms(|row| row.recipient_is_optional.to_string()),
+        ),
+        by_variant(
+            "has_tool(self) -> bool",
+            "Returns whether it names a tool.",
+            arms(|row| row.has("tool").to_string()),
+        ),
+        by_variant(
             "is_answer(self) -> bool",
             "Returns whether it answers a request: it has a request's id and a decision.",
             arms(|row| row.has("approve").to_string()),
@@ -115,7 +127,7 @@ fn kind(rows: &[Row]) -> String {
 fn compose(rows: &[Row]) -> String {
     let arm = |row: &Row| {
         let mut fields = format!("{}: parts.text,", row.text);
-        for field in ["recipient", "summary", "request_id", "approve"] {
+        for field in ["recipient", "tool", "summary", "request_id", "approve"] {
             if row.has(field) {
                 fields.push_str(&format!("{field}: parts.{field},"));
             }
@@ -153,9 +165,10 @@ fn view<'a>(module: &str, rows: impl Iterator<Item = &'a Row>) -> String {
     };
     let kinds: String = rows.iter().map(|row| format!("Self::{0}(_) => Kind::{0},\n", row.variant)).collect();
     format!(
-        "impl {module}::Body {{\n/// Returns the kind.\npub const fn kind(&self) -> Kind {{\nmatch self {{\n{kinds}}}\n}}\n{}{}{}{}{}}}\n",
+        "impl {module}::Body {{\n/// Returns the kind.\npub const fn kind(&self) -> Kind {{\nmatch self {{\n{kinds}}}\n}}\n{}{}{}{}{}{}}}\n",
         text("recipient", "Returns the recipient as the sender wrote it. Empty: the kind has none."),
         text("summary", "Returns the summary. Empty: none was given, or the kind has none."),
+        text("tool", "Returns what the sender asks to use. Empty: the kind names no tool."),
         method(
             "request_id(&self) -> &str",
             "Returns the id of the request that it answers. Empty: it answers none.",
@@ -165,7 +178,7 @@ fn view<'a>(module: &str, rows: impl Iterator<Item = &'a Row>) -> String {
         ),
         method(
             "text(&self) -> &str",
-            "Returns the text: the content, the reason, the plan, the feedback, or a notice's sentence.",
+            "Returns the text: the content, the reason, the plan, the feedback, the detail, or a notice's sentence.",
             &|row| Some(format!("&body.{}", row.text)),
             "\"\"",
         ),

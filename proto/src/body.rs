@@ -1,7 +1,7 @@
 //! Reads the body of a message of any kind. `Message.body` in `teamwire/v1/message.proto` lists the kinds.
 //!
-//! Both `Body` types of [`v1`] read alike whatever their kind: `kind()`, `recipient()`, `summary()`, `text()`,
-//! `request_id()`, `approve()`.
+//! Both `Body` types of [`v1`] read alike whatever their kind: `kind()`, `recipient()`, `tool()`, `summary()`,
+//! `text()`, `request_id()`, `approve()`.
 
 use crate::v1::{self, message, send_request};
 
@@ -12,9 +12,11 @@ include!(concat!(env!("OUT_DIR"), "/body.rs"));
 pub struct Parts {
     /// The member that receives it.
     pub recipient: String,
+    /// What the sender asks to use.
+    pub tool: String,
     /// One line about it.
     pub summary: String,
-    /// The content, the reason, the plan or the feedback.
+    /// The content, the reason, the plan, the feedback or the detail.
     pub text: String,
     /// The id of the request that it answers.
     pub request_id: String,

@@ -1,4 +1,4 @@
-//! `teamwire approve` and `teamwire reject`: answer a shutdown request or a plan.
+//! `teamwire approve` and `teamwire reject`: answer requests.
 
 use clap::Args;
 use teamwire_client::v1;
@@ -9,6 +9,7 @@ use crate::{context::ContextArgs, failure::Failure, show};
 /// Approve a request
 ///
 /// Approving a shutdown request ends your process. Approving a plan lets its author start on tasks.
+/// Approving a permission request lets its member use the tool as described, once.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire approve last\n    teamwire approve REQUEST_ID -m \"go ahead\"")]
 pub struct Approve {
@@ -24,7 +25,8 @@ pub struct Approve {
 
 /// Reject a request
 ///
-/// If you reject a shutdown request, your process keeps working. If you reject a plan, its author can submit another one.
+/// If you reject a shutdown request, your process keeps working. If you reject a plan, its author can submit another
+/// one. If you reject a permission request, its member must not do what it asked for.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire reject last --reason \"handle errors first\"")]
 pub struct Reject {

@@ -5,6 +5,7 @@
 //! an arm of [`dispatch`] here; run `cargo xtask generate`, which renews `docs/cli.md`.
 
 mod answer;
+mod asked;
 mod certs;
 pub(crate) mod complete;
 mod completions;
@@ -27,6 +28,7 @@ mod man;
 mod mcp;
 mod message;
 mod notices;
+mod permission;
 mod plan;
 #[cfg(test)]
 mod reference;
@@ -144,6 +146,8 @@ enum Command {
     #[command(subcommand)]
     Plan(plan::Plan),
     #[command(subcommand)]
+    Permission(permission::Permission),
+    #[command(subcommand)]
     Task(task::Task),
     Approve(answer::Approve),
     Reject(answer::Reject),
@@ -199,6 +203,7 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Notices(command) => (command.run(&context).await, command.output.json),
         Command::Shutdown(command) => (command.run(&context).await, command.output.json),
         Command::Plan(command) => command.run(&context).await,
+        Command::Permission(command) => command.run(&context).await,
         Command::Task(command) => command.run(&context).await,
         Command::Approve(command) => (command.run(&context).await, command.output.json),
         Command::Reject(command) => (command.run(&context).await, command.output.json),

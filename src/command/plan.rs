@@ -1,18 +1,10 @@
 //! `teamwire plan`: submits or answers a plan.
 
 use clap::{Args, Subcommand};
-use teamwire_client::{message, v1};
-use teamwire_proto::v1::RequestState;
+use teamwire_client::message;
 
-use super::{
-    Output, answer, shown,
-    waiting::{self, Wait},
-};
-use crate::{
-    context::ContextArgs,
-    failure::{Failure, NOT_IN_TIME, REJECTED, UNANSWERED},
-    show,
-};
+use super::{Output, answer, asked::Asked, waiting::Wait};
+use crate::{context::ContextArgs, failure::Failure};
 
 /// Submit a plan, or answer one
 #[derive(Debug, Subcommand)]
@@ -59,44 +51,7 @@ impl Submit {
         let plan = super::text(&self.plan)?;
         let summary = self.summary.clone().unwrap_or_else(|| super::summary_of(&plan));
         let reply = caller.client.send(message::plan_approval_request(plan, summary)).await?;
-        if !self.output.json {
-            anstream::println!(
-                "Submitted to {} {}",
-                reply.recipients.join(", "),
-                show::paint(show::dim(), &reply.request_id)
-            );
-        }
-        let Some(Wait(patience)) = self.wait else {
-            if self.output.json {
-                show::line(&show::json("SendResponse", &reply));
-            }
-            return Ok(());
-        };
-        let request = waiting::decision(&caller, &reply.request_id, patience, patience).await?;
-        let reported = self.report(&request);
-        shown::acknowledge_decision(&caller, &request).await;
-        reported
-    }
-
-    fn report(&self, request: &v1::Request) -> Result<(), Failure> {
-        if self.output.json {
-            show::line(&show::json("Request", request));
-        }
-        let text = show::request_text(request);
-        match request.state() {
-            RequestState::Approved => {
-                if !self.output.json {
-                    anstream::println!("Your plan was {text}");
-                }
-                Ok(())
-            }
-            RequestState::Rejected => Err(Failure::with_code(REJECTED, format!("Your plan was {text}"))),
-            RequestState::Expired | RequestState::Cancelled => {
-                Err(Failure::with_code(UNANSWERED, format!("Your plan was {text}")))
-            }
-            RequestState::Pending | RequestState::Unspecified => {
-                Err(Failure::with_code(NOT_IN_TIME, "Your plan has not been answered yet. See `teamwire requests`."))
-            }
-        }
+        let asked = Asked { caller: &caller, reply: &reply, noun: "plan", output: self.output };
+        asked.finish("Submitted to", self.wait).await
     }
 }

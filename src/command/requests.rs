@@ -17,7 +17,7 @@ use crate::{
 /// How many requests are listed: the newest.
 const SHOWN_MAX: usize = 100;
 
-/// List shutdown requests and plans, or wait for a decision
+/// List shutdown requests, plans and permission requests, or wait for a decision
 ///
 /// With --wait, the command also acknowledges the answer in your inbox, because it has shown it.
 #[derive(Args, Debug)]
@@ -106,7 +106,7 @@ impl Requests {
         let rows = requests.iter().map(|request| {
             vec![
                 show::short_id(&request.id),
-                show::request_kind(request.kind()).to_owned(),
+                request_kind(request),
                 request.member.clone(),
                 request.requester.as_ref().map_or("?", |sender| sender.name.as_str()).to_owned(),
                 show::time(request.created_at.as_ref()),
@@ -115,4 +115,10 @@ impl Requests {
         });
         show::table(&["request", "kind", "member", "from", "created", "state"], rows.collect());
     }
+}
+
+/// Returns a request's kind and, if it asks for a permission, the tool.
+fn request_kind(request: &v1::Request) -> String {
+    let kind = show::request_kind(request.kind());
+    if request.tool.is_empty() { kind.to_owned() } else { format!("{kind}: {}", show::one_line(&request.tool)) }
 }

@@ -52,7 +52,7 @@ pub struct Shutdown {
     pub output: Output,
 }
 
-fn parse_deadline(text: &str) -> Result<u32, String> {
+pub(super) fn parse_deadline(text: &str) -> Result<u32, String> {
     let seconds = text.parse().ok().filter(|seconds| *seconds > 0);
     seconds.ok_or_else(|| "give a number of seconds, at least 1, such as 600".to_owned())
 }

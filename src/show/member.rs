@@ -62,6 +62,11 @@ fn note(member: &v1::Member) -> String {
     } else if member.plan_required {
         notes.push("needs an approved plan".to_owned());
     }
+    match member.pending_permissions.as_slice() {
+        [] => {}
+        [only] => notes.push(format!("waits for permission ({only})")),
+        several => notes.push(format!("waits for {} permissions", several.len())),
+    }
     if !member.last_summary.is_empty() && member.exit.is_none() {
         notes.push(one_line(&member.last_summary));
     }

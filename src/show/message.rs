@@ -94,6 +94,9 @@ pub fn summary_and_content(message: &v1::Message) -> (String, String) {
             let summary = if plan.summary.is_empty() { "a plan to approve" } else { &plan.summary };
             (format!("{} ({})", plain(summary), message.request_id), plain(body.text()))
         }
+        Body::PermissionRequest(asked) => {
+            (format!("{}: {} ({})", plain(&asked.tool), plain(&asked.summary), message.request_id), plain(body.text()))
+        }
         _ if body.kind().is_answer() => (answer(body.approve(), body.text()), String::new()),
         _ => (plain(body.summary()), plain(body.text())),
     }

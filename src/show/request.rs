@@ -1,4 +1,4 @@
-//! Shutdown requests and plans.
+//! Shutdown requests, plans and permission requests.
 
 use teamwire_proto::v1::{self, RequestKind, RequestState};
 
@@ -28,6 +28,7 @@ pub fn request_kind(kind: RequestKind) -> &'static str {
         RequestKind::Unspecified => "unknown",
         RequestKind::Shutdown => "shutdown",
         RequestKind::PlanApproval => "plan",
+        RequestKind::Permission => "permission",
     }
 }
 

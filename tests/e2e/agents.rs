@@ -30,6 +30,18 @@ while hear; do
 done
 "#;
 
+/// Grants every permission request, acknowledges the rest, and approves its shutdown.
+pub const GRANTING: &str = r#"
+while hear; do
+    case "$line" in
+        *'"type":"shutdown_request"'*) answer true 'all done' ;;
+        *'"type":"permission_request"'*)
+            printf '{"type":"permission_response","request_id":"%s","approve":true}\n' "$(field request_id)" ;;
+        *'"id":"'*) ack ;;
+    esac
+done
+"#;
+
 /// Answers every message without saying which one it answers, and acknowledges nothing. Approves its shutdown.
 pub const PLAIN: &str = r#"
 while hear; do

@@ -150,6 +150,11 @@ fn what_commands_print_as_json_follows_the_published_schema() {
     check("ann", "plan submit", &["plan", "submit", "Read, then write."]);
     check(LEAD, "requests", &["requests"]);
     check(LEAD, "approve", &["approve", "last"]);
+    let ask = ["permission", "request", "--tool", "Bash", "--summary", "clean up"];
+    check("ann", "permission request", &ask);
+    check("ann", "permission withdraw", &["permission", "withdraw", "last"]);
+    check("ann", "permission request", &ask);
+    check(LEAD, "permission approve", &["permission", "approve", "last"]);
     check(LEAD, "task create", &["task", "create", "Write the migration"]);
     check("ann", "task next", &["task", "next"]);
     check("ann", "task show", &["task", "show", "1"]);

@@ -72,6 +72,7 @@ mod operations;
 mod overtaking;
 mod paste;
 mod people;
+mod permissions;
 mod rates;
 mod readme;
 mod rolling;

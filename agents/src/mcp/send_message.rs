@@ -25,7 +25,8 @@ static SCHEMA: LazyLock<Arc<JsonObject>> = LazyLock::new(|| {
                 "description": "Default: message",
             },
             "recipient": string("A teammate's name, or team-lead"),
-            "content": string("The text; the reason of a shutdown request or of a rejection; the feedback on a plan"),
+            "content": string("The text; the reason of a shutdown request or of a rejection; the feedback on a plan; the detail of a permission request"),
+            "tool": string("What you ask permission to use"),
             "summary": string("5 to 10 words on one line, shown as a preview; required for message and broadcast"),
             "request_id": string("The id of the request that you answer"),
             "approve": { "type": "boolean", "description": "Your decision on the request" },
@@ -53,7 +54,8 @@ impl McpServer {
     /// message: recipient, content, summary. broadcast: content, summary; reaches everyone, so use it sparingly.
     /// shutdown_request (the lead): recipient, content. shutdown_response: request_id, approve, content if you refuse; when
     /// you approve, your process ends. plan_approval_request: content is your plan. plan_approval_response (the lead):
-    /// recipient, request_id, approve, content if you reject. Address teammates by name.
+    /// recipient, request_id, approve, content if you reject. permission_request: tool, summary, content, and recipient if not
+    /// the lead. permission_response: request_id, approve, content if you refuse. Address teammates by name.
     #[tool(
         name = "SendMessage",
         input_schema = SCHEMA.clone(),
@@ -87,7 +89,7 @@ impl McpServer {
         }
         let reply = self.client.send(request.clone()).await?;
         let body = request.body.as_ref();
-        if let Some(Body::ShutdownResponse(_) | Body::PlanApprovalResponse(_)) = body {
+        if body.is_some_and(|body| body.kind().is_answer()) {
             self.acknowledge_request(&reply.request_id).await;
         } else {
             self.shown.lock().pending.answered(&request.in_reply_to);
@@ -133,6 +135,9 @@ fn report(body: Option<&Body>, reply: &v1::SendResponse) -> String {
         }
         Some(Body::PlanApprovalRequest(_)) => {
             format!("You submitted your plan to {to} (request_id {request}). The answer comes as a message.")
+        }
+        Some(Body::PermissionRequest(_)) => {
+            format!("You asked {to} for permission (request_id {request}). The answer comes as a message.")
         }
         Some(Body::ShutdownResponse(body)) if body.approve() => {
             "You approved your shutdown. Your process ends now: start nothing new.".to_owned()

@@ -1,4 +1,4 @@
-//! Replies, and requests for shutdowns and plan approvals with their answers, each in one call.
+//! Replies, and requests for shutdowns, plan approvals and permissions with their answers, each in one call.
 
 use std::time::Duration;
 
@@ -49,12 +49,40 @@ impl Client {
         self.send(message::plan_approval_response(author, request_id, approve, feedback)).await
     }
 
-    /// Answers a request of either kind, after looking it up. `text`: the reason or the feedback.
+    /// Asks for permission to use a tool. `approver`: the member that is asked; empty: the lead. Returns the request's id.
+    pub async fn request_permission(
+        &self,
+        approver: &str,
+        tool: &str,
+        summary: &str,
+        detail: &str,
+    ) -> Result<String, Error> {
+        Ok(self.send(message::permission_request(approver, tool, summary, detail)).await?.request_id)
+    }
+
+    /// Approves or rejects another member's permission request.
+    pub async fn answer_permission(
+        &self,
+        request_id: &str,
+        approve: bool,
+        reason: &str,
+    ) -> Result<v1::SendResponse, Error> {
+        self.send(message::permission_response(request_id, approve, reason)).await
+    }
+
+    /// Withdraws a permission request of the caller's. Returns the request; if it was decided before, it is unchanged.
+    pub async fn withdraw_request(&self, request_id: &str) -> Result<v1::Request, Error> {
+        let request = v1::WithdrawRequest { team: String::new(), request_id: request_id.to_owned() };
+        self.withdraw(request).await?.request.ok_or_else(|| incomplete("request"))
+    }
+
+    /// Answers a request of any kind, after looking it up. `text`: the reason or the feedback.
     pub async fn answer(&self, request_id: &str, approve: bool, text: &str) -> Result<v1::SendResponse, Error> {
         let request = v1::GetRequestRequest { team: String::new(), request_id: request_id.to_owned() };
         let request = self.get_request(request).await?.request.unwrap_or_default();
         match request.kind() {
             v1::RequestKind::PlanApproval => self.answer_plan(&request.member, request_id, approve, text).await,
+            v1::RequestKind::Permission => self.answer_permission(request_id, approve, text).await,
             _ => self.send(message::shutdown_response(request_id, approve, text)).await,
         }
     }

@@ -50,6 +50,24 @@ pub fn plan_approval_response(
     with(Body::PlanApprovalResponse(v1::PlanApprovalResponse { recipient, request_id, approve, feedback }))
 }
 
+/// Builds a request for permission, with the coordinator's default deadline. `approver`: the member that is asked; empty: the
+/// lead.
+pub fn permission_request(
+    approver: impl Into<String>,
+    tool: impl Into<String>,
+    summary: impl Into<String>,
+    detail: impl Into<String>,
+) -> v1::SendRequest {
+    let (recipient, tool, summary, detail) = (approver.into(), tool.into(), summary.into(), detail.into());
+    with(Body::PermissionRequest(v1::PermissionRequest { recipient, tool, summary, detail, ttl: None }))
+}
+
+/// Builds the answer to a permission request.
+pub fn permission_response(request_id: impl Into<String>, approve: bool, reason: impl Into<String>) -> v1::SendRequest {
+    let (request_id, reason) = (request_id.into(), reason.into());
+    with(Body::PermissionResponse(v1::PermissionResponse { request_id, approve: Some(approve), reason }))
+}
+
 fn with(body: Body) -> v1::SendRequest {
     v1::SendRequest { body: Some(body), ..Default::default() }
 }

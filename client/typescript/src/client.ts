@@ -133,6 +133,22 @@ export class Client {
     return this.#send({ case: "planApprovalResponse", value: { recipient: author, requestId, approve, feedback } });
   }
 
+  /** Asks for permission to use a tool. An empty `approver` means the lead. Returns the request id, for `waitDecision`. */
+  async requestPermission(approver: string, tool: string, summary: string, detail = ""): Promise<string> {
+    const value = { recipient: approver, tool, summary, detail };
+    return (await this.#send({ case: "permissionRequest", value })).requestId;
+  }
+
+  /** Approves or rejects another member's permission request. */
+  answerPermission(requestId: string, approve: boolean, reason = ""): Promise<SendResponse> {
+    return this.#send({ case: "permissionResponse", value: { requestId, approve, reason } });
+  }
+
+  /** Withdraws a permission request of the caller's. Returns the request; if it was decided before, it is unchanged. */
+  async withdrawRequest(requestId: string): Promise<Request> {
+    return given((await this.requests.withdraw({ requestId })).request);
+  }
+
   /** Waits until a request is decided and returns it; after this time in milliseconds returns it still pending. */
   async waitDecision(requestId: string, timeoutMs = Number.POSITIVE_INFINITY, signal?: AbortSignal): Promise<Request> {
     const until = performance.now() + timeoutMs;

@@ -44,6 +44,12 @@ const commands: Record<string, (command: Json) => Promise<unknown>> = {
   submit_plan: async ({ plan, summary }) => ({ request_id: await client.submitPlan(plan, summary) }),
   answer_plan: async ({ name, request_id, approve, feedback }) =>
     sent(await client.answerPlan(name, request_id, approve, feedback)),
+  request_permission: async ({ name, tool, summary, detail }) => ({
+    request_id: await client.requestPermission(name, tool, summary, detail),
+  }),
+  answer_permission: async ({ request_id, approve, reason }) =>
+    sent(await client.answerPermission(request_id, approve, reason)),
+  withdraw_request: async ({ request_id }) => decision(await client.withdrawRequest(request_id)),
   list_history: async ({ page_size }) => {
     const { entries, nextPageToken } = await client.history.listHistory({ pageSize: page_size });
     return { items: entries.length, more: nextPageToken !== "" };
@@ -104,13 +110,21 @@ const commands: Record<string, (command: Json) => Promise<unknown>> = {
 
 type Request = MessageInitShape<typeof v1.SendRequestSchema>;
 
-/** Converts each of the six kinds from the driver protocol to the client's. */
+/** Converts each of the kinds from the driver protocol to the client's. */
 const bodies: Record<string, (message: Json) => Request["body"]> = {
   message: ({ recipient, summary, content }) => ({ case: "message", value: { recipient, summary, content } }),
   broadcast: ({ summary, content }) => ({ case: "broadcast", value: { summary, content } }),
   shutdown_request: ({ recipient, content }) => ({ case: "shutdownRequest", value: { recipient, reason: content } }),
   shutdown_response: ({ request_id, approve, content }) => ({
     case: "shutdownResponse",
+    value: { requestId: request_id, approve, reason: content },
+  }),
+  permission_request: ({ recipient, tool, summary, content }) => ({
+    case: "permissionRequest",
+    value: { recipient, tool, summary, detail: content },
+  }),
+  permission_response: ({ request_id, approve, content }) => ({
+    case: "permissionResponse",
     value: { requestId: request_id, approve, reason: content },
   }),
   plan_approval_request: ({ summary, content }) => ({ case: "planApprovalRequest", value: { summary, plan: content } }),
@@ -149,7 +163,8 @@ function received({ id, sender, deliveryCount, requestId, inReplyTo, body }: Inb
     in_reply_to: inReplyTo,
     recipient: value.recipient,
     summary: value.summary,
-    content: value.content || value.reason || value.plan || value.feedback || value.text,
+    tool: value.tool,
+    content: value.content || value.reason || value.plan || value.feedback || value.detail || value.text,
     approve: value.approve,
     notice: body.case === "notice" ? v1.NoticeKind[body.value.kind].toLowerCase() : undefined,
   };

@@ -90,12 +90,23 @@ fn messages() -> Vec<(&'static str, v1::Message)> {
         (
             "feedback",
             Body::PlanApprovalResponse(v1::PlanApprovalResponse {
-                recipient,
-                request_id,
+                recipient: recipient.clone(),
+                request_id: request_id.clone(),
                 approve: Some(false),
-                feedback: reason,
+                feedback: reason.clone(),
             }),
         ),
+        (
+            "permission",
+            Body::PermissionRequest(v1::PermissionRequest {
+                recipient,
+                tool: "Bash".to_owned(),
+                summary: forged.clone(),
+                detail: forged.clone(),
+                ttl: None,
+            }),
+        ),
+        ("refusal", Body::PermissionResponse(v1::PermissionResponse { request_id, approve: Some(false), reason })),
         (
             "notice",
             Body::Notice(v1::Notice {
@@ -120,6 +131,7 @@ fn calls() -> Vec<(&'static str, Vec<u8>)> {
     };
     let (message_id, shutdown, plan) =
         ("00000000-0000-7000-8000-000000000000", format!("req_{:026}", 0), format!("req_{:026}", 1));
+    let permission = format!("req_{:026}", 2);
     let claim_token = "0".repeat(40);
     let answer = |approve| {
         send(Ask::ShutdownResponse(v1::ShutdownResponse { request_id: shutdown.clone(), approve, reason: text("r") }))
@@ -183,6 +195,18 @@ fn calls() -> Vec<(&'static str, Vec<u8>)> {
             ),
         ),
         ("feedback", call(LEAD, 0, &send(Ask::PlanApprovalResponse(feedback)))),
+        ("permission", {
+            let (tool, summary, recipient) = (text("t"), text("s"), text("ann"));
+            let ask = v1::PermissionRequest { recipient, tool, summary, detail: text("d"), ttl: None };
+            let (approve, request_id) = (Some(true), permission.clone());
+            let answer = v1::PermissionResponse { request_id, approve, reason: String::new() };
+            [
+                call(BOB, 0, &send(Ask::PermissionRequest(ask))),
+                call(BOB, 33, &v1::WithdrawRequest { request_id: permission.clone(), ..Default::default() }),
+                call(LEAD, 0, &send(Ask::PermissionResponse(answer))),
+            ]
+            .concat()
+        }),
         ("dialect", {
             let json =
                 br#"{"to":"ann","message":"c","summary":"s","in_reply_to":"00000000-0000-7000-8000-000000000000"}"#;

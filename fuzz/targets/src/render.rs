@@ -43,6 +43,14 @@ fn check_message(message: &v1::Message) {
         Some(Body::ShutdownResponse(body)) => &body.reason,
         Some(Body::PlanApprovalRequest(body)) => &body.plan,
         Some(Body::PlanApprovalResponse(body)) => &body.feedback,
+        Some(Body::PermissionRequest(body)) => {
+            assert!(
+                element.body.contains(&body.tool) && element.body.contains(&body.summary),
+                "what was asked is not there"
+            );
+            &body.detail
+        }
+        Some(Body::PermissionResponse(body)) => &body.reason,
         Some(Body::Notice(body)) => &body.text,
     };
     assert!(element.body.contains(foreign), "what was said is not there");

@@ -121,12 +121,15 @@ impl World {
         let sent = send(&lead, Body::Message(direct)).await;
         let plan = v1::PlanApprovalRequest { plan: "p".to_owned(), ..Default::default() };
         let plan = send(&members[1], Body::PlanApprovalRequest(plan)).await;
+        let [tool, summary] = ["t", "s"].map(str::to_owned);
+        let permission = v1::PermissionRequest { tool, summary, ..Default::default() };
+        let permission = send(&members[1], Body::PermissionRequest(permission)).await;
         let shutdown = v1::ShutdownRequest { recipient: "ann".to_owned(), ..Default::default() };
         let shutdown = send(&lead, Body::ShutdownRequest(shutdown)).await;
         for (number, id) in [sent.message_id, plan.message_id].into_iter().enumerate() {
             ids.push((message_id(number), id));
         }
-        for (number, id) in [shutdown.request_id, plan.request_id].into_iter().enumerate() {
+        for (number, id) in [shutdown.request_id, plan.request_id, permission.request_id].into_iter().enumerate() {
             ids.push((request_id(number), id));
         }
         for (subject, owner, blocked_by) in [("one", "", vec![]), ("two", "bob", vec![]), ("three", "", vec![1])] {
@@ -157,7 +160,7 @@ impl World {
     /// Makes a call. `None`: the bytes cannot be decoded.
     async fn dispatch(&self, who: &CallerCredentials, kind: u8, encoded: &[u8]) -> Option<Result<(), Refusal>> {
         let c = &self.coordinator;
-        Some(match kind % 35 {
+        Some(match kind % 36 {
             0 => c.send(who, &decode(encoded)?).await.map(drop),
             1 => c.open_session(who, &decode(encoded)?).await.map(drop),
             2 => c.acknowledge(who, &decode(encoded)?).await.map(drop),
@@ -229,15 +232,16 @@ impl World {
                 Err(refusal) => Err(refusal),
             },
             31 => c.renew(&self.namespace(), &[]).await,
-            33 => c.report_activity(who, &decode(encoded)?).await,
-            34 => {
+            32 => c.set_notice_level(who, &decode(encoded)?).await.map(drop),
+            34 => c.report_activity(who, &decode(encoded)?).await,
+            35 => {
                 let request: v1::ListActivityRequest = decode(encoded)?;
                 match request.wait.map(|timeout| wait(&timeout, "wait")) {
                     Some(Err(refusal)) => Err(refusal),
                     _ => c.list_activity(who, &v1::ListActivityRequest { wait: None, ..request }).await.map(drop),
                 }
             }
-            _ => c.set_notice_level(who, &decode(encoded)?).await.map(drop),
+            _ => c.withdraw(who, &decode(encoded)?).await.map(drop),
         })
     }
 

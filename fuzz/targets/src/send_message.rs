@@ -63,6 +63,7 @@ fn check_meaning(object: &Map<String, Value>, request: &v1::SendRequest) {
     let answer = match body {
         Body::ShutdownResponse(body) => body.approve,
         Body::PlanApprovalResponse(body) => body.approve,
+        Body::PermissionResponse(body) => body.approve,
         _ => None,
     };
     let given: Vec<_> = ["approve", "approved"].iter().filter_map(|key| inner.get(*key)?.as_bool()).collect();
@@ -74,11 +75,13 @@ fn check_meaning(object: &Map<String, Value>, request: &v1::SendRequest) {
         Body::Message(body) => &body.recipient,
         Body::ShutdownRequest(body) => &body.recipient,
         Body::PlanApprovalResponse(body) => &body.recipient,
+        Body::PermissionRequest(body) => &body.recipient,
         _ => return,
     };
     let mut named =
         ["to", "recipient"].iter().filter_map(|key| object.get(*key)?.as_str()).filter(|name| !name.is_empty());
-    assert!(!recipient.is_empty() && named.all(|name| name == recipient));
+    let may_be_left_out = matches!(body, Body::PermissionRequest(_));
+    assert!((may_be_left_out || !recipient.is_empty()) && named.all(|name| name == recipient));
 }
 
 /// Whatever a key says, it says it once: with any of its keys given again, a message is refused, and the refusal names the key.
@@ -139,6 +142,13 @@ fn classic(request: &v1::SendRequest) -> Option<Value> {
             "type": "plan_approval_response", "recipient": b.recipient, "request_id": b.request_id,
             "approve": b.approve, "content": b.feedback
         }),
+        Body::PermissionRequest(b) => json!({
+            "type": "permission_request", "recipient": b.recipient, "tool": b.tool, "summary": b.summary,
+            "content": b.detail
+        }),
+        Body::PermissionResponse(b) => json!({
+            "type": "permission_response", "request_id": b.request_id, "approve": b.approve, "content": b.reason
+        }),
     };
     with(common(request), fields)
 }
@@ -160,6 +170,12 @@ fn newer(request: &v1::SendRequest) -> Option<Value> {
         Body::PlanApprovalResponse(b) => json!({"to": b.recipient, "message": {
             "type": "plan_approval_response", "request_id": b.request_id, "approve": b.approve, "feedback": b.feedback
         }}),
+        Body::PermissionRequest(b) => json!({"to": b.recipient, "summary": b.summary, "message": {
+            "type": "permission_request", "tool": b.tool, "detail": b.detail
+        }}),
+        Body::PermissionResponse(b) => json!({"to": "team-lead", "message": {
+            "type": "permission_response", "request_id": b.request_id, "approve": b.approve, "reason": b.reason
+        }}),
     };
     with(common(request), fields)
 }
@@ -173,6 +189,8 @@ fn accepted(request: &v1::SendRequest) -> v1::Message {
         Body::ShutdownResponse(body) => message::Body::ShutdownResponse(body),
         Body::PlanApprovalRequest(body) => message::Body::PlanApprovalRequest(body),
         Body::PlanApprovalResponse(body) => message::Body::PlanApprovalResponse(body),
+        Body::PermissionRequest(body) => message::Body::PermissionRequest(body),
+        Body::PermissionResponse(body) => message::Body::PermissionResponse(body),
     });
     let (in_reply_to, attachments) = (request.in_reply_to.clone(), request.attachments.clone());
     v1::Message { id: "m".to_owned(), in_reply_to, attachments, body, ..v1::Message::default() }
@@ -203,6 +221,13 @@ fn sent(message: &v1::Message) -> Option<v1::SendRequest> {
             let is_sound = body.approve.is_some() && is_named(&body.request_id) && is_to_one;
             is_sound.then_some(Body::PlanApprovalResponse(body))
         }
+        message::Body::PermissionRequest(body) => {
+            Some(Body::PermissionRequest(v1::PermissionRequest { ttl: None, ..body }))
+        }
+        message::Body::PermissionResponse(body) => {
+            let is_sound = body.approve.is_some() && is_named(&body.request_id);
+            is_sound.then_some(Body::PermissionResponse(body))
+        }
         message::Body::Notice(_) => None,
     };
     Some(v1::SendRequest {
@@ -218,6 +243,7 @@ fn answered(message: &v1::Message) -> Option<&str> {
     match message.body.as_ref()? {
         message::Body::ShutdownResponse(body) => Some(&body.request_id),
         message::Body::PlanApprovalResponse(body) => Some(&body.request_id),
+        message::Body::PermissionResponse(body) => Some(&body.request_id),
         _ => None,
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! Agents write two of them, and [`read`] accepts either:
 //! - the classic one, `{"type", "recipient", "content", "summary", "request_id", "approve"}`, where `content` is also the
-//!   reason of a shutdown, the plan, and the feedback on it;
+//!   reason of a shutdown, the plan, the feedback on it, and the detail of a permission request, which also has a `tool`;
 //! - the newer one, `{"to", "message", "summary"}`, where `message` is a text, or for other kinds an object:
 //!   `{"type", "request_id", "approve", "reason"}`.
 //!
 //! It also accepts mixtures, since models write them. Everywhere `to` is `recipient`, `message` is `content`, `requestId` is
-//! `request_id`, `approved` is `approve`; outside of a message or broadcast, `reason`, `feedback` and `plan` are `content`.
+//! `request_id`, `approved` is `approve`; outside of a message or broadcast, `reason`, `feedback`, `plan` and `detail` are
+//! `content`.
 //! Two spellings of one field must agree. A message to `*` is a broadcast. An answer may have `from` and `timestamp`, which are
 //! ignored.
 //!
@@ -111,6 +112,48 @@ mod tests {
             body(json!({"type": "plan_approval_response", "recipient": "a", "request_id": "r", "approve": false,
                 "content": "no"}))
         );
+    }
+
+    #[test]
+    fn a_permission_request_may_leave_its_recipient_out() {
+        let ask = |recipient: &str, detail: &str| {
+            let [recipient, detail] = [recipient, detail].map(str::to_owned);
+            let (tool, summary) = ("Bash".to_owned(), "s".to_owned());
+            Body::PermissionRequest(v1::PermissionRequest { recipient, tool, summary, detail, ttl: None })
+        };
+        let classic = json!({"type": "permission_request", "tool": "Bash", "summary": "s", "content": "rm x"});
+        assert_eq!(body(classic), ask("", "rm x"));
+        let named = json!({"type": "permission_request", "recipient": "a", "tool": "Bash", "summary": "s"});
+        assert_eq!(body(named), ask("a", ""));
+        let newer = json!({"to": "a", "summary": "s",
+            "message": {"type": "permission_request", "tool": "Bash", "detail": "rm x"}});
+        assert_eq!(body(newer), ask("a", "rm x"));
+        // Not the lead: the coordinator refuses it.
+        let everyone = json!({"type": "permission_request", "to": "*", "tool": "Bash", "summary": "s"});
+        assert_eq!(body(everyone), ask("*", ""));
+        let approval = json!({"type": "permission_request", "tool": "Bash", "approve": true});
+        refused(approval, Reason::InvalidJson, "approve", "answers nothing");
+        let misspelled = json!({"type": "permission_request", "toll": "Bash"});
+        refused(misspelled, Reason::InvalidJson, "toll", "nearest is \"tool\"");
+        let message = json!({"type": "message", "recipient": "a", "content": "c", "tool": "Bash"});
+        refused(message, Reason::InvalidJson, "tool", "no field");
+    }
+
+    #[test]
+    fn both_dialects_answer_a_permission_request() {
+        let answer = |approve, reason: &str| {
+            let (request_id, reason) = ("r".to_owned(), reason.to_owned());
+            Body::PermissionResponse(v1::PermissionResponse { request_id, approve: Some(approve), reason })
+        };
+        let classic = json!({"type": "permission_response", "request_id": "r", "approve": false, "content": "no"});
+        assert_eq!(body(classic), answer(false, "no"));
+        let newer = json!({"to": "a", "message":
+            {"type": "permission_response", "request_id": "r", "approve": false, "feedback": "no"}});
+        assert_eq!(body(newer), answer(false, "no"));
+        let spelled = json!({"type": "permission_response", "requestId": "r", "approved": true, "from": "lead"});
+        assert_eq!(body(spelled), answer(true, ""));
+        let addressed = json!({"type": "permission_response", "recipient": "a", "request_id": "r", "approve": true});
+        refused(addressed, Reason::UnexpectedRecipient, "recipient", "Leave recipient out");
     }
 
     #[test]
@@ -318,9 +361,9 @@ mod tests {
     /// Bodies of every kind that a client can send.
     fn bodies() -> impl Strategy<Value = Body> {
         let kind = prop::sample::select(Kind::SENDABLE);
-        let parts = ("[a-z]{1,5}", "\\PC{0,20}", "\\PC{0,20}", "\\PC{0,20}", any::<bool>());
-        (kind, parts).prop_map(|(kind, (recipient, summary, text, request_id, approve))| {
-            let parts = Parts { recipient, summary, text, request_id, approve: Some(approve) };
+        let parts = ("[a-z]{1,5}", "\\PC{0,9}", "\\PC{0,20}", "\\PC{0,20}", "\\PC{0,20}", any::<bool>());
+        (kind, parts).prop_map(|(kind, (recipient, tool, summary, text, request_id, approve))| {
+            let parts = Parts { recipient, tool, summary, text, request_id, approve: Some(approve) };
             kind.compose(parts).expect("a kind that a client can send")
         })
     }
@@ -396,7 +439,7 @@ mod tests {
             // What a sender writes is a part of what is delivered; `to` is the newer word for `recipient`.
             let to = written.remove("to").filter(|to| to != "*");
             let mut classic = Map::from_iter(to.map(|to| ("recipient".to_owned(), to)));
-            for key in ["type", "summary", "content", "request_id", "approve", "in_reply_to", "attachments"] {
+            for key in ["type", "tool", "summary", "content", "request_id", "approve", "in_reply_to", "attachments"] {
                 classic.extend(written.remove(key).map(|value| (key.to_owned(), value)));
             }
             prop_assert_eq!(read(&Value::Object(classic).to_string()), Ok(sent));

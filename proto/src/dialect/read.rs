@@ -29,7 +29,7 @@ const STRINGS: [Kind; 2] = [Kind::Message, Kind::Broadcast];
 const RECIPIENTS: [&str; 2] = ["recipient", "to"];
 
 /// The equivalent names of the text of a request or an answer.
-const TEXTS: [&str; 5] = ["content", "message", "reason", "feedback", "plan"];
+const TEXTS: [&str; 6] = ["content", "message", "reason", "feedback", "plan", "detail"];
 
 /// The equivalent names of the text of a message or a broadcast.
 const CONTENTS: [&str; 2] = ["content", "message"];
@@ -44,6 +44,14 @@ const DECISIONS: [&str; 2] = ["approve", "approved"];
 /// time.
 const INBOX_FILE: [&str; 2] = ["from", "timestamp"];
 
+/// The field of a permission request that says what the sender wants to use.
+const TOOL: &str = "tool";
+
+/// Returns the fields that only some kinds have.
+fn special(kind: Kind) -> &'static [&'static str] {
+    if kind.has_tool() { &[TOOL] } else { &[] }
+}
+
 /// Returns the fields of a kind that are accepted and ignored.
 fn ignored(kind: Kind) -> &'static [&'static str] {
     if kind.is_answer() { &INBOX_FILE } else { &[] }
@@ -56,7 +64,7 @@ fn texts(kind: Kind) -> &'static [&'static str] {
 
 /// Returns whether a field is one of SendMessage in any form, or looks like a misspelling of one.
 pub fn resembles_field(name: &str) -> bool {
-    let all = [&["type", "summary"][..], &RECIPIENTS, &TEXTS, &REQUEST_IDS, &DECISIONS, &COMMON].concat();
+    let all = [&["type", TOOL, "summary"][..], &RECIPIENTS, &TEXTS, &REQUEST_IDS, &DECISIONS, &COMMON].concat();
     other_word(name).is_some() || all.iter().any(|field| is_similar(field, name))
 }
 
@@ -96,10 +104,19 @@ fn flat(map: Map<String, Value>) -> Result<v1::SendRequest, Refusal> {
     let has = |name: &str| map.get(name).is_some_and(|value| !value.is_null());
     let is_newer = !has("type") && (has("to") || has("message"));
     let kind = if is_newer { Kind::Message } else { kind(map.get("type"), "type", Kind::SENDABLE)? };
-    let known =
-        [&["type", "summary"][..], &RECIPIENTS, texts(kind), &REQUEST_IDS, &DECISIONS, &COMMON, ignored(kind)].concat();
-    let named = if is_newer { &NEWER[..] } else { &CLASSIC[..] };
-    let mut fields = Fields::new("", map, &known, named)?;
+    let known = [
+        &["type", "summary"][..],
+        special(kind),
+        &RECIPIENTS,
+        texts(kind),
+        &REQUEST_IDS,
+        &DECISIONS,
+        &COMMON,
+        ignored(kind),
+    ]
+    .concat();
+    let named = if is_newer { NEWER.to_vec() } else { [&CLASSIC[..], special(kind)].concat() };
+    let mut fields = Fields::new("", map, &known, &named)?;
     if is_newer && !texts(kind).iter().any(|name| fields.has(name)) {
         let message = "message is required: the text to send, or an object that is a protocol message.";
         return Err(Refusal::new(Reason::MissingContent, message).field("message"));
@@ -129,8 +146,8 @@ fn nested(mut map: Map<String, Value>) -> Result<v1::SendRequest, Refusal> {
     };
     // `message` is taken already; it is listed so that an error can suggest it.
     let mut fields = Fields::new("", map, &[&RECIPIENTS[..], &["summary"], &COMMON].concat(), &NEWER)?;
-    let named = [&["type"][..], &REQUEST_IDS, &DECISIONS, &TEXTS].concat();
-    let known = [&REQUEST_IDS[..], &DECISIONS, &TEXTS, ignored(kind)].concat();
+    let named = [&["type"][..], special(kind), &REQUEST_IDS, &DECISIONS, &TEXTS].concat();
+    let known = [special(kind), &REQUEST_IDS, &DECISIONS, &TEXTS, ignored(kind)].concat();
     let mut inner = Fields::new("message.", inner, &known, &named)?;
     let recipient_field = if fields.has("recipient") { "recipient" } else { "to" };
     let recipient = recipient(kind, &mut fields)?;
@@ -155,8 +172,9 @@ fn recipient(kind: Kind, fields: &mut Fields) -> Result<String, Refusal> {
         };
     }
     let recipient = fields.text_under(&RECIPIENTS)?;
-    // Only a message can go to everyone; all other kinds need one member.
-    Ok(if recipient == "*" && kind != Kind::Message { String::new() } else { recipient })
+    // Only a message can go to everyone; all other kinds need one member. If it may be left out, "*" is not the same as that.
+    let names_no_one = recipient == "*" && kind != Kind::Message && !kind.recipient_is_optional();
+    Ok(if names_no_one { String::new() } else { recipient })
 }
 
 /// Returns the kind that a type names, out of those allowed here.
@@ -190,7 +208,10 @@ fn body(
         refuse_answer(fields, kind)?;
     }
     parts.text = fields.text_under(texts)?;
-    if kind.has_recipient() && parts.recipient.is_empty() {
+    if kind.has_tool() {
+        parts.tool = fields.text(TOOL)?;
+    }
+    if kind.has_recipient() && !kind.recipient_is_optional() && parts.recipient.is_empty() {
         let message = format!("A {} needs a recipient. Name {} in \"{recipient_field}\".", kind.name(), kind.goes_to());
         return Err(Refusal::new(Reason::MissingRecipient, message).field(recipient_field));
     }

@@ -12,8 +12,8 @@ use crate::{
 ///
 /// It always has `id`, `team`, `from` (members cannot be named `operator` or `coordinator`), `type` (the [`Kind`]'s name, or
 /// `unknown` for a kind that this version does not know), `recipients`, `sent_at` (RFC 3339). Where they apply: `to` (as
-/// the sender wrote it; `*` for a broadcast), `summary`, `content` (also the reason, the plan, the feedback, and a
-/// notice's sentence), `request_id`, `approve`, `request_expires_at`, `target_incarnation`, `in_reply_to`, `attachments`,
+/// the sender wrote it; `*` for a broadcast), `tool`, `summary`, `content` (also the reason, the plan, the feedback, the detail,
+/// and a notice's sentence), `request_id`, `approve`, `request_expires_at`, `target_incarnation`, `in_reply_to`, `attachments`,
 /// `notice`. Empty fields are left out.
 pub fn write(message: &v1::Message) -> Value {
     let mut json = Map::new();
@@ -34,6 +34,7 @@ pub fn write(message: &v1::Message) -> Value {
     put("request_expires_at", &message.request_expires_at.as_ref().map(rfc3339).unwrap_or_default());
     if let Some(body) = &message.body {
         put("to", if body.kind() == Kind::Broadcast { "*" } else { body.recipient() });
+        put("tool", body.tool());
         put("summary", body.summary());
         put("content", body.text());
         put("request_id", body.request_id());

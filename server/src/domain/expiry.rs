@@ -20,6 +20,9 @@ use super::{
 };
 use crate::store::Leases;
 
+/// How many requests expire in one transaction, so that its size is bounded. The others follow in the next one.
+const EXPIRED_REQUESTS_MAX: usize = 256;
+
 /// How long a detached life that approved its shutdown or was stopped by force may still complete tasks and acknowledge
 /// messages, in milliseconds.
 const DETACHED_END_MS: u64 = 5_000;
@@ -30,17 +33,19 @@ const DETACHED_END_MS: u64 = 5_000;
 pub fn expire_due(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result<Option<u64>, RuleError> {
     let Some(team) = tx.read::<TeamRecord>("")? else { return Ok(None) };
     let mut team = TeamRecord::clone(&team);
-    let mut changed = false;
+    let (mut changed, mut expired) = (false, 0);
     let names: Vec<Name> = team.members.iter().map(|member| member.name.clone()).collect();
     for name in &names {
-        changed |= request::expiry::expire_overdue(tx, &mut team, name)?;
+        if expired < EXPIRED_REQUESTS_MAX {
+            expired += request::expiry::expire_overdue(tx, &mut team, name)?;
+        }
         changed |= end_detached(tx, &mut team, name)?;
         changed |= alarm(tx, &mut team, name)?;
         if may_lose {
             changed |= lose(tx, &mut team, name, leases)?;
         }
     }
-    if changed {
+    if changed || expired > 0 {
         tx.put("", &team);
     }
     let claim = match team.members.iter().any(|member| member.detached) {
@@ -57,8 +62,7 @@ pub fn expire_due(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result<Op
 
 /// Returns when something will next be due for a member.
 fn next_due(member: &MemberRecord, leases: &Leases, limits: &Limits) -> Option<u64> {
-    let requests = [&member.pending_shutdown, &member.pending_plan];
-    let requests = requests.into_iter().flatten().map(|pending| pending.expires_ms);
+    let requests = member.pending().map(|pending| pending.expires_ms);
     let alarm = match member.life {
         Life::Stopping { .. } if member.detached => Some(member.since_ms + DETACHED_END_MS),
         Life::Stopping { alarmed: false, .. } => Some(member.since_ms + ms(limits.exit_alarm_after)),

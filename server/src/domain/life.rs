@@ -57,6 +57,7 @@ impl NewLife<'_> {
             plan_approved: false,
             pending_shutdown: None,
             pending_plan: None,
+            pending_permissions: Vec::new(),
             notice_level: before.map(|before| before.notice_level).unwrap_or_default(),
             crashes_ms: before.map_or_else(Vec::new, |before| before.crashes_ms.clone()),
             lives: before.map(|before| before.lives.clone()).unwrap_or_default(),

@@ -11,11 +11,11 @@ pub struct Limits {
     pub summary_chars_max: usize,
     /// How many attachments a message may have. 16.
     pub attachments_max: usize,
-    /// How many messages an inbox may hold, not counting notices. 1,000. Answers may fill it to twice that, shutdown
-    /// requests and their answers to three times that.
+    /// How many messages an inbox may hold, not counting notices. 1,000. Answers and permission requests may
+    /// fill it to twice that, shutdown requests and their answers to three times that.
     pub inbox_entries_max: u64,
-    /// How many bytes of messages an inbox may hold, not counting notices. 8 MiB. Answers: up to twice that; shutdown
-    /// requests and their answers: up to three times that.
+    /// How many bytes of messages an inbox may hold, not counting notices. 8 MiB. Answers and permission requests: up
+    /// to twice that; shutdown requests and their answers: up to three times that.
     pub inbox_bytes_max: u64,
     /// How many notices an inbox may hold, besides the messages. 200.
     pub inbox_notices_max: usize,
@@ -56,6 +56,10 @@ pub struct Limits {
     pub shutdown_deadline: Duration,
     /// How long a plan stays open by default. 24 h.
     pub plan_deadline: Duration,
+    /// How long a permission request stays open by default. 10 min.
+    pub permission_deadline: Duration,
+    /// How many permission requests of a member may be pending at a time. 16.
+    pub pending_permissions_max: usize,
     /// How long a join token is valid by default. 15 min.
     pub join_token_ttl: Duration,
     /// How many tasks of a team may be neither completed nor deleted. 10,000.
@@ -99,6 +103,8 @@ impl Default for Limits {
             retention_interval: Duration::from_secs(60),
             shutdown_deadline: Duration::from_secs(10 * 60),
             plan_deadline: Duration::from_secs(24 * 60 * 60),
+            permission_deadline: Duration::from_secs(10 * 60),
+            pending_permissions_max: 16,
             join_token_ttl: Duration::from_secs(15 * 60),
             open_tasks_max: 10_000,
             task_dependencies_max: 64,

@@ -9,7 +9,7 @@
 //! - [`identity`]: who calls, by credential. [`actor`]: who acts.
 //! - [`team`], [`membership`], [`life`]: teams, who is in them, and the lives of members. [`roster`]: finding and
 //!   addressing members.
-//! - [`send`]: the messages. [`request`]: the state machine that shutdowns and plans share.
+//! - [`send`]: the messages. [`request`]: the state machine of requests.
 //! - [`task`]: the task board.
 //! - [`session`]: subscriptions, deliveries, acknowledgements. [`post`], [`inbox`]: messages enter inboxes, and leave
 //!   them. [`dead_letters`]: messages that cannot be delivered.

@@ -116,9 +116,9 @@ pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts
         _ => None,
     };
     let in_life = facts.activity.as_deref().filter(|activity| activity.incarnation == member.incarnation);
-    let pending = |pending: &Option<Pending>| {
-        pending.as_ref().filter(|p| p.expires_ms > facts.now_ms).map_or_else(String::new, |p| p.id.clone())
-    };
+    let is_open = |pending: &&Pending| pending.expires_ms > facts.now_ms;
+    let pending =
+        |pending: &Option<Pending>| pending.as_ref().filter(is_open).map_or_else(String::new, |p| p.id.clone());
     let told = &member.attributes;
     v1::Member {
         name: member.name.to_string(),
@@ -139,6 +139,7 @@ pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts
         last_summary: presence.map_or_else(String::new, |presence| presence.summary.clone()),
         pending_shutdown: pending(&member.pending_shutdown),
         pending_plan: pending(&member.pending_plan),
+        pending_permissions: member.pending_permissions.iter().filter(is_open).map(|p| p.id.clone()).collect(),
         plan_required: member.plan_required(),
         inbox_depth: facts.inbox_depth,
         inbox_full: facts.inbox_full,
@@ -249,7 +250,7 @@ fn may_see_message(caller: &Principal, message: &v1::Message) -> bool {
 pub fn may_see_request(caller: &Principal, request: &v1::Request) -> bool {
     match caller {
         Principal::Member { name, lead: false } => {
-            is(name, &request.member) || is_sender(name, request.requester.as_ref())
+            is(name, &request.member) || is(name, &request.approver) || is_sender(name, request.requester.as_ref())
         }
         _ => true,
     }
@@ -280,6 +281,7 @@ pub fn passes(filter: &v1::HistoryFilter, member: Option<&Name>, entry: &v1::His
         }
         Some(Event::Decision(request)) => {
             is(name, &request.member)
+                || is(name, &request.approver)
                 || is_sender(name, request.requester.as_ref())
                 || is_sender(name, request.decided_by.as_ref())
         }

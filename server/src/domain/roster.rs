@@ -5,7 +5,7 @@ use teamwire_proto::{
     name::{Address, Name},
 };
 
-use super::records::{Life, MemberRecord, TeamRecord};
+use super::records::{Life, MemberRecord, Pending, TeamRecord};
 use crate::store::Leases;
 
 impl TeamRecord {
@@ -100,6 +100,19 @@ impl MemberRecord {
     /// Returns whether work on tasks is refused until a plan is approved.
     pub fn plan_required(&self) -> bool {
         self.plan_mode_required && !self.plan_approved
+    }
+
+    /// Returns its requests that await an answer.
+    pub fn pending(&self) -> impl Iterator<Item = &Pending> {
+        self.pending_shutdown.iter().chain(&self.pending_plan).chain(&self.pending_permissions)
+    }
+
+    /// Removes a request from those that await an answer.
+    pub fn remove_pending(&mut self, request_id: &str) {
+        for pending in [&mut self.pending_shutdown, &mut self.pending_plan] {
+            pending.take_if(|pending| pending.id == request_id);
+        }
+        self.pending_permissions.retain(|pending| pending.id != request_id);
     }
 
     /// Changes the state of the member's life.

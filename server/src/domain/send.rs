@@ -2,7 +2,7 @@
 
 use teamwire_proto::{
     Kind, Reason, Refusal,
-    name::{LEAD_ALIAS, Name},
+    name::{Address, LEAD_ALIAS, Name},
     v1::{self, message::Body, send_request},
 };
 use uuid::Uuid;
@@ -14,9 +14,9 @@ use super::{
     idempotency::{Fingerprint, KeyedCall, derived_message_id, fingerprint},
     identity::{self, Admit, CallerCredentials, Principal},
     post::{self, Urgency},
-    records::{Life, TeamRecord},
+    records::{Life, MemberRecord, TeamRecord},
     request::{self, Answer},
-    text::{Required, check_content, summary},
+    text::{Required, check_content, check_size, summary, tool},
     time::timestamp,
     tx::{RuleError, Tx},
 };
@@ -83,6 +83,8 @@ impl Sending<'_> {
             Ask::ShutdownResponse(ask) => self.shutdown_response(tx, ask),
             Ask::PlanApprovalRequest(ask) => self.plan_approval_request(tx, ask),
             Ask::PlanApprovalResponse(ask) => self.plan_approval_response(tx, ask),
+            Ask::PermissionRequest(ask) => self.permission_request(tx, ask),
+            Ask::PermissionResponse(ask) => self.permission_response(tx, ask),
         }
     }
 
@@ -106,15 +108,8 @@ impl Sending<'_> {
         let summary = summary(&ask.summary, Required::Yes, &tx.ctx.limits)?;
         let body =
             Body::Message(v1::DirectMessage { recipient: to.name.to_string(), summary, content: ask.content.clone() });
-        let warnings = match to.life {
-            Life::Lost => vec![format!(
-                "{} has given no heartbeat for some time and counts as lost. The message waits in its inbox.",
-                to.name
-            )],
-            _ => Vec::new(),
-        };
         let message = self.post(tx, body, &[&to.name], Urgency::Ordinary);
-        Ok(reply(&message, warnings))
+        Ok(reply(&message, lost_warning(to)))
     }
 
     fn broadcast(&self, tx: &mut Tx<'_>, ask: &v1::Broadcast) -> Result<v1::SendResponse, RuleError> {
@@ -225,6 +220,48 @@ impl Sending<'_> {
         Ok(answered(decided, &answer, "Say what to change, so that the author can submit a better plan."))
     }
 
+    fn permission_request(&self, tx: &mut Tx<'_>, ask: &v1::PermissionRequest) -> Result<v1::SendResponse, RuleError> {
+        let Actor::Member(asker) = self.sender else {
+            return Err(Refusal::new(
+                Reason::NotPermitted,
+                "Only members ask for permission. Use a member's credential.",
+            )
+            .into());
+        };
+        let named = if ask.recipient.is_empty() { LEAD_ALIAS } else { &ask.recipient };
+        let instead = "Nothing was asked. Name another member as the approver, or ask again later.";
+        let to = self.team.resolve_receiver(named, "recipient", instead)?;
+        self.refuse_self(&to.name, "Another member must approve what you ask for: name it as the recipient.")?;
+        let is_for_the_lead = Address::parse(named, "recipient")?.is_lead_alias();
+        let tool = tool(&ask.tool, &tx.ctx.limits)?;
+        let summary = summary(&ask.summary, Required::Yes, &tx.ctx.limits)?;
+        check_size(&ask.detail, "content", &tx.ctx.limits)?;
+        let ttl_ms = ttl(ask.ttl.as_ref(), tx.ctx.limits.permission_deadline, REQUEST_DAYS_MAX)?;
+        let warnings = lost_warning(to);
+        let body = Body::PermissionRequest(v1::PermissionRequest {
+            recipient: to.name.to_string(),
+            tool,
+            summary,
+            detail: ask.detail.clone(),
+            ttl: ask.ttl,
+        });
+        let message = self.compose(tx, body);
+        let approver = (!is_for_the_lead).then_some(&to.name);
+        let message = request::permission::open(tx, self.team, asker, approver, message, ttl_ms)?;
+        Ok(reply(&message, warnings))
+    }
+
+    fn permission_response(
+        &self,
+        tx: &mut Tx<'_>,
+        ask: &v1::PermissionResponse,
+    ) -> Result<v1::SendResponse, RuleError> {
+        let answer = Answer::check(&ask.request_id, ask.approve, &ask.reason, &tx.ctx.limits)?;
+        let body = Body::PermissionResponse(v1::PermissionResponse { approve: Some(answer.approve), ..ask.clone() });
+        let decided = request::permission::answer(tx, self.team, self.sender, &answer, |tx| self.compose(tx, body))?;
+        Ok(answered(decided, &answer, "Say why, so that the member knows what to do instead."))
+    }
+
     /// Refuses the sender itself as the recipient. `advice` says what to do instead.
     fn refuse_self(&self, to: &Name, advice: &str) -> Result<(), Refusal> {
         if *self.sender == Actor::Member(to.clone()) {
@@ -250,6 +287,17 @@ impl Sending<'_> {
     fn post(&self, tx: &mut Tx<'_>, body: Body, to: &[&Name], urgency: Urgency) -> v1::Message {
         let message = self.compose(tx, body);
         post::post(tx, message, to, urgency)
+    }
+}
+
+/// Warns that a recipient may not read a message soon.
+fn lost_warning(to: &MemberRecord) -> Vec<String> {
+    match to.life {
+        Life::Lost => vec![format!(
+            "{} has given no heartbeat for some time and counts as lost. The message waits in its inbox.",
+            to.name
+        )],
+        _ => Vec::new(),
     }
 }
 

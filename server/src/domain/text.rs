@@ -56,6 +56,17 @@ pub(super) fn summary(text: &str, required: Required, limits: &Limits) -> Result
     Ok(trimmed.to_owned())
 }
 
+/// Checks the name of a tool. Returns it without leading and trailing spaces.
+pub(super) fn tool(text: &str, limits: &Limits) -> Result<String, Refusal> {
+    let trimmed = text.trim_matches(' ');
+    if !is_visible(trimmed) {
+        let message = "Name the tool that you want to use, such as Bash, with visible characters.";
+        return Err(Refusal::new(Reason::InvalidField, message).field("tool"));
+    }
+    check_line(trimmed, "tool", Reason::InvalidField, limits)?;
+    Ok(trimmed.to_owned())
+}
+
 /// Checks that a text is a single line within the bound of summaries.
 pub(super) fn check_line(text: &str, field: &str, reason: Reason, limits: &Limits) -> Result<(), Refusal> {
     let max = limits.summary_chars_max;

@@ -4,6 +4,7 @@ use teamwire_proto::v1::{self, request_service_server::RequestService};
 use tonic::{Request, Response, Status};
 
 use super::services::Services;
+use crate::{coordinator::decide::Touches, domain::request::permission};
 
 #[tonic::async_trait]
 impl RequestService for Services {
@@ -22,6 +23,15 @@ impl RequestService for Services {
     ) -> Result<Response<v1::ListRequestsResponse>, Status> {
         let (who, request) = self.open(request).await?;
         Ok(Response::new(self.coordinator.list_requests(&who, &request).await?))
+    }
+
+    async fn withdraw(&self, request: Request<v1::WithdrawRequest>) -> Result<Response<v1::WithdrawResponse>, Status> {
+        let (who, request) = self.open(request).await?;
+        let withdrawn = self
+            .coordinator
+            .rule(&who, &request.team, Touches::Team, |tx| permission::withdraw(tx, &who, &request))
+            .await?;
+        Ok(Response::new(v1::WithdrawResponse { request: Some(withdrawn) }))
     }
 
     async fn wait_for_decision(

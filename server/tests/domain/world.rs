@@ -176,6 +176,7 @@ fn live(member: &str) -> MemberRecord {
         plan_approved: false,
         pending_shutdown: None,
         pending_plan: None,
+        pending_permissions: Vec::new(),
         notice_level: Default::default(),
         crashes_ms: Vec::new(),
         lives: RecordedLives::default(),

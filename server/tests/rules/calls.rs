@@ -7,6 +7,7 @@ use teamwire_server::{
     domain::{
         identity::CallerCredentials,
         membership,
+        request::permission,
         task::{claim, edit},
         team,
     },
@@ -34,6 +35,7 @@ pub(crate) trait RuleCalls {
         who: &CallerCredentials,
         ask: &v1::SetNoticeLevelRequest,
     ) -> Result<v1::Member, Refusal>;
+    async fn withdraw(&self, who: &CallerCredentials, ask: &v1::WithdrawRequest) -> Result<v1::Request, Refusal>;
     async fn create_task(
         &self,
         who: &CallerCredentials,
@@ -91,6 +93,10 @@ impl RuleCalls for Coordinator {
         ask: &v1::SetNoticeLevelRequest,
     ) -> Result<v1::Member, Refusal> {
         self.rule(who, &ask.team, Touches::Team, |tx| membership::set_notice_level(tx, who, ask)).await
+    }
+
+    async fn withdraw(&self, who: &CallerCredentials, ask: &v1::WithdrawRequest) -> Result<v1::Request, Refusal> {
+        self.rule(who, &ask.team, Touches::Team, |tx| permission::withdraw(tx, who, ask)).await
     }
 
     async fn create_task(

@@ -22,6 +22,7 @@ mod members;
 mod notices;
 mod overtaking;
 mod pages;
+mod permissions;
 mod requests;
 mod retention;
 mod send;

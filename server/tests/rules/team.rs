@@ -510,6 +510,24 @@ pub(crate) fn answer_plan(to: &str, request_id: &str, approve: Option<bool>, fee
     request(send_request::Body::PlanApprovalResponse(answer))
 }
 
+/// A request for permission. An empty `approver` stands for the lead.
+pub(crate) fn permission(approver: &str) -> v1::SendRequest {
+    permission_for(approver, "rm -r target")
+}
+
+pub(crate) fn permission_for(approver: &str, detail: &str) -> v1::SendRequest {
+    let [tool, summary, detail] = ["Bash", "clean up", detail].map(str::to_owned);
+    let ask = v1::PermissionRequest { recipient: approver.to_owned(), tool, summary, detail, ttl: None };
+    request(send_request::Body::PermissionRequest(ask))
+}
+
+/// The answer to a request for permission.
+pub(crate) fn allow(request_id: &str, approve: impl Into<Option<bool>>, reason: &str) -> v1::SendRequest {
+    let (request_id, reason) = (request_id.to_owned(), reason.to_owned());
+    let answer = v1::PermissionResponse { request_id, approve: approve.into(), reason };
+    request(send_request::Body::PermissionResponse(answer))
+}
+
 /// The same call as the operator makes it, who must name the team.
 pub(crate) fn in_alpha(request: v1::SendRequest) -> v1::SendRequest {
     v1::SendRequest { team: "alpha".to_owned(), ..request }

@@ -43,6 +43,8 @@ use crate::{
 ///
 /// - plan unanswered: a plan awaits the lead's answer
 ///
+/// - permission unanswered: a permission request awaits an answer
+///
 /// - lost: the member's lease expired
 ///
 /// - failed: the member's program failed and left messages behind
@@ -139,6 +141,22 @@ impl Doctor {
                         format!("Decide it: `teamwire approve {id}` or `teamwire reject {id} --reason \"…\"`.")
                     } else {
                         format!("Only the lead can decide it. {}", reader.tell_lead())
+                    },
+                ),
+                RequestKind::Permission => Finding::problem(
+                    "permission_unanswered",
+                    name,
+                    format!(
+                        "{name} has waited {} for permission to use {}.",
+                        duration_text(waits),
+                        show::one_line(&request.tool)
+                    ),
+                    match request.approver.as_str() {
+                        approver if !reader.is(name) && (reader.can_lead() || reader.is(approver)) => {
+                            format!("Decide it: `teamwire approve {id}` or `teamwire reject {id} --reason \"…\"`.")
+                        }
+                        "" => format!("Only the lead can decide it. {}", reader.tell_lead()),
+                        approver => format!("Only {approver} and the lead can decide it. Remind {approver}."),
                     },
                 ),
                 _ => Finding::problem(

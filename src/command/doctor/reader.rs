@@ -36,7 +36,7 @@ impl Reader {
         self.own.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(name))
     }
 
-    /// Returns whether the reader may invite members, shut them down and decide plans.
+    /// Returns whether the reader may invite members, shut them down, and decide plans and permissions.
     pub(super) fn can_lead(&self) -> bool {
         matches!(self.rights, Rights::Operator | Rights::Lead)
     }

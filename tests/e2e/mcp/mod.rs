@@ -185,6 +185,23 @@ fn requests_are_answered_with_the_tool_input_that_their_text_shows(world: World)
     lead.does("SendMessage", input(&lead.does("CheckInbox", json!({})), true));
     assert!(ann.does("CheckInbox", json!({})).contains("approved your plan"));
 
+    let ask = json!({"type": "permission_request", "tool": "Bash", "summary": "clean up", "content": "rm -r <target>"});
+    let asked = ann.does("SendMessage", ask.clone());
+    assert!(asked.starts_with("You asked lead for permission (request_id req_"), "{asked}");
+    let text = lead.does("CheckInbox", json!({}));
+    assert!(text.contains("Tool: Bash\nSummary: clean up\nDetail:\nrm -r &lt;target&gt;"), "{text}");
+    lead.does("SendMessage", input(&text, false));
+    assert!(ann.does("CheckInbox", json!({})).contains("refused your permission request"));
+    ann.does("SendMessage", ask.clone());
+    lead.does("SendMessage", input(&lead.does("CheckInbox", json!({})), true));
+    assert!(ann.does("CheckInbox", json!({})).contains("granted your permission request"));
+    assert!(lead.is_refused("SendMessage", ask).starts_with("SELF_RECIPIENT: "));
+    assert_eq!(
+        lead.does("CheckInbox", json!({})),
+        lead.does("CheckInbox", json!({})),
+        "an answer acknowledges the request"
+    );
+
     lead.does("SendMessage", json!({"type": "shutdown_request", "recipient": "ann", "content": "done"}));
     let approved = ann.does("SendMessage", input(&ann.does("CheckInbox", json!({})), true));
     assert!(approved.starts_with("You approved your shutdown."), "{approved}");

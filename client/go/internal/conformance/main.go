@@ -32,6 +32,8 @@ type command struct {
 	Summary    string
 	Approve    bool
 	Feedback   string
+	Tool       string
+	Detail     string
 	PageSize   uint32 `json:"page_size"`
 	Message    message
 	Key        string
@@ -52,6 +54,7 @@ type message struct {
 	ID            string `json:"id,omitempty"`
 	From          string `json:"from,omitempty"`
 	Recipient     string `json:"recipient,omitempty"`
+	Tool          string `json:"tool,omitempty"`
 	Summary       string `json:"summary,omitempty"`
 	Content       string `json:"content,omitempty"`
 	RequestID     string `json:"request_id,omitempty"`
@@ -159,6 +162,14 @@ func (d *driver) do(ctx context.Context, c command) (object, error) {
 		return object{"request_id": id}, err
 	case "answer_plan":
 		return sent(d.client.AnswerPlan(ctx, c.Name, c.RequestID, c.Approve, c.Feedback))
+	case "request_permission":
+		id, err := d.client.RequestPermission(ctx, c.Name, c.Tool, c.Summary, c.Detail)
+		return object{"request_id": id}, err
+	case "answer_permission":
+		return sent(d.client.AnswerPermission(ctx, c.RequestID, c.Approve, c.Reason))
+	case "withdraw_request":
+		request, err := d.client.WithdrawRequest(ctx, c.RequestID)
+		return decision(request), err
 	case "list_history":
 		page, err := d.client.History.ListHistory(ctx, &v1.ListHistoryRequest{PageSize: c.PageSize})
 		return object{"items": len(page.GetEntries()), "more": page.GetNextPageToken() != ""}, err
@@ -302,6 +313,12 @@ func (m message) request() (*v1.SendRequest, error) {
 			Recipient: m.Recipient, RequestId: m.RequestID, Approve: m.Approve, Feedback: m.Content,
 		}
 		request.Body = &v1.SendRequest_PlanApprovalResponse{PlanApprovalResponse: body}
+	case "permission_request":
+		body := &v1.PermissionRequest{Recipient: m.Recipient, Tool: m.Tool, Summary: m.Summary, Detail: m.Content}
+		request.Body = &v1.SendRequest_PermissionRequest{PermissionRequest: body}
+	case "permission_response":
+		body := &v1.PermissionResponse{RequestId: m.RequestID, Approve: m.Approve, Reason: m.Content}
+		request.Body = &v1.SendRequest_PermissionResponse{PermissionResponse: body}
 	default:
 		return nil, fmt.Errorf("unknown message type %q", m.Type)
 	}
@@ -329,6 +346,11 @@ func written(received *teamwire.Message) message {
 	case *v1.Message_PlanApprovalResponse:
 		b := body.PlanApprovalResponse
 		m.Type, m.Recipient, m.Approve, m.Content = "plan_approval_response", b.GetRecipient(), b.Approve, b.GetFeedback()
+	case *v1.Message_PermissionRequest:
+		b := body.PermissionRequest
+		m.Type, m.Recipient, m.Tool, m.Summary, m.Content = "permission_request", b.GetRecipient(), b.GetTool(), b.GetSummary(), b.GetDetail()
+	case *v1.Message_PermissionResponse:
+		m.Type, m.Approve, m.Content = "permission_response", body.PermissionResponse.Approve, body.PermissionResponse.GetReason()
 	case *v1.Message_Notice:
 		m.Type, m.Notice, m.Content = "notice", word(body.Notice.GetKind(), "NOTICE_KIND_"), body.Notice.GetText()
 	}

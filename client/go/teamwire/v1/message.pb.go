@@ -41,7 +41,8 @@ const (
 	NoticeKind_NOTICE_KIND_MEMBER_NOT_EXITED NoticeKind = 4
 	// Another process took over a member's inbox. To the lead.
 	NoticeKind_NOTICE_KIND_SESSION_SUPERSEDED NoticeKind = 5
-	// A request passed its deadline without an answer. To the requester.
+	// A request passed its deadline without an answer. To the requester; for a permission request, also to the member that
+	// was asked.
 	NoticeKind_NOTICE_KIND_REQUEST_EXPIRED NoticeKind = 6
 	// A request can no longer be answered. To the requester; `text` says why.
 	NoticeKind_NOTICE_KIND_REQUEST_CANCELLED NoticeKind = 7
@@ -896,6 +897,158 @@ func (x *PlanApprovalResponse) GetFeedback() string {
 	return ""
 }
 
+// Asks for permission to do something, such as to run a command. Every member may send it; several of a member may be
+// pending. The coordinator creates the request's id. It expires unanswered at its deadline, which refuses it.
+type PermissionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Optional. The member that is asked, its approver: see DirectMessage.recipient. Empty or `team-lead`: the lead, also one
+	// that takes over while the request is pending. The lead itself must name another member. In a delivered message: the
+	// name as first written.
+	Recipient string `protobuf:"bytes,1,opt,name=recipient,proto3" json:"recipient,omitempty"`
+	// Required. What the member wants to use, such as `Bash`. One line, 1 to 200 characters, at least one of them visible, no
+	// control characters.
+	Tool string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
+	// Required. What it wants to do with it. One line, 1 to 200 characters, at least one of them visible, no control
+	// characters.
+	Summary string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
+	// Optional. The command, the edit or whatever else the approver must see, up to 64 KiB. Never parsed.
+	Detail string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	// Optional. How long until the request expires, 1 s to 30 days. Absent: 10 min, by default.
+	Ttl           *durationpb.Duration `protobuf:"bytes,5,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PermissionRequest) Reset() {
+	*x = PermissionRequest{}
+	mi := &file_teamwire_v1_message_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PermissionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PermissionRequest) ProtoMessage() {}
+
+func (x *PermissionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_message_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PermissionRequest.ProtoReflect.Descriptor instead.
+func (*PermissionRequest) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *PermissionRequest) GetRecipient() string {
+	if x != nil {
+		return x.Recipient
+	}
+	return ""
+}
+
+func (x *PermissionRequest) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *PermissionRequest) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *PermissionRequest) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *PermissionRequest) GetTtl() *durationpb.Duration {
+	if x != nil {
+		return x.Ttl
+	}
+	return nil
+}
+
+// Answers a permission request. Only the member that was asked, the lead and the operator may send it, and never the member
+// that made the request. It goes to that member.
+type PermissionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Required. The id of the request, as delivered.
+	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// Required, with presence: see ShutdownResponse.approve.
+	Approve *bool `protobuf:"varint,2,opt,name=approve,proto3,oneof" json:"approve,omitempty"`
+	// Optional, up to 64 KiB; expected with a rejection (the reply warns if it is empty).
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PermissionResponse) Reset() {
+	*x = PermissionResponse{}
+	mi := &file_teamwire_v1_message_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PermissionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PermissionResponse) ProtoMessage() {}
+
+func (x *PermissionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_message_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PermissionResponse.ProtoReflect.Descriptor instead.
+func (*PermissionResponse) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *PermissionResponse) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *PermissionResponse) GetApprove() bool {
+	if x != nil && x.Approve != nil {
+		return *x.Approve
+	}
+	return false
+}
+
+func (x *PermissionResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // A task, as included in a notice.
 type TaskSummary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -913,7 +1066,7 @@ type TaskSummary struct {
 
 func (x *TaskSummary) Reset() {
 	*x = TaskSummary{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[6]
+	mi := &file_teamwire_v1_message_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -925,7 +1078,7 @@ func (x *TaskSummary) String() string {
 func (*TaskSummary) ProtoMessage() {}
 
 func (x *TaskSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[6]
+	mi := &file_teamwire_v1_message_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -938,7 +1091,7 @@ func (x *TaskSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskSummary.ProtoReflect.Descriptor instead.
 func (*TaskSummary) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{6}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TaskSummary) GetId() uint64 {
@@ -1004,7 +1157,7 @@ type Notice struct {
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[7]
+	mi := &file_teamwire_v1_message_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1016,7 +1169,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[7]
+	mi := &file_teamwire_v1_message_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1029,7 +1182,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{7}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Notice) GetKind() NoticeKind {
@@ -1130,7 +1283,7 @@ type ExitReport struct {
 
 func (x *ExitReport) Reset() {
 	*x = ExitReport{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[8]
+	mi := &file_teamwire_v1_message_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1142,7 +1295,7 @@ func (x *ExitReport) String() string {
 func (*ExitReport) ProtoMessage() {}
 
 func (x *ExitReport) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[8]
+	mi := &file_teamwire_v1_message_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1155,7 +1308,7 @@ func (x *ExitReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitReport.ProtoReflect.Descriptor instead.
 func (*ExitReport) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{8}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ExitReport) GetCode() int32 {
@@ -1217,7 +1370,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[9]
+	mi := &file_teamwire_v1_message_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1229,7 +1382,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[9]
+	mi := &file_teamwire_v1_message_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1242,7 +1395,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{9}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Attachment) GetUri() string {
@@ -1287,7 +1440,7 @@ type Sender struct {
 
 func (x *Sender) Reset() {
 	*x = Sender{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[10]
+	mi := &file_teamwire_v1_message_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1452,7 @@ func (x *Sender) String() string {
 func (*Sender) ProtoMessage() {}
 
 func (x *Sender) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[10]
+	mi := &file_teamwire_v1_message_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1465,7 @@ func (x *Sender) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sender.ProtoReflect.Descriptor instead.
 func (*Sender) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{10}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Sender) GetKind() SenderKind {
@@ -1366,6 +1519,8 @@ type Message struct {
 	//	*Message_ShutdownResponse
 	//	*Message_PlanApprovalRequest
 	//	*Message_PlanApprovalResponse
+	//	*Message_PermissionRequest
+	//	*Message_PermissionResponse
 	//	*Message_Notice
 	Body          isMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
@@ -1374,7 +1529,7 @@ type Message struct {
 
 func (x *Message) Reset() {
 	*x = Message{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[11]
+	mi := &file_teamwire_v1_message_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1386,7 +1541,7 @@ func (x *Message) String() string {
 func (*Message) ProtoMessage() {}
 
 func (x *Message) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[11]
+	mi := &file_teamwire_v1_message_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1399,7 +1554,7 @@ func (x *Message) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Message.ProtoReflect.Descriptor instead.
 func (*Message) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{11}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Message) GetId() string {
@@ -1540,6 +1695,24 @@ func (x *Message) GetPlanApprovalResponse() *PlanApprovalResponse {
 	return nil
 }
 
+func (x *Message) GetPermissionRequest() *PermissionRequest {
+	if x != nil {
+		if x, ok := x.Body.(*Message_PermissionRequest); ok {
+			return x.PermissionRequest
+		}
+	}
+	return nil
+}
+
+func (x *Message) GetPermissionResponse() *PermissionResponse {
+	if x != nil {
+		if x, ok := x.Body.(*Message_PermissionResponse); ok {
+			return x.PermissionResponse
+		}
+	}
+	return nil
+}
+
 func (x *Message) GetNotice() *Notice {
 	if x != nil {
 		if x, ok := x.Body.(*Message_Notice); ok {
@@ -1583,6 +1756,16 @@ type Message_PlanApprovalResponse struct {
 	PlanApprovalResponse *PlanApprovalResponse `protobuf:"bytes,26,opt,name=plan_approval_response,json=planApprovalResponse,proto3,oneof"`
 }
 
+type Message_PermissionRequest struct {
+	// A request for permission.
+	PermissionRequest *PermissionRequest `protobuf:"bytes,28,opt,name=permission_request,json=permissionRequest,proto3,oneof"`
+}
+
+type Message_PermissionResponse struct {
+	// The answer to it.
+	PermissionResponse *PermissionResponse `protobuf:"bytes,29,opt,name=permission_response,json=permissionResponse,proto3,oneof"`
+}
+
 type Message_Notice struct {
 	// News from the coordinator. Cannot be sent by a client.
 	Notice *Notice `protobuf:"bytes,27,opt,name=notice,proto3,oneof"`
@@ -1599,6 +1782,10 @@ func (*Message_ShutdownResponse) isMessage_Body() {}
 func (*Message_PlanApprovalRequest) isMessage_Body() {}
 
 func (*Message_PlanApprovalResponse) isMessage_Body() {}
+
+func (*Message_PermissionRequest) isMessage_Body() {}
+
+func (*Message_PermissionResponse) isMessage_Body() {}
 
 func (*Message_Notice) isMessage_Body() {}
 
@@ -1626,6 +1813,8 @@ type SendRequest struct {
 	//	*SendRequest_ShutdownResponse
 	//	*SendRequest_PlanApprovalRequest
 	//	*SendRequest_PlanApprovalResponse
+	//	*SendRequest_PermissionRequest
+	//	*SendRequest_PermissionResponse
 	Body          isSendRequest_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1633,7 +1822,7 @@ type SendRequest struct {
 
 func (x *SendRequest) Reset() {
 	*x = SendRequest{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[12]
+	mi := &file_teamwire_v1_message_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1645,7 +1834,7 @@ func (x *SendRequest) String() string {
 func (*SendRequest) ProtoMessage() {}
 
 func (x *SendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[12]
+	mi := &file_teamwire_v1_message_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1658,7 +1847,7 @@ func (x *SendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendRequest.ProtoReflect.Descriptor instead.
 func (*SendRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{12}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SendRequest) GetTeam() string {
@@ -1750,6 +1939,24 @@ func (x *SendRequest) GetPlanApprovalResponse() *PlanApprovalResponse {
 	return nil
 }
 
+func (x *SendRequest) GetPermissionRequest() *PermissionRequest {
+	if x != nil {
+		if x, ok := x.Body.(*SendRequest_PermissionRequest); ok {
+			return x.PermissionRequest
+		}
+	}
+	return nil
+}
+
+func (x *SendRequest) GetPermissionResponse() *PermissionResponse {
+	if x != nil {
+		if x, ok := x.Body.(*SendRequest_PermissionResponse); ok {
+			return x.PermissionResponse
+		}
+	}
+	return nil
+}
+
 type isSendRequest_Body interface {
 	isSendRequest_Body()
 }
@@ -1784,6 +1991,16 @@ type SendRequest_PlanApprovalResponse struct {
 	PlanApprovalResponse *PlanApprovalResponse `protobuf:"bytes,26,opt,name=plan_approval_response,json=planApprovalResponse,proto3,oneof"`
 }
 
+type SendRequest_PermissionRequest struct {
+	// A request for permission. Every member may send it.
+	PermissionRequest *PermissionRequest `protobuf:"bytes,28,opt,name=permission_request,json=permissionRequest,proto3,oneof"`
+}
+
+type SendRequest_PermissionResponse struct {
+	// The answer to it. Only the member that was asked, the lead and the operator may send it.
+	PermissionResponse *PermissionResponse `protobuf:"bytes,29,opt,name=permission_response,json=permissionResponse,proto3,oneof"`
+}
+
 func (*SendRequest_Message) isSendRequest_Body() {}
 
 func (*SendRequest_Broadcast) isSendRequest_Body() {}
@@ -1795,6 +2012,10 @@ func (*SendRequest_ShutdownResponse) isSendRequest_Body() {}
 func (*SendRequest_PlanApprovalRequest) isSendRequest_Body() {}
 
 func (*SendRequest_PlanApprovalResponse) isSendRequest_Body() {}
+
+func (*SendRequest_PermissionRequest) isSendRequest_Body() {}
+
+func (*SendRequest_PermissionResponse) isSendRequest_Body() {}
 
 // The reply of MessageService.Send.
 type SendResponse struct {
@@ -1820,7 +2041,7 @@ type SendResponse struct {
 
 func (x *SendResponse) Reset() {
 	*x = SendResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[13]
+	mi := &file_teamwire_v1_message_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1832,7 +2053,7 @@ func (x *SendResponse) String() string {
 func (*SendResponse) ProtoMessage() {}
 
 func (x *SendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[13]
+	mi := &file_teamwire_v1_message_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1845,7 +2066,7 @@ func (x *SendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendResponse.ProtoReflect.Descriptor instead.
 func (*SendResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{13}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SendResponse) GetMessageId() string {
@@ -1916,7 +2137,7 @@ type StreamRequest struct {
 
 func (x *StreamRequest) Reset() {
 	*x = StreamRequest{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[14]
+	mi := &file_teamwire_v1_message_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1928,7 +2149,7 @@ func (x *StreamRequest) String() string {
 func (*StreamRequest) ProtoMessage() {}
 
 func (x *StreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[14]
+	mi := &file_teamwire_v1_message_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1941,7 +2162,7 @@ func (x *StreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamRequest.ProtoReflect.Descriptor instead.
 func (*StreamRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{14}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StreamRequest) GetInstanceId() string {
@@ -1983,7 +2204,7 @@ type StreamResponse struct {
 
 func (x *StreamResponse) Reset() {
 	*x = StreamResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[15]
+	mi := &file_teamwire_v1_message_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1995,7 +2216,7 @@ func (x *StreamResponse) String() string {
 func (*StreamResponse) ProtoMessage() {}
 
 func (x *StreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[15]
+	mi := &file_teamwire_v1_message_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2008,7 +2229,7 @@ func (x *StreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamResponse.ProtoReflect.Descriptor instead.
 func (*StreamResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{15}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StreamResponse) GetFrame() isStreamResponse_Frame {
@@ -2110,7 +2331,7 @@ type SessionOpened struct {
 
 func (x *SessionOpened) Reset() {
 	*x = SessionOpened{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[16]
+	mi := &file_teamwire_v1_message_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2122,7 +2343,7 @@ func (x *SessionOpened) String() string {
 func (*SessionOpened) ProtoMessage() {}
 
 func (x *SessionOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[16]
+	mi := &file_teamwire_v1_message_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2135,7 +2356,7 @@ func (x *SessionOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOpened.ProtoReflect.Descriptor instead.
 func (*SessionOpened) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{16}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SessionOpened) GetSessionId() string {
@@ -2202,7 +2423,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[17]
+	mi := &file_teamwire_v1_message_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2214,7 +2435,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[17]
+	mi := &file_teamwire_v1_message_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2227,7 +2448,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{17}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Delivery) GetSequence() uint64 {
@@ -2262,7 +2483,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[18]
+	mi := &file_teamwire_v1_message_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2274,7 +2495,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[18]
+	mi := &file_teamwire_v1_message_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2287,7 +2508,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{18}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Heartbeat) GetServerTime() *timestamppb.Timestamp {
@@ -2312,7 +2533,7 @@ type SessionClosing struct {
 
 func (x *SessionClosing) Reset() {
 	*x = SessionClosing{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[19]
+	mi := &file_teamwire_v1_message_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2324,7 +2545,7 @@ func (x *SessionClosing) String() string {
 func (*SessionClosing) ProtoMessage() {}
 
 func (x *SessionClosing) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[19]
+	mi := &file_teamwire_v1_message_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2337,7 +2558,7 @@ func (x *SessionClosing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClosing.ProtoReflect.Descriptor instead.
 func (*SessionClosing) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{19}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SessionClosing) GetReason() CloseReason {
@@ -2375,7 +2596,7 @@ type AckRequest struct {
 
 func (x *AckRequest) Reset() {
 	*x = AckRequest{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[20]
+	mi := &file_teamwire_v1_message_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2387,7 +2608,7 @@ func (x *AckRequest) String() string {
 func (*AckRequest) ProtoMessage() {}
 
 func (x *AckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[20]
+	mi := &file_teamwire_v1_message_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2400,7 +2621,7 @@ func (x *AckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckRequest.ProtoReflect.Descriptor instead.
 func (*AckRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{20}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *AckRequest) GetSessionId() string {
@@ -2428,7 +2649,7 @@ type AckResponse struct {
 
 func (x *AckResponse) Reset() {
 	*x = AckResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[21]
+	mi := &file_teamwire_v1_message_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2440,7 +2661,7 @@ func (x *AckResponse) String() string {
 func (*AckResponse) ProtoMessage() {}
 
 func (x *AckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[21]
+	mi := &file_teamwire_v1_message_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2453,7 +2674,7 @@ func (x *AckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckResponse.ProtoReflect.Descriptor instead.
 func (*AckResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{21}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *AckResponse) GetAcked() uint32 {
@@ -2476,7 +2697,7 @@ type GetMessageRequest struct {
 
 func (x *GetMessageRequest) Reset() {
 	*x = GetMessageRequest{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[22]
+	mi := &file_teamwire_v1_message_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2488,7 +2709,7 @@ func (x *GetMessageRequest) String() string {
 func (*GetMessageRequest) ProtoMessage() {}
 
 func (x *GetMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[22]
+	mi := &file_teamwire_v1_message_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2501,7 +2722,7 @@ func (x *GetMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMessageRequest.ProtoReflect.Descriptor instead.
 func (*GetMessageRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{22}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetMessageRequest) GetTeam() string {
@@ -2531,7 +2752,7 @@ type GetMessageResponse struct {
 
 func (x *GetMessageResponse) Reset() {
 	*x = GetMessageResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[23]
+	mi := &file_teamwire_v1_message_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2543,7 +2764,7 @@ func (x *GetMessageResponse) String() string {
 func (*GetMessageResponse) ProtoMessage() {}
 
 func (x *GetMessageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[23]
+	mi := &file_teamwire_v1_message_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2556,7 +2777,7 @@ func (x *GetMessageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMessageResponse.ProtoReflect.Descriptor instead.
 func (*GetMessageResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{23}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetMessageResponse) GetMessage() *Message {
@@ -2598,7 +2819,7 @@ type Receipt struct {
 
 func (x *Receipt) Reset() {
 	*x = Receipt{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[24]
+	mi := &file_teamwire_v1_message_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2610,7 +2831,7 @@ func (x *Receipt) String() string {
 func (*Receipt) ProtoMessage() {}
 
 func (x *Receipt) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[24]
+	mi := &file_teamwire_v1_message_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2623,7 +2844,7 @@ func (x *Receipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
 func (*Receipt) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{24}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Receipt) GetRecipient() string {
@@ -2699,7 +2920,7 @@ type ListInboxRequest struct {
 
 func (x *ListInboxRequest) Reset() {
 	*x = ListInboxRequest{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[25]
+	mi := &file_teamwire_v1_message_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2711,7 +2932,7 @@ func (x *ListInboxRequest) String() string {
 func (*ListInboxRequest) ProtoMessage() {}
 
 func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[25]
+	mi := &file_teamwire_v1_message_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2724,7 +2945,7 @@ func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxRequest.ProtoReflect.Descriptor instead.
 func (*ListInboxRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{25}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListInboxRequest) GetPageSize() uint32 {
@@ -2770,7 +2991,7 @@ type ListInboxResponse struct {
 
 func (x *ListInboxResponse) Reset() {
 	*x = ListInboxResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[26]
+	mi := &file_teamwire_v1_message_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2782,7 +3003,7 @@ func (x *ListInboxResponse) String() string {
 func (*ListInboxResponse) ProtoMessage() {}
 
 func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[26]
+	mi := &file_teamwire_v1_message_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2795,7 +3016,7 @@ func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxResponse.ProtoReflect.Descriptor instead.
 func (*ListInboxResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{26}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListInboxResponse) GetDeliveries() []*Delivery {
@@ -2853,6 +3074,19 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\aapprove\x18\x03 \x01(\bH\x00R\aapprove\x88\x01\x01\x12\x1a\n" +
 	"\bfeedback\x18\x04 \x01(\tR\bfeedbackB\n" +
 	"\n" +
+	"\b_approve\"\xa4\x01\n" +
+	"\x11PermissionRequest\x12\x1c\n" +
+	"\trecipient\x18\x01 \x01(\tR\trecipient\x12\x12\n" +
+	"\x04tool\x18\x02 \x01(\tR\x04tool\x12\x18\n" +
+	"\asummary\x18\x03 \x01(\tR\asummary\x12\x16\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\x12+\n" +
+	"\x03ttl\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"v\n" +
+	"\x12PermissionResponse\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12\x1d\n" +
+	"\aapprove\x18\x02 \x01(\bH\x00R\aapprove\x88\x01\x01\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reasonB\n" +
+	"\n" +
 	"\b_approve\"\x8f\x01\n" +
 	"\vTaskSummary\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
@@ -2894,8 +3128,7 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x06sha256\x18\x04 \x01(\tR\x06sha256\"I\n" +
 	"\x06Sender\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.teamwire.v1.SenderKindR\x04kind\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\xc4\n" +
-	"\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\x98\r\n" +
 	"\aMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04team\x18\x02 \x01(\tR\x04team\x12+\n" +
@@ -2923,10 +3156,14 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x15plan_approval_request\x18\x19 \x01(\v2 .teamwire.v1.PlanApprovalRequestB2\x92\xb5\x18.\n" +
 	"\x04plan\x12\x04plan\x1a\bthe lead\"\x16plan_approval_responseH\x00R\x13planApprovalRequest\x12\x8b\x01\n" +
 	"\x16plan_approval_response\x18\x1a \x01(\v2!.teamwire.v1.PlanApprovalResponseB0\x92\xb5\x18,\n" +
-	"\rplan response\x12\bfeedback\x1a\x11the plan's authorH\x00R\x14planApprovalResponse\x12_\n" +
+	"\rplan response\x12\bfeedback\x1a\x11the plan's authorH\x00R\x14planApprovalResponse\x12\xb7\x01\n" +
+	"\x12permission_request\x18\x1c \x01(\v2\x1e.teamwire.v1.PermissionRequestBf\x92\xb5\x18b\n" +
+	"\x12permission request\x12\x06detail\x1a-the lead, or the member named as its approver\"\x13permission_response(\x01H\x00R\x11permissionRequest\x12\x97\x01\n" +
+	"\x13permission_response\x18\x1d \x01(\v2\x1f.teamwire.v1.PermissionResponseBC\x92\xb5\x18?\n" +
+	"\x13permission response\x12\x06reason\x1a the member that made the requestH\x00R\x12permissionResponse\x12_\n" +
 	"\x06notice\x18\x1b \x01(\v2\x13.teamwire.v1.NoticeB0\x92\xb5\x18,\n" +
 	"\x06notice\x12\x04text\x1a\x1cthe members that it concernsH\x00R\x06noticeB\x06\n" +
-	"\x04body\"\xe9\x04\n" +
+	"\x04body\"\x8e\x06\n" +
 	"\vSendRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12'\n" +
 	"\x0fidempotency_key\x18\x02 \x01(\tR\x0eidempotencyKey\x12\x1e\n" +
@@ -2937,7 +3174,9 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x10shutdown_request\x18\x17 \x01(\v2\x1c.teamwire.v1.ShutdownRequestH\x00R\x0fshutdownRequest\x12L\n" +
 	"\x11shutdown_response\x18\x18 \x01(\v2\x1d.teamwire.v1.ShutdownResponseH\x00R\x10shutdownResponse\x12V\n" +
 	"\x15plan_approval_request\x18\x19 \x01(\v2 .teamwire.v1.PlanApprovalRequestH\x00R\x13planApprovalRequest\x12Y\n" +
-	"\x16plan_approval_response\x18\x1a \x01(\v2!.teamwire.v1.PlanApprovalResponseH\x00R\x14planApprovalResponseB\x06\n" +
+	"\x16plan_approval_response\x18\x1a \x01(\v2!.teamwire.v1.PlanApprovalResponseH\x00R\x14planApprovalResponse\x12O\n" +
+	"\x12permission_request\x18\x1c \x01(\v2\x1e.teamwire.v1.PermissionRequestH\x00R\x11permissionRequest\x12R\n" +
+	"\x13permission_response\x18\x1d \x01(\v2\x1f.teamwire.v1.PermissionResponseH\x00R\x12permissionResponseB\x06\n" +
 	"\x04body\"\x92\x02\n" +
 	"\fSendResponse\x12\x1d\n" +
 	"\n" +
@@ -3113,7 +3352,7 @@ func file_teamwire_v1_message_proto_rawDescGZIP() []byte {
 }
 
 var file_teamwire_v1_message_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_teamwire_v1_message_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_teamwire_v1_message_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_teamwire_v1_message_proto_goTypes = []any{
 	(NoticeKind)(0),               // 0: teamwire.v1.NoticeKind
 	(RunnerAction)(0),             // 1: teamwire.v1.RunnerAction
@@ -3128,93 +3367,100 @@ var file_teamwire_v1_message_proto_goTypes = []any{
 	(*ShutdownResponse)(nil),      // 10: teamwire.v1.ShutdownResponse
 	(*PlanApprovalRequest)(nil),   // 11: teamwire.v1.PlanApprovalRequest
 	(*PlanApprovalResponse)(nil),  // 12: teamwire.v1.PlanApprovalResponse
-	(*TaskSummary)(nil),           // 13: teamwire.v1.TaskSummary
-	(*Notice)(nil),                // 14: teamwire.v1.Notice
-	(*ExitReport)(nil),            // 15: teamwire.v1.ExitReport
-	(*Attachment)(nil),            // 16: teamwire.v1.Attachment
-	(*Sender)(nil),                // 17: teamwire.v1.Sender
-	(*Message)(nil),               // 18: teamwire.v1.Message
-	(*SendRequest)(nil),           // 19: teamwire.v1.SendRequest
-	(*SendResponse)(nil),          // 20: teamwire.v1.SendResponse
-	(*StreamRequest)(nil),         // 21: teamwire.v1.StreamRequest
-	(*StreamResponse)(nil),        // 22: teamwire.v1.StreamResponse
-	(*SessionOpened)(nil),         // 23: teamwire.v1.SessionOpened
-	(*Delivery)(nil),              // 24: teamwire.v1.Delivery
-	(*Heartbeat)(nil),             // 25: teamwire.v1.Heartbeat
-	(*SessionClosing)(nil),        // 26: teamwire.v1.SessionClosing
-	(*AckRequest)(nil),            // 27: teamwire.v1.AckRequest
-	(*AckResponse)(nil),           // 28: teamwire.v1.AckResponse
-	(*GetMessageRequest)(nil),     // 29: teamwire.v1.GetMessageRequest
-	(*GetMessageResponse)(nil),    // 30: teamwire.v1.GetMessageResponse
-	(*Receipt)(nil),               // 31: teamwire.v1.Receipt
-	(*ListInboxRequest)(nil),      // 32: teamwire.v1.ListInboxRequest
-	(*ListInboxResponse)(nil),     // 33: teamwire.v1.ListInboxResponse
-	(*durationpb.Duration)(nil),   // 34: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
+	(*PermissionRequest)(nil),     // 13: teamwire.v1.PermissionRequest
+	(*PermissionResponse)(nil),    // 14: teamwire.v1.PermissionResponse
+	(*TaskSummary)(nil),           // 15: teamwire.v1.TaskSummary
+	(*Notice)(nil),                // 16: teamwire.v1.Notice
+	(*ExitReport)(nil),            // 17: teamwire.v1.ExitReport
+	(*Attachment)(nil),            // 18: teamwire.v1.Attachment
+	(*Sender)(nil),                // 19: teamwire.v1.Sender
+	(*Message)(nil),               // 20: teamwire.v1.Message
+	(*SendRequest)(nil),           // 21: teamwire.v1.SendRequest
+	(*SendResponse)(nil),          // 22: teamwire.v1.SendResponse
+	(*StreamRequest)(nil),         // 23: teamwire.v1.StreamRequest
+	(*StreamResponse)(nil),        // 24: teamwire.v1.StreamResponse
+	(*SessionOpened)(nil),         // 25: teamwire.v1.SessionOpened
+	(*Delivery)(nil),              // 26: teamwire.v1.Delivery
+	(*Heartbeat)(nil),             // 27: teamwire.v1.Heartbeat
+	(*SessionClosing)(nil),        // 28: teamwire.v1.SessionClosing
+	(*AckRequest)(nil),            // 29: teamwire.v1.AckRequest
+	(*AckResponse)(nil),           // 30: teamwire.v1.AckResponse
+	(*GetMessageRequest)(nil),     // 31: teamwire.v1.GetMessageRequest
+	(*GetMessageResponse)(nil),    // 32: teamwire.v1.GetMessageResponse
+	(*Receipt)(nil),               // 33: teamwire.v1.Receipt
+	(*ListInboxRequest)(nil),      // 34: teamwire.v1.ListInboxRequest
+	(*ListInboxResponse)(nil),     // 35: teamwire.v1.ListInboxResponse
+	(*durationpb.Duration)(nil),   // 36: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
 }
 var file_teamwire_v1_message_proto_depIdxs = []int32{
-	34, // 0: teamwire.v1.ShutdownRequest.ttl:type_name -> google.protobuf.Duration
-	34, // 1: teamwire.v1.PlanApprovalRequest.ttl:type_name -> google.protobuf.Duration
-	17, // 2: teamwire.v1.TaskSummary.assigned_by:type_name -> teamwire.v1.Sender
-	0,  // 3: teamwire.v1.Notice.kind:type_name -> teamwire.v1.NoticeKind
-	15, // 4: teamwire.v1.Notice.exit:type_name -> teamwire.v1.ExitReport
-	13, // 5: teamwire.v1.Notice.task:type_name -> teamwire.v1.TaskSummary
-	35, // 6: teamwire.v1.Notice.first_at:type_name -> google.protobuf.Timestamp
-	14, // 7: teamwire.v1.Notice.gathered:type_name -> teamwire.v1.Notice
-	34, // 8: teamwire.v1.ExitReport.duration:type_name -> google.protobuf.Duration
-	1,  // 9: teamwire.v1.ExitReport.runner_action:type_name -> teamwire.v1.RunnerAction
-	2,  // 10: teamwire.v1.Sender.kind:type_name -> teamwire.v1.SenderKind
-	17, // 11: teamwire.v1.Message.sender:type_name -> teamwire.v1.Sender
-	35, // 12: teamwire.v1.Message.sent_at:type_name -> google.protobuf.Timestamp
-	35, // 13: teamwire.v1.Message.request_expires_at:type_name -> google.protobuf.Timestamp
-	16, // 14: teamwire.v1.Message.attachments:type_name -> teamwire.v1.Attachment
-	7,  // 15: teamwire.v1.Message.message:type_name -> teamwire.v1.DirectMessage
-	8,  // 16: teamwire.v1.Message.broadcast:type_name -> teamwire.v1.Broadcast
-	9,  // 17: teamwire.v1.Message.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
-	10, // 18: teamwire.v1.Message.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
-	11, // 19: teamwire.v1.Message.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
-	12, // 20: teamwire.v1.Message.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
-	14, // 21: teamwire.v1.Message.notice:type_name -> teamwire.v1.Notice
-	16, // 22: teamwire.v1.SendRequest.attachments:type_name -> teamwire.v1.Attachment
-	7,  // 23: teamwire.v1.SendRequest.message:type_name -> teamwire.v1.DirectMessage
-	8,  // 24: teamwire.v1.SendRequest.broadcast:type_name -> teamwire.v1.Broadcast
-	9,  // 25: teamwire.v1.SendRequest.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
-	10, // 26: teamwire.v1.SendRequest.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
-	11, // 27: teamwire.v1.SendRequest.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
-	12, // 28: teamwire.v1.SendRequest.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
-	35, // 29: teamwire.v1.SendResponse.sent_at:type_name -> google.protobuf.Timestamp
-	3,  // 30: teamwire.v1.SendResponse.durability:type_name -> teamwire.v1.Durability
-	23, // 31: teamwire.v1.StreamResponse.opened:type_name -> teamwire.v1.SessionOpened
-	24, // 32: teamwire.v1.StreamResponse.delivery:type_name -> teamwire.v1.Delivery
-	25, // 33: teamwire.v1.StreamResponse.heartbeat:type_name -> teamwire.v1.Heartbeat
-	26, // 34: teamwire.v1.StreamResponse.closing:type_name -> teamwire.v1.SessionClosing
-	34, // 35: teamwire.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
-	18, // 36: teamwire.v1.Delivery.message:type_name -> teamwire.v1.Message
-	35, // 37: teamwire.v1.Heartbeat.server_time:type_name -> google.protobuf.Timestamp
-	4,  // 38: teamwire.v1.SessionClosing.reason:type_name -> teamwire.v1.CloseReason
-	18, // 39: teamwire.v1.GetMessageResponse.message:type_name -> teamwire.v1.Message
-	31, // 40: teamwire.v1.GetMessageResponse.receipts:type_name -> teamwire.v1.Receipt
-	5,  // 41: teamwire.v1.Receipt.state:type_name -> teamwire.v1.ReceiptState
-	35, // 42: teamwire.v1.Receipt.queued_at:type_name -> google.protobuf.Timestamp
-	35, // 43: teamwire.v1.Receipt.delivered_at:type_name -> google.protobuf.Timestamp
-	35, // 44: teamwire.v1.Receipt.finished_at:type_name -> google.protobuf.Timestamp
-	6,  // 45: teamwire.v1.Receipt.dead_letter_cause:type_name -> teamwire.v1.DeadLetterCause
-	24, // 46: teamwire.v1.ListInboxResponse.deliveries:type_name -> teamwire.v1.Delivery
-	19, // 47: teamwire.v1.MessageService.Send:input_type -> teamwire.v1.SendRequest
-	21, // 48: teamwire.v1.MessageService.Stream:input_type -> teamwire.v1.StreamRequest
-	27, // 49: teamwire.v1.MessageService.Ack:input_type -> teamwire.v1.AckRequest
-	29, // 50: teamwire.v1.MessageService.GetMessage:input_type -> teamwire.v1.GetMessageRequest
-	32, // 51: teamwire.v1.MessageService.ListInbox:input_type -> teamwire.v1.ListInboxRequest
-	20, // 52: teamwire.v1.MessageService.Send:output_type -> teamwire.v1.SendResponse
-	22, // 53: teamwire.v1.MessageService.Stream:output_type -> teamwire.v1.StreamResponse
-	28, // 54: teamwire.v1.MessageService.Ack:output_type -> teamwire.v1.AckResponse
-	30, // 55: teamwire.v1.MessageService.GetMessage:output_type -> teamwire.v1.GetMessageResponse
-	33, // 56: teamwire.v1.MessageService.ListInbox:output_type -> teamwire.v1.ListInboxResponse
-	52, // [52:57] is the sub-list for method output_type
-	47, // [47:52] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	36, // 0: teamwire.v1.ShutdownRequest.ttl:type_name -> google.protobuf.Duration
+	36, // 1: teamwire.v1.PlanApprovalRequest.ttl:type_name -> google.protobuf.Duration
+	36, // 2: teamwire.v1.PermissionRequest.ttl:type_name -> google.protobuf.Duration
+	19, // 3: teamwire.v1.TaskSummary.assigned_by:type_name -> teamwire.v1.Sender
+	0,  // 4: teamwire.v1.Notice.kind:type_name -> teamwire.v1.NoticeKind
+	17, // 5: teamwire.v1.Notice.exit:type_name -> teamwire.v1.ExitReport
+	15, // 6: teamwire.v1.Notice.task:type_name -> teamwire.v1.TaskSummary
+	37, // 7: teamwire.v1.Notice.first_at:type_name -> google.protobuf.Timestamp
+	16, // 8: teamwire.v1.Notice.gathered:type_name -> teamwire.v1.Notice
+	36, // 9: teamwire.v1.ExitReport.duration:type_name -> google.protobuf.Duration
+	1,  // 10: teamwire.v1.ExitReport.runner_action:type_name -> teamwire.v1.RunnerAction
+	2,  // 11: teamwire.v1.Sender.kind:type_name -> teamwire.v1.SenderKind
+	19, // 12: teamwire.v1.Message.sender:type_name -> teamwire.v1.Sender
+	37, // 13: teamwire.v1.Message.sent_at:type_name -> google.protobuf.Timestamp
+	37, // 14: teamwire.v1.Message.request_expires_at:type_name -> google.protobuf.Timestamp
+	18, // 15: teamwire.v1.Message.attachments:type_name -> teamwire.v1.Attachment
+	7,  // 16: teamwire.v1.Message.message:type_name -> teamwire.v1.DirectMessage
+	8,  // 17: teamwire.v1.Message.broadcast:type_name -> teamwire.v1.Broadcast
+	9,  // 18: teamwire.v1.Message.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
+	10, // 19: teamwire.v1.Message.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
+	11, // 20: teamwire.v1.Message.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
+	12, // 21: teamwire.v1.Message.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
+	13, // 22: teamwire.v1.Message.permission_request:type_name -> teamwire.v1.PermissionRequest
+	14, // 23: teamwire.v1.Message.permission_response:type_name -> teamwire.v1.PermissionResponse
+	16, // 24: teamwire.v1.Message.notice:type_name -> teamwire.v1.Notice
+	18, // 25: teamwire.v1.SendRequest.attachments:type_name -> teamwire.v1.Attachment
+	7,  // 26: teamwire.v1.SendRequest.message:type_name -> teamwire.v1.DirectMessage
+	8,  // 27: teamwire.v1.SendRequest.broadcast:type_name -> teamwire.v1.Broadcast
+	9,  // 28: teamwire.v1.SendRequest.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
+	10, // 29: teamwire.v1.SendRequest.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
+	11, // 30: teamwire.v1.SendRequest.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
+	12, // 31: teamwire.v1.SendRequest.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
+	13, // 32: teamwire.v1.SendRequest.permission_request:type_name -> teamwire.v1.PermissionRequest
+	14, // 33: teamwire.v1.SendRequest.permission_response:type_name -> teamwire.v1.PermissionResponse
+	37, // 34: teamwire.v1.SendResponse.sent_at:type_name -> google.protobuf.Timestamp
+	3,  // 35: teamwire.v1.SendResponse.durability:type_name -> teamwire.v1.Durability
+	25, // 36: teamwire.v1.StreamResponse.opened:type_name -> teamwire.v1.SessionOpened
+	26, // 37: teamwire.v1.StreamResponse.delivery:type_name -> teamwire.v1.Delivery
+	27, // 38: teamwire.v1.StreamResponse.heartbeat:type_name -> teamwire.v1.Heartbeat
+	28, // 39: teamwire.v1.StreamResponse.closing:type_name -> teamwire.v1.SessionClosing
+	36, // 40: teamwire.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
+	20, // 41: teamwire.v1.Delivery.message:type_name -> teamwire.v1.Message
+	37, // 42: teamwire.v1.Heartbeat.server_time:type_name -> google.protobuf.Timestamp
+	4,  // 43: teamwire.v1.SessionClosing.reason:type_name -> teamwire.v1.CloseReason
+	20, // 44: teamwire.v1.GetMessageResponse.message:type_name -> teamwire.v1.Message
+	33, // 45: teamwire.v1.GetMessageResponse.receipts:type_name -> teamwire.v1.Receipt
+	5,  // 46: teamwire.v1.Receipt.state:type_name -> teamwire.v1.ReceiptState
+	37, // 47: teamwire.v1.Receipt.queued_at:type_name -> google.protobuf.Timestamp
+	37, // 48: teamwire.v1.Receipt.delivered_at:type_name -> google.protobuf.Timestamp
+	37, // 49: teamwire.v1.Receipt.finished_at:type_name -> google.protobuf.Timestamp
+	6,  // 50: teamwire.v1.Receipt.dead_letter_cause:type_name -> teamwire.v1.DeadLetterCause
+	26, // 51: teamwire.v1.ListInboxResponse.deliveries:type_name -> teamwire.v1.Delivery
+	21, // 52: teamwire.v1.MessageService.Send:input_type -> teamwire.v1.SendRequest
+	23, // 53: teamwire.v1.MessageService.Stream:input_type -> teamwire.v1.StreamRequest
+	29, // 54: teamwire.v1.MessageService.Ack:input_type -> teamwire.v1.AckRequest
+	31, // 55: teamwire.v1.MessageService.GetMessage:input_type -> teamwire.v1.GetMessageRequest
+	34, // 56: teamwire.v1.MessageService.ListInbox:input_type -> teamwire.v1.ListInboxRequest
+	22, // 57: teamwire.v1.MessageService.Send:output_type -> teamwire.v1.SendResponse
+	24, // 58: teamwire.v1.MessageService.Stream:output_type -> teamwire.v1.StreamResponse
+	30, // 59: teamwire.v1.MessageService.Ack:output_type -> teamwire.v1.AckResponse
+	32, // 60: teamwire.v1.MessageService.GetMessage:output_type -> teamwire.v1.GetMessageResponse
+	35, // 61: teamwire.v1.MessageService.ListInbox:output_type -> teamwire.v1.ListInboxResponse
+	57, // [57:62] is the sub-list for method output_type
+	52, // [52:57] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_message_proto_init() }
@@ -3225,25 +3471,30 @@ func file_teamwire_v1_message_proto_init() {
 	file_teamwire_v1_options_proto_init()
 	file_teamwire_v1_message_proto_msgTypes[3].OneofWrappers = []any{}
 	file_teamwire_v1_message_proto_msgTypes[5].OneofWrappers = []any{}
-	file_teamwire_v1_message_proto_msgTypes[8].OneofWrappers = []any{}
-	file_teamwire_v1_message_proto_msgTypes[11].OneofWrappers = []any{
+	file_teamwire_v1_message_proto_msgTypes[7].OneofWrappers = []any{}
+	file_teamwire_v1_message_proto_msgTypes[10].OneofWrappers = []any{}
+	file_teamwire_v1_message_proto_msgTypes[13].OneofWrappers = []any{
 		(*Message_Message)(nil),
 		(*Message_Broadcast)(nil),
 		(*Message_ShutdownRequest)(nil),
 		(*Message_ShutdownResponse)(nil),
 		(*Message_PlanApprovalRequest)(nil),
 		(*Message_PlanApprovalResponse)(nil),
+		(*Message_PermissionRequest)(nil),
+		(*Message_PermissionResponse)(nil),
 		(*Message_Notice)(nil),
 	}
-	file_teamwire_v1_message_proto_msgTypes[12].OneofWrappers = []any{
+	file_teamwire_v1_message_proto_msgTypes[14].OneofWrappers = []any{
 		(*SendRequest_Message)(nil),
 		(*SendRequest_Broadcast)(nil),
 		(*SendRequest_ShutdownRequest)(nil),
 		(*SendRequest_ShutdownResponse)(nil),
 		(*SendRequest_PlanApprovalRequest)(nil),
 		(*SendRequest_PlanApprovalResponse)(nil),
+		(*SendRequest_PermissionRequest)(nil),
+		(*SendRequest_PermissionResponse)(nil),
 	}
-	file_teamwire_v1_message_proto_msgTypes[15].OneofWrappers = []any{
+	file_teamwire_v1_message_proto_msgTypes[17].OneofWrappers = []any{
 		(*StreamResponse_Opened)(nil),
 		(*StreamResponse_Delivery)(nil),
 		(*StreamResponse_Heartbeat)(nil),
@@ -3255,7 +3506,7 @@ func file_teamwire_v1_message_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_message_proto_rawDesc), len(file_teamwire_v1_message_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   27,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

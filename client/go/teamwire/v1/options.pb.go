@@ -366,9 +366,11 @@ type KindPolicy struct {
 	// Who receives it, as error messages put it.
 	GoesTo string `protobuf:"bytes,3,opt,name=goes_to,json=goesTo,proto3" json:"goes_to,omitempty"`
 	// The kind that answers it. Empty: it expects no answer.
-	AnsweredBy    string `protobuf:"bytes,4,opt,name=answered_by,json=answeredBy,proto3" json:"answered_by,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	AnsweredBy string `protobuf:"bytes,4,opt,name=answered_by,json=answeredBy,proto3" json:"answered_by,omitempty"`
+	// True: the sender may leave the recipient out.
+	RecipientIsOptional bool `protobuf:"varint,5,opt,name=recipient_is_optional,json=recipientIsOptional,proto3" json:"recipient_is_optional,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *KindPolicy) Reset() {
@@ -427,6 +429,13 @@ func (x *KindPolicy) GetAnsweredBy() string {
 		return x.AnsweredBy
 	}
 	return ""
+}
+
+func (x *KindPolicy) GetRecipientIsOptional() bool {
+	if x != nil {
+		return x.RecipientIsOptional
+	}
+	return false
 }
 
 var file_teamwire_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
@@ -504,14 +513,15 @@ const file_teamwire_v1_options_proto_rawDesc = "" +
 	"\n" +
 	"WaitPolicy\x123\n" +
 	"\adefault\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\adefault\x12+\n" +
-	"\x03max\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03max\"n\n" +
+	"\x03max\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03max\"\xa2\x01\n" +
 	"\n" +
 	"KindPolicy\x12\x12\n" +
 	"\x04noun\x18\x01 \x01(\tR\x04noun\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x17\n" +
 	"\agoes_to\x18\x03 \x01(\tR\x06goesTo\x12\x1f\n" +
 	"\vanswered_by\x18\x04 \x01(\tR\n" +
-	"answeredBy*\xe3\x02\n" +
+	"answeredBy\x122\n" +
+	"\x15recipient_is_optional\x18\x05 \x01(\bR\x13recipientIsOptional*\xe3\x02\n" +
 	"\n" +
 	"StatusCode\x12\x1b\n" +
 	"\x17STATUS_CODE_UNSPECIFIED\x10\x00\x12 \n" +

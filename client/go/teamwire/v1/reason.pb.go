@@ -67,11 +67,11 @@ const (
 	Reason_REASON_REQUEST_NOT_FOUND Reason = 18
 	// There is no such message, or the caller may not see it.
 	Reason_REASON_MESSAGE_NOT_FOUND Reason = 19
-	// The request is of the other kind.
+	// The request is of another kind.
 	Reason_REASON_REQUEST_KIND_MISMATCH Reason = 20
 	// The answer says neither yes nor no: `approve` is absent.
 	Reason_REASON_APPROVE_MISSING Reason = 21
-	// The caller is not the member that was asked.
+	// The caller is not the member that was asked, or not the one that asked.
 	Reason_REASON_NOT_REQUEST_TARGET Reason = 22
 	// The plan's author is another member.
 	Reason_REASON_RECIPIENT_MISMATCH Reason = 23

@@ -31,7 +31,7 @@ type Role int32
 const (
 	// Never sent.
 	Role_ROLE_UNSPECIFIED Role = 0
-	// One for each team. May invite, ask for shutdowns, answer plans, stop by force, delete the team.
+	// One for each team. May invite, ask for shutdowns, answer plans and permission requests, stop by force, delete the team.
 	Role_ROLE_LEAD Role = 1
 	// Every other member.
 	Role_ROLE_TEAMMATE Role = 2
@@ -448,10 +448,12 @@ type Member struct {
 	Liveness Liveness `protobuf:"varint,17,opt,name=liveness,proto3,enum=teamwire.v1.Liveness" json:"liveness,omitempty"`
 	// Which notices it gets. Always set.
 	NoticeLevel NoticeLevel `protobuf:"varint,20,opt,name=notice_level,json=noticeLevel,proto3,enum=teamwire.v1.NoticeLevel" json:"notice_level,omitempty"`
+	// Its own permission requests that await an answer, oldest first. Up to 16, by default.
+	PendingPermissions []string `protobuf:"bytes,21,rep,name=pending_permissions,json=pendingPermissions,proto3" json:"pending_permissions,omitempty"`
 	// What its program has used in this life. Absent: nothing was reported.
-	Usage *Usage `protobuf:"bytes,21,opt,name=usage,proto3" json:"usage,omitempty"`
+	Usage *Usage `protobuf:"bytes,22,opt,name=usage,proto3" json:"usage,omitempty"`
 	// What its programs have used in all of its lives. Absent: nothing was reported.
-	TotalUsage    *Usage `protobuf:"bytes,22,opt,name=total_usage,json=totalUsage,proto3" json:"total_usage,omitempty"`
+	TotalUsage    *Usage `protobuf:"bytes,23,opt,name=total_usage,json=totalUsage,proto3" json:"total_usage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -610,6 +612,13 @@ func (x *Member) GetNoticeLevel() NoticeLevel {
 		return x.NoticeLevel
 	}
 	return NoticeLevel_NOTICE_LEVEL_UNSPECIFIED
+}
+
+func (x *Member) GetPendingPermissions() []string {
+	if x != nil {
+		return x.PendingPermissions
+	}
+	return nil
 }
 
 func (x *Member) GetUsage() *Usage {
@@ -2306,7 +2315,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x04lead\x18\x04 \x01(\tR\x04lead\x129\n" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x18\n" +
-	"\amembers\x18\x06 \x01(\rR\amembers\"\xf4\x06\n" +
+	"\amembers\x18\x06 \x01(\rR\amembers\"\xa5\a\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x11.teamwire.v1.RoleR\x04role\x12.\n" +
@@ -2332,9 +2341,10 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\n" +
 	"inbox_full\x18\x10 \x01(\bR\tinboxFull\x121\n" +
 	"\bliveness\x18\x11 \x01(\x0e2\x15.teamwire.v1.LivenessR\bliveness\x12;\n" +
-	"\fnotice_level\x18\x14 \x01(\x0e2\x18.teamwire.v1.NoticeLevelR\vnoticeLevel\x12(\n" +
-	"\x05usage\x18\x15 \x01(\v2\x12.teamwire.v1.UsageR\x05usage\x123\n" +
-	"\vtotal_usage\x18\x16 \x01(\v2\x12.teamwire.v1.UsageR\n" +
+	"\fnotice_level\x18\x14 \x01(\x0e2\x18.teamwire.v1.NoticeLevelR\vnoticeLevel\x12/\n" +
+	"\x13pending_permissions\x18\x15 \x03(\tR\x12pendingPermissions\x12(\n" +
+	"\x05usage\x18\x16 \x01(\v2\x12.teamwire.v1.UsageR\x05usage\x123\n" +
+	"\vtotal_usage\x18\x17 \x01(\v2\x12.teamwire.v1.UsageR\n" +
 	"totalUsage\"\x9d\x02\n" +
 	"\x10MemberAttributes\x12\x1d\n" +
 	"\n" +

@@ -119,6 +119,23 @@ class AsyncClient:
         body.feedback = feedback
         return await self._send(plan_approval_response=body)
 
+    async def request_permission(self, approver: str, tool: str, summary: str, detail: str = "") -> str:
+        """Asks for permission to use a tool. An empty `approver` means the lead.
+
+        Returns the request id, for `wait_decision`.
+        """
+        body = message_pb2.PermissionRequest(recipient=approver, tool=tool, summary=summary, detail=detail)
+        return (await self._send(permission_request=body)).request_id
+
+    async def answer_permission(self, request_id: str, approve: bool, reason: str = "") -> message_pb2.SendResponse:
+        """Approves or rejects another member's permission request."""
+        body = message_pb2.PermissionResponse(request_id=request_id, approve=approve, reason=reason)
+        return await self._send(permission_response=body)
+
+    async def withdraw_request(self, request_id: str) -> request_pb2.Request:
+        """Withdraws a permission request of the caller's. Returns it; if it was decided before, it is unchanged."""
+        return (await self.requests.Withdraw(request_pb2.WithdrawRequest(request_id=request_id))).request
+
     async def create_team(self, name: str, lead: str = "") -> AsyncClient:
         """Creates a team as an operator. Returns the client of its lead, whose name defaults to `lead`."""
         reply = await self.teams.CreateTeam(team_pb2.CreateTeamRequest(name=name, lead_name=lead))

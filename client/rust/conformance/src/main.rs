@@ -105,6 +105,15 @@ impl Driver {
                 let approve = command["approve"].as_bool().unwrap_or_default();
                 sent(client.answer_plan(text("name"), text("request_id"), approve, text("feedback")).await?)
             }
+            "request_permission" => {
+                let id = client.request_permission(text("name"), text("tool"), text("summary"), text("detail")).await?;
+                json!({ "request_id": id })
+            }
+            "answer_permission" => {
+                let approve = command["approve"].as_bool().unwrap_or_default();
+                sent(client.answer_permission(text("request_id"), approve, text("reason")).await?)
+            }
+            "withdraw_request" => decision(&client.withdraw_request(text("request_id")).await?),
             "send" => {
                 let mut request = dialect::read(&command["message"].to_string())?;
                 request.idempotency_key = text("key").to_owned();

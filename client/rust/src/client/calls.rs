@@ -177,10 +177,12 @@ calls! {
     teams.set_lead = SetLead(SetLeadRequest.team) -> SetLeadResponse;
     /// Sets which notices of the coordinator a member gets.
     teams.set_notice_level = SetNoticeLevel(SetNoticeLevelRequest.team) -> SetNoticeLevelResponse;
-    /// Returns a request for a shutdown or a plan approval.
+    /// Returns a request for a shutdown, a plan approval or a permission.
     requests.get_request = GetRequest(GetRequestRequest.team) -> GetRequestResponse;
     /// Lists requests, newest first.
     requests.list_requests = ListRequests(ListRequestsRequest.team) -> ListRequestsResponse;
+    /// Withdraws a permission request of the caller's. [`Client::withdraw_request`] takes its id.
+    requests.withdraw = Withdraw(WithdrawRequest.team) -> WithdrawResponse;
     /// Returns a task and, to its owner, the token of its claim.
     tasks.get_task = GetTask(GetTaskRequest.team) -> GetTaskResponse;
     /// Lists tasks in order of their ids.

@@ -3,7 +3,7 @@
 use teamwire_proto::{
     Reason, Refusal,
     name::Name,
-    v1::{self, CancelCause, MemberState, NoticeKind, RequestKind, history_entry::Event},
+    v1::{self, CancelCause, MemberState, NoticeKind, history_entry::Event},
     word,
 };
 
@@ -79,9 +79,7 @@ pub(in crate::domain) fn conclude_life(
     mut exit: Exit,
 ) -> Result<(), RuleError> {
     let now_ms = tx.ctx.now_ms;
-    for kind in [RequestKind::Shutdown, RequestKind::PlanApproval] {
-        request::cancel(tx, team, name, kind, CancelCause::TargetExited)?;
-    }
+    request::cancel_all(tx, team, name, CancelCause::TargetExited)?;
     let is_lead = team.is_lead(name);
     let member = team.member_mut(name).ok_or_else(invalid)?;
     let (dismissed, approved) = match &member.life {
@@ -167,9 +165,7 @@ pub fn force_stop(
     let name = target.name.clone();
     let mut team = TeamRecord::clone(&team);
     if !matches!(target.life, Life::Stopping { request_id: None, .. }) {
-        for kind in [RequestKind::Shutdown, RequestKind::PlanApproval] {
-            request::cancel(tx, &mut team, &name, kind, CancelCause::Forced)?;
-        }
+        request::cancel_all(tx, &mut team, &name, CancelCause::Forced)?;
         let now_ms = tx.ctx.now_ms;
         let member = team.member_mut(&name).ok_or_else(invalid)?;
         member.enter(Life::Stopping { request_id: None, alarmed: false }, now_ms);

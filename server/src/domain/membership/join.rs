@@ -7,7 +7,7 @@ use teamwire_proto::{
     credential::Credential,
     id,
     name::Name,
-    v1::{self, CancelCause, Liveness, MemberState, NoticeKind, RequestKind},
+    v1::{self, CancelCause, Liveness, MemberState, NoticeKind},
     word,
 };
 
@@ -101,11 +101,7 @@ pub fn join(
         }
         _ => None,
     };
-    for kind in [RequestKind::Shutdown, RequestKind::PlanApproval] {
-        if before.is_some() {
-            request::cancel(tx, &mut team, &name, kind, CancelCause::TargetReplaced)?;
-        }
-    }
+    request::cancel_all(tx, &mut team, &name, CancelCause::TargetReplaced)?;
     let plan_mode_required = told.plan_mode_required
         || token.as_ref().is_some_and(|token| token.plan_mode_required)
         || (token.is_none() && before.as_ref().is_some_and(|before| before.plan_mode_required));

@@ -52,10 +52,10 @@ pub fn set_lead(
     let mut team = TeamRecord::clone(&team);
     let old = std::mem::replace(&mut team.lead, to.clone());
     history::append(tx, team_event(TeamEventKind::LeadChanged, &actor, to.as_str()));
-    let open = match request::plan::hand_on(tx, &team, &to)? {
+    let open = match request::hand_on::hand_on(tx, &team, &to)? {
         0 => String::new(),
-        1 => " A plan awaits the lead's answer: see `teamwire requests --state pending`.".to_owned(),
-        n => format!(" {n} plans await the lead's answer: see `teamwire requests --state pending`."),
+        1 => " A request awaits the lead's answer: see `teamwire requests --state pending`.".to_owned(),
+        n => format!(" {n} requests await the lead's answer: see `teamwire requests --state pending`."),
     };
     let notice = v1::Notice {
         kind: NoticeKind::LeadChanged.into(),

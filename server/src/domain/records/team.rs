@@ -64,6 +64,9 @@ pub struct MemberRecord {
     /// Its plan that awaits an answer.
     #[serde(default)]
     pub pending_plan: Option<Pending>,
+    /// Its permission requests that await an answer, the oldest first.
+    #[serde(default)]
+    pub pending_permissions: Vec<Pending>,
     /// Which notices it gets.
     #[serde(default)]
     pub notice_level: NoticeLevel,

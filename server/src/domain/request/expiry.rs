@@ -2,41 +2,47 @@
 
 use teamwire_proto::{
     name::Name,
-    v1::{NoticeKind, RequestKind, RequestState},
+    v1::{self, NoticeKind, RequestKind, RequestState},
 };
 
-use super::{conclude, find, leave_pending, take_pending, tell_requester};
+use super::{approver, conclude, find_pending, leave_pending, remove_pending, tell, tell_requester};
 use crate::domain::{
-    records::{Pending, TeamRecord},
+    records::TeamRecord,
     tx::{RuleError, Tx},
 };
 
-/// Expires the member's pending requests whose time has passed. Returns whether there were any. The caller puts the team.
-pub fn expire_overdue(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<bool, RuleError> {
+/// Expires the member's pending requests whose time has passed. Returns how many there were. The caller puts the team.
+pub fn expire_overdue(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<usize, RuleError> {
     let now_ms = tx.ctx.now_ms;
-    let Some(member) = team.member(name) else { return Ok(false) };
-    let is_due = |pending: &Option<Pending>| pending.as_ref().is_some_and(|pending| pending.expires_ms <= now_ms);
-    let due = [
-        (RequestKind::Shutdown, is_due(&member.pending_shutdown)),
-        (RequestKind::PlanApproval, is_due(&member.pending_plan)),
-    ];
-    for (kind, _) in due.iter().filter(|(_, is_due)| *is_due) {
-        expire(tx, team, name, *kind)?;
+    let overdue = find_pending(tx, team, name, |pending| pending.expires_ms <= now_ms)?;
+    for request in &overdue {
+        expire(tx, team, request)?;
     }
-    Ok(due.iter().any(|(_, is_due)| *is_due))
+    Ok(overdue.len())
 }
 
-/// Expires the member's pending request of a kind, and notifies the requester. The caller puts the team.
-pub fn expire(tx: &mut Tx<'_>, team: &mut TeamRecord, member: &Name, kind: RequestKind) -> Result<(), RuleError> {
-    let Some(pending) = take_pending(team, member, kind)? else { return Ok(()) };
-    let request = find(tx, &pending.id)?;
-    conclude(tx, &leave_pending(tx, &request, RequestState::Expired));
-    let text = match kind {
+/// Expires a pending request, and notifies the requester. The caller puts the team.
+fn expire(tx: &mut Tx<'_>, team: &mut TeamRecord, request: &v1::Request) -> Result<(), RuleError> {
+    let member = remove_pending(team, request)?;
+    conclude(tx, &leave_pending(tx, request, RequestState::Expired));
+    let text = match request.kind() {
         RequestKind::PlanApproval => {
             "Your plan was not answered in time. Submit it again if it still matters.".to_owned()
         }
+        RequestKind::Permission => {
+            let text = format!(
+                "{member} was refused permission to use {}, because its request expired without an answer.",
+                request.tool
+            );
+            let approver = approver(team, request)?;
+            tell(tx, team, request, &approver, NoticeKind::RequestExpired, text)?;
+            format!(
+                "Your request for permission to use {} was not answered in time, so it is refused. Do not do it. Ask again if \
+                 you still need to.",
+                request.tool
+            )
+        }
         _ => format!("{member} did not answer its shutdown request in time. Ask again, or stop it with --force."),
     };
-    tell_requester(tx, team, &request, NoticeKind::RequestExpired, text)?;
-    Ok(())
+    tell_requester(tx, team, request, NoticeKind::RequestExpired, text)
 }

@@ -1,10 +1,12 @@
-//! The state machine that shutdowns and plans share: `pending -> approved | rejected | expired | cancelled`.
+//! The state machine that shutdowns, plans and permissions share: `pending -> approved | rejected | expired | cancelled`.
 //!
-//! A request is bound to one life of a member: the one that is asked to exit, or the author of the plan. It is
-//! cancelled when that life ends. Pending requests are kept in the roster, at most one shutdown and one plan per
-//! member, so that every change of a life sees them.
+//! A request is bound to one life of a member: the one that is asked to exit, the author of the plan, or the one that asks
+//! for permission. It is cancelled when that life ends. Pending requests are kept in the roster, at most one shutdown, one
+//! plan and a bounded number of permissions per member, so that every change of a life sees them.
 
 pub mod expiry;
+pub mod hand_on;
+pub mod permission;
 pub mod plan;
 pub mod shutdown;
 
@@ -13,7 +15,7 @@ use std::sync::Arc;
 use teamwire_proto::{
     Reason, Refusal, id,
     name::Name,
-    v1::{self, CancelCause, NoticeKind, RequestKind, RequestState, history_entry::Event},
+    v1::{self, CancelCause, NoticeKind, RequestKind, RequestState, history_entry::Event, message::Body},
 };
 
 use super::{
@@ -72,35 +74,40 @@ pub enum Decided {
     },
 }
 
-fn open(
-    tx: &mut Tx<'_>,
-    kind: RequestKind,
-    requester: &Actor,
-    (member, incarnation): (&Name, u64),
-    pending: Pending,
-    message: v1::Message,
-    to: &[&Name],
-) -> v1::Message {
-    let content = message.body.as_ref().map_or("", |body| body.text()).to_owned();
-    let expires_at = Some(timestamp(pending.expires_ms));
-    let message = v1::Message { request_id: pending.id.clone(), request_expires_at: expires_at, ..message };
-    let urgency = if kind == RequestKind::Shutdown { Urgency::Shutdown } else { Urgency::Ordinary };
-    let message = post::post(tx, message, to, urgency);
-    let request = v1::Request {
+/// Makes a request that concerns this member and is not stored yet.
+fn new_request(kind: RequestKind, requester: &Actor, member: &MemberRecord, pending: &Pending) -> v1::Request {
+    v1::Request {
         id: pending.id.clone(),
         kind: kind.into(),
         state: RequestState::Pending.into(),
         requester: Some(requester.into()),
-        member: member.to_string(),
-        incarnation,
-        content,
+        member: member.name.to_string(),
+        incarnation: member.incarnation,
+        expires_at: Some(timestamp(pending.expires_ms)),
+        ..v1::Request::default()
+    }
+}
+
+/// Stores a new request, and posts the message that makes it.
+fn open(tx: &mut Tx<'_>, request: v1::Request, message: v1::Message, to: &Name) -> v1::Message {
+    let message = v1::Message { request_id: request.id.clone(), request_expires_at: request.expires_at, ..message };
+    let urgency = match request.kind() {
+        RequestKind::Shutdown => Urgency::Shutdown,
+        RequestKind::Permission => Urgency::Answer,
+        _ => Urgency::Ordinary,
+    };
+    let message = post::post(tx, message, &[to], urgency);
+    let part = |part: fn(&Body) -> &str| message.body.as_ref().map_or("", part).to_owned();
+    let request = v1::Request {
+        content: part(Body::text),
+        tool: part(Body::tool),
+        summary: part(Body::summary),
         message_id: message.id.clone(),
         created_at: Some(timestamp(tx.ctx.now_ms)),
-        expires_at,
-        ..v1::Request::default()
+        ..request
     };
-    tx.put(&pending.id, &request);
-    tx.append(REQUESTS, pending.id.into(), 0, None);
+    tx.put(&request.id, &request);
+    tx.append(REQUESTS, request.id.into(), 0, None);
     message
 }
 
@@ -187,22 +194,36 @@ fn requester(team: &TeamRecord, request: &v1::Request) -> Option<Name> {
     team.member(&name).map(|member| member.name.clone())
 }
 
-/// Cancels the member's pending request of a kind, and notifies the requester. The caller puts the team.
-pub fn cancel(
+/// Cancels all requests of the member that are pending, because its life ends. Notifies the requesters of shutdowns. The caller
+/// puts the team.
+pub fn cancel_all(tx: &mut Tx<'_>, team: &mut TeamRecord, member: &Name, cause: CancelCause) -> Result<(), RuleError> {
+    for request in find_pending(tx, team, member, |_| true)? {
+        cancel(tx, team, &request, cause)?;
+    }
+    Ok(())
+}
+
+/// Returns the pending requests of a member that pass a filter.
+fn find_pending(
     tx: &mut Tx<'_>,
-    team: &mut TeamRecord,
+    team: &TeamRecord,
     member: &Name,
-    kind: RequestKind,
-    cause: CancelCause,
-) -> Result<(), RuleError> {
-    let Some(pending) = take_pending(team, member, kind)? else { return Ok(()) };
-    let request = find(tx, &pending.id)?;
-    let cancelled = v1::Request { cancel_cause: cause.into(), ..leave_pending(tx, &request, RequestState::Cancelled) };
+    is_wanted: impl Fn(&Pending) -> bool,
+) -> Result<Vec<Arc<v1::Request>>, RuleError> {
+    let pending = team.member(member).into_iter().flat_map(MemberRecord::pending);
+    let ids: Vec<String> = pending.filter(|pending| is_wanted(pending)).map(|pending| pending.id.clone()).collect();
+    tx.want::<v1::Request>(ids.iter().cloned())?;
+    ids.iter().map(|id| find(tx, id)).collect()
+}
+
+fn cancel(tx: &mut Tx<'_>, team: &mut TeamRecord, request: &v1::Request, cause: CancelCause) -> Result<(), RuleError> {
+    let member = remove_pending(team, request)?;
+    let cancelled = v1::Request { cancel_cause: cause.into(), ..leave_pending(tx, request, RequestState::Cancelled) };
     conclude(tx, &cancelled);
-    // An author that submits a newer plan, or has exited, needs no notice about the old one.
-    if kind == RequestKind::Shutdown {
+    // A member that submits a newer plan, withdraws a request or has exited needs no notice about the old one.
+    if request.kind() == RequestKind::Shutdown {
         let text = format!("The shutdown request for {member} was cancelled: {}.", cause_text(cause));
-        tell_requester(tx, team, &request, NoticeKind::RequestCancelled, text)?;
+        tell_requester(tx, team, request, NoticeKind::RequestCancelled, text)?;
     }
     Ok(())
 }
@@ -214,7 +235,18 @@ fn tell_requester(
     kind: NoticeKind,
     text: String,
 ) -> Result<(), RuleError> {
-    let to = requester(team, request).map(Actor::Member);
+    let Some(requester) = requester(team, request) else { return Ok(()) };
+    tell(tx, team, request, &requester, kind, text)
+}
+
+fn tell(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    request: &v1::Request,
+    to: &Name,
+    kind: NoticeKind,
+    text: String,
+) -> Result<(), RuleError> {
     let notice = v1::Notice {
         kind: kind.into(),
         member: request.member.clone(),
@@ -222,15 +254,19 @@ fn tell_requester(
         text,
         ..v1::Notice::default()
     };
-    notices::notify(tx, team, to.as_ref().as_slice(), notice)
+    notices::notify(tx, team, &[&Actor::Member(to.clone())], notice)
 }
 
-fn take_pending(team: &mut TeamRecord, member: &Name, kind: RequestKind) -> Result<Option<Pending>, RuleError> {
-    let member = member_mut(team, member)?;
-    Ok(match kind {
-        RequestKind::PlanApproval => member.pending_plan.take(),
-        _ => member.pending_shutdown.take(),
-    })
+/// Returns the member that is asked for a permission: the one that the request names, or the lead.
+fn approver(team: &TeamRecord, request: &v1::Request) -> Result<Name, RuleError> {
+    if request.approver.is_empty() { Ok(team.lead.clone()) } else { Ok(Name::parse(&request.approver, "approver")?) }
+}
+
+/// Removes a request from those that the roster lists as pending. Returns the member that it concerns.
+fn remove_pending(team: &mut TeamRecord, request: &v1::Request) -> Result<Name, RuleError> {
+    let name = Name::parse(&request.member, "member")?;
+    member_mut(team, &name)?.remove_pending(&request.id);
+    Ok(name)
 }
 
 fn member_mut<'t>(team: &'t mut TeamRecord, name: &Name) -> Result<&'t mut MemberRecord, RuleError> {
@@ -263,6 +299,7 @@ fn expect_kind(request: &v1::Request, kind: RequestKind) -> Result<(), Refusal> 
     }
     let (is, answer_with) = match request.kind() {
         RequestKind::PlanApproval => ("a plan", "plan_approval_response"),
+        RequestKind::Permission => ("a permission request", "permission_response"),
         _ => ("a shutdown request", "shutdown_response"),
     };
     Err(Refusal::new(Reason::RequestKindMismatch, format!("This request is {is}: answer it with {answer_with}."))
@@ -277,6 +314,7 @@ fn cause_text(cause: CancelCause) -> &'static str {
         CancelCause::TargetExited => "the member has exited",
         CancelCause::Forced => "the member was stopped by force",
         CancelCause::NewerPlan => "its author has submitted a newer plan",
+        CancelCause::Withdrawn => "the member that asked has withdrawn it",
         CancelCause::Unspecified => "no cause was recorded",
     }
 }

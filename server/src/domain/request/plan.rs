@@ -3,13 +3,12 @@
 use teamwire_proto::{
     Reason, Refusal,
     name::Name,
-    v1::{self, CancelCause, RequestKind, message::Body},
+    v1::{self, CancelCause, RequestKind},
 };
 
-use super::{Answer, Decided, cancel, decide, expect_kind, find, member_mut, settled};
+use super::{Answer, Decided, cancel, decide, expect_kind, find, member_mut, new_request, settled};
 use crate::domain::{
     actor::Actor,
-    post::{self, Urgency},
     records::{Pending, TeamRecord},
     tx::{RuleError, Tx},
 };
@@ -24,15 +23,15 @@ pub fn open(
 ) -> Result<v1::Message, RuleError> {
     let mut team = team.clone();
     let now_ms = tx.ctx.now_ms;
-    cancel(tx, &mut team, author, RequestKind::PlanApproval, CancelCause::NewerPlan)?;
-    let lead = team.lead.clone();
+    if let Some(older) = member_mut(&mut team, author)?.pending_plan.clone() {
+        let older = find(tx, &older.id)?;
+        cancel(tx, &mut team, &older, CancelCause::NewerPlan)?;
+    }
     let member = member_mut(&mut team, author)?;
-    let incarnation = member.incarnation;
     let pending = Pending { id: tx.new_request_id(), expires_ms: now_ms + deadline_ms };
-    member.pending_plan = Some(pending.clone());
-    let sender = Actor::Member(author.clone());
-    let message =
-        super::open(tx, RequestKind::PlanApproval, &sender, (author, incarnation), pending, message, &[&lead]);
+    let request = new_request(RequestKind::PlanApproval, &Actor::Member(author.clone()), member, &pending);
+    member.pending_plan = Some(pending);
+    let message = super::open(tx, request, message, &team.lead);
     tx.put("", &team);
     Ok(message)
 }
@@ -67,29 +66,4 @@ pub fn answer(
     let message = decide(tx, &team, &request, caller, answer, compose);
     tx.put("", &team);
     Ok(Decided::Now(message.into()))
-}
-
-/// Puts the pending plans into the inbox of a new lead, as their authors sent them. Returns how many there are.
-pub fn hand_on(tx: &mut Tx<'_>, team: &TeamRecord, lead: &Name) -> Result<usize, RuleError> {
-    let authors = team.members.iter().filter(|member| member.name != *lead);
-    let plans: Vec<(Name, String)> =
-        authors.filter_map(|member| Some((member.name.clone(), member.pending_plan.as_ref()?.id.clone()))).collect();
-    tx.want::<v1::Request>(plans.iter().map(|(_, id)| id.clone()))?;
-    let mut requests = Vec::with_capacity(plans.len());
-    for (author, id) in plans {
-        requests.push((author, find(tx, &id)?));
-    }
-    tx.want::<v1::Message>(requests.iter().map(|(_, request)| request.message_id.clone()))?;
-    for (author, request) in &requests {
-        let sent = tx.read::<v1::Message>(&request.message_id)?;
-        let plain = v1::PlanApprovalRequest { plan: request.content.clone(), ..v1::PlanApprovalRequest::default() };
-        let body = sent.and_then(|sent| sent.body.clone()).unwrap_or(Body::PlanApprovalRequest(plain));
-        let message = v1::Message {
-            request_id: request.id.clone(),
-            request_expires_at: request.expires_at,
-            ..post::compose(tx, team, &Actor::Member(author.clone()), body)
-        };
-        post::post(tx, message, &[lead], Urgency::Notice);
-    }
-    Ok(requests.len())
 }

@@ -6,7 +6,9 @@ use teamwire_proto::{
     v1::{self, MemberState, RequestKind},
 };
 
-use super::{Answer, Decided, decide, expect_kind, expiry::expire, find_visible, member_mut, settled};
+use super::{
+    Answer, Decided, decide, expect_kind, expiry::expire_overdue, find_visible, member_mut, new_request, settled,
+};
 use crate::domain::{
     actor::Actor,
     history::{self, member_event},
@@ -41,14 +43,14 @@ pub fn open(
             .with("request_id", pending.id.clone())
             .into());
         }
-        expire(tx, &mut team, to, RequestKind::Shutdown)?;
+        expire_overdue(tx, &mut team, to)?;
     }
     let member = member_mut(&mut team, to)?;
-    let incarnation = member.incarnation;
     let pending = Pending { id: tx.new_request_id(), expires_ms: now_ms + deadline_ms };
-    member.pending_shutdown = Some(pending.clone());
-    let message = v1::Message { target_incarnation: incarnation, ..message };
-    let message = super::open(tx, RequestKind::Shutdown, sender, (to, incarnation), pending, message, &[to]);
+    let request = new_request(RequestKind::Shutdown, sender, member, &pending);
+    member.pending_shutdown = Some(pending);
+    let message = v1::Message { target_incarnation: request.incarnation, ..message };
+    let message = super::open(tx, request, message, to);
     tx.put("", &team);
     // Sessions without credit do not look at their inbox, but must look for this.
     tx.notify(Topic::Session(to.folded()));

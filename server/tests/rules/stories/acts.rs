@@ -100,6 +100,8 @@ impl Story {
             Act::Repeat { which } => self.repeat(call, which).await,
             Act::Shutdown { to } => self.request_shutdown(call, to).await,
             Act::Plan => self.submit_plan(call).await,
+            Act::Permission { of } => self.request_permission(call, *of).await,
+            Act::Withdraw { request } => self.withdraw(call, request).await,
             Act::Answer { request, asks, to, approve, rightly } => {
                 let answer = Answer { request: *request, asks: *asks, to: *to, approve: *approve, rightly: *rightly };
                 self.answer(call, answer).await
@@ -233,7 +235,7 @@ impl Story {
         let done = self.send(call, expected).await?;
         let by = (call.from != "operator").then(|| call.from.clone());
         let id = self.latest_request().await;
-        self.model.ask(&id, Asks::Shutdown, to, by);
+        self.model.ask(&id, Asks::Shutdown, to, by, None);
         Some(done)
     }
 
@@ -244,8 +246,34 @@ impl Story {
         let expected = Expected { request: plan(&content), content, recipients, only_for: None };
         let done = self.send(call, expected).await?;
         let id = self.latest_request().await;
-        self.model.ask(&id, Asks::Plan, &call.from, Some(call.from.clone()));
+        self.model.ask(&id, Asks::Plan, &call.from, Some(call.from.clone()), None);
         Some(done)
+    }
+
+    async fn request_permission(&mut self, call: &Call, of: Option<&str>) -> Option<Done> {
+        let content = self.new_content();
+        let request = permission_for(of.unwrap_or_default(), &content);
+        let room = |name: &str| call.has_extra_room(name, Asks::Permission);
+        let recipients = self.model.accepts_permission(&call.caller, of, room).map(|to| vec![to]);
+        let done = self.send(call, Expected { request, content, recipients, only_for: None }).await?;
+        let id = self.latest_request().await;
+        self.model.ask(&id, Asks::Permission, &call.from, Some(call.from.clone()), of.map(ToOwned::to_owned));
+        Some(done)
+    }
+
+    async fn withdraw(&mut self, call: &Call, request: &Index) -> Option<Done> {
+        let requests = self.model.requests.len();
+        let Some(asked) = self.model.requests.get(request.index(requests.max(1))) else { return Some(Done::Skipped) };
+        let (at, id) = (request.index(requests), asked.id.clone());
+        let expected = self.model.accepts_withdrawal(&call.caller, at);
+        let ask = v1::WithdrawRequest { team: call.team.clone(), request_id: id };
+        let withdrawn = call.c.withdraw(&call.who, &ask).await;
+        let withdrawn = self.expect(withdrawn, expected.is_some(), "a withdrawal")?;
+        if expected == Some(true) {
+            assert_eq!(withdrawn.cancel_cause(), v1::CancelCause::Withdrawn);
+            self.model.withdraw(at);
+        }
+        Some(Done::Accepted)
     }
 
     async fn latest_request(&self) -> String {
@@ -264,7 +292,7 @@ impl Story {
         let member = NAMES.into_iter().find(|name| asked.member == *name).unwrap();
         let to = to.filter(|_| !rightly).unwrap_or(member);
         let by_right = match asks {
-            Asks::Plan => call.by((operator(), Caller::Operator)),
+            Asks::Plan | Asks::Permission => call.by((operator(), Caller::Operator)),
             Asks::Shutdown => call.by(self.latest(to)),
         };
         let call = if rightly { &by_right } else { call };
@@ -272,6 +300,7 @@ impl Story {
         let request = match asks {
             Asks::Shutdown => answer(&asked.id, approve, &content),
             Asks::Plan => answer_plan(to, &asked.id, approve, &content),
+            Asks::Permission => allow(&asked.id, approve, &content),
         };
         let room = |name: &str| call.has_extra_room(name, asks);
         let expected = self.model.accepts_answer(&call.caller, at, asks, to, approve, room);
@@ -434,18 +463,19 @@ impl Story {
         assert_eq!(team.lead, name);
         if expected == Some(true) {
             self.model.lead = name.to_owned();
-            self.note_handed_on_plans().await;
+            self.note_handed_on().await;
         }
         Some(Done::Accepted)
     }
 
-    /// Notes the copies of pending plans that the coordinator sent to a new lead.
-    async fn note_handed_on_plans(&mut self) {
+    /// Notes the copies of pending requests that the coordinator sent to a new lead.
+    async fn note_handed_on(&mut self) {
         for entry in self.team.history().await {
             let Some(v1::history_entry::Event::Message(message)) = entry.event else { continue };
             let is_notice = message.sender.as_ref().unwrap().kind() == v1::SenderKind::Coordinator;
             if !is_notice && !self.contents.contains_key(&message.id) {
-                assert!(matches!(message.body, Some(v1::message::Body::PlanApprovalRequest(_))), "{message:?}");
+                use v1::message::Body::{PermissionRequest, PlanApprovalRequest};
+                assert!(matches!(message.body, Some(PlanApprovalRequest(_) | PermissionRequest(_))), "{message:?}");
                 self.handed_on.insert(message.id);
             }
         }

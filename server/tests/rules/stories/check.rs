@@ -62,8 +62,13 @@ impl Story {
         }
         assert_eq!(shown.len(), expected.len());
         for (request, expected) in requests.iter().zip(&self.model.requests) {
-            let asks = if request.kind() == RequestKind::Shutdown { Asks::Shutdown } else { Asks::Plan };
+            let asks = match request.kind() {
+                RequestKind::Shutdown => Asks::Shutdown,
+                RequestKind::PlanApproval => Asks::Plan,
+                _ => Asks::Permission,
+            };
             assert_eq!((asks, &request.member), (expected.asks, &expected.member));
+            assert_eq!(request.approver, expected.approver.clone().unwrap_or_default());
         }
         for (before, now) in self.requests.iter().zip(&requests) {
             assert!(before.state() == RequestState::Pending || before == now, "{before:?} has changed to {now:?}");
@@ -76,8 +81,8 @@ impl Story {
         }
     }
 
-    /// Checks that at most one request of a kind is pending for each member, that it is for its present life, and that the
-    /// member shows it.
+    /// Checks that at most one shutdown and one plan, and a bounded number of permission requests, are pending for each member,
+    /// that they are for its present life, and that the member shows them.
     fn check_pending(&self, members: &[v1::Member], requests: &[v1::Request]) {
         for member in members {
             for (kind, shown) in
@@ -91,6 +96,17 @@ impl Story {
                 assert!(shown.is_empty() || pending[0].id == *shown);
                 assert!(pending.iter().all(|request| request.incarnation == member.incarnation));
             }
+            let is_asked = |request: &&v1::Request| {
+                let is_pending = request.state() == RequestState::Pending;
+                is_pending && request.kind() == RequestKind::Permission && request.member == member.name
+            };
+            let pending: Vec<_> = requests.iter().filter(is_asked).collect();
+            assert!(pending.len() <= model::PERMISSIONS_MAX, "{pending:?}");
+            let bearer = &self.model.members[&member.name];
+            let open = bearer.permissions.iter().map(|at| &self.model.requests[*at]);
+            let open: Vec<_> = open.filter(|it| it.is_open(self.model.now)).map(|it| &it.id).collect();
+            assert_eq!(member.pending_permissions.iter().collect::<Vec<_>>(), open);
+            assert!(pending.iter().all(|request| request.incarnation == member.incarnation));
         }
     }
 
@@ -247,6 +263,8 @@ pub(super) fn content_of(message: &v1::Message) -> &str {
         Body::ShutdownResponse(body) => &body.reason,
         Body::PlanApprovalRequest(body) => &body.plan,
         Body::PlanApprovalResponse(body) => &body.feedback,
+        Body::PermissionRequest(body) => &body.detail,
+        Body::PermissionResponse(body) => &body.reason,
         Body::Notice(body) => &body.text,
     }
 }

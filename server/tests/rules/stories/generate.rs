@@ -67,6 +67,13 @@ pub(super) enum Act {
         to: &'static str,
     },
     Plan,
+    /// Asks the lead (`None`) or another member.
+    Permission {
+        of: Option<&'static str>,
+    },
+    Withdraw {
+        request: Index,
+    },
     Answer {
         request: Index,
         asks: Option<Asks>,
@@ -181,7 +188,8 @@ fn task_acts() -> impl Strategy<Value = Act> {
 
 /// `on_tasks`: most acts are about tasks.
 fn acts(on_tasks: bool) -> impl Strategy<Value = Act> {
-    let asks = prop_oneof![4 => Just(None), 1 => Just(Some(Asks::Shutdown)), 1 => Just(Some(Asks::Plan))];
+    let asks = prop_oneof![4 => Just(None), 1 => Just(Some(Asks::Shutdown)), 1 => Just(Some(Asks::Plan)),
+        1 => Just(Some(Asks::Permission))];
     let approve = prop_oneof![9 => any::<bool>().prop_map(Some), 1 => Just(None)];
     let to = proptest::option::weighted(0.2, names());
     prop_oneof![
@@ -190,6 +198,8 @@ fn acts(on_tasks: bool) -> impl Strategy<Value = Act> {
         5 => any::<Index>().prop_map(|which| Act::Repeat { which }),
         5 => names().prop_map(|to| Act::Shutdown { to }),
         5 => Just(Act::Plan),
+        6 => proptest::option::of(names()).prop_map(|of| Act::Permission { of }),
+        3 => any::<Index>().prop_map(|request| Act::Withdraw { request }),
         10 => (any::<Index>(), asks, to, approve, prop::bool::weighted(0.6))
             .prop_map(|(request, asks, to, approve, rightly)| Act::Answer { request, asks, to, approve, rightly }),
         8 => Just(Act::Stream),

@@ -102,7 +102,7 @@ struct Story {
     acked: BTreeSet<(String, String)>,
     /// The content of each accepted message.
     contents: HashMap<String, String>,
-    /// The plans that a new lead received again.
+    /// The plans and permission requests that a new lead received again.
     handed_on: BTreeSet<String>,
     keyed: Vec<Keyed>,
     /// Every claim: the task, its owner, the token.
@@ -121,6 +121,8 @@ impl Story {
             limits.deliveries_max = model::DELIVERIES_MAX as usize;
             limits.shutdown_deadline = Duration::from_secs(model::SHUTDOWN_DEADLINE);
             limits.plan_deadline = Duration::from_secs(model::PLAN_DEADLINE);
+            limits.permission_deadline = Duration::from_secs(model::PERMISSION_DEADLINE);
+            limits.pending_permissions_max = model::PERMISSIONS_MAX;
             limits.lease_ttl = Duration::from_secs(model::LEASE);
             limits.lost_grace = Duration::from_secs(model::GRACE);
             limits.exit_alarm_after = Duration::from_secs(model::EXIT_ALARM);

@@ -447,6 +447,10 @@ impl RequestService for Coordinator {
         not_scripted()
     }
 
+    async fn withdraw(&self, _: Request<v1::WithdrawRequest>) -> Result<Response<v1::WithdrawResponse>, Status> {
+        not_scripted()
+    }
+
     async fn wait_for_decision(
         &self,
         request: Request<v1::WaitForDecisionRequest>,

@@ -40,7 +40,9 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     NOTICE_KIND_SESSION_SUPERSEDED: _NoticeKind.ValueType  # 5
     """Another process took over a member's inbox. To the lead."""
     NOTICE_KIND_REQUEST_EXPIRED: _NoticeKind.ValueType  # 6
-    """A request passed its deadline without an answer. To the requester."""
+    """A request passed its deadline without an answer. To the requester; for a permission request, also to the member that
+    was asked.
+    """
     NOTICE_KIND_REQUEST_CANCELLED: _NoticeKind.ValueType  # 7
     """A request can no longer be answered. To the requester; `text` says why."""
     NOTICE_KIND_DEAD_LETTER: _NoticeKind.ValueType  # 8
@@ -86,7 +88,9 @@ NOTICE_KIND_MEMBER_NOT_EXITED: NoticeKind.ValueType  # 4
 NOTICE_KIND_SESSION_SUPERSEDED: NoticeKind.ValueType  # 5
 """Another process took over a member's inbox. To the lead."""
 NOTICE_KIND_REQUEST_EXPIRED: NoticeKind.ValueType  # 6
-"""A request passed its deadline without an answer. To the requester."""
+"""A request passed its deadline without an answer. To the requester; for a permission request, also to the member that
+was asked.
+"""
 NOTICE_KIND_REQUEST_CANCELLED: NoticeKind.ValueType  # 7
 """A request can no longer be answered. To the requester; `text` says why."""
 NOTICE_KIND_DEAD_LETTER: NoticeKind.ValueType  # 8
@@ -488,6 +492,82 @@ class PlanApprovalResponse(google.protobuf.message.Message):
 Global___PlanApprovalResponse: typing_extensions.TypeAlias = PlanApprovalResponse
 
 @typing.final
+class PermissionRequest(google.protobuf.message.Message):
+    """Asks for permission to do something, such as to run a command. Every member may send it; several of a member may be
+    pending. The coordinator creates the request's id. It expires unanswered at its deadline, which refuses it.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RECIPIENT_FIELD_NUMBER: builtins.int
+    TOOL_FIELD_NUMBER: builtins.int
+    SUMMARY_FIELD_NUMBER: builtins.int
+    DETAIL_FIELD_NUMBER: builtins.int
+    TTL_FIELD_NUMBER: builtins.int
+    recipient: builtins.str
+    """Optional. The member that is asked, its approver: see DirectMessage.recipient. Empty or `team-lead`: the lead, also one
+    that takes over while the request is pending. The lead itself must name another member. In a delivered message: the
+    name as first written.
+    """
+    tool: builtins.str
+    """Required. What the member wants to use, such as `Bash`. One line, 1 to 200 characters, at least one of them visible, no
+    control characters.
+    """
+    summary: builtins.str
+    """Required. What it wants to do with it. One line, 1 to 200 characters, at least one of them visible, no control
+    characters.
+    """
+    detail: builtins.str
+    """Optional. The command, the edit or whatever else the approver must see, up to 64 KiB. Never parsed."""
+    @property
+    def ttl(self) -> google.protobuf.duration_pb2.Duration:
+        """Optional. How long until the request expires, 1 s to 30 days. Absent: 10 min, by default."""
+
+    def __init__(
+        self,
+        *,
+        recipient: builtins.str = ...,
+        tool: builtins.str = ...,
+        summary: builtins.str = ...,
+        detail: builtins.str = ...,
+        ttl: google.protobuf.duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["ttl", b"ttl"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["detail", b"detail", "recipient", b"recipient", "summary", b"summary", "tool", b"tool", "ttl", b"ttl"]) -> None: ...
+
+Global___PermissionRequest: typing_extensions.TypeAlias = PermissionRequest
+
+@typing.final
+class PermissionResponse(google.protobuf.message.Message):
+    """Answers a permission request. Only the member that was asked, the lead and the operator may send it, and never the member
+    that made the request. It goes to that member.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: builtins.int
+    APPROVE_FIELD_NUMBER: builtins.int
+    REASON_FIELD_NUMBER: builtins.int
+    request_id: builtins.str
+    """Required. The id of the request, as delivered."""
+    approve: builtins.bool
+    """Required, with presence: see ShutdownResponse.approve."""
+    reason: builtins.str
+    """Optional, up to 64 KiB; expected with a rejection (the reply warns if it is empty)."""
+    def __init__(
+        self,
+        *,
+        request_id: builtins.str = ...,
+        approve: builtins.bool | None = ...,
+        reason: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_approve", b"_approve", "approve", b"approve"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_approve", b"_approve", "approve", b"approve", "reason", b"reason", "request_id", b"request_id"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_approve", b"_approve"]) -> typing.Literal["approve"] | None: ...
+
+Global___PermissionResponse: typing_extensions.TypeAlias = PermissionResponse
+
+@typing.final
 class TaskSummary(google.protobuf.message.Message):
     """A task, as included in a notice."""
 
@@ -714,6 +794,8 @@ class Message(google.protobuf.message.Message):
     SHUTDOWN_RESPONSE_FIELD_NUMBER: builtins.int
     PLAN_APPROVAL_REQUEST_FIELD_NUMBER: builtins.int
     PLAN_APPROVAL_RESPONSE_FIELD_NUMBER: builtins.int
+    PERMISSION_REQUEST_FIELD_NUMBER: builtins.int
+    PERMISSION_RESPONSE_FIELD_NUMBER: builtins.int
     NOTICE_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Set by the coordinator. A UUID of version 7, in lower case."""
@@ -775,6 +857,14 @@ class Message(google.protobuf.message.Message):
         """The answer to it."""
 
     @property
+    def permission_request(self) -> Global___PermissionRequest:
+        """A request for permission."""
+
+    @property
+    def permission_response(self) -> Global___PermissionResponse:
+        """The answer to it."""
+
+    @property
     def notice(self) -> Global___Notice:
         """News from the coordinator. Cannot be sent by a client."""
 
@@ -798,11 +888,13 @@ class Message(google.protobuf.message.Message):
         shutdown_response: Global___ShutdownResponse | None = ...,
         plan_approval_request: Global___PlanApprovalRequest | None = ...,
         plan_approval_response: Global___PlanApprovalResponse | None = ...,
+        permission_request: Global___PermissionRequest | None = ...,
+        permission_response: Global___PermissionResponse | None = ...,
         notice: Global___Notice | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["body", b"body", "broadcast", b"broadcast", "message", b"message", "notice", b"notice", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "request_expires_at", b"request_expires_at", "sender", b"sender", "sent_at", b"sent_at", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attachments", b"attachments", "body", b"body", "broadcast", b"broadcast", "id", b"id", "in_reply_to", b"in_reply_to", "message", b"message", "notice", b"notice", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "recipients", b"recipients", "request_expires_at", b"request_expires_at", "request_id", b"request_id", "sender", b"sender", "sent_at", b"sent_at", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "target_incarnation", b"target_incarnation", "team", b"team", "trace_parent", b"trace_parent"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["message", "broadcast", "shutdown_request", "shutdown_response", "plan_approval_request", "plan_approval_response", "notice"] | None: ...
+    def HasField(self, field_name: typing.Literal["body", b"body", "broadcast", b"broadcast", "message", b"message", "notice", b"notice", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "request_expires_at", b"request_expires_at", "sender", b"sender", "sent_at", b"sent_at", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attachments", b"attachments", "body", b"body", "broadcast", b"broadcast", "id", b"id", "in_reply_to", b"in_reply_to", "message", b"message", "notice", b"notice", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "recipients", b"recipients", "request_expires_at", b"request_expires_at", "request_id", b"request_id", "sender", b"sender", "sent_at", b"sent_at", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "target_incarnation", b"target_incarnation", "team", b"team", "trace_parent", b"trace_parent"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["message", "broadcast", "shutdown_request", "shutdown_response", "plan_approval_request", "plan_approval_response", "permission_request", "permission_response", "notice"] | None: ...
 
 Global___Message: typing_extensions.TypeAlias = Message
 
@@ -822,6 +914,8 @@ class SendRequest(google.protobuf.message.Message):
     SHUTDOWN_RESPONSE_FIELD_NUMBER: builtins.int
     PLAN_APPROVAL_REQUEST_FIELD_NUMBER: builtins.int
     PLAN_APPROVAL_RESPONSE_FIELD_NUMBER: builtins.int
+    PERMISSION_REQUEST_FIELD_NUMBER: builtins.int
+    PERMISSION_RESPONSE_FIELD_NUMBER: builtins.int
     team: builtins.str
     """The operator must name the team. Members may leave it empty; any team but their own is TEAM_NOT_FOUND."""
     idempotency_key: builtins.str
@@ -860,6 +954,14 @@ class SendRequest(google.protobuf.message.Message):
     def plan_approval_response(self) -> Global___PlanApprovalResponse:
         """The answer to it. Only the lead and the operator may send it."""
 
+    @property
+    def permission_request(self) -> Global___PermissionRequest:
+        """A request for permission. Every member may send it."""
+
+    @property
+    def permission_response(self) -> Global___PermissionResponse:
+        """The answer to it. Only the member that was asked, the lead and the operator may send it."""
+
     def __init__(
         self,
         *,
@@ -873,10 +975,12 @@ class SendRequest(google.protobuf.message.Message):
         shutdown_response: Global___ShutdownResponse | None = ...,
         plan_approval_request: Global___PlanApprovalRequest | None = ...,
         plan_approval_response: Global___PlanApprovalResponse | None = ...,
+        permission_request: Global___PermissionRequest | None = ...,
+        permission_response: Global___PermissionResponse | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["body", b"body", "broadcast", b"broadcast", "message", b"message", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attachments", b"attachments", "body", b"body", "broadcast", b"broadcast", "idempotency_key", b"idempotency_key", "in_reply_to", b"in_reply_to", "message", b"message", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "team", b"team"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["message", "broadcast", "shutdown_request", "shutdown_response", "plan_approval_request", "plan_approval_response"] | None: ...
+    def HasField(self, field_name: typing.Literal["body", b"body", "broadcast", b"broadcast", "message", b"message", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attachments", b"attachments", "body", b"body", "broadcast", b"broadcast", "idempotency_key", b"idempotency_key", "in_reply_to", b"in_reply_to", "message", b"message", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "team", b"team"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["message", "broadcast", "shutdown_request", "shutdown_response", "plan_approval_request", "plan_approval_response", "permission_request", "permission_response"] | None: ...
 
 Global___SendRequest: typing_extensions.TypeAlias = SendRequest
 

@@ -206,6 +206,7 @@ class KindPolicy(google.protobuf.message.Message):
     TEXT_FIELD_NUMBER: builtins.int
     GOES_TO_FIELD_NUMBER: builtins.int
     ANSWERED_BY_FIELD_NUMBER: builtins.int
+    RECIPIENT_IS_OPTIONAL_FIELD_NUMBER: builtins.int
     noun: builtins.str
     """What a reader calls it, such as `plan`."""
     text: builtins.str
@@ -214,6 +215,8 @@ class KindPolicy(google.protobuf.message.Message):
     """Who receives it, as error messages put it."""
     answered_by: builtins.str
     """The kind that answers it. Empty: it expects no answer."""
+    recipient_is_optional: builtins.bool
+    """True: the sender may leave the recipient out."""
     def __init__(
         self,
         *,
@@ -221,8 +224,9 @@ class KindPolicy(google.protobuf.message.Message):
         text: builtins.str = ...,
         goes_to: builtins.str = ...,
         answered_by: builtins.str = ...,
+        recipient_is_optional: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["answered_by", b"answered_by", "goes_to", b"goes_to", "noun", b"noun", "text", b"text"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["answered_by", b"answered_by", "goes_to", b"goes_to", "noun", b"noun", "recipient_is_optional", b"recipient_is_optional", "text", b"text"]) -> None: ...
 
 Global___KindPolicy: typing_extensions.TypeAlias = KindPolicy
 

@@ -63,11 +63,11 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_MESSAGE_NOT_FOUND: _Reason.ValueType  # 19
     """There is no such message, or the caller may not see it."""
     REASON_REQUEST_KIND_MISMATCH: _Reason.ValueType  # 20
-    """The request is of the other kind."""
+    """The request is of another kind."""
     REASON_APPROVE_MISSING: _Reason.ValueType  # 21
     """The answer says neither yes nor no: `approve` is absent."""
     REASON_NOT_REQUEST_TARGET: _Reason.ValueType  # 22
-    """The caller is not the member that was asked."""
+    """The caller is not the member that was asked, or not the one that asked."""
     REASON_RECIPIENT_MISMATCH: _Reason.ValueType  # 23
     """The plan's author is another member."""
     REASON_ALREADY_DECIDED: _Reason.ValueType  # 24
@@ -193,11 +193,11 @@ REASON_REQUEST_NOT_FOUND: Reason.ValueType  # 18
 REASON_MESSAGE_NOT_FOUND: Reason.ValueType  # 19
 """There is no such message, or the caller may not see it."""
 REASON_REQUEST_KIND_MISMATCH: Reason.ValueType  # 20
-"""The request is of the other kind."""
+"""The request is of another kind."""
 REASON_APPROVE_MISSING: Reason.ValueType  # 21
 """The answer says neither yes nor no: `approve` is absent."""
 REASON_NOT_REQUEST_TARGET: Reason.ValueType  # 22
-"""The caller is not the member that was asked."""
+"""The caller is not the member that was asked, or not the one that asked."""
 REASON_RECIPIENT_MISMATCH: Reason.ValueType  # 23
 """The plan's author is another member."""
 REASON_ALREADY_DECIDED: Reason.ValueType  # 24

@@ -29,7 +29,8 @@ class RequestServiceStub(object):
     """Looks up requests. They are made and answered with MessageService.Send. MessageService describes credentials and
     errors, which apply here too.
 
-    A request is visible to its requester, to the member that it concerns, to the lead, the operator and observers.
+    A request is visible to its requester, to the member that it concerns, to its approver, to the lead, the operator and
+    observers.
     """
 
     def __init__(self, channel):
@@ -53,13 +54,19 @@ class RequestServiceStub(object):
                 request_serializer=teamwire_dot_v1_dot_request__pb2.WaitForDecisionRequest.SerializeToString,
                 response_deserializer=teamwire_dot_v1_dot_request__pb2.WaitForDecisionResponse.FromString,
                 _registered_method=True)
+        self.Withdraw = channel.unary_unary(
+                '/teamwire.v1.RequestService/Withdraw',
+                request_serializer=teamwire_dot_v1_dot_request__pb2.WithdrawRequest.SerializeToString,
+                response_deserializer=teamwire_dot_v1_dot_request__pb2.WithdrawResponse.FromString,
+                _registered_method=True)
 
 
 class RequestServiceServicer(object):
     """Looks up requests. They are made and answered with MessageService.Send. MessageService describes credentials and
     errors, which apply here too.
 
-    A request is visible to its requester, to the member that it concerns, to the lead, the operator and observers.
+    A request is visible to its requester, to the member that it concerns, to its approver, to the lead, the operator and
+    observers.
     """
 
     def GetRequest(self, request, context):
@@ -89,6 +96,19 @@ class RequestServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Withdraw(self, request, context):
+        """Withdraws a permission request that the caller made, for example because its program no longer waits. Returns the
+        request. If it was decided or has expired before, that stands: the request is returned unchanged. Repeating the call is
+        harmless.
+
+        INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND. PERMISSION_DENIED:
+        NOT_REQUEST_TARGET (another member made it), NOT_PERMITTED. FAILED_PRECONDITION: REQUEST_KIND_MISMATCH.
+        ABORTED: SESSION_SUPERSEDED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RequestServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -107,6 +127,11 @@ def add_RequestServiceServicer_to_server(servicer, server):
                     request_deserializer=teamwire_dot_v1_dot_request__pb2.WaitForDecisionRequest.FromString,
                     response_serializer=teamwire_dot_v1_dot_request__pb2.WaitForDecisionResponse.SerializeToString,
             ),
+            'Withdraw': grpc.unary_unary_rpc_method_handler(
+                    servicer.Withdraw,
+                    request_deserializer=teamwire_dot_v1_dot_request__pb2.WithdrawRequest.FromString,
+                    response_serializer=teamwire_dot_v1_dot_request__pb2.WithdrawResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'teamwire.v1.RequestService', rpc_method_handlers)
@@ -119,7 +144,8 @@ class RequestService(object):
     """Looks up requests. They are made and answered with MessageService.Send. MessageService describes credentials and
     errors, which apply here too.
 
-    A request is visible to its requester, to the member that it concerns, to the lead, the operator and observers.
+    A request is visible to its requester, to the member that it concerns, to its approver, to the lead, the operator and
+    observers.
     """
 
     @staticmethod
@@ -193,6 +219,33 @@ class RequestService(object):
             '/teamwire.v1.RequestService/WaitForDecision',
             teamwire_dot_v1_dot_request__pb2.WaitForDecisionRequest.SerializeToString,
             teamwire_dot_v1_dot_request__pb2.WaitForDecisionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Withdraw(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/teamwire.v1.RequestService/Withdraw',
+            teamwire_dot_v1_dot_request__pb2.WithdrawRequest.SerializeToString,
+            teamwire_dot_v1_dot_request__pb2.WithdrawResponse.FromString,
             options,
             channel_credentials,
             insecure,

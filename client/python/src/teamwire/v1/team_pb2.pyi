@@ -32,7 +32,7 @@ class _RoleEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeW
     ROLE_UNSPECIFIED: _Role.ValueType  # 0
     """Never sent."""
     ROLE_LEAD: _Role.ValueType  # 1
-    """One for each team. May invite, ask for shutdowns, answer plans, stop by force, delete the team."""
+    """One for each team. May invite, ask for shutdowns, answer plans and permission requests, stop by force, delete the team."""
     ROLE_TEAMMATE: _Role.ValueType  # 2
     """Every other member."""
 
@@ -42,7 +42,7 @@ class Role(_Role, metaclass=_RoleEnumTypeWrapper):
 ROLE_UNSPECIFIED: Role.ValueType  # 0
 """Never sent."""
 ROLE_LEAD: Role.ValueType  # 1
-"""One for each team. May invite, ask for shutdowns, answer plans, stop by force, delete the team."""
+"""One for each team. May invite, ask for shutdowns, answer plans and permission requests, stop by force, delete the team."""
 ROLE_TEAMMATE: Role.ValueType  # 2
 """Every other member."""
 Global___Role: typing_extensions.TypeAlias = Role
@@ -248,6 +248,7 @@ class Member(google.protobuf.message.Message):
     INBOX_FULL_FIELD_NUMBER: builtins.int
     LIVENESS_FIELD_NUMBER: builtins.int
     NOTICE_LEVEL_FIELD_NUMBER: builtins.int
+    PENDING_PERMISSIONS_FIELD_NUMBER: builtins.int
     USAGE_FIELD_NUMBER: builtins.int
     TOTAL_USAGE_FIELD_NUMBER: builtins.int
     name: builtins.str
@@ -297,6 +298,10 @@ class Member(google.protobuf.message.Message):
         """The remaining time of its lease. Zero: it has run out. A detached life with none left is away."""
 
     @property
+    def pending_permissions(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Its own permission requests that await an answer, oldest first. Up to 16, by default."""
+
+    @property
     def usage(self) -> teamwire.v1.activity_pb2.Usage:
         """What its program has used in this life. Absent: nothing was reported."""
 
@@ -325,11 +330,12 @@ class Member(google.protobuf.message.Message):
         inbox_full: builtins.bool = ...,
         liveness: Global___Liveness.ValueType = ...,
         notice_level: Global___NoticeLevel.ValueType = ...,
+        pending_permissions: collections.abc.Iterable[builtins.str] | None = ...,
         usage: teamwire.v1.activity_pb2.Usage | None = ...,
         total_usage: teamwire.v1.activity_pb2.Usage | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["attributes", b"attributes", "exit", b"exit", "joined_at", b"joined_at", "lease_left", b"lease_left", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "connected", b"connected", "exit", b"exit", "inbox_depth", b"inbox_depth", "inbox_full", b"inbox_full", "incarnation", b"incarnation", "joined_at", b"joined_at", "last_summary", b"last_summary", "lease_left", b"lease_left", "liveness", b"liveness", "name", b"name", "notice_level", b"notice_level", "pending_plan", b"pending_plan", "pending_shutdown", b"pending_shutdown", "plan_required", b"plan_required", "role", b"role", "state", b"state", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "connected", b"connected", "exit", b"exit", "inbox_depth", b"inbox_depth", "inbox_full", b"inbox_full", "incarnation", b"incarnation", "joined_at", b"joined_at", "last_summary", b"last_summary", "lease_left", b"lease_left", "liveness", b"liveness", "name", b"name", "notice_level", b"notice_level", "pending_permissions", b"pending_permissions", "pending_plan", b"pending_plan", "pending_shutdown", b"pending_shutdown", "plan_required", b"plan_required", "role", b"role", "state", b"state", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> None: ...
 
 Global___Member: typing_extensions.TypeAlias = Member
 

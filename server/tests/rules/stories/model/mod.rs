@@ -16,6 +16,8 @@ pub(super) const DELIVERIES_MAX: u32 = 3;
 pub(super) const STEP: u64 = 100;
 pub(super) const SHUTDOWN_DEADLINE: u64 = 250;
 pub(super) const PLAN_DEADLINE: u64 = 350;
+pub(super) const PERMISSION_DEADLINE: u64 = 250;
+pub(super) const PERMISSIONS_MAX: usize = 2;
 pub(super) const LEASE: u64 = 450;
 pub(super) const GRACE: u64 = 200;
 pub(super) const EXIT_ALARM: u64 = 150;
@@ -56,6 +58,7 @@ pub(super) struct Bearer {
     /// The indices of the pending requests.
     pub(super) shutdown: Option<usize>,
     pub(super) plan: Option<usize>,
+    pub(super) permissions: Vec<usize>,
     /// It must have a plan approved before it works on tasks.
     pub(super) plan_mode: bool,
     plan_approved: bool,
@@ -73,6 +76,7 @@ impl Bearer {
 pub(super) enum Asks {
     Shutdown,
     Plan,
+    Permission,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,8 +94,17 @@ pub(super) struct Request {
     pub(super) asks: Asks,
     pub(super) member: String,
     pub(super) by: Option<String>,
+    /// The member that a permission request names.
+    pub(super) approver: Option<String>,
     pub(super) state: State,
     expires: u64,
+}
+
+impl Request {
+    /// Returns whether it can still be answered.
+    pub(super) fn is_open(&self, now: u64) -> bool {
+        self.state == State::Pending && self.expires > now
+    }
 }
 
 /// An accepted message.
@@ -208,6 +221,26 @@ impl Model {
         self.sender(caller).is_some_and(|from| !self.rules(from)) && self.takes(&self.lead) && room(&self.lead)
     }
 
+    /// Returns the recipient of a permission request. `of`: the member that it names.
+    pub(super) fn accepts_permission(
+        &self,
+        caller: &Caller,
+        of: Option<&str>,
+        room: impl Fn(&str) -> bool,
+    ) -> Option<String> {
+        let to = of.unwrap_or(&self.lead);
+        let from = self.member_only(caller, Lets::Working).filter(|from| *from != to)?;
+        let pending = self.members[from].permissions.iter().filter(|at| self.requests[**at].is_open(self.now));
+        (pending.count() < PERMISSIONS_MAX && self.takes(to) && room(to)).then(|| to.to_owned())
+    }
+
+    /// Returns whether a withdrawal changes the request, if it is accepted.
+    pub(super) fn accepts_withdrawal(&self, caller: &Caller, request: usize) -> Option<bool> {
+        let request = &self.requests[request];
+        let is_own = self.admit(caller, Lets::Ending)? == request.member && request.asks == Asks::Permission;
+        is_own.then(|| request.is_open(self.now))
+    }
+
     /// Returns whether an answer is new, if it is accepted. `to`: the member that an answer to a plan names.
     pub(super) fn accepts_answer(
         &self,
@@ -225,8 +258,12 @@ impl Model {
                 let from = self.sender(caller)?;
                 self.rules(from) && to != from && to == request.member
             }
+            Asks::Permission => {
+                let from = self.sender(caller)?;
+                from != request.member && (self.rules(from) || request.approver.as_deref() == Some(from))
+            }
         };
-        let is_due = request.state == State::Pending && request.expires > self.now;
+        let is_due = request.is_open(self.now);
         let was = match request.state {
             State::Approved => Some(true),
             State::Rejected => Some(false),
@@ -303,19 +340,34 @@ impl Model {
         }
     }
 
-    pub(super) fn ask(&mut self, id: &str, asks: Asks, member: &str, by: Option<String>) {
+    pub(super) fn ask(&mut self, id: &str, asks: Asks, member: &str, by: Option<String>, approver: Option<String>) {
         let place = self.requests.len();
-        let expires = self.now + if asks == Asks::Shutdown { SHUTDOWN_DEADLINE } else { PLAN_DEADLINE };
+        let expires = self.now
+            + match asks {
+                Asks::Shutdown => SHUTDOWN_DEADLINE,
+                Asks::Plan => PLAN_DEADLINE,
+                Asks::Permission => PERMISSION_DEADLINE,
+            };
         let (id, member_name) = (id.to_owned(), member.to_owned());
-        self.requests.push(Request { id, asks, member: member_name, by, state: State::Pending, expires });
+        self.requests.push(Request { id, asks, member: member_name, by, approver, state: State::Pending, expires });
         let bearer = self.bearer(member);
         let earlier = match asks {
             Asks::Shutdown => bearer.shutdown.replace(place),
             Asks::Plan => bearer.plan.replace(place),
+            Asks::Permission => {
+                bearer.permissions.push(place);
+                None
+            }
         };
         if let Some(earlier) = earlier {
             self.requests[earlier].state = if asks == Asks::Shutdown { State::Expired } else { State::Cancelled };
         }
+    }
+
+    pub(super) fn withdraw(&mut self, request: usize) {
+        self.requests[request].state = State::Cancelled;
+        let member = self.requests[request].member.clone();
+        self.bearer(&member).permissions.retain(|pending| *pending != request);
     }
 
     pub(super) fn answer(&mut self, request: usize, approve: bool) {
@@ -328,6 +380,7 @@ impl Model {
                 bearer.plan = None;
                 bearer.plan_approved |= approve;
             }
+            Asks::Permission => bearer.permissions.retain(|pending| *pending != request),
             Asks::Shutdown => {
                 bearer.shutdown = None;
                 if approve {
@@ -340,7 +393,9 @@ impl Model {
 
     fn cancel(&mut self, name: &str) {
         let bearer = self.bearer(name);
-        for request in [bearer.shutdown.take(), bearer.plan.take()].into_iter().flatten() {
+        let requests = [bearer.shutdown.take(), bearer.plan.take()];
+        let permissions = std::mem::take(&mut bearer.permissions);
+        for request in requests.into_iter().flatten().chain(permissions) {
             self.requests[request].state = State::Cancelled;
         }
     }
@@ -363,6 +418,7 @@ impl Model {
             session: None,
             shutdown: None,
             plan: None,
+            permissions: Vec::new(),
             plan_mode,
             plan_approved: false,
             inbox: Vec::new(),
@@ -405,6 +461,13 @@ impl Model {
                     requests[pending.take().expect("just checked")].state = State::Expired;
                 }
             }
+            bearer.permissions.retain(|index| {
+                let is_overdue = requests[*index].expires <= now;
+                if is_overdue {
+                    requests[*index].state = State::Expired;
+                }
+                !is_overdue
+            });
             let is_due = may_lose && now >= bearer.lease_until + GRACE;
             match bearer.life {
                 // It has no process that would report its exit.

@@ -15,7 +15,7 @@ import type { Message as Message$1 } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/message.proto.
  */
 export const file_teamwire_v1_message: GenFile = /*@__PURE__*/
-  fileDesc("Chl0ZWFtd2lyZS92MS9tZXNzYWdlLnByb3RvEgt0ZWFtd2lyZS52MSJECg1EaXJlY3RNZXNzYWdlEhEKCXJlY2lwaWVudBgBIAEoCRIPCgdzdW1tYXJ5GAIgASgJEg8KB2NvbnRlbnQYAyABKAkiLQoJQnJvYWRjYXN0Eg8KB3N1bW1hcnkYASABKAkSDwoHY29udGVudBgCIAEoCSJcCg9TaHV0ZG93blJlcXVlc3QSEQoJcmVjaXBpZW50GAEgASgJEg4KBnJlYXNvbhgCIAEoCRImCgN0dGwYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iWAoQU2h1dGRvd25SZXNwb25zZRISCgpyZXF1ZXN0X2lkGAEgASgJEhQKB2FwcHJvdmUYAiABKAhIAIgBARIOCgZyZWFzb24YAyABKAlCCgoIX2FwcHJvdmUiXAoTUGxhbkFwcHJvdmFsUmVxdWVzdBIMCgRwbGFuGAEgASgJEg8KB3N1bW1hcnkYAiABKAkSJgoDdHRsGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uInEKFFBsYW5BcHByb3ZhbFJlc3BvbnNlEhEKCXJlY2lwaWVudBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEhQKB2FwcHJvdmUYAyABKAhIAIgBARIQCghmZWVkYmFjaxgEIAEoCUIKCghfYXBwcm92ZSJpCgtUYXNrU3VtbWFyeRIKCgJpZBgBIAEoBBIPCgdzdWJqZWN0GAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEigKC2Fzc2lnbmVkX2J5GAQgASgLMhMudGVhbXdpcmUudjEuU2VuZGVyIrsCCgZOb3RpY2USJQoEa2luZBgBIAEoDjIXLnRlYW13aXJlLnYxLk5vdGljZUtpbmQSDgoGbWVtYmVyGAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkSEgoKbWVzc2FnZV9pZBgEIAEoCRIMCgR0ZXh0GAUgASgJEiUKBGV4aXQYBiABKAsyFy50ZWFtd2lyZS52MS5FeGl0UmVwb3J0EiYKBHRhc2sYByABKAsyGC50ZWFtd2lyZS52MS5UYXNrU3VtbWFyeRINCgVjb3VudBgKIAEoDRIsCghmaXJzdF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJaW1wb3J0YW50GAwgASgIEiUKCGdhdGhlcmVkGA0gAygLMhMudGVhbXdpcmUudjEuTm90aWNlIsQBCgpFeGl0UmVwb3J0EhEKBGNvZGUYASABKAVIAIgBARIOCgZzaWduYWwYAiABKAUSKwoIZHVyYXRpb24YAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGZGV0YWlsGAQgASgJEhsKE2FwcHJvdmVkX3JlcXVlc3RfaWQYBSABKAkSMAoNcnVubmVyX2FjdGlvbhgGIAEoDjIZLnRlYW13aXJlLnYxLlJ1bm5lckFjdGlvbkIHCgVfY29kZSJRCgpBdHRhY2htZW50EgsKA3VyaRgBIAEoCRISCgptZWRpYV90eXBlGAIgASgJEhIKCnNpemVfYnl0ZXMYAyABKAQSDgoGc2hhMjU2GAQgASgJIj0KBlNlbmRlchIlCgRraW5kGAEgASgOMhcudGVhbXdpcmUudjEuU2VuZGVyS2luZBIMCgRuYW1lGAIgASgJItwICgdNZXNzYWdlEgoKAmlkGAEgASgJEgwKBHRlYW0YAiABKAkSIwoGc2VuZGVyGAMgASgLMhMudGVhbXdpcmUudjEuU2VuZGVyEisKB3NlbnRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCnJlY2lwaWVudHMYBSADKAkSEgoKcmVxdWVzdF9pZBgGIAEoCRI2ChJyZXF1ZXN0X2V4cGlyZXNfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhoKEnRhcmdldF9pbmNhcm5hdGlvbhgIIAEoBBITCgtpbl9yZXBseV90bxgJIAEoCRIsCgthdHRhY2htZW50cxgKIAMoCzIXLnRlYW13aXJlLnYxLkF0dGFjaG1lbnQSFAoMdHJhY2VfcGFyZW50GAsgASgJEl8KB21lc3NhZ2UYFSABKAsyGi50ZWFtd2lyZS52MS5EaXJlY3RNZXNzYWdlQjCStRgsCgdtZXNzYWdlEgdjb250ZW50GhhvbmUgbWVtYmVyLCBvciB0ZWFtLWxlYWRIABJZCglicm9hZGNhc3QYFiABKAsyFi50ZWFtd2lyZS52MS5Ccm9hZGNhc3RCLJK1GCgKCWJyb2FkY2FzdBIHY29udGVudBoSZXZlcnkgb3RoZXIgbWVtYmVySAAShQEKEHNodXRkb3duX3JlcXVlc3QYFyABKAsyHC50ZWFtd2lyZS52MS5TaHV0ZG93blJlcXVlc3RCS5K1GEcKEHNodXRkb3duIHJlcXVlc3QSBnJlYXNvbhoYb25lIG1lbWJlciwgb3IgdGVhbS1sZWFkIhFzaHV0ZG93bl9yZXNwb25zZUgAEn0KEXNodXRkb3duX3Jlc3BvbnNlGBggASgLMh0udGVhbXdpcmUudjEuU2h1dGRvd25SZXNwb25zZUJBkrUYPQoRc2h1dGRvd24gcmVzcG9uc2USBnJlYXNvbhogdGhlIG1lbWJlciB0aGF0IG1hZGUgdGhlIHJlcXVlc3RIABJ1ChVwbGFuX2FwcHJvdmFsX3JlcXVlc3QYGSABKAsyIC50ZWFtd2lyZS52MS5QbGFuQXBwcm92YWxSZXF1ZXN0QjKStRguCgRwbGFuEgRwbGFuGgh0aGUgbGVhZCIWcGxhbl9hcHByb3ZhbF9yZXNwb25zZUgAEnUKFnBsYW5fYXBwcm92YWxfcmVzcG9uc2UYGiABKAsyIS50ZWFtd2lyZS52MS5QbGFuQXBwcm92YWxSZXNwb25zZUIwkrUYLAoNcGxhbiByZXNwb25zZRIIZmVlZGJhY2saEXRoZSBwbGFuJ3MgYXV0aG9ySAASVwoGbm90aWNlGBsgASgLMhMudGVhbXdpcmUudjEuTm90aWNlQjCStRgsCgZub3RpY2USBHRleHQaHHRoZSBtZW1iZXJzIHRoYXQgaXQgY29uY2VybnNIAEIGCgRib2R5ItkDCgtTZW5kUmVxdWVzdBIMCgR0ZWFtGAEgASgJEhcKD2lkZW1wb3RlbmN5X2tleRgCIAEoCRITCgtpbl9yZXBseV90bxgDIAEoCRIsCgthdHRhY2htZW50cxgEIAMoCzIXLnRlYW13aXJlLnYxLkF0dGFjaG1lbnQSLQoHbWVzc2FnZRgVIAEoCzIaLnRlYW13aXJlLnYxLkRpcmVjdE1lc3NhZ2VIABIrCglicm9hZGNhc3QYFiABKAsyFi50ZWFtd2lyZS52MS5Ccm9hZGNhc3RIABI4ChBzaHV0ZG93bl9yZXF1ZXN0GBcgASgLMhwudGVhbXdpcmUudjEuU2h1dGRvd25SZXF1ZXN0SAASOgoRc2h1dGRvd25fcmVzcG9uc2UYGCABKAsyHS50ZWFtd2lyZS52MS5TaHV0ZG93blJlc3BvbnNlSAASQQoVcGxhbl9hcHByb3ZhbF9yZXF1ZXN0GBkgASgLMiAudGVhbXdpcmUudjEuUGxhbkFwcHJvdmFsUmVxdWVzdEgAEkMKFnBsYW5fYXBwcm92YWxfcmVzcG9uc2UYGiABKAsyIS50ZWFtd2lyZS52MS5QbGFuQXBwcm92YWxSZXNwb25zZUgAQgYKBGJvZHkiyAEKDFNlbmRSZXNwb25zZRISCgptZXNzYWdlX2lkGAEgASgJEhIKCnJlcXVlc3RfaWQYAiABKAkSEgoKcmVjaXBpZW50cxgDIAMoCRIrCgdzZW50X2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgpkdXJhYmlsaXR5GAUgASgOMhcudGVhbXdpcmUudjEuRHVyYWJpbGl0eRIQCghyZXBsYXllZBgGIAEoCBIQCgh3YXJuaW5ncxgHIAMoCSJdCg1TdHJlYW1SZXF1ZXN0EhMKC2luc3RhbmNlX2lkGAEgASgJEhwKFHVuYWNrZWRfbWVzc2FnZXNfbWF4GAIgASgNEhkKEXVuYWNrZWRfYnl0ZXNfbWF4GAMgASgNIs8BCg5TdHJlYW1SZXNwb25zZRIsCgZvcGVuZWQYASABKAsyGi50ZWFtd2lyZS52MS5TZXNzaW9uT3BlbmVkSAASKQoIZGVsaXZlcnkYAiABKAsyFS50ZWFtd2lyZS52MS5EZWxpdmVyeUgAEisKCWhlYXJ0YmVhdBgDIAEoCzIWLnRlYW13aXJlLnYxLkhlYXJ0YmVhdEgAEi4KB2Nsb3NpbmcYBCABKAsyGy50ZWFtd2lyZS52MS5TZXNzaW9uQ2xvc2luZ0gAQgcKBWZyYW1lIq0BCg1TZXNzaW9uT3BlbmVkEhIKCnNlc3Npb25faWQYASABKAkSDQoFZXBvY2gYAiABKAQSEwoLaW5jYXJuYXRpb24YAyABKAQSDwoHYmFja2xvZxgEIAEoBBI1ChJoZWFydGJlYXRfaW50ZXJ2YWwYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGbWVtYmVyGAYgASgJEgwKBHRlYW0YByABKAkiWwoIRGVsaXZlcnkSEAoIc2VxdWVuY2UYASABKAQSFgoOZGVsaXZlcnlfY291bnQYAiABKA0SJQoHbWVzc2FnZRgDIAEoCzIULnRlYW13aXJlLnYxLk1lc3NhZ2UiPAoJSGVhcnRiZWF0Ei8KC3NlcnZlcl90aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJeCg5TZXNzaW9uQ2xvc2luZxIoCgZyZWFzb24YASABKA4yGC50ZWFtd2lyZS52MS5DbG9zZVJlYXNvbhIOCgZkZXRhaWwYAiABKAkSEgoKcmVxdWVzdF9pZBgDIAEoCSI1CgpBY2tSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEwoLbWVzc2FnZV9pZHMYAiADKAkiHAoLQWNrUmVzcG9uc2USDQoFYWNrZWQYASABKA0iNQoRR2V0TWVzc2FnZVJlcXVlc3QSDAoEdGVhbRgBIAEoCRISCgptZXNzYWdlX2lkGAIgASgJImMKEkdldE1lc3NhZ2VSZXNwb25zZRIlCgdtZXNzYWdlGAEgASgLMhQudGVhbXdpcmUudjEuTWVzc2FnZRImCghyZWNlaXB0cxgCIAMoCzIULnRlYW13aXJlLnYxLlJlY2VpcHQiuwIKB1JlY2VpcHQSEQoJcmVjaXBpZW50GAEgASgJEigKBXN0YXRlGAIgASgOMhkudGVhbXdpcmUudjEuUmVjZWlwdFN0YXRlEi0KCXF1ZXVlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMZGVsaXZlcmVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgtmaW5pc2hlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOZGVsaXZlcnlfY291bnQYBiABKA0SNwoRZGVhZF9sZXR0ZXJfY2F1c2UYByABKA4yHC50ZWFtd2lyZS52MS5EZWFkTGV0dGVyQ2F1c2USEAoIc2VxdWVuY2UYCCABKAQiVwoQTGlzdEluYm94UmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCRIMCgR0ZWFtGAMgASgJEg4KBm1lbWJlchgEIAEoCSJmChFMaXN0SW5ib3hSZXNwb25zZRIpCgpkZWxpdmVyaWVzGAEgAygLMhUudGVhbXdpcmUudjEuRGVsaXZlcnkSDQoFdG90YWwYAiABKAQSFwoPbmV4dF9wYWdlX3Rva2VuGAMgASgJKq4GCgpOb3RpY2VLaW5kEhsKF05PVElDRV9LSU5EX1VOU1BFQ0lGSUVEEAASIgoQTk9USUNFX0tJTkRfSURMRRABGgyStRgIEgZtZW1iZXISKwoZTk9USUNFX0tJTkRfTUVNQkVSX0VYSVRFRBACGgyStRgIEgZtZW1iZXISKwoXTk9USUNFX0tJTkRfTUVNQkVSX0xPU1QQAxoOkrUYCggBEgZtZW1iZXISMQodTk9USUNFX0tJTkRfTUVNQkVSX05PVF9FWElURUQQBBoOkrUYCggBEgZtZW1iZXISMgoeTk9USUNFX0tJTkRfU0VTU0lPTl9TVVBFUlNFREVEEAUaDpK1GAoIARIGbWVtYmVyEjMKG05PVElDRV9LSU5EX1JFUVVFU1RfRVhQSVJFRBAGGhKStRgOCAESCnJlcXVlc3RfaWQSNQodTk9USUNFX0tJTkRfUkVRVUVTVF9DQU5DRUxMRUQQBxoSkrUYDggBEgpyZXF1ZXN0X2lkEi8KF05PVElDRV9LSU5EX0RFQURfTEVUVEVSEAgaEpK1GA4IARIKbWVzc2FnZV9pZBIsChhOT1RJQ0VfS0lORF9MRUFEX0NIQU5HRUQQCRoOkrUYCggBEgZtZW1iZXISLQobTk9USUNFX0tJTkRfVEFTS19BU1NJR05NRU5UEAoaDJK1GAgIARIEdGFzaxIqChhOT1RJQ0VfS0lORF9UQVNLX1JFVk9LRUQQCxoMkrUYCAgBEgR0YXNrEisKF05PVElDRV9LSU5EX1VOUFJPQ0VTU0VEEAwaDpK1GAoIARIGbWVtYmVyEiMKF05PVElDRV9LSU5EX1dSSVRFU19MT1NUEA0aBpK1GAIIARIpChdOT1RJQ0VfS0lORF9UQVNLX0xBUFNFRBAOGgyStRgICAESBHRhc2sSMAocTk9USUNFX0tJTkRfTUVNQkVSX1JFU1RBUlRFRBAPGg6StRgKCAESBm1lbWJlchIrChdOT1RJQ0VfS0lORF9XT1JLX0ZBSUxFRBAQGg6StRgKCAESBm1lbWJlchIcChJOT1RJQ0VfS0lORF9ESUdFU1QQFBoEkrUYACp7CgxSdW5uZXJBY3Rpb24SHQoZUlVOTkVSX0FDVElPTl9VTlNQRUNJRklFRBAAEhYKElJVTk5FUl9BQ1RJT05fTk9ORRABEhkKFVJVTk5FUl9BQ1RJT05fU0lHVEVSTRACEhkKFVJVTk5FUl9BQ1RJT05fU0lHS0lMTBADKngKClNlbmRlcktpbmQSGwoXU0VOREVSX0tJTkRfVU5TUEVDSUZJRUQQABIWChJTRU5ERVJfS0lORF9NRU1CRVIQARIYChRTRU5ERVJfS0lORF9PUEVSQVRPUhACEhsKF1NFTkRFUl9LSU5EX0NPT1JESU5BVE9SEAMqcwoKRHVyYWJpbGl0eRIaChZEVVJBQklMSVRZX1VOU1BFQ0lGSUVEEAASFgoSRFVSQUJJTElUWV9BUFBMSUVEEAESFgoSRFVSQUJJTElUWV9GU1lOQ0VEEAISGQoVRFVSQUJJTElUWV9SRVBMSUNBVEVEEAMq4wEKC0Nsb3NlUmVhc29uEhwKGENMT1NFX1JFQVNPTl9VTlNQRUNJRklFRBAAEiIKHkNMT1NFX1JFQVNPTl9TSFVURE9XTl9BUFBST1ZFRBABEhsKF0NMT1NFX1JFQVNPTl9TVVBFUlNFREVEEAISHQoZQ0xPU0VfUkVBU09OX1RFQU1fREVMRVRFRBADEhkKFUNMT1NFX1JFQVNPTl9EUkFJTklORxAEEh8KG0NMT1NFX1JFQVNPTl9NRU1CRVJfU1RPUFBFRBAFEhoKFkNMT1NFX1JFQVNPTl9EQVRBX0xPU1QQBiqiAQoMUmVjZWlwdFN0YXRlEh0KGVJFQ0VJUFRfU1RBVEVfVU5TUEVDSUZJRUQQABIYChRSRUNFSVBUX1NUQVRFX1FVRVVFRBABEhsKF1JFQ0VJUFRfU1RBVEVfREVMSVZFUkVEEAISGwoXUkVDRUlQVF9TVEFURV9QUk9DRVNTRUQQAxIfChtSRUNFSVBUX1NUQVRFX0RFQURfTEVUVEVSRUQQBCrpAQoPRGVhZExldHRlckNhdXNlEiEKHURFQURfTEVUVEVSX0NBVVNFX1VOU1BFQ0lGSUVEEAASJAogREVBRF9MRVRURVJfQ0FVU0VfREVMSVZFUllfTElNSVQQARIlCiFERUFEX0xFVFRFUl9DQVVTRV9UQVJHRVRfUkVQTEFDRUQQAhIgChxERUFEX0xFVFRFUl9DQVVTRV9JTkJPWF9GVUxMEAMSJAogREVBRF9MRVRURVJfQ0FVU0VfTUVNQkVSX1JFTU9WRUQQBBIeChpERUFEX0xFVFRFUl9DQVVTRV9SRVBMQUNFRBAFMvsCCg5NZXNzYWdlU2VydmljZRJACgRTZW5kEhgudGVhbXdpcmUudjEuU2VuZFJlcXVlc3QaGS50ZWFtd2lyZS52MS5TZW5kUmVzcG9uc2UiA5ACAhJDCgZTdHJlYW0SGi50ZWFtd2lyZS52MS5TdHJlYW1SZXF1ZXN0GhsudGVhbXdpcmUudjEuU3RyZWFtUmVzcG9uc2UwARI9CgNBY2sSFy50ZWFtd2lyZS52MS5BY2tSZXF1ZXN0GhgudGVhbXdpcmUudjEuQWNrUmVzcG9uc2UiA5ACAhJSCgpHZXRNZXNzYWdlEh4udGVhbXdpcmUudjEuR2V0TWVzc2FnZVJlcXVlc3QaHy50ZWFtd2lyZS52MS5HZXRNZXNzYWdlUmVzcG9uc2UiA5ACARJPCglMaXN0SW5ib3gSHS50ZWFtd2lyZS52MS5MaXN0SW5ib3hSZXF1ZXN0Gh4udGVhbXdpcmUudjEuTGlzdEluYm94UmVzcG9uc2UiA5ACAUJRCg5pby50ZWFtd2lyZS52MVABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_options]);
+  fileDesc("Chl0ZWFtd2lyZS92MS9tZXNzYWdlLnByb3RvEgt0ZWFtd2lyZS52MSJECg1EaXJlY3RNZXNzYWdlEhEKCXJlY2lwaWVudBgBIAEoCRIPCgdzdW1tYXJ5GAIgASgJEg8KB2NvbnRlbnQYAyABKAkiLQoJQnJvYWRjYXN0Eg8KB3N1bW1hcnkYASABKAkSDwoHY29udGVudBgCIAEoCSJcCg9TaHV0ZG93blJlcXVlc3QSEQoJcmVjaXBpZW50GAEgASgJEg4KBnJlYXNvbhgCIAEoCRImCgN0dGwYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iWAoQU2h1dGRvd25SZXNwb25zZRISCgpyZXF1ZXN0X2lkGAEgASgJEhQKB2FwcHJvdmUYAiABKAhIAIgBARIOCgZyZWFzb24YAyABKAlCCgoIX2FwcHJvdmUiXAoTUGxhbkFwcHJvdmFsUmVxdWVzdBIMCgRwbGFuGAEgASgJEg8KB3N1bW1hcnkYAiABKAkSJgoDdHRsGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uInEKFFBsYW5BcHByb3ZhbFJlc3BvbnNlEhEKCXJlY2lwaWVudBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEhQKB2FwcHJvdmUYAyABKAhIAIgBARIQCghmZWVkYmFjaxgEIAEoCUIKCghfYXBwcm92ZSJ9ChFQZXJtaXNzaW9uUmVxdWVzdBIRCglyZWNpcGllbnQYASABKAkSDAoEdG9vbBgCIAEoCRIPCgdzdW1tYXJ5GAMgASgJEg4KBmRldGFpbBgEIAEoCRImCgN0dGwYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iWgoSUGVybWlzc2lvblJlc3BvbnNlEhIKCnJlcXVlc3RfaWQYASABKAkSFAoHYXBwcm92ZRgCIAEoCEgAiAEBEg4KBnJlYXNvbhgDIAEoCUIKCghfYXBwcm92ZSJpCgtUYXNrU3VtbWFyeRIKCgJpZBgBIAEoBBIPCgdzdWJqZWN0GAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEigKC2Fzc2lnbmVkX2J5GAQgASgLMhMudGVhbXdpcmUudjEuU2VuZGVyIrsCCgZOb3RpY2USJQoEa2luZBgBIAEoDjIXLnRlYW13aXJlLnYxLk5vdGljZUtpbmQSDgoGbWVtYmVyGAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkSEgoKbWVzc2FnZV9pZBgEIAEoCRIMCgR0ZXh0GAUgASgJEiUKBGV4aXQYBiABKAsyFy50ZWFtd2lyZS52MS5FeGl0UmVwb3J0EiYKBHRhc2sYByABKAsyGC50ZWFtd2lyZS52MS5UYXNrU3VtbWFyeRINCgVjb3VudBgKIAEoDRIsCghmaXJzdF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJaW1wb3J0YW50GAwgASgIEiUKCGdhdGhlcmVkGA0gAygLMhMudGVhbXdpcmUudjEuTm90aWNlIsQBCgpFeGl0UmVwb3J0EhEKBGNvZGUYASABKAVIAIgBARIOCgZzaWduYWwYAiABKAUSKwoIZHVyYXRpb24YAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGZGV0YWlsGAQgASgJEhsKE2FwcHJvdmVkX3JlcXVlc3RfaWQYBSABKAkSMAoNcnVubmVyX2FjdGlvbhgGIAEoDjIZLnRlYW13aXJlLnYxLlJ1bm5lckFjdGlvbkIHCgVfY29kZSJRCgpBdHRhY2htZW50EgsKA3VyaRgBIAEoCRISCgptZWRpYV90eXBlGAIgASgJEhIKCnNpemVfYnl0ZXMYAyABKAQSDgoGc2hhMjU2GAQgASgJIj0KBlNlbmRlchIlCgRraW5kGAEgASgOMhcudGVhbXdpcmUudjEuU2VuZGVyS2luZBIMCgRuYW1lGAIgASgJIokLCgdNZXNzYWdlEgoKAmlkGAEgASgJEgwKBHRlYW0YAiABKAkSIwoGc2VuZGVyGAMgASgLMhMudGVhbXdpcmUudjEuU2VuZGVyEisKB3NlbnRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCnJlY2lwaWVudHMYBSADKAkSEgoKcmVxdWVzdF9pZBgGIAEoCRI2ChJyZXF1ZXN0X2V4cGlyZXNfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhoKEnRhcmdldF9pbmNhcm5hdGlvbhgIIAEoBBITCgtpbl9yZXBseV90bxgJIAEoCRIsCgthdHRhY2htZW50cxgKIAMoCzIXLnRlYW13aXJlLnYxLkF0dGFjaG1lbnQSFAoMdHJhY2VfcGFyZW50GAsgASgJEl8KB21lc3NhZ2UYFSABKAsyGi50ZWFtd2lyZS52MS5EaXJlY3RNZXNzYWdlQjCStRgsCgdtZXNzYWdlEgdjb250ZW50GhhvbmUgbWVtYmVyLCBvciB0ZWFtLWxlYWRIABJZCglicm9hZGNhc3QYFiABKAsyFi50ZWFtd2lyZS52MS5Ccm9hZGNhc3RCLJK1GCgKCWJyb2FkY2FzdBIHY29udGVudBoSZXZlcnkgb3RoZXIgbWVtYmVySAAShQEKEHNodXRkb3duX3JlcXVlc3QYFyABKAsyHC50ZWFtd2lyZS52MS5TaHV0ZG93blJlcXVlc3RCS5K1GEcKEHNodXRkb3duIHJlcXVlc3QSBnJlYXNvbhoYb25lIG1lbWJlciwgb3IgdGVhbS1sZWFkIhFzaHV0ZG93bl9yZXNwb25zZUgAEn0KEXNodXRkb3duX3Jlc3BvbnNlGBggASgLMh0udGVhbXdpcmUudjEuU2h1dGRvd25SZXNwb25zZUJBkrUYPQoRc2h1dGRvd24gcmVzcG9uc2USBnJlYXNvbhogdGhlIG1lbWJlciB0aGF0IG1hZGUgdGhlIHJlcXVlc3RIABJ1ChVwbGFuX2FwcHJvdmFsX3JlcXVlc3QYGSABKAsyIC50ZWFtd2lyZS52MS5QbGFuQXBwcm92YWxSZXF1ZXN0QjKStRguCgRwbGFuEgRwbGFuGgh0aGUgbGVhZCIWcGxhbl9hcHByb3ZhbF9yZXNwb25zZUgAEnUKFnBsYW5fYXBwcm92YWxfcmVzcG9uc2UYGiABKAsyIS50ZWFtd2lyZS52MS5QbGFuQXBwcm92YWxSZXNwb25zZUIwkrUYLAoNcGxhbiByZXNwb25zZRIIZmVlZGJhY2saEXRoZSBwbGFuJ3MgYXV0aG9ySAASpAEKEnBlcm1pc3Npb25fcmVxdWVzdBgcIAEoCzIeLnRlYW13aXJlLnYxLlBlcm1pc3Npb25SZXF1ZXN0QmaStRhiChJwZXJtaXNzaW9uIHJlcXVlc3QSBmRldGFpbBotdGhlIGxlYWQsIG9yIHRoZSBtZW1iZXIgbmFtZWQgYXMgaXRzIGFwcHJvdmVyIhNwZXJtaXNzaW9uX3Jlc3BvbnNlKAFIABKDAQoTcGVybWlzc2lvbl9yZXNwb25zZRgdIAEoCzIfLnRlYW13aXJlLnYxLlBlcm1pc3Npb25SZXNwb25zZUJDkrUYPwoTcGVybWlzc2lvbiByZXNwb25zZRIGcmVhc29uGiB0aGUgbWVtYmVyIHRoYXQgbWFkZSB0aGUgcmVxdWVzdEgAElcKBm5vdGljZRgbIAEoCzITLnRlYW13aXJlLnYxLk5vdGljZUIwkrUYLAoGbm90aWNlEgR0ZXh0Ghx0aGUgbWVtYmVycyB0aGF0IGl0IGNvbmNlcm5zSABCBgoEYm9keSLXBAoLU2VuZFJlcXVlc3QSDAoEdGVhbRgBIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYAiABKAkSEwoLaW5fcmVwbHlfdG8YAyABKAkSLAoLYXR0YWNobWVudHMYBCADKAsyFy50ZWFtd2lyZS52MS5BdHRhY2htZW50Ei0KB21lc3NhZ2UYFSABKAsyGi50ZWFtd2lyZS52MS5EaXJlY3RNZXNzYWdlSAASKwoJYnJvYWRjYXN0GBYgASgLMhYudGVhbXdpcmUudjEuQnJvYWRjYXN0SAASOAoQc2h1dGRvd25fcmVxdWVzdBgXIAEoCzIcLnRlYW13aXJlLnYxLlNodXRkb3duUmVxdWVzdEgAEjoKEXNodXRkb3duX3Jlc3BvbnNlGBggASgLMh0udGVhbXdpcmUudjEuU2h1dGRvd25SZXNwb25zZUgAEkEKFXBsYW5fYXBwcm92YWxfcmVxdWVzdBgZIAEoCzIgLnRlYW13aXJlLnYxLlBsYW5BcHByb3ZhbFJlcXVlc3RIABJDChZwbGFuX2FwcHJvdmFsX3Jlc3BvbnNlGBogASgLMiEudGVhbXdpcmUudjEuUGxhbkFwcHJvdmFsUmVzcG9uc2VIABI8ChJwZXJtaXNzaW9uX3JlcXVlc3QYHCABKAsyHi50ZWFtd2lyZS52MS5QZXJtaXNzaW9uUmVxdWVzdEgAEj4KE3Blcm1pc3Npb25fcmVzcG9uc2UYHSABKAsyHy50ZWFtd2lyZS52MS5QZXJtaXNzaW9uUmVzcG9uc2VIAEIGCgRib2R5IsgBCgxTZW5kUmVzcG9uc2USEgoKbWVzc2FnZV9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEhIKCnJlY2lwaWVudHMYAyADKAkSKwoHc2VudF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoKZHVyYWJpbGl0eRgFIAEoDjIXLnRlYW13aXJlLnYxLkR1cmFiaWxpdHkSEAoIcmVwbGF5ZWQYBiABKAgSEAoId2FybmluZ3MYByADKAkiXQoNU3RyZWFtUmVxdWVzdBITCgtpbnN0YW5jZV9pZBgBIAEoCRIcChR1bmFja2VkX21lc3NhZ2VzX21heBgCIAEoDRIZChF1bmFja2VkX2J5dGVzX21heBgDIAEoDSLPAQoOU3RyZWFtUmVzcG9uc2USLAoGb3BlbmVkGAEgASgLMhoudGVhbXdpcmUudjEuU2Vzc2lvbk9wZW5lZEgAEikKCGRlbGl2ZXJ5GAIgASgLMhUudGVhbXdpcmUudjEuRGVsaXZlcnlIABIrCgloZWFydGJlYXQYAyABKAsyFi50ZWFtd2lyZS52MS5IZWFydGJlYXRIABIuCgdjbG9zaW5nGAQgASgLMhsudGVhbXdpcmUudjEuU2Vzc2lvbkNsb3NpbmdIAEIHCgVmcmFtZSKtAQoNU2Vzc2lvbk9wZW5lZBISCgpzZXNzaW9uX2lkGAEgASgJEg0KBWVwb2NoGAIgASgEEhMKC2luY2FybmF0aW9uGAMgASgEEg8KB2JhY2tsb2cYBCABKAQSNQoSaGVhcnRiZWF0X2ludGVydmFsGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBm1lbWJlchgGIAEoCRIMCgR0ZWFtGAcgASgJIlsKCERlbGl2ZXJ5EhAKCHNlcXVlbmNlGAEgASgEEhYKDmRlbGl2ZXJ5X2NvdW50GAIgASgNEiUKB21lc3NhZ2UYAyABKAsyFC50ZWFtd2lyZS52MS5NZXNzYWdlIjwKCUhlYXJ0YmVhdBIvCgtzZXJ2ZXJfdGltZRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiXgoOU2Vzc2lvbkNsb3NpbmcSKAoGcmVhc29uGAEgASgOMhgudGVhbXdpcmUudjEuQ2xvc2VSZWFzb24SDgoGZGV0YWlsGAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkiNQoKQWNrUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhMKC21lc3NhZ2VfaWRzGAIgAygJIhwKC0Fja1Jlc3BvbnNlEg0KBWFja2VkGAEgASgNIjUKEUdldE1lc3NhZ2VSZXF1ZXN0EgwKBHRlYW0YASABKAkSEgoKbWVzc2FnZV9pZBgCIAEoCSJjChJHZXRNZXNzYWdlUmVzcG9uc2USJQoHbWVzc2FnZRgBIAEoCzIULnRlYW13aXJlLnYxLk1lc3NhZ2USJgoIcmVjZWlwdHMYAiADKAsyFC50ZWFtd2lyZS52MS5SZWNlaXB0IrsCCgdSZWNlaXB0EhEKCXJlY2lwaWVudBgBIAEoCRIoCgVzdGF0ZRgCIAEoDjIZLnRlYW13aXJlLnYxLlJlY2VpcHRTdGF0ZRItCglxdWV1ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDGRlbGl2ZXJlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLZmluaXNoZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhYKDmRlbGl2ZXJ5X2NvdW50GAYgASgNEjcKEWRlYWRfbGV0dGVyX2NhdXNlGAcgASgOMhwudGVhbXdpcmUudjEuRGVhZExldHRlckNhdXNlEhAKCHNlcXVlbmNlGAggASgEIlcKEExpc3RJbmJveFJlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgNEhIKCnBhZ2VfdG9rZW4YAiABKAkSDAoEdGVhbRgDIAEoCRIOCgZtZW1iZXIYBCABKAkiZgoRTGlzdEluYm94UmVzcG9uc2USKQoKZGVsaXZlcmllcxgBIAMoCzIVLnRlYW13aXJlLnYxLkRlbGl2ZXJ5Eg0KBXRvdGFsGAIgASgEEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCSquBgoKTm90aWNlS2luZBIbChdOT1RJQ0VfS0lORF9VTlNQRUNJRklFRBAAEiIKEE5PVElDRV9LSU5EX0lETEUQARoMkrUYCBIGbWVtYmVyEisKGU5PVElDRV9LSU5EX01FTUJFUl9FWElURUQQAhoMkrUYCBIGbWVtYmVyEisKF05PVElDRV9LSU5EX01FTUJFUl9MT1NUEAMaDpK1GAoIARIGbWVtYmVyEjEKHU5PVElDRV9LSU5EX01FTUJFUl9OT1RfRVhJVEVEEAQaDpK1GAoIARIGbWVtYmVyEjIKHk5PVElDRV9LSU5EX1NFU1NJT05fU1VQRVJTRURFRBAFGg6StRgKCAESBm1lbWJlchIzChtOT1RJQ0VfS0lORF9SRVFVRVNUX0VYUElSRUQQBhoSkrUYDggBEgpyZXF1ZXN0X2lkEjUKHU5PVElDRV9LSU5EX1JFUVVFU1RfQ0FOQ0VMTEVEEAcaEpK1GA4IARIKcmVxdWVzdF9pZBIvChdOT1RJQ0VfS0lORF9ERUFEX0xFVFRFUhAIGhKStRgOCAESCm1lc3NhZ2VfaWQSLAoYTk9USUNFX0tJTkRfTEVBRF9DSEFOR0VEEAkaDpK1GAoIARIGbWVtYmVyEi0KG05PVElDRV9LSU5EX1RBU0tfQVNTSUdOTUVOVBAKGgyStRgICAESBHRhc2sSKgoYTk9USUNFX0tJTkRfVEFTS19SRVZPS0VEEAsaDJK1GAgIARIEdGFzaxIrChdOT1RJQ0VfS0lORF9VTlBST0NFU1NFRBAMGg6StRgKCAESBm1lbWJlchIjChdOT1RJQ0VfS0lORF9XUklURVNfTE9TVBANGgaStRgCCAESKQoXTk9USUNFX0tJTkRfVEFTS19MQVBTRUQQDhoMkrUYCAgBEgR0YXNrEjAKHE5PVElDRV9LSU5EX01FTUJFUl9SRVNUQVJURUQQDxoOkrUYCggBEgZtZW1iZXISKwoXTk9USUNFX0tJTkRfV09SS19GQUlMRUQQEBoOkrUYCggBEgZtZW1iZXISHAoSTk9USUNFX0tJTkRfRElHRVNUEBQaBJK1GAAqewoMUnVubmVyQWN0aW9uEh0KGVJVTk5FUl9BQ1RJT05fVU5TUEVDSUZJRUQQABIWChJSVU5ORVJfQUNUSU9OX05PTkUQARIZChVSVU5ORVJfQUNUSU9OX1NJR1RFUk0QAhIZChVSVU5ORVJfQUNUSU9OX1NJR0tJTEwQAyp4CgpTZW5kZXJLaW5kEhsKF1NFTkRFUl9LSU5EX1VOU1BFQ0lGSUVEEAASFgoSU0VOREVSX0tJTkRfTUVNQkVSEAESGAoUU0VOREVSX0tJTkRfT1BFUkFUT1IQAhIbChdTRU5ERVJfS0lORF9DT09SRElOQVRPUhADKnMKCkR1cmFiaWxpdHkSGgoWRFVSQUJJTElUWV9VTlNQRUNJRklFRBAAEhYKEkRVUkFCSUxJVFlfQVBQTElFRBABEhYKEkRVUkFCSUxJVFlfRlNZTkNFRBACEhkKFURVUkFCSUxJVFlfUkVQTElDQVRFRBADKuMBCgtDbG9zZVJlYXNvbhIcChhDTE9TRV9SRUFTT05fVU5TUEVDSUZJRUQQABIiCh5DTE9TRV9SRUFTT05fU0hVVERPV05fQVBQUk9WRUQQARIbChdDTE9TRV9SRUFTT05fU1VQRVJTRURFRBACEh0KGUNMT1NFX1JFQVNPTl9URUFNX0RFTEVURUQQAxIZChVDTE9TRV9SRUFTT05fRFJBSU5JTkcQBBIfChtDTE9TRV9SRUFTT05fTUVNQkVSX1NUT1BQRUQQBRIaChZDTE9TRV9SRUFTT05fREFUQV9MT1NUEAYqogEKDFJlY2VpcHRTdGF0ZRIdChlSRUNFSVBUX1NUQVRFX1VOU1BFQ0lGSUVEEAASGAoUUkVDRUlQVF9TVEFURV9RVUVVRUQQARIbChdSRUNFSVBUX1NUQVRFX0RFTElWRVJFRBACEhsKF1JFQ0VJUFRfU1RBVEVfUFJPQ0VTU0VEEAMSHwobUkVDRUlQVF9TVEFURV9ERUFEX0xFVFRFUkVEEAQq6QEKD0RlYWRMZXR0ZXJDYXVzZRIhCh1ERUFEX0xFVFRFUl9DQVVTRV9VTlNQRUNJRklFRBAAEiQKIERFQURfTEVUVEVSX0NBVVNFX0RFTElWRVJZX0xJTUlUEAESJQohREVBRF9MRVRURVJfQ0FVU0VfVEFSR0VUX1JFUExBQ0VEEAISIAocREVBRF9MRVRURVJfQ0FVU0VfSU5CT1hfRlVMTBADEiQKIERFQURfTEVUVEVSX0NBVVNFX01FTUJFUl9SRU1PVkVEEAQSHgoaREVBRF9MRVRURVJfQ0FVU0VfUkVQTEFDRUQQBTL7AgoOTWVzc2FnZVNlcnZpY2USQAoEU2VuZBIYLnRlYW13aXJlLnYxLlNlbmRSZXF1ZXN0GhkudGVhbXdpcmUudjEuU2VuZFJlc3BvbnNlIgOQAgISQwoGU3RyZWFtEhoudGVhbXdpcmUudjEuU3RyZWFtUmVxdWVzdBobLnRlYW13aXJlLnYxLlN0cmVhbVJlc3BvbnNlMAESPQoDQWNrEhcudGVhbXdpcmUudjEuQWNrUmVxdWVzdBoYLnRlYW13aXJlLnYxLkFja1Jlc3BvbnNlIgOQAgISUgoKR2V0TWVzc2FnZRIeLnRlYW13aXJlLnYxLkdldE1lc3NhZ2VSZXF1ZXN0Gh8udGVhbXdpcmUudjEuR2V0TWVzc2FnZVJlc3BvbnNlIgOQAgESTwoJTGlzdEluYm94Eh0udGVhbXdpcmUudjEuTGlzdEluYm94UmVxdWVzdBoeLnRlYW13aXJlLnYxLkxpc3RJbmJveFJlc3BvbnNlIgOQAgFCUQoOaW8udGVhbXdpcmUudjFQAVo9Z2l0aHViLmNvbS90ZWFtd2lyZS90ZWFtd2lyZS9jbGllbnQvZ28vdGVhbXdpcmUvdjE7dGVhbXdpcmV2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_options]);
 
 /**
  * A text for one member.
@@ -232,6 +232,96 @@ export const PlanApprovalResponseSchema: GenMessage<PlanApprovalResponse> = /*@_
   messageDesc(file_teamwire_v1_message, 5);
 
 /**
+ * Asks for permission to do something, such as to run a command. Every member may send it; several of a member may be
+ * pending. The coordinator creates the request's id. It expires unanswered at its deadline, which refuses it.
+ *
+ * @generated from message teamwire.v1.PermissionRequest
+ */
+export type PermissionRequest = Message$1<"teamwire.v1.PermissionRequest"> & {
+  /**
+   * Optional. The member that is asked, its approver: see DirectMessage.recipient. Empty or `team-lead`: the lead, also one
+   * that takes over while the request is pending. The lead itself must name another member. In a delivered message: the
+   * name as first written.
+   *
+   * @generated from field: string recipient = 1;
+   */
+  recipient: string;
+
+  /**
+   * Required. What the member wants to use, such as `Bash`. One line, 1 to 200 characters, at least one of them visible, no
+   * control characters.
+   *
+   * @generated from field: string tool = 2;
+   */
+  tool: string;
+
+  /**
+   * Required. What it wants to do with it. One line, 1 to 200 characters, at least one of them visible, no control
+   * characters.
+   *
+   * @generated from field: string summary = 3;
+   */
+  summary: string;
+
+  /**
+   * Optional. The command, the edit or whatever else the approver must see, up to 64 KiB. Never parsed.
+   *
+   * @generated from field: string detail = 4;
+   */
+  detail: string;
+
+  /**
+   * Optional. How long until the request expires, 1 s to 30 days. Absent: 10 min, by default.
+   *
+   * @generated from field: google.protobuf.Duration ttl = 5;
+   */
+  ttl?: Duration | undefined;
+};
+
+/**
+ * Describes the message teamwire.v1.PermissionRequest.
+ * Use `create(PermissionRequestSchema)` to create a new message.
+ */
+export const PermissionRequestSchema: GenMessage<PermissionRequest> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_message, 6);
+
+/**
+ * Answers a permission request. Only the member that was asked, the lead and the operator may send it, and never the member
+ * that made the request. It goes to that member.
+ *
+ * @generated from message teamwire.v1.PermissionResponse
+ */
+export type PermissionResponse = Message$1<"teamwire.v1.PermissionResponse"> & {
+  /**
+   * Required. The id of the request, as delivered.
+   *
+   * @generated from field: string request_id = 1;
+   */
+  requestId: string;
+
+  /**
+   * Required, with presence: see ShutdownResponse.approve.
+   *
+   * @generated from field: optional bool approve = 2;
+   */
+  approve?: boolean | undefined;
+
+  /**
+   * Optional, up to 64 KiB; expected with a rejection (the reply warns if it is empty).
+   *
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message teamwire.v1.PermissionResponse.
+ * Use `create(PermissionResponseSchema)` to create a new message.
+ */
+export const PermissionResponseSchema: GenMessage<PermissionResponse> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_message, 7);
+
+/**
  * A task, as included in a notice.
  *
  * @generated from message teamwire.v1.TaskSummary
@@ -271,7 +361,7 @@ export type TaskSummary = Message$1<"teamwire.v1.TaskSummary"> & {
  * Use `create(TaskSummarySchema)` to create a new message.
  */
 export const TaskSummarySchema: GenMessage<TaskSummary> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 6);
+  messageDesc(file_teamwire_v1_message, 8);
 
 /**
  * News from the coordinator itself.
@@ -366,7 +456,7 @@ export type Notice = Message$1<"teamwire.v1.Notice"> & {
  * Use `create(NoticeSchema)` to create a new message.
  */
 export const NoticeSchema: GenMessage<Notice> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 7);
+  messageDesc(file_teamwire_v1_message, 9);
 
 /**
  * How a member's process ended, as its runner saw it.
@@ -422,7 +512,7 @@ export type ExitReport = Message$1<"teamwire.v1.ExitReport"> & {
  * Use `create(ExitReportSchema)` to create a new message.
  */
 export const ExitReportSchema: GenMessage<ExitReport> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 8);
+  messageDesc(file_teamwire_v1_message, 10);
 
 /**
  * Something too large to be content, by reference. The coordinator never opens it.
@@ -464,7 +554,7 @@ export type Attachment = Message$1<"teamwire.v1.Attachment"> & {
  * Use `create(AttachmentSchema)` to create a new message.
  */
 export const AttachmentSchema: GenMessage<Attachment> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 9);
+  messageDesc(file_teamwire_v1_message, 11);
 
 /**
  * Who sent a message. Always taken from the credential of the call, never from its body.
@@ -493,7 +583,7 @@ export type Sender = Message$1<"teamwire.v1.Sender"> & {
  * Use `create(SenderSchema)` to create a new message.
  */
 export const SenderSchema: GenMessage<Sender> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 10);
+  messageDesc(file_teamwire_v1_message, 12);
 
 /**
  * A message as it was accepted: immutable, and the same for every recipient.
@@ -635,6 +725,22 @@ export type Message = Message$1<"teamwire.v1.Message"> & {
     case: "planApprovalResponse";
   } | {
     /**
+     * A request for permission.
+     *
+     * @generated from field: teamwire.v1.PermissionRequest permission_request = 28;
+     */
+    value: PermissionRequest;
+    case: "permissionRequest";
+  } | {
+    /**
+     * The answer to it.
+     *
+     * @generated from field: teamwire.v1.PermissionResponse permission_response = 29;
+     */
+    value: PermissionResponse;
+    case: "permissionResponse";
+  } | {
+    /**
      * News from the coordinator. Cannot be sent by a client.
      *
      * @generated from field: teamwire.v1.Notice notice = 27;
@@ -649,7 +755,7 @@ export type Message = Message$1<"teamwire.v1.Message"> & {
  * Use `create(MessageSchema)` to create a new message.
  */
 export const MessageSchema: GenMessage<Message> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 11);
+  messageDesc(file_teamwire_v1_message, 13);
 
 /**
  * The request of MessageService.Send.
@@ -741,6 +847,22 @@ export type SendRequest = Message$1<"teamwire.v1.SendRequest"> & {
      */
     value: PlanApprovalResponse;
     case: "planApprovalResponse";
+  } | {
+    /**
+     * A request for permission. Every member may send it.
+     *
+     * @generated from field: teamwire.v1.PermissionRequest permission_request = 28;
+     */
+    value: PermissionRequest;
+    case: "permissionRequest";
+  } | {
+    /**
+     * The answer to it. Only the member that was asked, the lead and the operator may send it.
+     *
+     * @generated from field: teamwire.v1.PermissionResponse permission_response = 29;
+     */
+    value: PermissionResponse;
+    case: "permissionResponse";
   } | { case: undefined; value?: undefined };
 };
 
@@ -749,7 +871,7 @@ export type SendRequest = Message$1<"teamwire.v1.SendRequest"> & {
  * Use `create(SendRequestSchema)` to create a new message.
  */
 export const SendRequestSchema: GenMessage<SendRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 12);
+  messageDesc(file_teamwire_v1_message, 14);
 
 /**
  * The reply of MessageService.Send.
@@ -813,7 +935,7 @@ export type SendResponse = Message$1<"teamwire.v1.SendResponse"> & {
  * Use `create(SendResponseSchema)` to create a new message.
  */
 export const SendResponseSchema: GenMessage<SendResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 13);
+  messageDesc(file_teamwire_v1_message, 15);
 
 /**
  * The request of MessageService.Stream.
@@ -852,7 +974,7 @@ export type StreamRequest = Message$1<"teamwire.v1.StreamRequest"> & {
  * Use `create(StreamRequestSchema)` to create a new message.
  */
 export const StreamRequestSchema: GenMessage<StreamRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 14);
+  messageDesc(file_teamwire_v1_message, 16);
 
 /**
  * One frame of MessageService.Stream.
@@ -905,7 +1027,7 @@ export type StreamResponse = Message$1<"teamwire.v1.StreamResponse"> & {
  * Use `create(StreamResponseSchema)` to create a new message.
  */
 export const StreamResponseSchema: GenMessage<StreamResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 15);
+  messageDesc(file_teamwire_v1_message, 17);
 
 /**
  * The session that a stream has opened.
@@ -969,7 +1091,7 @@ export type SessionOpened = Message$1<"teamwire.v1.SessionOpened"> & {
  * Use `create(SessionOpenedSchema)` to create a new message.
  */
 export const SessionOpenedSchema: GenMessage<SessionOpened> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 16);
+  messageDesc(file_teamwire_v1_message, 18);
 
 /**
  * One message out of the inbox.
@@ -1004,7 +1126,7 @@ export type Delivery = Message$1<"teamwire.v1.Delivery"> & {
  * Use `create(DeliverySchema)` to create a new message.
  */
 export const DeliverySchema: GenMessage<Delivery> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 17);
+  messageDesc(file_teamwire_v1_message, 19);
 
 /**
  * Says that the stream is alive.
@@ -1025,7 +1147,7 @@ export type Heartbeat = Message$1<"teamwire.v1.Heartbeat"> & {
  * Use `create(HeartbeatSchema)` to create a new message.
  */
 export const HeartbeatSchema: GenMessage<Heartbeat> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 18);
+  messageDesc(file_teamwire_v1_message, 20);
 
 /**
  * The last frame of a stream.
@@ -1060,7 +1182,7 @@ export type SessionClosing = Message$1<"teamwire.v1.SessionClosing"> & {
  * Use `create(SessionClosingSchema)` to create a new message.
  */
 export const SessionClosingSchema: GenMessage<SessionClosing> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 19);
+  messageDesc(file_teamwire_v1_message, 21);
 
 /**
  * The request of MessageService.Ack.
@@ -1089,7 +1211,7 @@ export type AckRequest = Message$1<"teamwire.v1.AckRequest"> & {
  * Use `create(AckRequestSchema)` to create a new message.
  */
 export const AckRequestSchema: GenMessage<AckRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 20);
+  messageDesc(file_teamwire_v1_message, 22);
 
 /**
  * The reply of MessageService.Ack.
@@ -1110,7 +1232,7 @@ export type AckResponse = Message$1<"teamwire.v1.AckResponse"> & {
  * Use `create(AckResponseSchema)` to create a new message.
  */
 export const AckResponseSchema: GenMessage<AckResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 21);
+  messageDesc(file_teamwire_v1_message, 23);
 
 /**
  * The request of MessageService.GetMessage.
@@ -1138,7 +1260,7 @@ export type GetMessageRequest = Message$1<"teamwire.v1.GetMessageRequest"> & {
  * Use `create(GetMessageRequestSchema)` to create a new message.
  */
 export const GetMessageRequestSchema: GenMessage<GetMessageRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 22);
+  messageDesc(file_teamwire_v1_message, 24);
 
 /**
  * The reply of MessageService.GetMessage.
@@ -1166,7 +1288,7 @@ export type GetMessageResponse = Message$1<"teamwire.v1.GetMessageResponse"> & {
  * Use `create(GetMessageResponseSchema)` to create a new message.
  */
 export const GetMessageResponseSchema: GenMessage<GetMessageResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 23);
+  messageDesc(file_teamwire_v1_message, 25);
 
 /**
  * How far a message got for one recipient.
@@ -1236,7 +1358,7 @@ export type Receipt = Message$1<"teamwire.v1.Receipt"> & {
  * Use `create(ReceiptSchema)` to create a new message.
  */
 export const ReceiptSchema: GenMessage<Receipt> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 24);
+  messageDesc(file_teamwire_v1_message, 26);
 
 /**
  * The request of MessageService.ListInbox.
@@ -1278,7 +1400,7 @@ export type ListInboxRequest = Message$1<"teamwire.v1.ListInboxRequest"> & {
  * Use `create(ListInboxRequestSchema)` to create a new message.
  */
 export const ListInboxRequestSchema: GenMessage<ListInboxRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 25);
+  messageDesc(file_teamwire_v1_message, 27);
 
 /**
  * The reply of MessageService.ListInbox.
@@ -1313,7 +1435,7 @@ export type ListInboxResponse = Message$1<"teamwire.v1.ListInboxResponse"> & {
  * Use `create(ListInboxResponseSchema)` to create a new message.
  */
 export const ListInboxResponseSchema: GenMessage<ListInboxResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 26);
+  messageDesc(file_teamwire_v1_message, 28);
 
 /**
  * What a notice of the coordinator is about. Its policy says which kinds are important; see NoticeLevel.
@@ -1364,7 +1486,8 @@ export enum NoticeKind {
   SESSION_SUPERSEDED = 5,
 
   /**
-   * A request passed its deadline without an answer. To the requester.
+   * A request passed its deadline without an answer. To the requester; for a permission request, also to the member that
+   * was asked.
    *
    * @generated from enum value: NOTICE_KIND_REQUEST_EXPIRED = 6;
    */
@@ -1779,7 +1902,7 @@ export const MessageService: GenService<{
    *
    * INVALID_ARGUMENT: INVALID_TYPE, MISSING_RECIPIENT, UNEXPECTED_RECIPIENT, SELF_RECIPIENT, TEAM_MISMATCH,
    * INVALID_NAME, MISSING_CONTENT, CONTENT_TOO_LARGE, MISSING_SUMMARY, INVALID_SUMMARY, INVALID_REQUEST_ID,
-   * APPROVE_MISSING, RECIPIENT_MISMATCH, INVALID_IDEMPOTENCY_KEY, INVALID_ATTACHMENT, INVALID_MESSAGE_ID.
+   * APPROVE_MISSING, RECIPIENT_MISMATCH, INVALID_IDEMPOTENCY_KEY, INVALID_ATTACHMENT, INVALID_MESSAGE_ID, INVALID_FIELD.
    * NOT_FOUND: AGENT_NOT_FOUND, REQUEST_NOT_FOUND, TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY, NOT_REQUEST_TARGET,
    * NOT_PERMITTED. FAILED_PRECONDITION: AGENT_EXITED, REQUEST_KIND_MISMATCH, ALREADY_DECIDED, REQUEST_EXPIRED,
    * REQUEST_CANCELLED. ALREADY_EXISTS: SHUTDOWN_PENDING, IDEMPOTENCY_KEY_REUSED. RESOURCE_EXHAUSTED: INBOX_FULL,

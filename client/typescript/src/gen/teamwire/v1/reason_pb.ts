@@ -161,7 +161,7 @@ export enum Reason {
   MESSAGE_NOT_FOUND = 19,
 
   /**
-   * The request is of the other kind.
+   * The request is of another kind.
    *
    * @generated from enum value: REASON_REQUEST_KIND_MISMATCH = 20;
    */
@@ -175,7 +175,7 @@ export enum Reason {
   APPROVE_MISSING = 21,
 
   /**
-   * The caller is not the member that was asked.
+   * The caller is not the member that was asked, or not the one that asked.
    *
    * @generated from enum value: REASON_NOT_REQUEST_TARGET = 22;
    */

@@ -19,6 +19,8 @@ import io.teamwire.v1.MemberState;
 import io.teamwire.v1.Message;
 import io.teamwire.v1.MessageServiceGrpc;
 import io.teamwire.v1.MessageServiceGrpc.MessageServiceBlockingStub;
+import io.teamwire.v1.PermissionRequest;
+import io.teamwire.v1.PermissionResponse;
 import io.teamwire.v1.PlanApprovalRequest;
 import io.teamwire.v1.PlanApprovalResponse;
 import io.teamwire.v1.Request;
@@ -36,6 +38,7 @@ import io.teamwire.v1.Team;
 import io.teamwire.v1.TeamServiceGrpc;
 import io.teamwire.v1.TeamServiceGrpc.TeamServiceBlockingStub;
 import io.teamwire.v1.WaitForDecisionRequest;
+import io.teamwire.v1.WithdrawRequest;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -228,6 +231,29 @@ public final class Teamwire implements AutoCloseable {
         var answer = PlanApprovalResponse.newBuilder().setRecipient(author).setRequestId(requestId);
         answer.setApprove(approve).setFeedback(feedback);
         return send(SendRequest.newBuilder().setPlanApprovalResponse(answer));
+    }
+
+    /**
+     * Asks for permission to use a tool. Returns the request id, for {@link #waitDecision}.
+     *
+     * @param approver the member that is asked; if empty, the lead
+     */
+    public String requestPermission(String approver, String tool, String summary, String detail) {
+        var request = PermissionRequest.newBuilder().setRecipient(approver).setTool(tool);
+        request.setSummary(summary).setDetail(detail);
+        return send(SendRequest.newBuilder().setPermissionRequest(request)).getRequestId();
+    }
+
+    /** Approves or rejects another member's permission request. */
+    public SendResponse answerPermission(String requestId, boolean approve, String reason) {
+        var answer = PermissionResponse.newBuilder().setRequestId(requestId).setApprove(approve);
+        return send(SendRequest.newBuilder().setPermissionResponse(answer.setReason(reason)));
+    }
+
+    /** Withdraws a permission request of the caller's. Returns the request; if it was decided before, it is unchanged. */
+    public Request withdrawRequest(String requestId) {
+        var withdraw = WithdrawRequest.newBuilder().setRequestId(requestId);
+        return requests().withdraw(withdraw.build()).getRequest();
     }
 
     /** Waits until a request is decided and returns it; after this time returns it still pending. */

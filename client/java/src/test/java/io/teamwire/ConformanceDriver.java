@@ -15,6 +15,8 @@ import io.teamwire.v1.GetTeamRequest;
 import io.teamwire.v1.ListHistoryRequest;
 import io.teamwire.v1.ListInboxRequest;
 import io.teamwire.v1.Message;
+import io.teamwire.v1.PermissionRequest;
+import io.teamwire.v1.PermissionResponse;
 import io.teamwire.v1.PlanApprovalRequest;
 import io.teamwire.v1.PlanApprovalResponse;
 import io.teamwire.v1.Request;
@@ -88,6 +90,22 @@ final class ConformanceDriver {
                             command.text("request_id"),
                             command.json().get("approve").getAsBoolean(),
                             command.text("feedback")))),
+            Map.entry(
+                    "request_permission",
+                    command -> Map.of(
+                            "request_id",
+                            me.requestPermission(
+                                    command.text("name"),
+                                    command.text("tool"),
+                                    command.text("summary"),
+                                    command.text("detail")))),
+            Map.entry(
+                    "answer_permission",
+                    command -> sent(me.answerPermission(
+                            command.text("request_id"),
+                            command.json().get("approve").getAsBoolean(),
+                            command.text("reason")))),
+            Map.entry("withdraw_request", command -> decision(me.withdrawRequest(command.text("request_id")))),
             Map.entry("list_history", command -> {
                 var request = ListHistoryRequest.newBuilder().setPageSize(command.pageSize());
                 var page = me.history().listHistory(request.build());
@@ -268,6 +286,17 @@ final class ConformanceDriver {
                         .setFeedback(content);
                 request.setPlanApprovalResponse(approve == null ? answer : answer.setApprove(approve.getAsBoolean()));
             }
+            case "permission_request" ->
+                request.setPermissionRequest(PermissionRequest.newBuilder()
+                        .setRecipient(recipient)
+                        .setTool(message.text("tool"))
+                        .setSummary(summary)
+                        .setDetail(content));
+            case "permission_response" -> {
+                var answer =
+                        PermissionResponse.newBuilder().setRequestId(requestId).setReason(content);
+                request.setPermissionResponse(approve == null ? answer : answer.setApprove(approve.getAsBoolean()));
+            }
             default -> {} // The coordinator refuses it.
         }
         return sent(me.send(request));
@@ -322,6 +351,16 @@ final class ConformanceDriver {
             case PLAN_APPROVAL_REQUEST -> {
                 shown.put("summary", message.getPlanApprovalRequest().getSummary());
                 shown.put("content", message.getPlanApprovalRequest().getPlan());
+            }
+            case PERMISSION_REQUEST -> {
+                shown.put("recipient", message.getPermissionRequest().getRecipient());
+                shown.put("tool", message.getPermissionRequest().getTool());
+                shown.put("summary", message.getPermissionRequest().getSummary());
+                shown.put("content", message.getPermissionRequest().getDetail());
+            }
+            case PERMISSION_RESPONSE -> {
+                shown.put("approve", message.getPermissionResponse().getApprove());
+                shown.put("content", message.getPermissionResponse().getReason());
             }
             case PLAN_APPROVAL_RESPONSE -> {
                 shown.put("recipient", message.getPlanApprovalResponse().getRecipient());

@@ -1,0 +1,135 @@
+//! The request for permission to do something: who may ask, answer and withdraw.
+
+use teamwire_proto::{
+    Reason, Refusal, id,
+    name::Name,
+    v1::{self, CancelCause, RequestKind, RequestState},
+};
+
+use super::{
+    Answer, Decided, approver, cancel, decide, expect_kind, expiry::expire_overdue, find, find_visible, member_mut,
+    new_request, remove_pending, settled,
+};
+use crate::domain::{
+    actor::Actor,
+    identity::{self, Admit, CallerCredentials},
+    records::{Pending, TeamRecord},
+    tx::{RuleError, Tx},
+};
+
+/// Asks for permission. `approver`: the member that the caller named. None: the lead, whichever member that is.
+pub fn open(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    asker: &Name,
+    approver: Option<&Name>,
+    message: v1::Message,
+    deadline_ms: u64,
+) -> Result<v1::Message, RuleError> {
+    let mut team = team.clone();
+    expire_overdue(tx, &mut team, asker)?;
+    let pending = Pending { id: tx.new_request_id(), expires_ms: tx.ctx.now_ms + deadline_ms };
+    let member = member_mut(&mut team, asker)?;
+    let max = tx.ctx.limits.pending_permissions_max;
+    if member.pending_permissions.len() >= max {
+        return Err(Refusal::new(
+            Reason::QuotaExceeded,
+            format!(
+                "{asker} has {} permission requests pending, and the limit is {max}. Wait for an answer, or withdraw one.",
+                member.pending_permissions.len()
+            ),
+        )
+        .into());
+    }
+    let request = v1::Request {
+        approver: approver.map(ToString::to_string).unwrap_or_default(),
+        ..new_request(RequestKind::Permission, &Actor::Member(asker.clone()), member, &pending)
+    };
+    member.pending_permissions.push(pending);
+    let message = super::open(tx, request, message, approver.unwrap_or(&team.lead));
+    tx.put("", &team);
+    Ok(message)
+}
+
+/// Answers a permission request.
+pub fn answer(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    caller: &Actor,
+    answer: &Answer,
+    compose: impl FnOnce(&mut Tx<'_>) -> v1::Message,
+) -> Result<Decided, RuleError> {
+    let request = find_visible(tx, team, caller, &answer.request_id)?;
+    expect_kind(&request, RequestKind::Permission)?;
+    check_may_answer(team, caller, &request)?;
+    if let Some(before) = settled(tx, team, &request, answer)? {
+        return Ok(before);
+    }
+    let mut team = team.clone();
+    remove_pending(&mut team, &request)?;
+    let message = decide(tx, &team, &request, caller, answer, compose);
+    tx.put("", &team);
+    Ok(Decided::Now(message.into()))
+}
+
+fn check_may_answer(team: &TeamRecord, caller: &Actor, request: &v1::Request) -> Result<(), RuleError> {
+    let approver = approver(team, request)?;
+    let is_asker = is_by(request, caller);
+    let may_answer = match caller {
+        Actor::Operator => true,
+        Actor::Member(name) => !is_asker && (*name == approver || team.is_lead(name)),
+        Actor::Coordinator => false,
+    };
+    if may_answer {
+        return Ok(());
+    }
+    let text = match is_asker {
+        true => "You made this request, so another member must answer it.".to_owned(),
+        false => format!("This request was sent to {approver}; only {approver} and the lead can answer it."),
+    };
+    Err(Refusal::new(Reason::NotRequestTarget, text).field("request_id").into())
+}
+
+/// Returns whether this member made the request, which concerns itself.
+fn is_by(request: &v1::Request, caller: &Actor) -> bool {
+    matches!(caller, Actor::Member(name) if request.member.eq_ignore_ascii_case(name.folded()))
+}
+
+/// Withdraws a permission request that the caller made. Returns the request as it is afterwards.
+pub fn withdraw(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    request: &v1::WithdrawRequest,
+) -> Result<v1::Request, RuleError> {
+    id::request_id(&request.request_id, "request_id")?;
+    let (team, caller) = identity::call(tx, who, &request.team, Admit::Stopping)?;
+    let caller = caller.actor()?;
+    let found = find_visible(tx, &team, &caller, &request.request_id)?;
+    if found.kind() != RequestKind::Permission {
+        return Err(Refusal::new(
+            Reason::RequestKindMismatch,
+            "Only a permission request can be withdrawn. A newer plan cancels an older one.",
+        )
+        .field("request_id")
+        .into());
+    }
+    if !is_by(&found, &caller) {
+        return Err(Refusal::new(
+            Reason::NotRequestTarget,
+            format!("{} made this request, and only it can withdraw it. To refuse it, answer it.", found.member),
+        )
+        .field("request_id")
+        .into());
+    }
+    let Actor::Member(name) = &caller else { return Ok(v1::Request::clone(&found)) };
+    let mut team = TeamRecord::clone(&team);
+    let mut changed = expire_overdue(tx, &mut team, name)? > 0;
+    if find(tx, &found.id)?.state() == RequestState::Pending {
+        cancel(tx, &mut team, &found, CancelCause::Withdrawn)?;
+        changed = true;
+    }
+    if changed {
+        tx.put("", &team);
+    }
+    Ok(v1::Request::clone(&*find(tx, &found.id)?))
+}

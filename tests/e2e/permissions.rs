@@ -1,0 +1,144 @@
+//! A member asks for permission at the command line; its approver answers, by command or as a program.
+
+use serde_json::Value;
+
+use crate::{
+    agents,
+    world::{LEAD, World, eventually},
+};
+
+scenarios! {
+    a_script_waits_until_its_request_is_refused_or_granted,
+    the_named_approver_answers_and_others_cannot,
+    a_request_that_no_one_answers_is_refused_and_both_sides_learn_it,
+    a_withdrawn_request_ends_the_wait_and_can_no_longer_be_answered,
+    a_request_is_visible_wherever_requests_are,
+    a_program_reads_what_is_asked_and_grants_it,
+}
+
+const ASK: [&str; 6] = ["permission", "request", "--tool", "Bash", "--summary", "clean up"];
+
+/// Asks for permission. Returns the request's id.
+fn ask(world: &World, who: &str, options: &[&str]) -> String {
+    let sent = world.cli(who, &[&ASK[..], options, &["--json"]].concat()).succeeds().json();
+    sent["request_id"].as_str().unwrap().to_owned()
+}
+
+fn await_request(world: &World, approver: &str, detail: &str) -> String {
+    let arrived = world.await_inbox(approver, detail, |message| message["content"] == detail);
+    let (kind, tool) = (&arrived["type"], &arrived["tool"]);
+    assert_eq!((kind, tool), (&"permission_request".into(), &"Bash".into()), "{arrived}");
+    arrived["request_id"].as_str().unwrap().to_owned()
+}
+
+fn a_script_waits_until_its_request_is_refused_or_granted(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    let asking = |detail: &str| world.spawn("ann", &[&ASK[..], &["--wait", "--detail", "-"]].concat(), detail);
+    let first = asking("rm -r /");
+    let request = await_request(&world, LEAD, "rm -r /");
+    world.cli("ann", &["approve", &request]).exits(77).complains_of("NOT_REQUEST_TARGET");
+    world.cli(LEAD, &["reject", &request, "--reason", "only the build directory"]).succeeds();
+    first.output().exits(3).complains_of("Your permission request was rejected by lead: only the build directory");
+
+    let second = asking("rm -r target");
+    let request = await_request(&world, LEAD, "rm -r target");
+    world.cli(LEAD, &["permission", "approve", &request]).succeeds();
+    let granted = second.output().succeeds();
+    assert!(granted.stdout.contains("Your permission request was approved by lead"), "{}", granted.stdout);
+    world.cli(LEAD, &["permission", "reject", &request, "-r", "or not"]).exits(1).complains_of("ALREADY_DECIDED");
+    assert!(world.take_inbox("ann").is_empty(), "the wait has shown both answers");
+    let refused = world.cli(LEAD, &ASK).exits(64);
+    refused.complains_of("Another member must approve what you ask for");
+}
+
+fn the_named_approver_answers_and_others_cannot(world: World) {
+    world.create_team("acme");
+    for name in ["ann", "bob", "eve"] {
+        world.join(name);
+    }
+    let request = ask(&world, "ann", &["--approver", "bob"]);
+    world.cli("eve", &["approve", &request]).exits(1).complains_of("REQUEST_NOT_FOUND");
+    world.cli("bob", &["approve", "last", "-m", "fine"]).succeeds();
+    let answer = world.await_inbox("ann", "the answer", |message| message["request_id"] == request.as_str());
+    let said = [&answer["type"], &answer["from"], &answer["approve"], &answer["content"]];
+    assert_eq!(said, [&"permission_response".into(), &"bob".into(), &Value::Bool(true), &"fine".into()]);
+    // The lead asks a teammate, and a person at a terminal is one.
+    let request = ask(&world, LEAD, &["--approver", "bob"]);
+    world.cli("bob", &["reject", &request, "-r", "no"]).succeeds();
+    world.cli(LEAD, &["requests", &request, "--wait"]).exits(3).complains_of("rejected by bob: no");
+}
+
+fn a_request_that_no_one_answers_is_refused_and_both_sides_learn_it(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    let asking = world.cli("ann", &[&ASK[..], &["--deadline", "1", "--wait", "--json"]].concat()).exits(4);
+    assert_eq!(asking.json()["state"], "expired");
+    let notice = world.await_inbox(LEAD, "the notice", |message| message["notice"]["kind"] == "request_expired");
+    assert!(notice["content"].as_str().unwrap().contains("ann was refused permission to use Bash"), "{notice}");
+    let said =
+        |entry: &Value| entry["message"]["content"].as_str().is_some_and(|text| text.contains("so it is refused"));
+    assert!(world.history("ann").iter().any(said), "the asker got its own notice");
+}
+
+fn a_withdrawn_request_ends_the_wait_and_can_no_longer_be_answered(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    let asking = world.spawn("ann", &[&ASK[..], &["--wait"]].concat(), "");
+    let request = world.await_inbox(LEAD, "the request", |message| message["tool"] == "Bash")["request_id"].clone();
+    world.cli("ann", &["permission", "withdraw", "last"]).succeeds();
+    asking.output().exits(4).complains_of("cancelled (withdrawn)");
+    let late = world.cli(LEAD, &["approve", request.as_str().unwrap()]).exits(1);
+    late.complains_of("the member that asked has withdrawn it");
+    world.cli("ann", &["plan", "submit", "a plan"]).succeeds();
+    world.cli("ann", &["permission", "withdraw", "last"]).exits(1).complains_of("REQUEST_KIND_MISMATCH");
+}
+
+fn a_request_is_visible_wherever_requests_are(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    let (first, second) = (ask(&world, "ann", &["--detail", "rm -r target"]), ask(&world, "ann", &[]));
+    let listed = world.cli(LEAD, &["requests", "--state", "pending", "--json"]).succeeds().lines();
+    let ids: Vec<_> = listed.iter().map(|request| request["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, [&*second, &*first]);
+    let shown = &listed[1];
+    let facts = [&shown["kind"], &shown["member"], &shown["tool"], &shown["summary"], &shown["content"]];
+    assert_eq!(facts, ["permission", "ann", "Bash", "clean up", "rm -r target"].map(Value::from).each_ref());
+    assert!(world.cli(LEAD, &["requests"]).succeeds().stdout.contains("permission: Bash"));
+    assert_eq!(world.member("ann")["pending_permissions"], serde_json::json!([first, second]));
+    assert!(world.cli(LEAD, &["status"]).succeeds().stdout.contains("waits for 2 permissions"));
+    let inbox = world.cli(LEAD, &["inbox"]).succeeds().stdout;
+    assert!(inbox.contains("Bash: clean up") && inbox.contains("rm -r target"), "{inbox}");
+
+    let doctor = |who| world.cli(who, &["doctor", "--patience", "0", "--json"]).lines();
+    let finding = |who| {
+        let found = doctor(who).into_iter().find(|finding| finding["class"] == "permission_unanswered");
+        found.unwrap_or_else(|| panic!("nothing for {who}"))["next"].as_str().unwrap().to_owned()
+    };
+    eventually("the doctor sees it", || {
+        doctor(LEAD).iter().any(|it| it["class"] == "permission_unanswered").then_some(())
+    });
+    assert!(finding(LEAD).contains("teamwire approve"), "{}", finding(LEAD));
+    assert!(finding("ann").contains("Only the lead can decide it"), "{}", finding("ann"));
+
+    world.cli(LEAD, &["approve", &first]).succeeds();
+    let shown = world.cli(LEAD, &["message", "show", listed[1]["message_id"].as_str().unwrap()]).succeeds().stdout;
+    assert!(shown.contains("permission request") && shown.contains("Bash: clean up"), "{shown}");
+    assert!(world.cli(LEAD, &["history"]).succeeds().stdout.contains("permission of ann approved by lead"));
+    world.cli("ann", &["leave"]).succeeds();
+    let cancelled = world.cli(LEAD, &["requests", &second, "--json"]).succeeds().json();
+    assert_eq!((&cancelled["state"], &cancelled["cancel_cause"]), (&"cancelled".into(), &"target_exited".into()));
+}
+
+fn a_program_reads_what_is_asked_and_grants_it(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    let guard = world.run("guard", &[], agents::GRANTING).ready();
+    let asking = world.spawn("ann", &[&ASK[..], &["--approver", "guard", "--detail", "rm <x>", "--wait"]].concat(), "");
+    let heard = guard.await_heard("the request", |line| line["type"] == "permission_request");
+    let text = heard["text"].as_str().unwrap();
+    assert!(text.contains("teamwire approve") && text.ends_with("Detail:\nrm &lt;x&gt;</teammate-message>"), "{text}");
+    asking.output().succeeds();
+    world.cli(LEAD, &["shutdown", "guard", "--wait"]).succeeds();
+    assert_eq!(guard.exit(), 0);
+}
