@@ -4,7 +4,7 @@ mod codegen;
 
 use std::{env, fs, path::PathBuf};
 
-const FILES: [&str; 7] = ["history", "message", "options", "reason", "request", "task", "team"];
+const FILES: [&str; 8] = ["activity", "history", "message", "options", "reason", "request", "task", "team"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=teamwire");

@@ -20,8 +20,8 @@
 //! | [`agent_text`] | the text form of messages and tasks | [`visible`] |
 //! | [`visible`] | marks characters that a reader does not see | |
 //!
-//! One incarnation is one value with one owner, the adapter that runs it: no locks, and no task but the heartbeat sees
-//! its state. Whatever takes time (a call for the program, a question for a task) runs on its own and comes back to the
+//! One incarnation is one value with one owner, the adapter that runs it: no locks, and no task but the heartbeat and the
+//! reporter of activity sees its state. Whatever takes time (a call for the program, a question for a task) runs on its own and comes back to the
 //! owner as an event.
 //!
 //! ```no_run

@@ -837,6 +837,48 @@ async fn a_byte_order_mark_is_accepted_in_the_first_line_and_refused_in_others()
 }
 
 #[tokio::test]
+async fn activity_arrives_once_and_in_order_although_reports_fail_and_before_the_exit_is_reported() {
+    let coordinator = Coordinator::start().await;
+    coordinator.with(|state| state.fail_reports.extend([Status::unavailable("cut"), Status::unknown("cut")]));
+    let script = r#"
+        echo '{"activity":"first"}'; read -r line; read -r line; $ID
+        for n in 1 2 3; do echo "{\"activity\":\"then $n\"}"; done
+        echo '{"usage":{"turns":1}}'; echo '{"usage":{"turns":2,"cost_usd":0.5}}'; echo "{\"ack\":\"$id\"}""#;
+    let running = run(&coordinator, script, |_| {});
+    // The first report has its line alone.
+    coordinator.until("a report", |state| (!state.reports.is_empty()).then_some(())).await;
+    coordinator.put_text("go on").await;
+    let exit = running.exit().await;
+    assert_eq!(exit.code, 0, "{exit:?}");
+    let reports = coordinator.with(|state| state.reports.clone());
+    let keys: Vec<_> = reports.iter().map(|report| report.idempotency_key.as_str()).collect();
+    assert!(keys[0] == keys[1] && keys[1] == keys[2] && keys[2] != keys[3], "{keys:?}");
+    let texts = |report: &v1::ReportActivityRequest| -> Vec<String> {
+        report.lines.iter().map(|line| line.text.clone()).collect()
+    };
+    assert!(reports[..3].iter().all(|report| texts(report) == ["first"]), "{reports:?}");
+    let rest: Vec<_> = reports[3..].iter().flat_map(texts).collect();
+    assert_eq!(rest, ["then 1", "then 2", "then 3"]);
+    let usage = reports.last().and_then(|report| report.usage);
+    assert_eq!(usage, Some(v1::Usage { turns: 2, cost_usd_micros: 500_000, ..Default::default() }));
+}
+
+#[tokio::test]
+async fn a_coordinator_that_takes_no_reports_holds_up_neither_messages_nor_the_exit() {
+    let coordinator = Coordinator::start().await;
+    coordinator.with(|state| state.fail_reports.extend((0..1_000).map(|_| Status::unavailable("cut"))));
+    let script = r#"
+        n=0; while [ $n -lt 300 ]; do echo "{\"activity\":\"line $n\"}"; n=$((n + 1)); done
+        read -r line; read -r line; $ID; echo "{\"ack\":\"$id\"}""#;
+    let running = run(&coordinator, script, |_| {});
+    coordinator.put_text("in time").await;
+    let exit = running.exit().await;
+    assert_eq!(exit.code, 0, "{exit:?}");
+    assert!(coordinator.with(|state| state.inbox.is_empty()), "the message is acknowledged");
+    assert_eq!(report(&coordinator).code, Some(0));
+}
+
+#[tokio::test]
 async fn a_notice_reaches_the_program_as_a_notice() {
     let coordinator = Coordinator::start().await;
     let mut running = run(&coordinator, r#"read -r line; read -r line; printf '%s\n' "$line""#, |_| {});

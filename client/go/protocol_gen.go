@@ -65,6 +65,7 @@ func isRead(method string) bool {
 		"/teamwire.v1.RequestService/GetRequest",
 		"/teamwire.v1.TaskService/GetTask",
 		"/teamwire.v1.TeamService/GetTeam",
+		"/teamwire.v1.TeamService/ListActivity",
 		"/teamwire.v1.HistoryService/ListHistory",
 		"/teamwire.v1.MessageService/ListInbox",
 		"/teamwire.v1.TeamService/ListMembers",
@@ -103,6 +104,8 @@ func isSecret(method string) bool {
 func waitOf(method string) (field string, absent, most time.Duration) {
 	switch method {
 	case "/teamwire.v1.TaskService/ClaimNextTask":
+		return "wait", 0 * time.Second, 60 * time.Second
+	case "/teamwire.v1.TeamService/ListActivity":
 		return "wait", 0 * time.Second, 60 * time.Second
 	case "/teamwire.v1.RequestService/WaitForDecision":
 		return "timeout", 30 * time.Second, 60 * time.Second

@@ -24,6 +24,7 @@ mod invite;
 mod join;
 mod leave;
 mod line_loop;
+mod logs;
 mod man;
 mod mcp;
 mod message;
@@ -156,6 +157,7 @@ enum Command {
     #[command(subcommand)]
     Message(message::Message),
     Doctor(doctor::Doctor),
+    Logs(logs::Logs),
     History(history::History),
     Status(status::Status),
     Whoami(identity::Whoami),
@@ -212,6 +214,7 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Requests(command) => (command.run(&context).await, command.output.json),
         Command::Message(command) => command.run(&context).await,
         Command::Doctor(command) => (command.run(&context).await, command.output.json),
+        Command::Logs(command) => (command.run(&context).await, command.output.json),
         Command::History(command) => (command.run(&context).await, command.output.json),
         Command::Status(command) => (command.run(&context).await, command.output.json),
         Command::Whoami(command) => (command.run(&context), command.output.json),

@@ -10,7 +10,7 @@ use crate::{
     show,
 };
 
-/// Show your team and its members: role, state, inbox size and what they are doing
+/// Show your team and its members: role, state, inbox size, what they are doing, and what they have used
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire status")]
 pub struct Status {
@@ -34,9 +34,14 @@ pub async fn show(caller: &Caller, named: Option<&str>, output: Output) -> Resul
         .list_all_members(v1::ListMembersRequest { team: named, ..Default::default() }, usize::MAX)
         .await?
         .members;
+    let usage = show::usage_of_all(&members);
     if output.json {
-        let members: Vec<_> = members.iter().map(|member| show::json("Member", member)).collect();
-        show::line(&serde_json::json!({ "team": show::json("Team", &team), "members": members }));
+        let shown: Vec<_> = members.iter().map(|member| show::json("Member", member)).collect();
+        let mut value = serde_json::json!({ "team": show::json("Team", &team), "members": shown });
+        if let Some(usage) = usage {
+            value["usage"] = show::json("Usage", &usage);
+        }
+        show::line(&value);
         return Ok(());
     }
     let you = caller.member.as_ref().map_or_else(String::new, |member| format!(", you are {member}"));
@@ -50,5 +55,8 @@ pub async fn show(caller: &Caller, named: Option<&str>, output: Output) -> Resul
     }
     anstream::println!();
     show::members(&members);
+    if let Some(usage) = usage {
+        anstream::println!("\nUsed in all: {}", show::usage(&usage));
+    }
     Ok(())
 }

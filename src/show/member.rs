@@ -6,23 +6,37 @@ use teamwire_proto::{
     word,
 };
 
-use super::{dim, one_line, paint, table, time};
+use super::{
+    activity::{cost, tokens},
+    dim, one_line, paint, table, time,
+};
 
 /// Prints a table of members.
 pub fn members(members: &[v1::Member]) {
+    // Columns that would be empty only take room.
+    let usage = |member: &v1::Member| member.total_usage.unwrap_or_default();
+    let has_tokens = members.iter().any(|member| !tokens(&usage(member)).is_empty());
+    let has_cost = members.iter().any(|member| !cost(&usage(member)).is_empty());
     let rows = members.iter().map(|member| {
         let role = if member.role() == v1::Role::Lead { "lead" } else { "teammate" };
-        vec![
+        let mut row = vec![
             member.name.clone(),
             role.to_owned(),
             paint(state_style(member.state()), word::member_state(member.state())),
             time(member.state_since.as_ref()),
             member.inbox_depth.to_string(),
             member.incarnation.to_string(),
-            note(member),
-        ]
+        ];
+        row.extend(has_tokens.then(|| tokens(&usage(member))));
+        row.extend(has_cost.then(|| cost(&usage(member))));
+        row.push(note(member));
+        row
     });
-    table(&["member", "role", "state", "since", "inbox", "life", "note"], rows.collect());
+    let mut headings = vec!["member", "role", "state", "since", "inbox", "life"];
+    headings.extend(has_tokens.then_some("tokens in/out"));
+    headings.extend(has_cost.then_some("cost"));
+    headings.push("note");
+    table(&headings, rows.collect());
 }
 
 pub(super) fn state_style(state: MemberState) -> Style {

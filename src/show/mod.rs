@@ -3,6 +3,7 @@
 //! One file for each noun. Text from other members never reaches the terminal unfiltered: [`plain`] replaces control
 //! characters and marks hidden ones, [`line`] writes them as JSON escapes.
 
+mod activity;
 mod history;
 mod member;
 mod message;
@@ -23,6 +24,7 @@ use teamwire_agents::visible::json_line;
 use crate::failure::Failure;
 
 pub use self::{
+    activity::{activity_line, usage, usage_of_all},
     history::{entry, entry_json},
     member::members,
     message::{dead_letter_cause, delivery, delivery_json, message, summary_and_content},

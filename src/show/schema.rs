@@ -50,6 +50,9 @@ const COMMANDS: &[(&str, Prints)] = &[
     ),
     ("join", Object(&[("team", "Team"), ("member", "Member"), ("credential", "string")])),
     ("leave", Object(&[("left", "string"), ("member", "string")])),
+    ("logs", Message("ActivityLine")),
+    // Changes of the member's state, between the lines.
+    ("logs --follow", Message("HistoryEntry")),
     ("message show", Object(&[("message", "SendMessage"), ("receipts", "Receipt*")])),
     ("notices", Message("Member")),
     ("permission approve", Message("SendResponse")),
@@ -68,7 +71,7 @@ const COMMANDS: &[(&str, Prints)] = &[
     ("shutdown", Message("SendResponse")),
     ("shutdown --force", Object(&[("member", "Member")])),
     ("shutdown --wait", Object(&[("request", "Request?"), ("member", "Member?")])),
-    ("status", Object(&[("team", "Team"), ("members", "Member*")])),
+    ("status", Object(&[("team", "Team"), ("members", "Member*"), ("usage", "Usage?")])),
     ("task claim", Message("Claim")),
     ("task complete", Message("CompleteTaskResponse")),
     ("task create", Message("Task")),
@@ -82,7 +85,7 @@ const COMMANDS: &[(&str, Prints)] = &[
     ("team delete", Object(&[("deleted", "string")])),
     ("team lead", Message("Team")),
     ("team list", Message("Team")),
-    ("team show", Object(&[("team", "Team"), ("members", "Member*")])),
+    ("team show", Object(&[("team", "Team"), ("members", "Member*"), ("usage", "Usage?")])),
     ("whoami", Object(&[("member", "string?"), ("team", "string?"), ("address", "string")])),
 ];
 

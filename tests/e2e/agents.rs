@@ -52,6 +52,26 @@ while hear; do
 done
 "#;
 
+/// Reports the content of every message as activity, and every `used N` as N turns. Waits for a file `go` in its directory
+/// first if told to. Approves its shutdown.
+pub const REPORTING: &str = r#"
+while hear; do
+    case "$line" in
+        *'"type":"shutdown_request"'*) answer true 'all done' ;;
+        *'"content":"used '*)
+            turns=$(field content) && turns=${turns#used }
+            printf '{"usage":{"turns":%s,"input_tokens":%s000,"output_tokens":%s00,"cost_usd":%s.25}}\n' \
+                "$turns" "$turns" "$turns" "$turns"
+            ack ;;
+        *'"type":"message"'*)
+            case "$line" in *'"content":"wait"'*) until [ -e go ]; do sleep 0.05; done ;; esac
+            printf '{"activity":"does %s"}\n' "$(field content)"
+            ack ;;
+        *'"id":"'*) ack ;;
+    esac
+done
+"#;
+
 /// Says every message back to its sender, and approves its shutdown.
 pub const ECHO: &str = r#"
 while hear; do

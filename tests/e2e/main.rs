@@ -63,6 +63,7 @@ mod hooks;
 mod identities;
 mod joins;
 mod lives;
+mod logs;
 mod machines;
 mod mcp;
 mod member_crashes;

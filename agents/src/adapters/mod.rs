@@ -5,6 +5,7 @@
 //! - [`Incarnation::hand_over`]: the program has taken a message;
 //! - [`Incarnation::processed`]: the program has proven that it processed a message;
 //! - [`Incarnation::handle_line`]: the program has written a line;
+//! - [`Incarnation::activity`] and [`Incarnation::usage`]: what the program does and uses, for people who watch;
 //! - the returned [`End`]: why the incarnation ended and how the program exited.
 //!
 //! Everything else is the incarnation's: the session, acknowledgements, heartbeats, answers and tasks.

@@ -4,6 +4,7 @@
 //! tasks in flight, the call in progress for the program, and the question for the next task. An adapter holds it and alternates between [`Incarnation::next`],
 //! which takes in what the coordinator sends, and its own program.
 
+mod activity;
 mod background;
 mod heartbeat;
 mod in_flight;
@@ -27,8 +28,8 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use self::{
-    background::Background, heartbeat::Work, in_flight::InFlight, intake::Approval, own_requests::OwnRequests,
-    responder::Responder, task_claimer::TaskClaimer,
+    activity::ActivityReporter, background::Background, heartbeat::Work, in_flight::InFlight, intake::Approval,
+    own_requests::OwnRequests, responder::Responder, task_claimer::TaskClaimer,
 };
 pub(crate) use self::{
     intake::is_urgent, passthrough::Passthrough, program::Additions, responder::Action, task_claimer::delay_after,
@@ -47,6 +48,9 @@ const WINDOW_MESSAGES: usize = 64;
 
 /// How long the last acknowledgements may take when a session ends. What is not acknowledged by then comes again.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long the last report of activity may take when a session ends.
+const LAST_REPORT_DEADLINE: Duration = Duration::from_secs(2);
 
 /// How long it may take to look up whether a shutdown was approved.
 const LOOK_UP_DEADLINE: Duration = Duration::from_secs(10);
@@ -83,6 +87,7 @@ pub(crate) struct Incarnation<'a> {
     is_within_long: bool,
     /// The last report to the lead that the program failed at its work.
     failure_report: Option<Background<()>>,
+    reporter: ActivityReporter,
     _heartbeat: Background<()>,
 }
 
@@ -128,6 +133,7 @@ impl<'a> Incarnation<'a> {
             in_flight: InFlight::new(subscription.acks(), work, matches!(config.mode, Mode::Exec { .. })),
             task_claimer: TaskClaimer::new(client.clone(), config.takes_tasks),
             responder: Responder::new(client.clone()),
+            reporter: ActivityReporter::new(client.clone()),
             client,
             joined,
             options,
@@ -272,7 +278,7 @@ impl<'a> Incarnation<'a> {
         self.waiting.clear();
     }
 
-    /// Finishes the incarnation: flushes the last acknowledgements, and checks whether the shutdown was approved after
+    /// Finishes the incarnation: flushes the last acknowledgements and the activity, and checks whether the shutdown was approved after
     /// all. Returns the reason to report.
     pub(crate) async fn settle(&mut self, why: Why) -> Why {
         let hurry = self.hurry.clone();
@@ -292,6 +298,7 @@ impl<'a> Incarnation<'a> {
                 tracing::debug!(?flushed, "the last acknowledgements were not confirmed");
             }
         }
+        let _ = hurry.bound(timeout(LAST_REPORT_DEADLINE, self.reporter.finish())).await;
         if !self.lasting.passthrough.is_empty() {
             let _ = hurry.bound(timeout(FLUSH_DEADLINE, self.lasting.passthrough.write())).await;
         }

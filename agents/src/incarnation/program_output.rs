@@ -30,6 +30,14 @@ impl Incarnation<'_> {
                 None
             }
             OutputLine::Ack(ids) => self.acknowledge(&ids),
+            OutputLine::Activity(text) => {
+                self.activity(text);
+                None
+            }
+            OutputLine::Usage(usage) => {
+                self.usage(usage);
+                None
+            }
             OutputLine::Complete(id, result, written) => {
                 self.start(Action::Complete(id, result), written);
                 None

@@ -1,5 +1,6 @@
 //! Decides which lines of a program's output are meant for the runner. `docs/line-protocol.md` has the rules.
 
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use teamwire_proto::{
@@ -21,6 +22,10 @@ const QUOTED_CHARS_MAX: usize = 200;
 pub(crate) enum OutputLine {
     /// `{"ack": "MESSAGE_ID"}`, or a list of them.
     Ack(Vec<String>),
+    /// `{"activity": "…"}`: what the program is doing.
+    Activity(String),
+    /// `{"usage": {…}}`: what the program has used since it joined.
+    Usage(v1::Usage),
     /// `{"complete": TASK_ID, "result": "…"}`: the task, the result, and the line as it was written.
     Complete(u64, String, Value),
     /// `{"release": TASK_ID, "reason": "…"}`: the task, the reason, and the line as it was written.
@@ -38,18 +43,22 @@ pub(crate) enum OutputLine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Ack,
+    Activity,
+    Usage,
     Complete,
     Release,
     Send,
 }
 
 impl Form {
-    const ALL: [Self; 4] = [Self::Ack, Self::Complete, Self::Release, Self::Send];
+    const ALL: [Self; 6] = [Self::Ack, Self::Activity, Self::Usage, Self::Complete, Self::Release, Self::Send];
 
     /// The field that marks the form.
     const fn field(self) -> &'static str {
         match self {
             Self::Ack => "ack",
+            Self::Activity => "activity",
+            Self::Usage => "usage",
             Self::Complete => "complete",
             Self::Release => "release",
             Self::Send => "message",
@@ -60,6 +69,8 @@ impl Form {
     const fn fields(self) -> &'static [&'static str] {
         match self {
             Self::Ack => &["ack"],
+            Self::Activity => &["activity"],
+            Self::Usage => &["usage"],
             Self::Complete => &["complete", "result"],
             Self::Release => &["release", "reason"],
             Self::Send => &[],
@@ -74,6 +85,8 @@ impl Form {
         let Some(mark) = map.get(self.field()) else { return false };
         let is_certain = match self {
             Self::Ack => mark.is_string() || mark.is_array(),
+            // Other programs read lines with these fields, too.
+            Self::Activity | Self::Usage => false,
             _ => task_id(mark).is_some(),
         };
         let is_only_this = map.keys().all(|key| self.fields().contains(&key.as_str()));
@@ -180,6 +193,21 @@ fn read_own(form: Form, map: &Map<String, Value>) -> Result<OutputLine, Refusal>
             None => refuse("ack", "ack must be the id of a message, or a list of ids.".to_owned()),
         };
     }
+    if form == Form::Activity {
+        return match mark {
+            Value::String(text) => Ok(OutputLine::Activity(text.clone())),
+            _ => refuse("activity", "activity must be a string.".to_owned()),
+        };
+    }
+    if form == Form::Usage {
+        if !mark.is_object() {
+            return refuse("usage", "usage must be an object.".to_owned());
+        }
+        return match serde_json::from_value::<Usage>(mark.clone()) {
+            Ok(usage) => Ok(OutputLine::Usage(usage.into())),
+            Err(error) => refuse("usage", format!("usage cannot be read: {error}.")),
+        };
+    }
     let Some(id) = task_id(mark) else {
         return refuse(form.field(), format!("{} must be the number of a task.", form.field()));
     };
@@ -194,6 +222,30 @@ fn read_own(form: Form, map: &Map<String, Value>) -> Result<OutputLine, Refusal>
         Form::Complete => OutputLine::Complete(id, text, written),
         _ => OutputLine::Release(id, text, written),
     })
+}
+
+/// What a program has used, as it writes it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Usage {
+    turns: u64,
+    input_tokens: u64,
+    cached_input_tokens: u64,
+    output_tokens: u64,
+    cost_usd: f64,
+}
+
+impl From<Usage> for v1::Usage {
+    fn from(usage: Usage) -> Self {
+        let Usage { turns, input_tokens, cached_input_tokens, output_tokens, cost_usd } = usage;
+        Self { turns, input_tokens, cached_input_tokens, output_tokens, cost_usd_micros: micros(cost_usd) }
+    }
+}
+
+/// Converts US dollars to millionths. Negative amounts count as 0.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+pub(crate) fn micros(usd: f64) -> u64 {
+    (usd * 1e6).round() as u64
 }
 
 /// Returns whether an object is meant as a SendMessage.
@@ -278,6 +330,23 @@ mod tests {
         refused(r#"{"complete":3,"total":10}"#, "total", "Its fields are: complete, result");
         assert_eq!(parse(r#"{"complete":true,"progress":1.0}"#), OutputLine::Other);
         assert_eq!(parse(r#"{"release":"1.2.3","arch":"arm"}"#), OutputLine::Other);
+    }
+
+    #[test]
+    fn a_program_reports_what_it_does_and_uses() {
+        assert_eq!(parse(r#"{"activity":"Read src/main.rs"}"#), OutputLine::Activity("Read src/main.rs".into()));
+        let used = r#"{"usage":{"turns":2,"input_tokens":900,"output_tokens":40,"cost_usd":0.0123456}}"#;
+        let usage =
+            v1::Usage { turns: 2, input_tokens: 900, output_tokens: 40, cost_usd_micros: 12_346, ..Default::default() };
+        assert_eq!(parse(used), OutputLine::Usage(usage));
+        refused(r#"{"activity":5}"#, "activity", "a string");
+        refused(r#"{"usage":{"tokens":5}}"#, "usage", "unknown field");
+        refused(r#"{"usage":{"turns":-1}}"#, "usage", "invalid value");
+        refused(r#"{"usage":[1,2,3,4,5]}"#, "usage", "an object");
+        for other in [r#"{"activity":"login","user":"ann"}"#, r#"{"usage":{"turns":1},"model":"m"}"#] {
+            assert_eq!(parse(other), OutputLine::Other, "{other}");
+        }
+        assert_eq!([micros(-1.0), micros(f64::NAN), micros(f64::INFINITY)], [0, 0, u64::MAX]);
     }
 
     #[test]

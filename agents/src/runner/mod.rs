@@ -16,6 +16,7 @@
 //!   the message that it answers. The program reads `{"type": "sent", "message_id": …, "request": …}`, or `{"type":
 //!   "error", "reason": …, "field": …, "message": …, "request": …}`, where `request` is what it wrote. A line that the
 //!   program merely echoes is not sent.
+//! - `{"activity": "…"}` and `{"usage": {…}}`: what the program does and uses, for people who watch.
 //!
 //! When its shutdown is approved, the program reads the end of its input, and has [`RunnerConfig::wrap_up`] to finish and
 //! exit before it gets SIGTERM.

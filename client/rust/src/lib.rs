@@ -64,9 +64,11 @@
 //!
 //! # Watch
 //!
-//! [`Client::follow_history`] and [`Client::follow_tasks`] stream the history and the task board as they change.
+//! [`Client::follow_history`] and [`Client::follow_tasks`] stream the history and the task board as they change, and
+//! [`Client::follow_activity`] what a member's program does.
 //! [`ConnectOptions`] and [`TlsOptions`] set the authorities to trust, a client certificate, and how names are resolved.
 
+mod activity;
 mod answer;
 mod client;
 mod context;
@@ -86,6 +88,7 @@ mod task;
 mod transport;
 mod waiting;
 
+pub use activity::ActivityFollower;
 pub use client::{Client, join};
 pub use context::{AS_VARIABLE, CONTEXT_VARIABLE, ContextFile, KeptIdentity};
 pub use error::Error;

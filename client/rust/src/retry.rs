@@ -16,7 +16,7 @@ use crate::transport::{ConnectionEnded, DialError};
 /// How a client retries its calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// How long a call may take in total, delays included. Zero: one attempt.
+    /// How long a call may take in total, delays included. Zero: one attempt. [`Duration::MAX`]: as long as it takes.
     pub total: Duration,
     /// The bound of the first delay.
     pub delay_min: Duration,

@@ -160,7 +160,7 @@ impl World {
     /// Makes a call. `None`: the bytes cannot be decoded.
     async fn dispatch(&self, who: &CallerCredentials, kind: u8, encoded: &[u8]) -> Option<Result<(), Refusal>> {
         let c = &self.coordinator;
-        Some(match kind % 34 {
+        Some(match kind % 36 {
             0 => c.send(who, &decode(encoded)?).await.map(drop),
             1 => c.open_session(who, &decode(encoded)?).await.map(drop),
             2 => c.acknowledge(who, &decode(encoded)?).await.map(drop),
@@ -233,6 +233,14 @@ impl World {
             },
             31 => c.renew(&self.namespace(), &[]).await,
             32 => c.set_notice_level(who, &decode(encoded)?).await.map(drop),
+            34 => c.report_activity(who, &decode(encoded)?).await,
+            35 => {
+                let request: v1::ListActivityRequest = decode(encoded)?;
+                match request.wait.map(|timeout| wait(&timeout, "wait")) {
+                    Some(Err(refusal)) => Err(refusal),
+                    _ => c.list_activity(who, &v1::ListActivityRequest { wait: None, ..request }).await.map(drop),
+                }
+            }
             _ => c.withdraw(who, &decode(encoded)?).await.map(drop),
         })
     }
@@ -262,7 +270,11 @@ impl World {
             dialect::write(&message);
         }
         for member in members {
-            let list = v1::ListInboxRequest { team: "alpha".to_owned(), member: member.name, ..Default::default() };
+            let member = member.name;
+            let list =
+                v1::ListActivityRequest { team: "alpha".to_owned(), member: member.clone(), ..Default::default() };
+            c.list_activity(operator, &list).await.expect("activity");
+            let list = v1::ListInboxRequest { team: "alpha".to_owned(), member, ..Default::default() };
             let inbox = c.list_inbox(operator, &list).await.expect("an inbox");
             assert!(inbox.deliveries.len() as u64 <= inbox.total);
         }

@@ -45,6 +45,11 @@ pub(crate) fn speech(input: &[u8]) {
     match read {
         OutputLine::Other => {}
         OutputLine::Ack(ids) => assert!(value["ack"] == json!(ids) || vec![value["ack"].clone()] == ids),
+        OutputLine::Activity(text) => assert_eq!(value, json!({ "activity": text })),
+        OutputLine::Usage(usage) => {
+            let turns = value["usage"]["turns"].as_u64().unwrap_or_default();
+            assert!(value["usage"].is_object() && usage.turns == turns, "{value}");
+        }
         OutputLine::Complete(id, result, written) => {
             assert_eq!((written, result.as_str()), (value.clone(), value["result"].as_str().unwrap_or_default()));
             assert!(is_task(&value["complete"], id));

@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     domain::{
-        records::{NoticesRecord, RecordType, SessionRecord, TeamRecord},
+        records::{ActivityRecord, NoticesRecord, RecordType, SessionRecord, TeamRecord},
         task::board::BoardRecord,
         tx::{CachedRecord, Snapshot},
     },
@@ -17,8 +17,8 @@ use crate::{
 /// How many records are kept; the least recently used ones are dropped first.
 const RECORDS_MAX: NonZeroUsize = NonZeroUsize::new(16_384).expect("not zero");
 
-/// Keeps the records that nearly every call reads, rosters and sessions; and boards and lists of notices, which the
-/// coordinator that changed them last mostly changes next.
+/// Keeps the records that nearly every call reads, rosters and sessions; and boards, lists of notices and what members
+/// have used, which the coordinator that changed them last mostly changes next.
 pub(super) struct Cache {
     records: Mutex<LruCache<(Namespace, Key), Arc<CachedRecord>>>,
 }
@@ -81,5 +81,6 @@ impl Cache {
 }
 
 fn is_kept(key: &Key) -> bool {
-    [TeamRecord::KIND, SessionRecord::KIND, BoardRecord::KIND, NoticesRecord::KIND].contains(&key.kind)
+    [TeamRecord::KIND, SessionRecord::KIND, BoardRecord::KIND, NoticesRecord::KIND, ActivityRecord::KIND]
+        .contains(&key.kind)
 }

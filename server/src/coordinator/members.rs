@@ -17,7 +17,7 @@ use crate::{
         life, membership,
         page::{self, Page, page_size},
         query::{self, MemberFacts},
-        records::{PresenceRecord, SessionRecord, TeamRecord},
+        records::{ActivityRecord, PresenceRecord, SessionRecord, TeamRecord},
         streams,
     },
     store::{Extent, Leases, Namespace},
@@ -61,12 +61,14 @@ impl Coordinator {
         let leases = self.store.leases(&namespace).await.map_err(unavailable)?;
         let extents = self.store.extents(&namespace, &inboxes).await.map_err(unavailable)?;
         let sessions = self.fetch::<SessionRecord>(&namespace, ids.clone()).await?;
-        let presences = self.fetch::<PresenceRecord>(&namespace, ids).await?;
-        let records = sessions.into_iter().zip(presences).zip(extents);
-        for (member, ((session, presence), extent)) in listed.into_iter().zip(records) {
+        let presences = self.fetch::<PresenceRecord>(&namespace, ids.clone()).await?;
+        let activities = self.fetch::<ActivityRecord>(&namespace, ids).await?;
+        let records = sessions.into_iter().zip(presences).zip(activities).zip(extents);
+        for (member, (((session, presence), activity), extent)) in listed.into_iter().zip(records) {
             let mut facts = MemberFacts {
                 session,
                 presence,
+                activity,
                 inbox_depth: extent.entries,
                 inbox_full: self.is_full(&namespace, &member.name, extent).await?,
                 ..MemberFacts::of_lease(&member.name, &leases, &self.limits)

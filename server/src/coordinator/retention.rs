@@ -212,7 +212,11 @@ impl Coordinator {
             let entries = self.inbox_entries(namespace, &member.name, WHOLE_INBOX).await?;
             let facts = self.session_facts(namespace, &member.name).await?;
             let leaving: Vec<Leaving> = entries.iter().map(|(sequence, id)| facts.leaving(*sequence, id)).collect();
-            self.change(namespace, |tx| retention::remove_member(tx, team.id, &member.name, &leaving)).await?;
+            let activity = self.extent(namespace, &streams::activity(&member.name)).await?;
+            let activity = activity.next - activity.entries..activity.next;
+            let remove =
+                |tx: &mut Tx<'_>| retention::remove_member(tx, team.id, &member.name, &leaving, activity.clone());
+            self.change(namespace, remove).await?;
         }
         Ok(())
     }

@@ -14,12 +14,14 @@
 //! - [`session`]: subscriptions, deliveries, acknowledgements. [`post`], [`inbox`]: messages enter inboxes, and leave
 //!   them. [`dead_letters`]: messages that cannot be delivered.
 //! - [`notices`]: who gets the coordinator's notices, and how often.
+//! - [`activity`]: what members' programs do and use.
 //! - [`due`]: what is due when time passes. [`retention`]: what is deleted, and when. [`history`]: what happened.
 //! - [`fields`], `text`, `envelope`, `idempotency`, [`time`]: what many calls share.
 //! - [`query`]: what callers may see, and how it is shown.
 //!
 //! Architecture invariant: no clock, no random numbers, no tonic and no store in here, and no rule anywhere else.
 
+pub mod activity;
 pub mod actor;
 pub mod dead_letters;
 pub mod due;

@@ -15,7 +15,10 @@ use teamwire_proto::{
 use super::{
     Context, Limits,
     identity::{CallerCredentials, Principal},
-    records::{CursorRecord, Life, MemberRecord, Pending, PresenceRecord, ReceiptRecord, SessionRecord, TeamRecord},
+    records::{
+        ActivityRecord, CursorRecord, Life, MemberRecord, Pending, PresenceRecord, ReceiptRecord, SessionRecord,
+        TeamRecord,
+    },
     time::{duration, ms, timestamp},
 };
 use crate::store::Leases;
@@ -62,6 +65,8 @@ pub struct MemberFacts {
     pub session: Option<Arc<SessionRecord>>,
     /// Its presence.
     pub presence: Option<Arc<PresenceRecord>>,
+    /// What it has used.
+    pub activity: Option<Arc<ActivityRecord>>,
     /// How many messages are unprocessed.
     pub inbox_depth: u64,
     /// No more ordinary messages fit.
@@ -110,6 +115,7 @@ pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts
         Life::Exited { exit, .. } => Some(exit.clone().into()),
         _ => None,
     };
+    let in_life = facts.activity.as_deref().filter(|activity| activity.incarnation == member.incarnation);
     let is_open = |pending: &&Pending| pending.expires_ms > facts.now_ms;
     let pending =
         |pending: &Option<Pending>| pending.as_ref().filter(is_open).map_or_else(String::new, |p| p.id.clone());
@@ -141,6 +147,8 @@ pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts
         lease_left: Some(duration(facts.lease_until_ms.saturating_sub(facts.now_ms))),
         liveness: if member.detached { Liveness::Detached } else { Liveness::Attached }.into(),
         notice_level: v1::NoticeLevel::from(member.notice_level).into(),
+        usage: in_life.and_then(|activity| activity.life.show()),
+        total_usage: facts.activity.as_deref().and_then(|activity| activity.total().show()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is deleted, and when. A message that still lies in an inbox outlives its entry in the history, and is deleted
 //! once it is processed.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use teamwire_proto::{
     name::Name,
@@ -15,10 +15,10 @@ use super::{
     inbox::{Leaving, remove_from_inbox},
     notices,
     records::{
-        CursorRecord, JoinTokenRecord, Life, ObserverRecord, PresenceRecord, ReceiptRecord, SessionRecord, TeamRecord,
-        UnprocessedRecord, receipt_id,
+        ActivityRecord, CursorRecord, JoinTokenRecord, Life, ObserverRecord, PresenceRecord, ReceiptRecord,
+        SessionRecord, TeamRecord, UnprocessedRecord, receipt_id,
     },
-    streams::{HISTORY, LEFTOVERS, REQUESTS},
+    streams::{self, HISTORY, LEFTOVERS, REQUESTS},
     task::{
         board::{BoardRecord, TaskRecord},
         record_id,
@@ -105,8 +105,15 @@ pub fn is_over_since(request: &v1::Request, before_ms: u64) -> bool {
         && request.decided_at.as_ref().is_some_and(|at| milliseconds(at) < before_ms)
 }
 
-/// Removes a member that exited long ago from the roster. Messages that it never processed become dead letters.
-pub fn remove_member(tx: &mut Tx<'_>, team_id: Uuid, name: &Name, inbox: &[Leaving]) -> Result<(), RuleError> {
+/// Removes a member that exited long ago from the roster. Messages that it never processed become dead letters. `activity`:
+/// the sequences of its activity.
+pub fn remove_member(
+    tx: &mut Tx<'_>,
+    team_id: Uuid,
+    name: &Name,
+    inbox: &[Leaving],
+    activity: Range<u64>,
+) -> Result<(), RuleError> {
     let Some(team) = same_team(tx, team_id)? else { return Ok(()) };
     let Some(member) = team.member(name) else { return Ok(()) };
     if !is_long_gone(&team, name, tx.ctx.now_ms, ms(tx.ctx.limits.exited_member_ttl)) {
@@ -127,6 +134,8 @@ pub fn remove_member(tx: &mut Tx<'_>, team_id: Uuid, name: &Name, inbox: &[Leavi
     tx.delete::<CursorRecord>(id);
     tx.delete::<PresenceRecord>(id);
     tx.delete::<UnprocessedRecord>(id);
+    tx.delete::<ActivityRecord>(id);
+    tx.remove(streams::activity(name), activity.collect());
     notices::forget(tx, name)?;
     let mut team = TeamRecord::clone(&team);
     team.members.retain(|member| member.name != *name);

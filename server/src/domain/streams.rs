@@ -13,6 +13,23 @@ pub const LEFTOVERS: &str = "leftovers";
 
 const INBOX_PREFIX: &str = "inbox/";
 
+const ACTIVITY_PREFIX: &str = "activity/";
+
+/// Returns the stream of a member's activity. Each entry is an `ActivityLine` without its sequence.
+pub fn activity(member: &Name) -> String {
+    activity_of(member.folded())
+}
+
+/// Returns the stream of the activity of a member with this folded name.
+pub fn activity_of(folded: &str) -> String {
+    format!("{ACTIVITY_PREFIX}{folded}")
+}
+
+/// Returns the folded name of the member whose activity a stream is. `None`: it is another stream.
+pub fn activity_owner(stream: &str) -> Option<&str> {
+    stream.strip_prefix(ACTIVITY_PREFIX)
+}
+
 /// Returns the stream of a member's inbox. Each entry is the 16 bytes of a message's id.
 pub fn inbox(member: &Name) -> String {
     inbox_of(member.folded())

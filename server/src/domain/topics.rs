@@ -13,6 +13,8 @@ const TEAM: &str = "team";
 /// What may have changed. Members are given by their folded names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic<'t> {
+    /// This member has reported activity. A commit with this topic concerns nothing else.
+    Activity(&'t str),
     /// This member's inbox has grown.
     Inbox(&'t str),
     /// Any inbox of the team has grown.
@@ -37,6 +39,7 @@ impl<'t> Topic<'t> {
             TEAM => Some(Self::Team),
             _ => streams::inbox_owner(text)
                 .map(Self::Inbox)
+                .or_else(|| streams::activity_owner(text).map(Self::Activity))
                 .or_else(|| text.strip_prefix(SESSION_PREFIX).map(Self::Session)),
         }
     }
@@ -45,6 +48,7 @@ impl<'t> Topic<'t> {
 impl fmt::Display for Topic<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Activity(member) => f.write_str(&streams::activity_of(member)),
             Self::Inbox(member) => f.write_str(&streams::inbox_of(member)),
             Self::Inboxes => f.write_str(INBOXES),
             Self::Session(member) => write!(f, "{SESSION_PREFIX}{member}"),
@@ -61,8 +65,15 @@ mod tests {
 
     #[test]
     fn every_topic_is_read_back_as_it_was_written() {
-        let topics =
-            [Topic::Inbox("ann"), Topic::Inboxes, Topic::Session("ann"), Topic::Requests, Topic::Tasks, Topic::Team];
+        let topics = [
+            Topic::Activity("ann"),
+            Topic::Inbox("ann"),
+            Topic::Inboxes,
+            Topic::Session("ann"),
+            Topic::Requests,
+            Topic::Tasks,
+            Topic::Team,
+        ];
         for topic in topics {
             assert_eq!(Topic::parse(&topic.to_string()), Some(topic));
         }

@@ -95,6 +95,35 @@ impl TeamService for Services {
         ))
     }
 
+    async fn report_activity(
+        &self,
+        request: Request<v1::ReportActivityRequest>,
+    ) -> Result<Response<v1::ReportActivityResponse>, Status> {
+        let (who, request) = self.open(request).await?;
+        self.coordinator.report_activity(&who, &request).await?;
+        Ok(Response::new(v1::ReportActivityResponse {}))
+    }
+
+    async fn list_activity(
+        &self,
+        request: Request<v1::ListActivityRequest>,
+    ) -> Result<Response<v1::ListActivityResponse>, Status> {
+        let (who, request) = self.open(request).await?;
+        let at_once = v1::ListActivityRequest { wait: None, ..request.clone() };
+        let listed = self.coordinator.list_activity(&who, &at_once).await?;
+        if request.wait.is_none() || !listed.lines.is_empty() {
+            return Ok(Response::new(listed));
+        }
+        // The caller is authenticated, and gives heartbeats from here on.
+        let waited = self.heartbeats.while_waiting(&who, self.coordinator.list_activity(&who, &request));
+        // A waiting caller does not keep a coordinator from draining: it can ask the next one.
+        let listed = match self.draining.run_until_cancelled(waited).await {
+            Some(waited) => waited?,
+            None => listed,
+        };
+        Ok(Response::new(listed))
+    }
+
     async fn force_stop(
         &self,
         request: Request<v1::ForceStopRequest>,

@@ -83,17 +83,17 @@ impl Notifier {
         self.watch_in(namespace, |waiters| &waiters.tasks)
     }
 
+    /// Returns a counter that changes whenever a member of the namespace has reported activity.
+    pub fn watch_activity(&self, namespace: &Namespace, member: &Name) -> watch::Receiver<u64> {
+        waiters_in(&mut self.lock(), namespace).watch_activity(member.folded())
+    }
+
     fn watch_in(
         &self,
         namespace: &Namespace,
         which: fn(&NamespaceWaiters) -> &watch::Sender<u64>,
     ) -> watch::Receiver<u64> {
-        let mut namespaces = self.lock();
-        // Namespaces that no call watches anymore are still listed; drop them now and then.
-        if namespaces.len() > 1_024 {
-            namespaces.retain(|_, waiters| !waiters.is_idle());
-        }
-        which(namespaces.entry(namespace.clone()).or_default()).subscribe()
+        which(waiters_in(&mut self.lock(), namespace)).subscribe()
     }
 
     /// Returns the mailbox of every open session.
@@ -144,16 +144,12 @@ impl Notifier {
                 session.arrived(*sequence, message.as_ref());
             }
         }
-        for write in &txn.writes {
-            if let Write::Notify { topic, .. } = write
-                && let Some(topic) = Topic::parse(topic)
-                // Arrivals have woken those sessions already.
-                && !matches!(topic, Topic::Inbox(_) | Topic::Inboxes)
-            {
-                waiters.wake(topic);
-            }
-        }
-        waiters.news.send_modify(|count| *count += 1);
+        let topics = txn.writes.iter().filter_map(|write| match write {
+            Write::Notify { topic, .. } => Topic::parse(topic),
+            _ => None,
+        });
+        // Arrivals have woken those sessions already.
+        waiters.pass_on(topics.filter(|topic| !matches!(topic, Topic::Inbox(_) | Topic::Inboxes)));
     }
 
     /// Passes on a notification of the store.
@@ -162,23 +158,26 @@ impl Notifier {
             // `committed` has passed it on, or `PendingCommit` will.
             Notification::Topic { by, .. } if *by == self.by => {}
             Notification::Topic { namespace, topic, .. } => self.wake(namespace, [topic.as_str()]),
-            Notification::All => {
-                for waiters in self.lock().values_mut() {
-                    waiters.wake(Topic::Team);
-                    waiters.wake(Topic::Inboxes);
-                    waiters.wake(Topic::Tasks);
-                    waiters.news.send_modify(|count| *count += 1);
-                }
-            }
+            Notification::All => self.lock().values().for_each(NamespaceWaiters::wake_all),
         }
     }
 
     pub(super) fn wake<'t>(&self, namespace: &Namespace, topics: impl IntoIterator<Item = &'t str>) {
         if let Some(waiters) = self.lock().get_mut(namespace) {
-            topics.into_iter().filter_map(Topic::parse).for_each(|topic| waiters.wake(topic));
-            waiters.news.send_modify(|count| *count += 1);
+            waiters.pass_on(topics.into_iter().filter_map(Topic::parse));
         }
     }
+}
+
+fn waiters_in<'n>(
+    namespaces: &'n mut HashMap<Namespace, NamespaceWaiters>,
+    namespace: &Namespace,
+) -> &'n mut NamespaceWaiters {
+    // Namespaces that no call watches anymore are still listed; drop them now and then.
+    if namespaces.len() > 1_024 {
+        namespaces.retain(|_, waiters| !waiters.is_idle());
+    }
+    namespaces.entry(namespace.clone()).or_default()
 }
 
 /// A session's registration at the notifier.

@@ -15,21 +15,56 @@ pub(crate) struct NamespaceWaiters {
     pub(super) news: watch::Sender<u64>,
     /// Counts changes of tasks.
     pub(super) tasks: watch::Sender<u64>,
+    /// Counts reports of activity, by the member's folded name.
+    activity: HashMap<String, watch::Sender<u64>>,
 }
 
 impl Default for NamespaceWaiters {
     fn default() -> Self {
-        Self { sessions: HashMap::new(), news: watch::Sender::new(0), tasks: watch::Sender::new(0) }
+        Self {
+            sessions: HashMap::new(),
+            news: watch::Sender::new(0),
+            tasks: watch::Sender::new(0),
+            activity: HashMap::new(),
+        }
     }
 }
 
 impl NamespaceWaiters {
     pub(super) fn is_idle(&self) -> bool {
-        self.sessions.is_empty() && self.news.receiver_count() == 0 && self.tasks.receiver_count() == 0
+        let mut counts = [&self.news, &self.tasks].into_iter().chain(self.activity.values());
+        self.sessions.is_empty() && counts.all(|count| count.receiver_count() == 0)
     }
 
-    pub(super) fn wake(&self, topic: Topic<'_>) {
+    /// Returns a counter that changes whenever a member has reported activity.
+    pub(super) fn watch_activity(&mut self, member: &str) -> watch::Receiver<u64> {
+        self.activity.retain(|_, count| count.receiver_count() > 0);
+        self.activity.entry(member.to_owned()).or_default().subscribe()
+    }
+
+    /// Passes on a commit with these topics. Reports of activity are frequent, so they are no news to anyone else.
+    pub(super) fn pass_on<'t>(&self, topics: impl IntoIterator<Item = Topic<'t>>) {
+        let mut is_news = true;
+        for topic in topics {
+            is_news &= !matches!(topic, Topic::Activity(_));
+            self.wake(topic);
+        }
+        if is_news {
+            self.news.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// Wakes all, because anything may have changed.
+    pub(super) fn wake_all(&self) {
+        self.activity.keys().for_each(|member| self.wake(Topic::Activity(member)));
+        self.pass_on([Topic::Team, Topic::Inboxes, Topic::Tasks]);
+    }
+
+    fn wake(&self, topic: Topic<'_>) {
         match topic {
+            Topic::Activity(member) => {
+                self.activity.get(member).into_iter().for_each(|count| count.send_modify(|count| *count += 1));
+            }
             Topic::Inbox(member) => self.each(member, Mailbox::look),
             Topic::Inboxes => self.all(Mailbox::look),
             Topic::Session(member) => self.each(member, Mailbox::check),

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod activity;
 mod members;
 mod messages;
 mod notices;

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod activity;
 mod board;
 mod board_check;
 mod calls;

@@ -15,11 +15,11 @@ use teamwire_server::{
         Limits,
         identity::CallerCredentials,
         records::{
-            DueNoticesRecord, JoinTokenRecord, NoticesRecord, ObserverRecord, PresenceRecord, ReceiptRecord,
-            RecordType, SessionRecord, TeamRecord,
+            ActivityRecord, DueNoticesRecord, JoinTokenRecord, NoticesRecord, ObserverRecord, PresenceRecord,
+            ReceiptRecord, RecordType, SessionRecord, TeamRecord,
         },
         secret::SecretHash,
-        streams::{HISTORY, REQUESTS, inbox},
+        streams::{HISTORY, REQUESTS, activity, inbox},
         task::board::{BoardRecord, TaskRecord, WaitingRecord},
     },
     store::{Extent, Leases, Namespace, Record, Store, embedded::EmbeddedStore},
@@ -354,6 +354,7 @@ impl Team {
         for kind in [
             SessionRecord::KIND,
             PresenceRecord::KIND,
+            ActivityRecord::KIND,
             ReceiptRecord::KIND,
             JoinTokenRecord::KIND,
             ObserverRecord::KIND,
@@ -371,7 +372,7 @@ impl Team {
         let mut names = vec![HISTORY.to_owned(), REQUESTS.to_owned()];
         if let Some(record) = &team {
             let team = TeamRecord::decode(&record.data).unwrap();
-            names.extend(team.members.iter().map(|member| inbox(&member.name)));
+            names.extend(team.members.iter().flat_map(|member| [inbox(&member.name), activity(&member.name)]));
         }
         records.insert(TeamRecord::KIND, team.into_iter().map(|record| (String::new(), record)).collect());
         let extents = self.clock.extents(&self.namespace, &names).await.unwrap();
@@ -386,8 +387,9 @@ impl Team {
     /// Returns whether nothing of the team is in the store.
     pub(crate) async fn is_gone(&self, members: &[&str]) -> bool {
         let state = self.state().await;
-        let inboxes: Vec<_> = members.iter().map(|name| inbox(&Name::parse(name, "name").unwrap())).collect();
-        let extents = self.clock.extents(&self.namespace, &inboxes).await.unwrap();
+        let names = members.iter().map(|name| Name::parse(name, "name").unwrap());
+        let streams: Vec<_> = names.flat_map(|name| [inbox(&name), activity(&name)]).collect();
+        let extents = self.clock.extents(&self.namespace, &streams).await.unwrap();
         let is_empty = |extent: &Extent| *extent == Extent { next: 1, entries: 0, weight: 0 };
         state.records.values().all(Vec::is_empty)
             && state.leases.is_empty()

@@ -261,7 +261,8 @@ impl Agent {
                     incarnation.lasting.program_session = session_id;
                 }
             }
-            Event::Taken(_) | Event::Usage(_) => {}
+            Event::Taken(_) => {}
+            Event::Usage(usage) => incarnation.usage(usage.into()),
             Event::ToolCalled { key, tool, input } => {
                 if let Some(tools) = &mut self.tools {
                     tools.call(key, tool, input);
@@ -277,7 +278,9 @@ impl Agent {
                 }
             }
             Event::Activity(line) => {
-                incarnation.tell(RunnerEvent::Activity { line: first_line(&line, ACTIVITY_CHARS_MAX) })
+                let line = first_line(&line, ACTIVITY_CHARS_MAX);
+                incarnation.activity(line.as_str());
+                incarnation.tell(RunnerEvent::Activity { line });
             }
             Event::PermissionWanted(wish) => self.permission_wanted(wish, incarnation),
             Event::PlanReady { key, plan } => {

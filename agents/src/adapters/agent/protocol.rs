@@ -9,8 +9,9 @@
 use std::{collections::VecDeque, path::PathBuf};
 
 use serde_json::Value;
+use teamwire_proto::v1;
 
-use crate::incarnation::Additions;
+use crate::{incarnation::Additions, line_protocol::output_parser::micros};
 
 /// A prompt's number, unique within one process of the program.
 pub(super) type PromptId = u64;
@@ -189,6 +190,14 @@ pub(super) struct Usage {
     pub(super) output_tokens: u64,
     /// In US dollars. None: the program does not say.
     pub(super) cost_usd: Option<f64>,
+}
+
+impl From<Usage> for v1::Usage {
+    fn from(usage: Usage) -> Self {
+        let Usage { turns, input_tokens, cached_tokens: cached_input_tokens, output_tokens, cost_usd } = usage;
+        let cost_usd_micros = micros(cost_usd.unwrap_or_default());
+        Self { turns, input_tokens, cached_input_tokens, output_tokens, cost_usd_micros }
+    }
 }
 
 /// What a protocol has to say, in order.

@@ -19,7 +19,13 @@
 mod output;
 mod pipes;
 
-use std::{collections::VecDeque, pin::pin, time::Duration};
+use std::{
+    collections::VecDeque,
+    ffi::{OsStr, OsString},
+    path::Path,
+    pin::pin,
+    time::Duration,
+};
 
 use teamwire_client::Delivery;
 use teamwire_proto::v1;
@@ -245,6 +251,9 @@ impl Exec<'_, '_> {
             .start_program(&welcome, Additions::default())
             .await
             .map_err(|exit| Box::new((Why::Exited, Some(exit))))?;
+        let program = Path::new(incarnation.config.command.first().map_or(OsStr::new(""), OsString::as_os_str));
+        let program = program.file_name().unwrap_or_default().display();
+        incarnation.activity(format!("started {program}, process {}", process.pid()));
         let mut pipes = Pipes::new(&mut process, input);
         let why = loop {
             let can_listen = incarnation.can_listen();
@@ -265,12 +274,16 @@ impl Exec<'_, '_> {
             }
         };
         incarnation.program_ended(&exit);
+        let ended = format!("{} after {:.1} s", exit.text(), exit.duration.as_secs_f32());
         if !matches!(why, Why::Exited) {
+            incarnation.activity(ended);
             return Err(Box::new((why, Some(exit))));
         }
         while pipes.output.is_some() {
             pipes.go_on(incarnation).await;
         }
+        // After what it has written.
+        incarnation.activity(ended);
         Ok((exit, pipes.kept))
     }
 

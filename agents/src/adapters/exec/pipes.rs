@@ -7,6 +7,7 @@ use crate::{
     line_protocol::{
         input::Input,
         lines::{Lines, Piece},
+        output_parser::OutputLine,
     },
     process::Process,
 };
@@ -57,6 +58,8 @@ impl Pipes {
     pub(super) fn apply(&mut self, moved: Moved, incarnation: &mut Incarnation<'_>) {
         match moved {
             Moved::In => drop(self.input.close()),
+            // It is reported while the program runs. Other lines wait for its exit code.
+            Moved::Out(Some(Piece::Line(line))) if is_report(&line) => drop(incarnation.handle_line(&line)),
             Moved::Out(Some(Piece::Line(line))) if self.kept_bytes + line.len() <= OUTPUT_BYTES_MAX => {
                 self.kept_bytes += line.len() + 1;
                 self.kept.push(line);
@@ -79,4 +82,8 @@ impl Pipes {
             moved = self.step(can_listen) => self.apply(moved, incarnation),
         }
     }
+}
+
+fn is_report(line: &[u8]) -> bool {
+    matches!(OutputLine::parse(line), OutputLine::Activity(_) | OutputLine::Usage(_))
 }

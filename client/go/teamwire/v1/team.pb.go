@@ -450,8 +450,12 @@ type Member struct {
 	NoticeLevel NoticeLevel `protobuf:"varint,20,opt,name=notice_level,json=noticeLevel,proto3,enum=teamwire.v1.NoticeLevel" json:"notice_level,omitempty"`
 	// Its own permission requests that await an answer, oldest first. Up to 16, by default.
 	PendingPermissions []string `protobuf:"bytes,21,rep,name=pending_permissions,json=pendingPermissions,proto3" json:"pending_permissions,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// What its program has used in this life. Absent: nothing was reported.
+	Usage *Usage `protobuf:"bytes,22,opt,name=usage,proto3" json:"usage,omitempty"`
+	// What its programs have used in all of its lives. Absent: nothing was reported.
+	TotalUsage    *Usage `protobuf:"bytes,23,opt,name=total_usage,json=totalUsage,proto3" json:"total_usage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Member) Reset() {
@@ -613,6 +617,20 @@ func (x *Member) GetNoticeLevel() NoticeLevel {
 func (x *Member) GetPendingPermissions() []string {
 	if x != nil {
 		return x.PendingPermissions
+	}
+	return nil
+}
+
+func (x *Member) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *Member) GetTotalUsage() *Usage {
+	if x != nil {
+		return x.TotalUsage
 	}
 	return nil
 }
@@ -2289,7 +2307,7 @@ var File_teamwire_v1_team_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\n" +
-	"\x16teamwire/v1/team.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\"\xb5\x01\n" +
+	"\x16teamwire/v1/team.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ateamwire/v1/activity.proto\x1a\x19teamwire/v1/message.proto\"\xb5\x01\n" +
 	"\x04Team\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12 \n" +
@@ -2297,7 +2315,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x04lead\x18\x04 \x01(\tR\x04lead\x129\n" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x18\n" +
-	"\amembers\x18\x06 \x01(\rR\amembers\"\xc6\x06\n" +
+	"\amembers\x18\x06 \x01(\rR\amembers\"\xa5\a\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x11.teamwire.v1.RoleR\x04role\x12.\n" +
@@ -2324,7 +2342,10 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"inbox_full\x18\x10 \x01(\bR\tinboxFull\x121\n" +
 	"\bliveness\x18\x11 \x01(\x0e2\x15.teamwire.v1.LivenessR\bliveness\x12;\n" +
 	"\fnotice_level\x18\x14 \x01(\x0e2\x18.teamwire.v1.NoticeLevelR\vnoticeLevel\x12/\n" +
-	"\x13pending_permissions\x18\x15 \x03(\tR\x12pendingPermissions\"\x9d\x02\n" +
+	"\x13pending_permissions\x18\x15 \x03(\tR\x12pendingPermissions\x12(\n" +
+	"\x05usage\x18\x16 \x01(\v2\x12.teamwire.v1.UsageR\x05usage\x123\n" +
+	"\vtotal_usage\x18\x17 \x01(\v2\x12.teamwire.v1.UsageR\n" +
+	"totalUsage\"\x9d\x02\n" +
 	"\x10MemberAttributes\x12\x1d\n" +
 	"\n" +
 	"agent_type\x18\x01 \x01(\tR\tagentType\x12\x14\n" +
@@ -2466,7 +2487,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\bActivity\x12\x18\n" +
 	"\x14ACTIVITY_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fACTIVITY_ACTIVE\x10\x01\x12\x11\n" +
-	"\rACTIVITY_IDLE\x10\x022\x9a\b\n" +
+	"\rACTIVITY_IDLE\x10\x022\xd4\t\n" +
 	"\vTeamService\x12R\n" +
 	"\n" +
 	"CreateTeam\x12\x1e.teamwire.v1.CreateTeamRequest\x1a\x1f.teamwire.v1.CreateTeamResponse\"\x03\x90\x02\x02\x12I\n" +
@@ -2479,7 +2500,9 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x04Join\x12\x18.teamwire.v1.JoinRequest\x1a\x19.teamwire.v1.JoinResponse\"\x03\x90\x02\x02\x12C\n" +
 	"\x05Leave\x12\x19.teamwire.v1.LeaveRequest\x1a\x1a.teamwire.v1.LeaveResponse\"\x03\x90\x02\x02\x12U\n" +
 	"\vListMembers\x12\x1f.teamwire.v1.ListMembersRequest\x1a .teamwire.v1.ListMembersResponse\"\x03\x90\x02\x01\x12O\n" +
-	"\tHeartbeat\x12\x1d.teamwire.v1.HeartbeatRequest\x1a\x1e.teamwire.v1.HeartbeatResponse\"\x03\x90\x02\x02\x12O\n" +
+	"\tHeartbeat\x12\x1d.teamwire.v1.HeartbeatRequest\x1a\x1e.teamwire.v1.HeartbeatResponse\"\x03\x90\x02\x02\x12^\n" +
+	"\x0eReportActivity\x12\".teamwire.v1.ReportActivityRequest\x1a#.teamwire.v1.ReportActivityResponse\"\x03\x90\x02\x02\x12X\n" +
+	"\fListActivity\x12 .teamwire.v1.ListActivityRequest\x1a!.teamwire.v1.ListActivityResponse\"\x03\x90\x02\x01\x12O\n" +
 	"\tForceStop\x12\x1d.teamwire.v1.ForceStopRequest\x1a\x1e.teamwire.v1.ForceStopResponse\"\x03\x90\x02\x02\x12D\n" +
 	"\aSetLead\x12\x1b.teamwire.v1.SetLeadRequest\x1a\x1c.teamwire.v1.SetLeadResponse\x12^\n" +
 	"\x0eSetNoticeLevel\x12\".teamwire.v1.SetNoticeLevelRequest\x1a#.teamwire.v1.SetNoticeLevelResponse\"\x03\x90\x02\x02BQ\n" +
@@ -2539,6 +2562,11 @@ var file_teamwire_v1_team_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil),  // 36: google.protobuf.Timestamp
 	(*ExitReport)(nil),             // 37: teamwire.v1.ExitReport
 	(*durationpb.Duration)(nil),    // 38: google.protobuf.Duration
+	(*Usage)(nil),                  // 39: teamwire.v1.Usage
+	(*ReportActivityRequest)(nil),  // 40: teamwire.v1.ReportActivityRequest
+	(*ListActivityRequest)(nil),    // 41: teamwire.v1.ListActivityRequest
+	(*ReportActivityResponse)(nil), // 42: teamwire.v1.ReportActivityResponse
+	(*ListActivityResponse)(nil),   // 43: teamwire.v1.ListActivityResponse
 }
 var file_teamwire_v1_team_proto_depIdxs = []int32{
 	36, // 0: teamwire.v1.Team.created_at:type_name -> google.protobuf.Timestamp
@@ -2551,64 +2579,70 @@ var file_teamwire_v1_team_proto_depIdxs = []int32{
 	38, // 7: teamwire.v1.Member.lease_left:type_name -> google.protobuf.Duration
 	2,  // 8: teamwire.v1.Member.liveness:type_name -> teamwire.v1.Liveness
 	3,  // 9: teamwire.v1.Member.notice_level:type_name -> teamwire.v1.NoticeLevel
-	35, // 10: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
-	7,  // 11: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
-	2,  // 12: teamwire.v1.CreateTeamRequest.lead_liveness:type_name -> teamwire.v1.Liveness
-	5,  // 13: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
-	6,  // 14: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
-	5,  // 15: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
-	5,  // 16: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
-	38, // 17: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
-	36, // 18: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
-	38, // 19: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
-	36, // 20: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
-	7,  // 21: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
-	2,  // 22: teamwire.v1.JoinRequest.liveness:type_name -> teamwire.v1.Liveness
-	37, // 23: teamwire.v1.JoinRequest.previous_exit:type_name -> teamwire.v1.ExitReport
-	5,  // 24: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
-	6,  // 25: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
-	37, // 26: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
-	6,  // 27: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
-	4,  // 28: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
-	27, // 29: teamwire.v1.HeartbeatRequest.failure:type_name -> teamwire.v1.WorkFailure
-	37, // 30: teamwire.v1.WorkFailure.exit:type_name -> teamwire.v1.ExitReport
-	38, // 31: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
-	1,  // 32: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
-	6,  // 33: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
-	5,  // 34: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
-	3,  // 35: teamwire.v1.SetNoticeLevelRequest.level:type_name -> teamwire.v1.NoticeLevel
-	6,  // 36: teamwire.v1.SetNoticeLevelResponse.member:type_name -> teamwire.v1.Member
-	8,  // 37: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
-	10, // 38: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
-	12, // 39: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
-	14, // 40: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
-	16, // 41: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
-	18, // 42: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
-	20, // 43: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
-	22, // 44: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
-	24, // 45: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
-	26, // 46: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
-	29, // 47: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
-	31, // 48: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
-	33, // 49: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
-	9,  // 50: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
-	11, // 51: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
-	13, // 52: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
-	15, // 53: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
-	17, // 54: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
-	19, // 55: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
-	21, // 56: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
-	23, // 57: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
-	25, // 58: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
-	28, // 59: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
-	30, // 60: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
-	32, // 61: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
-	34, // 62: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
-	50, // [50:63] is the sub-list for method output_type
-	37, // [37:50] is the sub-list for method input_type
-	37, // [37:37] is the sub-list for extension type_name
-	37, // [37:37] is the sub-list for extension extendee
-	0,  // [0:37] is the sub-list for field type_name
+	39, // 10: teamwire.v1.Member.usage:type_name -> teamwire.v1.Usage
+	39, // 11: teamwire.v1.Member.total_usage:type_name -> teamwire.v1.Usage
+	35, // 12: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
+	7,  // 13: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
+	2,  // 14: teamwire.v1.CreateTeamRequest.lead_liveness:type_name -> teamwire.v1.Liveness
+	5,  // 15: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
+	6,  // 16: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
+	5,  // 17: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
+	5,  // 18: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
+	38, // 19: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
+	36, // 20: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
+	38, // 21: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
+	36, // 22: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
+	7,  // 23: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
+	2,  // 24: teamwire.v1.JoinRequest.liveness:type_name -> teamwire.v1.Liveness
+	37, // 25: teamwire.v1.JoinRequest.previous_exit:type_name -> teamwire.v1.ExitReport
+	5,  // 26: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
+	6,  // 27: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
+	37, // 28: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
+	6,  // 29: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
+	4,  // 30: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
+	27, // 31: teamwire.v1.HeartbeatRequest.failure:type_name -> teamwire.v1.WorkFailure
+	37, // 32: teamwire.v1.WorkFailure.exit:type_name -> teamwire.v1.ExitReport
+	38, // 33: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
+	1,  // 34: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
+	6,  // 35: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
+	5,  // 36: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
+	3,  // 37: teamwire.v1.SetNoticeLevelRequest.level:type_name -> teamwire.v1.NoticeLevel
+	6,  // 38: teamwire.v1.SetNoticeLevelResponse.member:type_name -> teamwire.v1.Member
+	8,  // 39: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
+	10, // 40: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
+	12, // 41: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
+	14, // 42: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
+	16, // 43: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
+	18, // 44: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
+	20, // 45: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
+	22, // 46: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
+	24, // 47: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
+	26, // 48: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
+	40, // 49: teamwire.v1.TeamService.ReportActivity:input_type -> teamwire.v1.ReportActivityRequest
+	41, // 50: teamwire.v1.TeamService.ListActivity:input_type -> teamwire.v1.ListActivityRequest
+	29, // 51: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
+	31, // 52: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
+	33, // 53: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
+	9,  // 54: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
+	11, // 55: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
+	13, // 56: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
+	15, // 57: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
+	17, // 58: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
+	19, // 59: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
+	21, // 60: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
+	23, // 61: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
+	25, // 62: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
+	28, // 63: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
+	42, // 64: teamwire.v1.TeamService.ReportActivity:output_type -> teamwire.v1.ReportActivityResponse
+	43, // 65: teamwire.v1.TeamService.ListActivity:output_type -> teamwire.v1.ListActivityResponse
+	30, // 66: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
+	32, // 67: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
+	34, // 68: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
+	54, // [54:69] is the sub-list for method output_type
+	39, // [39:54] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_team_proto_init() }
@@ -2616,6 +2650,7 @@ func file_teamwire_v1_team_proto_init() {
 	if File_teamwire_v1_team_proto != nil {
 		return
 	}
+	file_teamwire_v1_activity_proto_init()
 	file_teamwire_v1_message_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{

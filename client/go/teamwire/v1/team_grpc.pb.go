@@ -31,6 +31,8 @@ const (
 	TeamService_Leave_FullMethodName          = "/teamwire.v1.TeamService/Leave"
 	TeamService_ListMembers_FullMethodName    = "/teamwire.v1.TeamService/ListMembers"
 	TeamService_Heartbeat_FullMethodName      = "/teamwire.v1.TeamService/Heartbeat"
+	TeamService_ReportActivity_FullMethodName = "/teamwire.v1.TeamService/ReportActivity"
+	TeamService_ListActivity_FullMethodName   = "/teamwire.v1.TeamService/ListActivity"
 	TeamService_ForceStop_FullMethodName      = "/teamwire.v1.TeamService/ForceStop"
 	TeamService_SetLead_FullMethodName        = "/teamwire.v1.TeamService/SetLead"
 	TeamService_SetNoticeLevel_FullMethodName = "/teamwire.v1.TeamService/SetNoticeLevel"
@@ -101,6 +103,17 @@ type TeamServiceClient interface {
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY, INVALID_FIELD, INVALID_MESSAGE_ID.
 	Heartbeat(ctx context.Context, in *HeartbeatRequest, opts ...grpc.CallOption) (*HeartbeatResponse, error)
+	// Reports what the caller's program has done and used. It is kept apart from the history and from inboxes, and goes away
+	// with the member and its team: the last 200 lines of each member, and the sums of what it used. If the store is full,
+	// the coordinator drops the report and returns OK.
+	//
+	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
+	ReportActivity(ctx context.Context, in *ReportActivityRequest, opts ...grpc.CallOption) (*ReportActivityResponse, error)
+	// Lists what a member's program has done, the oldest line first. May wait for the next line. Every member, the operator
+	// and observers may see it.
+	//
+	// NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, INVALID_FIELD.
+	ListActivity(ctx context.Context, in *ListActivityRequest, opts ...grpc.CallOption) (*ListActivityResponse, error)
 	// Stops a member at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
 	// its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. Lead and
 	// operator only. It may be repeated.
@@ -230,6 +243,26 @@ func (c *teamServiceClient) Heartbeat(ctx context.Context, in *HeartbeatRequest,
 	return out, nil
 }
 
+func (c *teamServiceClient) ReportActivity(ctx context.Context, in *ReportActivityRequest, opts ...grpc.CallOption) (*ReportActivityResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReportActivityResponse)
+	err := c.cc.Invoke(ctx, TeamService_ReportActivity_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *teamServiceClient) ListActivity(ctx context.Context, in *ListActivityRequest, opts ...grpc.CallOption) (*ListActivityResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListActivityResponse)
+	err := c.cc.Invoke(ctx, TeamService_ListActivity_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *teamServiceClient) ForceStop(ctx context.Context, in *ForceStopRequest, opts ...grpc.CallOption) (*ForceStopResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ForceStopResponse)
@@ -325,6 +358,17 @@ type TeamServiceServer interface {
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY, INVALID_FIELD, INVALID_MESSAGE_ID.
 	Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error)
+	// Reports what the caller's program has done and used. It is kept apart from the history and from inboxes, and goes away
+	// with the member and its team: the last 200 lines of each member, and the sums of what it used. If the store is full,
+	// the coordinator drops the report and returns OK.
+	//
+	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
+	ReportActivity(context.Context, *ReportActivityRequest) (*ReportActivityResponse, error)
+	// Lists what a member's program has done, the oldest line first. May wait for the next line. Every member, the operator
+	// and observers may see it.
+	//
+	// NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, INVALID_FIELD.
+	ListActivity(context.Context, *ListActivityRequest) (*ListActivityResponse, error)
 	// Stops a member at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
 	// its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. Lead and
 	// operator only. It may be repeated.
@@ -383,6 +427,12 @@ func (UnimplementedTeamServiceServer) ListMembers(context.Context, *ListMembersR
 }
 func (UnimplementedTeamServiceServer) Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Heartbeat not implemented")
+}
+func (UnimplementedTeamServiceServer) ReportActivity(context.Context, *ReportActivityRequest) (*ReportActivityResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReportActivity not implemented")
+}
+func (UnimplementedTeamServiceServer) ListActivity(context.Context, *ListActivityRequest) (*ListActivityResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListActivity not implemented")
 }
 func (UnimplementedTeamServiceServer) ForceStop(context.Context, *ForceStopRequest) (*ForceStopResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ForceStop not implemented")
@@ -594,6 +644,42 @@ func _TeamService_Heartbeat_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TeamService_ReportActivity_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReportActivityRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).ReportActivity(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_ReportActivity_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).ReportActivity(ctx, req.(*ReportActivityRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TeamService_ListActivity_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListActivityRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).ListActivity(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_ListActivity_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).ListActivity(ctx, req.(*ListActivityRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _TeamService_ForceStop_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ForceStopRequest)
 	if err := dec(in); err != nil {
@@ -694,6 +780,14 @@ var TeamService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Heartbeat",
 			Handler:    _TeamService_Heartbeat_Handler,
+		},
+		{
+			MethodName: "ReportActivity",
+			Handler:    _TeamService_ReportActivity_Handler,
+		},
+		{
+			MethodName: "ListActivity",
+			Handler:    _TeamService_ListActivity_Handler,
 		},
 		{
 			MethodName: "ForceStop",

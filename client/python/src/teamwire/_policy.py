@@ -43,6 +43,7 @@ READ = {
     "GetRequest",
     "GetTask",
     "GetTeam",
+    "ListActivity",
     "ListHistory",
     "ListInbox",
     "ListMembers",
@@ -69,6 +70,7 @@ SECRET = {
 
 WAITS = {
     "ClaimNextTask": ("wait", 0, 60),
+    "ListActivity": ("wait", 0, 60),
     "WaitForDecision": ("timeout", 30, 60),
 }
 """The calls that wait: the field that says how long, the default and the maximum, in seconds."""

@@ -98,7 +98,8 @@ impl Client {
             if delay >= left || !failure.is_retried(call.effect, &self.retry) {
                 return Err(self.error(call, failure, may_have_changed, status));
             }
-            if self.stops_waiting(&status, began.elapsed(), delay, Some(left)) {
+            let left = (self.retry.total < Duration::MAX).then_some(left);
+            if self.stops_waiting(&status, began.elapsed(), delay, left) {
                 return Err(self.error(call, failure, may_have_changed, status));
             }
             tracing::debug!(call = call.name, code = ?status.code(), message = status.message(), ?delay, "retrying");

@@ -63,6 +63,29 @@ impl Client {
         self.call(call, request, |channel, request| async move { teams(channel).join(request).await }).await
     }
 
+    /// Reports what the caller's program has done and used, with the request's idempotency key or a new one.
+    pub async fn report_activity(
+        &self,
+        mut request: v1::ReportActivityRequest,
+    ) -> Result<v1::ReportActivityResponse, Error> {
+        if request.idempotency_key.is_empty() {
+            request.idempotency_key = Uuid::now_v7().to_string();
+        }
+        let call = Call::of(Method::ReportActivity).with_key(&request.idempotency_key);
+        self.call(call, request, |channel, request| async move { teams(channel).report_activity(request).await }).await
+    }
+
+    /// Lists a page of what a member's program has done. Waits for the first line if the request says so, for up to 60 s.
+    ///
+    /// [`Client::follow_activity`] waits for as long as it takes.
+    pub async fn list_activity(&self, mut request: v1::ListActivityRequest) -> Result<v1::ListActivityResponse, Error> {
+        self.fill(&mut request.team);
+        let method = Method::ListActivity;
+        let waits = method.wait().map(|wait| wait.asked(request.wait.as_ref())).unwrap_or_default();
+        let call = Call::of(method).waiting(waits);
+        self.call(call, request, |channel, request| async move { teams(channel).list_activity(request).await }).await
+    }
+
     /// Returns a request as soon as it is decided, or still pending when the request's timeout of at most 60 s expires.
     ///
     /// [`Client::wait_decision`] can wait longer.

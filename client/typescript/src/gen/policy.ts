@@ -45,6 +45,7 @@ export const READ: ReadonlySet<string> = new Set([
   "GetRequest",
   "GetTask",
   "GetTeam",
+  "ListActivity",
   "ListHistory",
   "ListInbox",
   "ListMembers",
@@ -71,5 +72,6 @@ export const SECRET: ReadonlySet<string> = new Set([
 /** The calls that wait: the field that says how long, the default and the maximum. */
 export const WAITS: ReadonlyMap<string, { field: "timeout" | "wait"; defaultMs: number; maxMs: number }> = new Map([
   ["ClaimNextTask", { field: "wait", defaultMs: 0, maxMs: 60000 }],
+  ["ListActivity", { field: "wait", defaultMs: 0, maxMs: 60000 }],
   ["WaitForDecision", { field: "timeout", defaultMs: 30000, maxMs: 60000 }],
 ]);

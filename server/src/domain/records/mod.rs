@@ -3,6 +3,7 @@
 //! Messages and requests are stored in their protocol form; everything else as JSON, so that the store's tools can show
 //! it and it can gain fields without a migration. The records of the task board are in `task/board.rs`.
 
+mod activity;
 mod credentials;
 mod notices;
 mod presence;
@@ -11,6 +12,7 @@ pub(in crate::domain) mod record_type;
 mod session;
 mod team;
 
+pub use activity::{ActivityRecord, Used};
 pub use credentials::{JoinTokenRecord, ObserverRecord};
 pub use notices::{DueNoticesRecord, NoticeLevel, NoticeSlot, NoticesRecord, SentNotice, WaitingNotice};
 pub use presence::PresenceRecord;

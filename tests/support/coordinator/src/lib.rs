@@ -56,6 +56,7 @@ pub struct State {
     pub joins: Vec<v1::JoinRequest>,
     pub leaves: Vec<v1::LeaveRequest>,
     pub heartbeats: Vec<v1::HeartbeatRequest>,
+    pub reports: Vec<v1::ReportActivityRequest>,
     pub opened: Vec<v1::StreamRequest>,
     pub waits: u32,
     /// The members that ListMembers returns.
@@ -65,6 +66,7 @@ pub struct State {
     pub fail_acks: VecDeque<Status>,
     pub fail_streams: VecDeque<Status>,
     pub fail_joins: VecDeque<Status>,
+    pub fail_reports: VecDeque<Status>,
     /// The pages that ListMembers returns in place of `members`. The last one repeats.
     pub member_pages: VecDeque<v1::ListMembersResponse>,
     /// The page tokens that ListMembers was called with.
@@ -380,6 +382,26 @@ impl TeamService for Coordinator {
             let all = v1::ListMembersResponse { members: state.members.clone(), ..Default::default() };
             Ok(Response::new(page.unwrap_or(all)))
         })
+    }
+
+    async fn report_activity(
+        &self,
+        request: Request<v1::ReportActivityRequest>,
+    ) -> Result<Response<v1::ReportActivityResponse>, Status> {
+        self.with(|state| {
+            state.reports.push(request.into_inner());
+            match state.fail_reports.pop_front() {
+                Some(failed) => Err(failed),
+                None => Ok(Response::new(v1::ReportActivityResponse {})),
+            }
+        })
+    }
+
+    async fn list_activity(
+        &self,
+        _: Request<v1::ListActivityRequest>,
+    ) -> Result<Response<v1::ListActivityResponse>, Status> {
+        not_scripted()
     }
 
     async fn force_stop(

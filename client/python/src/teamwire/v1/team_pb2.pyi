@@ -12,6 +12,7 @@ import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import google.protobuf.timestamp_pb2
 import sys
+import teamwire.v1.activity_pb2
 import teamwire.v1.message_pb2
 import typing
 
@@ -248,6 +249,8 @@ class Member(google.protobuf.message.Message):
     LIVENESS_FIELD_NUMBER: builtins.int
     NOTICE_LEVEL_FIELD_NUMBER: builtins.int
     PENDING_PERMISSIONS_FIELD_NUMBER: builtins.int
+    USAGE_FIELD_NUMBER: builtins.int
+    TOTAL_USAGE_FIELD_NUMBER: builtins.int
     name: builtins.str
     """As first written. Compared without case."""
     role: Global___Role.ValueType
@@ -298,6 +301,14 @@ class Member(google.protobuf.message.Message):
     def pending_permissions(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Its own permission requests that await an answer, oldest first. Up to 16, by default."""
 
+    @property
+    def usage(self) -> teamwire.v1.activity_pb2.Usage:
+        """What its program has used in this life. Absent: nothing was reported."""
+
+    @property
+    def total_usage(self) -> teamwire.v1.activity_pb2.Usage:
+        """What its programs have used in all of its lives. Absent: nothing was reported."""
+
     def __init__(
         self,
         *,
@@ -320,9 +331,11 @@ class Member(google.protobuf.message.Message):
         liveness: Global___Liveness.ValueType = ...,
         notice_level: Global___NoticeLevel.ValueType = ...,
         pending_permissions: collections.abc.Iterable[builtins.str] | None = ...,
+        usage: teamwire.v1.activity_pb2.Usage | None = ...,
+        total_usage: teamwire.v1.activity_pb2.Usage | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["attributes", b"attributes", "exit", b"exit", "joined_at", b"joined_at", "lease_left", b"lease_left", "state_since", b"state_since"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "connected", b"connected", "exit", b"exit", "inbox_depth", b"inbox_depth", "inbox_full", b"inbox_full", "incarnation", b"incarnation", "joined_at", b"joined_at", "last_summary", b"last_summary", "lease_left", b"lease_left", "liveness", b"liveness", "name", b"name", "notice_level", b"notice_level", "pending_permissions", b"pending_permissions", "pending_plan", b"pending_plan", "pending_shutdown", b"pending_shutdown", "plan_required", b"plan_required", "role", b"role", "state", b"state", "state_since", b"state_since"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["attributes", b"attributes", "exit", b"exit", "joined_at", b"joined_at", "lease_left", b"lease_left", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "connected", b"connected", "exit", b"exit", "inbox_depth", b"inbox_depth", "inbox_full", b"inbox_full", "incarnation", b"incarnation", "joined_at", b"joined_at", "last_summary", b"last_summary", "lease_left", b"lease_left", "liveness", b"liveness", "name", b"name", "notice_level", b"notice_level", "pending_permissions", b"pending_permissions", "pending_plan", b"pending_plan", "pending_shutdown", b"pending_shutdown", "plan_required", b"plan_required", "role", b"role", "state", b"state", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> None: ...
 
 Global___Member: typing_extensions.TypeAlias = Member
 

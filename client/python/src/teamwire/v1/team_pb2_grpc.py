@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from teamwire.v1 import activity_pb2 as teamwire_dot_v1_dot_activity__pb2
 from teamwire.v1 import team_pb2 as teamwire_dot_v1_dot_team__pb2
 
 GRPC_GENERATED_VERSION = '1.76.0'
@@ -88,6 +89,16 @@ class TeamServiceStub(object):
                 '/teamwire.v1.TeamService/Heartbeat',
                 request_serializer=teamwire_dot_v1_dot_team__pb2.HeartbeatRequest.SerializeToString,
                 response_deserializer=teamwire_dot_v1_dot_team__pb2.HeartbeatResponse.FromString,
+                _registered_method=True)
+        self.ReportActivity = channel.unary_unary(
+                '/teamwire.v1.TeamService/ReportActivity',
+                request_serializer=teamwire_dot_v1_dot_activity__pb2.ReportActivityRequest.SerializeToString,
+                response_deserializer=teamwire_dot_v1_dot_activity__pb2.ReportActivityResponse.FromString,
+                _registered_method=True)
+        self.ListActivity = channel.unary_unary(
+                '/teamwire.v1.TeamService/ListActivity',
+                request_serializer=teamwire_dot_v1_dot_activity__pb2.ListActivityRequest.SerializeToString,
+                response_deserializer=teamwire_dot_v1_dot_activity__pb2.ListActivityResponse.FromString,
                 _registered_method=True)
         self.ForceStop = channel.unary_unary(
                 '/teamwire.v1.TeamService/ForceStop',
@@ -219,6 +230,27 @@ class TeamServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReportActivity(self, request, context):
+        """Reports what the caller's program has done and used. It is kept apart from the history and from inboxes, and goes away
+        with the member and its team: the last 200 lines of each member, and the sums of what it used. If the store is full,
+        the coordinator drops the report and returns OK.
+
+        PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListActivity(self, request, context):
+        """Lists what a member's program has done, the oldest line first. May wait for the next line. Every member, the operator
+        and observers may see it.
+
+        NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, INVALID_FIELD.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ForceStop(self, request, context):
         """Stops a member at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
         its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. Lead and
@@ -305,6 +337,16 @@ def add_TeamServiceServicer_to_server(servicer, server):
                     servicer.Heartbeat,
                     request_deserializer=teamwire_dot_v1_dot_team__pb2.HeartbeatRequest.FromString,
                     response_serializer=teamwire_dot_v1_dot_team__pb2.HeartbeatResponse.SerializeToString,
+            ),
+            'ReportActivity': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportActivity,
+                    request_deserializer=teamwire_dot_v1_dot_activity__pb2.ReportActivityRequest.FromString,
+                    response_serializer=teamwire_dot_v1_dot_activity__pb2.ReportActivityResponse.SerializeToString,
+            ),
+            'ListActivity': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListActivity,
+                    request_deserializer=teamwire_dot_v1_dot_activity__pb2.ListActivityRequest.FromString,
+                    response_serializer=teamwire_dot_v1_dot_activity__pb2.ListActivityResponse.SerializeToString,
             ),
             'ForceStop': grpc.unary_unary_rpc_method_handler(
                     servicer.ForceStop,
@@ -597,6 +639,60 @@ class TeamService(object):
             '/teamwire.v1.TeamService/Heartbeat',
             teamwire_dot_v1_dot_team__pb2.HeartbeatRequest.SerializeToString,
             teamwire_dot_v1_dot_team__pb2.HeartbeatResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportActivity(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/teamwire.v1.TeamService/ReportActivity',
+            teamwire_dot_v1_dot_activity__pb2.ReportActivityRequest.SerializeToString,
+            teamwire_dot_v1_dot_activity__pb2.ReportActivityResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListActivity(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/teamwire.v1.TeamService/ListActivity',
+            teamwire_dot_v1_dot_activity__pb2.ListActivityRequest.SerializeToString,
+            teamwire_dot_v1_dot_activity__pb2.ListActivityResponse.FromString,
             options,
             channel_credentials,
             insecure,

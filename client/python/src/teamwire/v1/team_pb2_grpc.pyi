@@ -8,6 +8,7 @@ import collections.abc
 import grpc
 import grpc.aio
 import sys
+import teamwire.v1.activity_pb2
 import teamwire.v1.team_pb2
 import typing
 
@@ -185,6 +186,38 @@ _TeamServiceHeartbeatType = typing_extensions.TypeVar(
     ],
 )
 
+_TeamServiceReportActivityType = typing_extensions.TypeVar(
+    '_TeamServiceReportActivityType',
+    grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.activity_pb2.ReportActivityRequest,
+        teamwire.v1.activity_pb2.ReportActivityResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.activity_pb2.ReportActivityRequest,
+        teamwire.v1.activity_pb2.ReportActivityResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.activity_pb2.ReportActivityRequest,
+        teamwire.v1.activity_pb2.ReportActivityResponse,
+    ],
+)
+
+_TeamServiceListActivityType = typing_extensions.TypeVar(
+    '_TeamServiceListActivityType',
+    grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.activity_pb2.ListActivityRequest,
+        teamwire.v1.activity_pb2.ListActivityResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.activity_pb2.ListActivityRequest,
+        teamwire.v1.activity_pb2.ListActivityResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.activity_pb2.ListActivityRequest,
+        teamwire.v1.activity_pb2.ListActivityResponse,
+    ],
+)
+
 _TeamServiceForceStopType = typing_extensions.TypeVar(
     '_TeamServiceForceStopType',
     grpc.UnaryUnaryMultiCallable[
@@ -233,7 +266,7 @@ _TeamServiceSetNoticeLevelType = typing_extensions.TypeVar(
     ],
 )
 
-class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGetTeamType, _TeamServiceListTeamsType, _TeamServiceDeleteTeamType, _TeamServiceInviteType, _TeamServiceCreateObserverType, _TeamServiceJoinType, _TeamServiceLeaveType, _TeamServiceListMembersType, _TeamServiceHeartbeatType, _TeamServiceForceStopType, _TeamServiceSetLeadType, _TeamServiceSetNoticeLevelType]):
+class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGetTeamType, _TeamServiceListTeamsType, _TeamServiceDeleteTeamType, _TeamServiceInviteType, _TeamServiceCreateObserverType, _TeamServiceJoinType, _TeamServiceLeaveType, _TeamServiceListMembersType, _TeamServiceHeartbeatType, _TeamServiceReportActivityType, _TeamServiceListActivityType, _TeamServiceForceStopType, _TeamServiceSetLeadType, _TeamServiceSetNoticeLevelType]):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
     Four kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
@@ -282,6 +315,14 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
         grpc.UnaryUnaryMultiCallable[
             teamwire.v1.team_pb2.HeartbeatRequest,
             teamwire.v1.team_pb2.HeartbeatResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            teamwire.v1.activity_pb2.ReportActivityRequest,
+            teamwire.v1.activity_pb2.ReportActivityResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            teamwire.v1.activity_pb2.ListActivityRequest,
+            teamwire.v1.activity_pb2.ListActivityResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             teamwire.v1.team_pb2.ForceStopRequest,
@@ -338,6 +379,14 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
         grpc.aio.UnaryUnaryMultiCallable[
             teamwire.v1.team_pb2.HeartbeatRequest,
             teamwire.v1.team_pb2.HeartbeatResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            teamwire.v1.activity_pb2.ReportActivityRequest,
+            teamwire.v1.activity_pb2.ReportActivityResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            teamwire.v1.activity_pb2.ListActivityRequest,
+            teamwire.v1.activity_pb2.ListActivityResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
             teamwire.v1.team_pb2.ForceStopRequest,
@@ -428,6 +477,21 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY, INVALID_FIELD, INVALID_MESSAGE_ID.
     """
 
+    ReportActivity: _TeamServiceReportActivityType
+    """Reports what the caller's program has done and used. It is kept apart from the history and from inboxes, and goes away
+    with the member and its team: the last 200 lines of each member, and the sums of what it used. If the store is full,
+    the coordinator drops the report and returns OK.
+
+    PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
+    """
+
+    ListActivity: _TeamServiceListActivityType
+    """Lists what a member's program has done, the oldest line first. May wait for the next line. Every member, the operator
+    and observers may see it.
+
+    NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, INVALID_FIELD.
+    """
+
     ForceStop: _TeamServiceForceStopType
     """Stops a member at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
     its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. Lead and
@@ -493,6 +557,14 @@ TeamServiceAsyncStub: typing_extensions.TypeAlias = TeamServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         teamwire.v1.team_pb2.HeartbeatRequest,
         teamwire.v1.team_pb2.HeartbeatResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.activity_pb2.ReportActivityRequest,
+        teamwire.v1.activity_pb2.ReportActivityResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.activity_pb2.ListActivityRequest,
+        teamwire.v1.activity_pb2.ListActivityResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         teamwire.v1.team_pb2.ForceStopRequest,
@@ -639,6 +711,31 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         work, the lead gets a notice.
 
         PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY, INVALID_FIELD, INVALID_MESSAGE_ID.
+        """
+
+    @abc.abstractmethod
+    def ReportActivity(
+        self,
+        request: teamwire.v1.activity_pb2.ReportActivityRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[teamwire.v1.activity_pb2.ReportActivityResponse, collections.abc.Awaitable[teamwire.v1.activity_pb2.ReportActivityResponse]]:
+        """Reports what the caller's program has done and used. It is kept apart from the history and from inboxes, and goes away
+        with the member and its team: the last 200 lines of each member, and the sums of what it used. If the store is full,
+        the coordinator drops the report and returns OK.
+
+        PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
+        """
+
+    @abc.abstractmethod
+    def ListActivity(
+        self,
+        request: teamwire.v1.activity_pb2.ListActivityRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[teamwire.v1.activity_pb2.ListActivityResponse, collections.abc.Awaitable[teamwire.v1.activity_pb2.ListActivityResponse]]:
+        """Lists what a member's program has done, the oldest line first. May wait for the next line. Every member, the operator
+        and observers may see it.
+
+        NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, INVALID_FIELD.
         """
 
     @abc.abstractmethod

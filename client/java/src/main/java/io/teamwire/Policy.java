@@ -70,6 +70,7 @@ final class Policy {
             case "GetRequest" -> true;
             case "GetTask" -> true;
             case "GetTeam" -> true;
+            case "ListActivity" -> true;
             case "ListHistory" -> true;
             case "ListInbox" -> true;
             case "ListMembers" -> true;
@@ -105,6 +106,7 @@ final class Policy {
     static Wait waitOf(String method) {
         return switch (method) {
             case "ClaimNextTask" -> new Wait("wait", 0, 60);
+            case "ListActivity" -> new Wait("wait", 0, 60);
             case "WaitForDecision" -> new Wait("timeout", 30, 60);
             default -> new Wait("", 0, 0);
         };

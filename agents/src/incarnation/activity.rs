@@ -1,0 +1,208 @@
+//! Reports what the program does and uses, beside everything else and at most twice a second.
+
+use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
+
+use teamwire_client::{Client, Retry};
+use teamwire_proto::v1;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout},
+};
+use uuid::Uuid;
+
+use super::{
+    Incarnation,
+    background::{Background, finished, start},
+};
+
+/// The time between two reports, and between two attempts at one.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// How many lines wait for the next report. If there are more, the oldest are left out.
+const LINES_MAX: usize = 200;
+
+/// How many characters of a line are reported.
+const LINE_CHARS_MAX: usize = 500;
+
+/// How many bytes of lines a report has: well below what a coordinator reads at once.
+const REPORT_BYTES_MAX: usize = 128 * 1024;
+
+impl Incarnation<'_> {
+    /// Reports one thing that the program did, such as a call of a tool, for people who watch. Never waits. Blank lines are
+    /// ignored, and long ones are cut.
+    pub(crate) fn activity(&self, line: impl Into<String>) {
+        self.reporter.waiting.send_if_modified(|waiting| waiting.push(line.into()));
+    }
+
+    /// Reports what the program has used since this life began. Never waits. Replaces an earlier report that has not been
+    /// sent.
+    pub(crate) fn usage(&self, usage: v1::Usage) {
+        self.reporter.waiting.send_modify(|waiting| waiting.usage = Some(usage));
+    }
+}
+
+/// Sends the reports of one incarnation.
+#[derive(Debug)]
+pub(super) struct ActivityReporter {
+    waiting: Arc<watch::Sender<Waiting>>,
+    sending: Background<()>,
+}
+
+impl ActivityReporter {
+    /// Creates a reporter that calls with `client`.
+    pub(super) fn new(client: Client) -> Self {
+        let waiting = Arc::new(watch::Sender::new(Waiting::default()));
+        let sending = start(run(client.with_retry(Retry::none()), Arc::clone(&waiting)));
+        Self { waiting, sending }
+    }
+
+    /// Waits until everything is reported. Must not be called again after it has returned.
+    pub(super) async fn finish(&mut self) {
+        self.waiting.send_modify(|waiting| waiting.is_last = true);
+        finished(&mut self.sending).await;
+    }
+}
+
+/// What waits to be reported.
+#[derive(Debug, Default)]
+struct Waiting {
+    lines: VecDeque<(Instant, String)>,
+    /// How many older lines were left out.
+    left_out: usize,
+    usage: Option<v1::Usage>,
+    /// Nothing will be added.
+    is_last: bool,
+}
+
+impl Waiting {
+    /// Adds a line. False: it is blank.
+    fn push(&mut self, line: String) -> bool {
+        let line = line.trim();
+        if line.is_empty() {
+            return false;
+        }
+        if self.lines.len() == LINES_MAX {
+            self.lines.pop_front();
+            self.left_out += 1;
+        }
+        self.lines.push_back((Instant::now(), cut(line)));
+        true
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lines.is_empty() && self.usage.is_none()
+    }
+
+    /// Takes out what the next report has.
+    fn take(&mut self) -> Report {
+        let mut lines = Vec::new();
+        if let (1.., Some((at, _))) = (self.left_out, self.lines.front()) {
+            let left_out = mem::take(&mut self.left_out);
+            lines.push((*at, format!("[{left_out} earlier lines were too many at once and are left out]")));
+        }
+        let mut bytes = 0;
+        while let Some((_, line)) = self.lines.front() {
+            bytes += line.len();
+            if bytes > REPORT_BYTES_MAX {
+                break;
+            }
+            lines.extend(self.lines.pop_front());
+        }
+        Report { lines, usage: self.usage.take(), idempotency_key: Uuid::now_v7().to_string() }
+    }
+}
+
+/// Returns a line as it is reported.
+fn cut(line: &str) -> String {
+    match line.char_indices().nth(LINE_CHARS_MAX) {
+        Some(_) => line.chars().take(LINE_CHARS_MAX - 1).chain(['…']).collect(),
+        None => line.to_owned(),
+    }
+}
+
+/// One report.
+struct Report {
+    lines: Vec<(Instant, String)>,
+    usage: Option<v1::Usage>,
+    idempotency_key: String,
+}
+
+impl Report {
+    fn request(&self) -> v1::ReportActivityRequest {
+        let lines = self.lines.iter().map(|(at, text)| v1::ReportedLine {
+            text: text.clone(),
+            age: prost_types::Duration::try_from(at.elapsed()).ok(),
+        });
+        let idempotency_key = self.idempotency_key.clone();
+        v1::ReportActivityRequest { lines: lines.collect(), usage: self.usage, idempotency_key }
+    }
+}
+
+/// Reports what waits, until everything is reported and nothing will be added.
+async fn run(client: Client, waiting: Arc<watch::Sender<Waiting>>) {
+    let mut changes = waiting.subscribe();
+    loop {
+        drop(changes.wait_for(|waiting| waiting.is_last || !waiting.is_empty()).await);
+        if waiting.borrow().is_empty() {
+            return;
+        }
+        let mut report = None;
+        waiting.send_if_modified(|waiting| {
+            report = Some(waiting.take());
+            false
+        });
+        if let Some(report) = report {
+            send(&client, &report).await;
+        }
+        // The last reports follow each other at once.
+        let _ = timeout(INTERVAL, changes.wait_for(|waiting| waiting.is_last)).await;
+    }
+}
+
+/// Sends a report, again and again while no coordinator takes it.
+async fn send(client: &Client, report: &Report) {
+    while let Err(error) = client.report_activity(report.request()).await {
+        tracing::debug!(%error, "activity was not reported");
+        if !error.is_retryable() {
+            return;
+        }
+        sleep(INTERVAL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_newest_lines_wait_and_the_report_says_how_many_are_left_out() {
+        let mut waiting = Waiting::default();
+        for number in 0..LINES_MAX + 3 {
+            assert!(waiting.push(format!(" line {number}\n")));
+        }
+        assert!(!waiting.push(" \n".to_owned()));
+        let lines: Vec<String> = waiting.take().lines.into_iter().map(|(_, line)| line).collect();
+        assert_eq!(lines.len(), LINES_MAX + 1);
+        assert!(lines[0].starts_with("[3 earlier lines"), "{}", lines[0]);
+        assert_eq!((lines[1].as_str(), lines[LINES_MAX].as_str()), ("line 3", "line 202"));
+        assert!(waiting.is_empty());
+    }
+
+    #[test]
+    fn a_long_line_is_cut_and_a_report_is_never_too_large() {
+        let mut waiting = Waiting::default();
+        for _ in 0..LINES_MAX {
+            waiting.push("𝄞".repeat(10_000));
+        }
+        let first = waiting.take();
+        assert_eq!(first.lines[0].1.chars().count(), LINE_CHARS_MAX);
+        assert!(first.lines[0].1.ends_with('…'));
+        let bytes: usize = first.lines.iter().map(|(_, line)| line.len()).sum();
+        assert!(bytes <= REPORT_BYTES_MAX && !waiting.is_empty());
+        let mut lines = first.lines.len();
+        while !waiting.is_empty() {
+            lines += waiting.take().lines.len();
+        }
+        assert_eq!(lines, LINES_MAX);
+    }
+}

@@ -1,0 +1,101 @@
+//! Activity: what a member's program does and uses, as its runner reports it.
+//!
+//! Reports are frequent and not important. So they stay out of the history and of the team's record, wake only those who
+//! wait for them, and are dropped when the store is full.
+
+use prost::Message as _;
+use teamwire_proto::{id, name::Name, v1};
+
+use super::{
+    identity::{self, Admit, CallerCredentials},
+    page::Page,
+    records::{ActivityRecord, Used},
+    streams,
+    time::{duration_ms, timestamp},
+    topics::Topic,
+    tx::{RuleError, Tx},
+};
+use crate::store::{Entry, Extent};
+
+/// How many lines of a member are kept.
+pub const LINES_MAX: u64 = 200;
+
+/// How many characters of a line are kept.
+const LINE_CHARS_MAX: usize = 500;
+
+/// Adds lines to a member's activity, and raises the counters of what it has used. Returns by how much. `kept`: the extent
+/// of its activity, as just read.
+pub fn report(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    request: &v1::ReportActivityRequest,
+    kept: Extent,
+) -> Result<Used, RuleError> {
+    let (team, name) = identity::member(tx, who, Admit::Stopping)?;
+    let key = id::idempotency_key(&request.idempotency_key)?.unwrap_or_default();
+    let incarnation = team.member(&name).map_or(0, |member| member.incarnation);
+    let before = tx.read::<ActivityRecord>(name.folded())?.as_deref().cloned().unwrap_or_default().in_life(incarnation);
+    let is_repeated = !key.is_empty() && before.last_key == key;
+    if is_repeated || tx.ctx.store_is_full {
+        return Ok(Used::default());
+    }
+    let life = request.usage.as_ref().map_or(before.life, |usage| before.life.each(usage.into(), u64::max));
+    let record = ActivityRecord { last_key: key.to_owned(), life, ..before.clone() };
+    if record != before {
+        tx.put(name.folded(), &record);
+    }
+    append(tx, &name, incarnation, &request.lines, kept);
+    Ok(life.each(before.life, u64::saturating_sub))
+}
+
+/// Appends lines, and removes those that are then too many.
+fn append(tx: &mut Tx<'_>, name: &Name, incarnation: u64, lines: &[v1::ReportedLine], kept: Extent) {
+    let stream = streams::activity(name);
+    let lines = lines.iter().filter(|line| !line.text.trim().is_empty());
+    let excess = lines.clone().count().saturating_sub(usize::try_from(LINES_MAX).unwrap_or(usize::MAX));
+    let mut next = kept.next;
+    for line in lines.skip(excess) {
+        let at_ms = tx.ctx.now_ms.saturating_sub(duration_ms(line.age.as_ref()));
+        let text = line.text.chars().take(LINE_CHARS_MAX).collect();
+        let line = v1::ActivityLine { at: Some(timestamp(at_ms)), incarnation, text, ..v1::ActivityLine::default() };
+        tx.append(stream.clone(), line.encode_to_vec().into(), 0, None);
+        next += 1;
+    }
+    if next > kept.next {
+        let first = kept.next - kept.entries;
+        tx.remove(stream, (first..next.saturating_sub(LINES_MAX).min(kept.next)).collect());
+        tx.notify(Topic::Activity(name.folded()));
+    }
+}
+
+/// Shows a page of a member's activity. `entries`: those after the sequence `after`, one more than fit if there are as many.
+pub fn show(entries: Vec<Entry>, after: u64, size: usize) -> Result<Shown, prost::DecodeError> {
+    let mut page = Page::new(size);
+    let (mut last_sequence, mut has_more) = (after, false);
+    for entry in entries {
+        let line = v1::ActivityLine { sequence: entry.sequence, ..v1::ActivityLine::decode(&*entry.data)? };
+        has_more = !page.add(line);
+        if has_more {
+            break;
+        }
+        last_sequence = entry.sequence;
+    }
+    Ok(Shown { lines: page.into_items(), last_sequence, has_more })
+}
+
+/// A page of a member's activity.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    /// The lines, the oldest first.
+    pub lines: Vec<v1::ActivityLine>,
+    /// The highest sequence that the page covers.
+    pub last_sequence: u64,
+    /// Whether there are more.
+    pub has_more: bool,
+}
+
+/// Returns the member whose activity the caller asks for. Every caller of the team may see it.
+pub fn subject(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str, member: &str) -> Result<Name, RuleError> {
+    let (team, _) = identity::call(tx, who, named, Admit::Stopping)?;
+    Ok(team.resolve(member, "member")?.name.clone())
+}

@@ -1,0 +1,79 @@
+//! What a member's program has used.
+
+use serde::{Deserialize, Serialize};
+use teamwire_proto::v1;
+
+use super::record_type::stored_as_json;
+
+/// What a member's programs have used, and which report was the last. Id: the member.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActivityRecord {
+    /// The life that made the last report.
+    pub incarnation: u64,
+    /// The idempotency key of its last report. Empty: it had none.
+    pub last_key: String,
+    /// What that life has used.
+    pub life: Used,
+    /// What all lives before it have used.
+    pub earlier: Used,
+}
+
+stored_as_json!(ActivityRecord, "activity");
+
+impl ActivityRecord {
+    /// Returns the record as a life of the member finds it.
+    pub fn in_life(&self, incarnation: u64) -> Self {
+        if self.incarnation == incarnation {
+            return self.clone();
+        }
+        Self { incarnation, earlier: self.total(), ..Self::default() }
+    }
+
+    /// Returns what all lives have used.
+    pub fn total(&self) -> Used {
+        self.earlier.each(self.life, u64::saturating_add)
+    }
+}
+
+/// Counters of what programs have used. See `Usage` of the protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Used {
+    /// Turns.
+    pub turns: u64,
+    /// Tokens read.
+    pub input_tokens: u64,
+    /// Those of them that came from a cache.
+    pub cached_input_tokens: u64,
+    /// Tokens written.
+    pub output_tokens: u64,
+    /// The cost, in millionths of a US dollar.
+    pub cost_usd_micros: u64,
+}
+
+impl Used {
+    /// Combines each counter with that of another.
+    pub fn each(self, other: Self, combine: fn(u64, u64) -> u64) -> Self {
+        Self {
+            turns: combine(self.turns, other.turns),
+            input_tokens: combine(self.input_tokens, other.input_tokens),
+            cached_input_tokens: combine(self.cached_input_tokens, other.cached_input_tokens),
+            output_tokens: combine(self.output_tokens, other.output_tokens),
+            cost_usd_micros: combine(self.cost_usd_micros, other.cost_usd_micros),
+        }
+    }
+
+    /// Returns the protocol form. `None`: nothing was used.
+    pub fn show(self) -> Option<v1::Usage> {
+        let Self { turns, input_tokens, cached_input_tokens, output_tokens, cost_usd_micros } = self;
+        let usage = v1::Usage { turns, input_tokens, cached_input_tokens, output_tokens, cost_usd_micros };
+        (self != Self::default()).then_some(usage)
+    }
+}
+
+impl From<&v1::Usage> for Used {
+    fn from(usage: &v1::Usage) -> Self {
+        let v1::Usage { turns, input_tokens, cached_input_tokens, output_tokens, cost_usd_micros } = *usage;
+        Self { turns, input_tokens, cached_input_tokens, output_tokens, cost_usd_micros }
+    }
+}
