@@ -148,6 +148,8 @@ pub(crate) struct End {
     pub(crate) exit: Option<Exit>,
     /// True: something that the program said was not confirmed.
     pub(crate) is_outcome_unknown: bool,
+    /// True: the program would fail in the same way again, so it is not restarted.
+    pub(crate) is_final: bool,
 }
 
 impl End {
@@ -207,7 +209,7 @@ mod tests {
     use super::*;
 
     fn code(why: Why, exit: Option<Exit>) -> u8 {
-        End { why, exit, is_outcome_unknown: false }.runner_exit(false).code
+        End { why, exit, is_outcome_unknown: false, is_final: false }.runner_exit(false).code
     }
 
     fn exited(code: i32) -> Option<Exit> {
@@ -239,10 +241,15 @@ mod tests {
     #[test]
     fn an_unconfirmed_end_has_an_unknown_outcome() {
         for why in [Why::Exited, Why::Approved] {
-            let end = End { why, exit: exited(0), is_outcome_unknown: false };
+            let end = End { why, exit: exited(0), is_outcome_unknown: false, is_final: false };
             assert_eq!(end.runner_exit(true).code, 75);
         }
-        assert_eq!(End { why: Why::Exited, exit: exited(0), is_outcome_unknown: true }.runner_exit(false).code, 75);
+        assert_eq!(
+            End { why: Why::Exited, exit: exited(0), is_outcome_unknown: true, is_final: false }
+                .runner_exit(false)
+                .code,
+            75
+        );
     }
 
     #[test]

@@ -33,5 +33,6 @@ mod messages;
 mod outages;
 mod permissions;
 mod plans;
+mod readme;
 mod shutdowns;
 mod tasks;

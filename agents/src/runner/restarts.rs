@@ -33,7 +33,7 @@ impl Restarts {
     pub(super) fn next(&mut self, end: &End, ran: Duration) -> Option<Duration> {
         let Restart::OnFailure { failures_max } = self.policy else { return None };
         let has_failed = matches!(end.why, Why::Exited) && end.exit.as_ref().is_some_and(|exit| !exit.is_success());
-        if !has_failed {
+        if !has_failed || end.is_final {
             return None;
         }
         if ran >= SETTLED_AFTER {
@@ -50,7 +50,12 @@ mod tests {
     use crate::exit::Exit;
 
     fn end(why: Why, code: i32) -> End {
-        End { why, exit: Some(Exit { code: Some(code), ..Exit::default() }), is_outcome_unknown: false }
+        End {
+            why,
+            exit: Some(Exit { code: Some(code), ..Exit::default() }),
+            is_outcome_unknown: false,
+            is_final: false,
+        }
     }
 
     #[test]

@@ -20,7 +20,10 @@ mod wishes;
 use std::{env, pin::pin, time::Duration};
 
 use serde_json::Value;
-use tokio::{process::ChildStdout, time::timeout};
+use tokio::{
+    process::ChildStdout,
+    time::{Instant, sleep_until, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -46,6 +49,9 @@ use crate::{
     visible::replace_hidden,
 };
 
+/// How long the program may take until it takes prompts.
+const READY_DEADLINE: Duration = Duration::from_secs(120);
+
 /// How long to wait for the program's last lines once it has ended.
 const LAST_LINES_DEADLINE: Duration = Duration::from_secs(5);
 
@@ -69,7 +75,7 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
     };
     let mut process = match incarnation.start_program(&welcome, protocol.launch()).await {
         Ok(process) => process,
-        Err(exit) => return End { why: Why::Exited, exit: Some(exit), is_outcome_unknown: false },
+        Err(exit) => return End { why: Why::Exited, exit: Some(exit), is_outcome_unknown: false, is_final: false },
     };
     let mut agent = Agent {
         protocol,
@@ -90,7 +96,7 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
     let hurry = incarnation.hurry.clone();
     let _ = hurry.bound(timeout(LAST_LINES_DEADLINE, agent.hear_out(incarnation))).await;
     let why = incarnation.settle(why).await;
-    End { why, exit: Some(exit), is_outcome_unknown: false }
+    End { why, exit: Some(exit), is_outcome_unknown: false, is_final: agent.is_broken }
 }
 
 /// Returns what the protocol of the program needs to know. Takes the program's session: it is resumed at most once, unless
@@ -156,6 +162,7 @@ struct Agent {
 impl Agent {
     /// Hands prompts over until there is a reason to end.
     async fn hold(&mut self, incarnation: &mut Incarnation<'_>, process: &mut Process) -> Why {
+        let ready_by = Instant::now() + READY_DEADLINE;
         loop {
             self.settle_outbox(incarnation);
             if self.is_broken {
@@ -167,6 +174,7 @@ impl Agent {
                 continue;
             }
             self.input.advance();
+            let is_ready = self.is_ready;
             tokio::select! {
                 biased;
                 news = incarnation.next() => match news {
@@ -179,6 +187,10 @@ impl Agent {
                 piece = read(&mut self.output) => self.listen(piece, incarnation),
                 _ = self.input.write() => {}
                 () = self.prompts.due(), if takes_prompts => {}
+                () = sleep_until(ready_by), if !is_ready => {
+                    let seconds = READY_DEADLINE.as_secs();
+                    self.out.tell(Event::Broken(format!("The program was not ready to work within {seconds} s.")));
+                }
             }
         }
     }

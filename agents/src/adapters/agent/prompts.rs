@@ -134,7 +134,7 @@ impl Prompts {
         }
         let delay = self.delays.next().unwrap_or(RETRY_DELAY_MAX);
         self.retry_at = Some(Instant::now() + delay);
-        // The program may have lost what it was told.
+        // The program may have lost the welcome.
         self.is_welcome_needed |= id == 1;
         Some(delay)
     }

@@ -4,8 +4,6 @@
 //! [`Outbox`] the lines that the program is to read and the events that the loop acts on. The loop in `agent` owns the
 //! pipes, the inbox, acknowledgements and retries; a protocol knows only its program.
 
-#![allow(dead_code, reason = "shared with the protocols of other programs")]
-
 use std::{collections::VecDeque, path::PathBuf};
 
 use serde_json::Value;
@@ -80,7 +78,7 @@ pub(super) struct Setup {
 pub(super) struct McpCommand {
     pub(super) program: String,
     pub(super) arguments: Vec<String>,
-    /// Environment variables, for programs that hand on none of their own.
+    /// Environment variables, for programs that do not hand on theirs.
     pub(super) environment: Vec<(String, String)>,
 }
 
@@ -163,7 +161,7 @@ pub(super) enum Event {
     StartedOver,
     /// Something that the person who runs the program should know.
     Warning(String),
-    /// The protocol cannot go on; the program is ended as failed.
+    /// The protocol cannot go on. The program is ended, and not restarted, because it would fail in the same way.
     Broken(String),
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::text;
 
-/// Returns what is told about an item of a turn when it begins. None: nothing.
+/// Returns the activity line for an item of a turn that begins. None: it has none.
 pub(super) fn begun(item: &Value) -> Option<String> {
     let line = match text(item, "type") {
         "commandExecution" => format!("command: {}", command(item)),
@@ -21,7 +21,7 @@ pub(super) fn begun(item: &Value) -> Option<String> {
     Some(line)
 }
 
-/// Returns what is told about an item of a turn when it is complete. None: nothing.
+/// Returns the activity line for an item of a turn that is complete. None: it has none.
 pub(super) fn completed(item: &Value) -> Option<String> {
     match (text(item, "type"), text(item, "text")) {
         ("agentMessage" | "plan", said) if !said.trim().is_empty() => Some(said.to_owned()),

@@ -197,7 +197,7 @@ impl Codex {
         if method == "serverRequest/resolved" {
             return self.resolved(&params["requestId"], out);
         }
-        // Subagents have threads of their own. Only their requests concern us.
+        // Subagents have other threads. Only their requests concern us.
         let is_foreign = !params["threadId"].is_null() && params["threadId"] != json!(self.thread);
         match method {
             "item/started" => self.item_started(&params["item"], is_foreign, out),

@@ -388,7 +388,7 @@ fn a_subagent_is_not_the_member_but_its_requests_are_decided() {
 }
 
 #[test]
-fn compaction_and_warnings_are_told() {
+fn compaction_and_warnings_are_reported() {
     let mut script = Script::ready(Setup::default());
     script.notify("item/completed", json!({"item": {"type": "contextCompaction", "id": "c"}, "turnId": TURN}));
     for _ in 0..2 {

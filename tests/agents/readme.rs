@@ -1,0 +1,56 @@
+//! The README's commands for agent programs work as printed.
+
+use std::{fs, path::Path};
+
+use serde_json::json;
+use teamwire_scripted_model::Rule;
+
+use crate::{
+    program::{self, Program},
+    setup::{Setup, approval},
+    world::{LEAD, eventually},
+};
+
+/// Returns the commands of the README's block about agent programs, without comments.
+fn commands() -> Vec<String> {
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let block = readme.split("```sh\n").skip(1).find(|block| block.contains("-- claude"));
+    let block = block.expect("README.md has a block about agent programs").split("```").next().unwrap();
+    block.lines().map(|line| line.split(" #").next().unwrap().trim().to_owned()).collect()
+}
+
+#[test]
+fn agents_join_answer_and_end_as_printed() {
+    let (Some(setup), Some(_)) = (Setup::with("claude"), Program::installed("codex")) else { return };
+    let world = &setup.world;
+    program::configure(&world.home(LEAD), &setup.model.address());
+    for (question, answer) in
+        [("Which files are here", "Only a README."), ("Which of them need a review", "All of them.")]
+    {
+        let tell = json!({"type": "message", "recipient": "team-lead", "content": answer, "summary": "an answer"});
+        setup.model.add(Rule::when(question).calls("SendMessage", tell));
+        setup.model.add(approval());
+    }
+    let mut runners = Vec::new();
+    for command in commands() {
+        let running = world.spawn_shell(LEAD, &format!("teamwire() {{ \"$0\" \"$@\"; }}; {command}"));
+        if let Some(name) = command.strip_prefix("teamwire run ").and_then(|rest| rest.split(' ').next()) {
+            eventually("the teammate runs", || world.member(name).is_object().then_some(()));
+            runners.push(running);
+            continue;
+        }
+        let output = running.output().succeeds().stdout;
+        let expected = match command.as_str() {
+            _ if command.contains("Which files") => "Only a README.",
+            _ if command.contains("need a review") => "All of them.",
+            "teamwire logs backend" => "SendMessage",
+            _ if command.starts_with("teamwire shutdown") => "approved its shutdown",
+            _ => "",
+        };
+        assert!(output.contains(expected), "{command}: {output}");
+    }
+    assert_eq!(runners.len(), 2);
+    for runner in runners {
+        runner.output().succeeds();
+    }
+}
