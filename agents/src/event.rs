@@ -113,12 +113,12 @@ pub enum RunnerEvent {
         /// The delay before that.
         after: Duration,
     },
-    /// An agent program asked for leave, and its approver was asked.
+    /// An agent program asked for permission, and its approver was asked.
     PermissionAsked {
         /// For what.
         what: String,
     },
-    /// An agent program asked for leave, which the runner refused.
+    /// An agent program asked for permission, which the runner refused.
     PermissionRefused {
         /// For what.
         what: String,

@@ -81,7 +81,7 @@ pub struct Run {
     /// With an agent program: what it is asked to do first; without it, the agent waits for messages
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     prompt: String,
-    /// With an agent program: what answers when the program asks for leave, for example to run a command
+    /// With an agent program: what answers when the program asks for permission, for example to run a command
     #[arg(long, value_enum, default_value = "ask")]
     permissions: Permit,
     /// With --permissions ask: the member that is asked [default: the lead]

@@ -31,7 +31,7 @@ pub(super) struct Claude {
     without_lifecycle: Vec<String>,
     reports_lifecycle: bool,
     session_id: String,
-    /// What the program asked leave for, by the id of its request: the input that it would use.
+    /// What the program asked permission for, by the id of its request: the input that it would use.
     wishes: HashMap<String, Value>,
     usage: Usage,
     /// Why the last turn failed. Empty: it did not.

@@ -132,9 +132,9 @@ pub(super) enum Event {
     Activity(String),
     /// What the program has used since its process started.
     Usage(Usage),
-    /// The program asks for leave.
+    /// The program asks for permission.
     PermissionWanted(Wish),
-    /// The program asks for leave to leave its plan mode.
+    /// The program asks whether it may leave its plan mode.
     PlanReady {
         /// For [`Protocol::decide`].
         key: String,
@@ -165,7 +165,7 @@ pub(super) enum Event {
     Broken(String),
 }
 
-/// What a program asks leave for.
+/// What a program asks permission for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wish {
     /// For [`Protocol::decide`].

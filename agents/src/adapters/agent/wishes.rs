@@ -1,4 +1,4 @@
-//! Asks the team for what the program wants leave for, and brings the answers back.
+//! Asks the team for what the program wants permission for, and brings the answers back.
 
 use std::{collections::HashMap, future::pending, time::Duration};
 

@@ -529,8 +529,8 @@ const file_teamwire_v1_activity_proto_rawDesc = "" +
 	"\x14ListActivityResponse\x12/\n" +
 	"\x05lines\x18\x01 \x03(\v2\x19.teamwire.v1.ActivityLineR\x05lines\x12#\n" +
 	"\rlast_sequence\x18\x02 \x01(\x04R\flastSequence\x12&\n" +
-	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageTokenBQ\n" +
-	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageTokenB`\n" +
+	"\x0eio.teamwire.v1B\rActivityProtoP\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (
 	file_teamwire_v1_activity_proto_rawDescOnce sync.Once

@@ -71,7 +71,7 @@ impl Permissions {
     }
 }
 
-/// Returns what a call asks leave for.
+/// Returns what a call needs permission for.
 pub(super) fn wish(key: String, tool: Option<&str>, call: &ToolCallUpdate) -> Wish {
     let kind = || json!(call.fields.kind.unwrap_or_default()).as_str().unwrap_or_default().to_owned();
     Wish { key, tool: tool.map_or_else(kind, str::to_owned), summary: title(call).to_owned(), detail: detail(call) }

@@ -52,7 +52,7 @@ impl Program {
         self == Self::Gemini
     }
 
-    /// Returns the mode in which the program only plans, if it asks for leave to leave that mode.
+    /// Returns the mode in which the program only plans, if it asks before it leaves that mode.
     pub(super) fn plan_mode(self) -> Option<SessionModeId> {
         (self == Self::Gemini).then(|| SessionModeId::new("plan"))
     }
@@ -69,7 +69,7 @@ impl Program {
         }
         if setup.plan_first && self.plan_mode().is_none() {
             warnings.push(
-                "The program has no plan mode that it asks for leave to leave. Its agent submits its plan with the tool \
+                "The program has no plan mode that it asks to leave. Its agent submits its plan with the tool \
                  SubmitPlan, and can edit files before the plan is approved."
                     .to_owned(),
             );

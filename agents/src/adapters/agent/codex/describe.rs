@@ -1,4 +1,4 @@
-//! Describes what Codex does, and what it asks leave for, in words for people.
+//! Describes what Codex does, and what it asks permission for, in words for people.
 
 use std::fmt::Write as _;
 

@@ -4,7 +4,7 @@
 //! when the program completes a user message with the prompt's client id, and it is processed when that turn completes. A
 //! turn that fails or is interrupted drops what it has not taken.
 //!
-//! Codex asks for leave as its own configuration says: by default, whenever a command or an edit leaves its sandbox. The
+//! Codex asks for permission as its own configuration says: by default, whenever a command or an edit leaves its sandbox. The
 //! response to a refused request has no room for a reason, so the reason joins the turn as text.
 
 mod arguments;

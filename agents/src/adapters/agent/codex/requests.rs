@@ -10,7 +10,7 @@ use super::{
 /// JSON-RPC's code for a request that is not carried out.
 const METHOD_NOT_FOUND: i32 = -32601;
 
-/// What the program has asked leave for.
+/// What the program has asked permission for.
 pub(super) struct Wanted {
     request: Value,
     thread: String,
@@ -81,7 +81,7 @@ impl Codex {
         match decision {
             Decision::Allow => answer(&wanted.request, &wanted.allow, out),
             Decision::Deny(why) => {
-                let says = format!("Your request for leave ({}) was refused. {why}", wanted.tool);
+                let says = format!("Your request for permission ({}) was refused. {why}", wanted.tool);
                 self.add(&wanted.thread, &wanted.turn, &says, out);
                 answer(&wanted.request, &wanted.deny, out);
             }

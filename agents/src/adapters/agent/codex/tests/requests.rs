@@ -38,7 +38,7 @@ fn the_reason_of_a_refusal_joins_the_turn_before_the_refusal() {
     script.codex.decide("3", Decision::Deny("lead said no: not now".to_owned()), &mut script.out);
     let steer = script.asked("turn/steer");
     assert_eq!((&steer["params"]["expectedTurnId"], &steer["params"]["threadId"]), (&json!(TURN), &json!(THREAD)));
-    let text = "Your request for leave (command) was refused. lead said no: not now";
+    let text = "Your request for permission (command) was refused. lead said no: not now";
     assert_eq!(steer["params"]["input"][0]["text"], text);
     assert_eq!(script.out.lines, [json!({"id": 3, "result": {"decision": "decline"}})]);
 }
