@@ -204,7 +204,7 @@ impl AgentProtocol {
 pub struct AgentOptions {
     /// What the agent is asked to do first. Empty: it waits for messages.
     pub prompt: String,
-    /// What answers the program when it asks for permission, for example to run a command.
+    /// Who answers the program when it asks for permission, for example to run a command.
     pub permissions: Permissions,
     /// The member that is asked, with [`Permissions::Ask`]. Empty: the team's lead.
     pub approver: String,
@@ -212,7 +212,7 @@ pub struct AgentOptions {
     pub mcp_command: Vec<OsString>,
 }
 
-/// What answers a program that asks for permission.
+/// Who answers a program that asks for permission.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Permissions {
     /// The approver, in a permission request. What no one answers in time is refused.

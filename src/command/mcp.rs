@@ -19,8 +19,9 @@ const LEAD: &str = "lead";
 /// SendMessage, SubmitPlan, TeamStatus and the task board; outside of a runner also CheckInbox; the lead also Invite,
 /// ForceStop and TeamDelete.
 ///
-/// If you are in no team, or the identity of --as is gone, it tells the agent so. On the coordinator's machine, the agent
-/// then has the tool TeamCreate, and the others once it has created a team: that of --as, if it is given.
+/// If you are in no team, or the identity of --as is gone, it tells the agent so. On the coordinator's machine, the agent then
+/// has only TeamCreate, and gets the other tools once it has created a team. With --as, it can create only the team named
+/// there.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire mcp\n    teamwire mcp --as lead@acme")]
 pub struct Mcp {}

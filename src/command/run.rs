@@ -81,7 +81,7 @@ pub struct Run {
     /// With an agent program: what it is asked to do first; without it, the agent waits for messages
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     prompt: String,
-    /// With an agent program: what answers when the program asks for permission, for example to run a command
+    /// With an agent program: who answers when the program asks for permission, for example to run a command
     #[arg(long, value_enum, default_value = "ask")]
     permissions: Permit,
     /// With --permissions ask: the member that is asked [default: the lead]
@@ -100,17 +100,18 @@ pub struct Run {
     /// to the board.
     #[arg(long)]
     claim: bool,
-    /// How the runner answers a shutdown request [default: ask; with --via exec: approve after the current batch]
+    /// How the runner answers a shutdown request [default: ask; with --via exec: neither, but approval after the current batch]
     ///
-    /// `ask` hands the request to the program. With --via stdin, the program answers with a line: {"type":
-    /// "shutdown_response", "request_id": ID, "approve": true}, or by calling `teamwire approve`. With --via exec, the runner
-    /// starts the program for the request alone, after the current batch. Exit code 0 then approves, and any other code
-    /// rejects, with the program's output as the reason. `approve` does not ask the program: the runner approves at once, even
-    /// in the middle of a batch.
+    /// `ask` hands the request to the program. With --via stdin, the program answers with a line: {"type": "shutdown_response",
+    /// "request_id": ID, "approve": true}, or by calling `teamwire approve`. With --via exec, the runner starts the program for
+    /// the request alone, after the current batch. Exit code 0 then approves, and any other code rejects, with the program's
+    /// output as the reason. `approve` does not ask the program: the runner approves at once, even in the middle of a batch.
+    /// With --via exec, leaving the option out is a third behavior: the runner does not ask the program either, but approves
+    /// only after the current batch.
     #[arg(long, value_enum)]
     on_shutdown: Option<Answer>,
-    /// Whether to restart the program after a failure, each time in a new incarnation of the member [default: never; an agent
-    /// program: on-failure]
+    /// Whether to restart the program after a failure, each time in a new incarnation of the member [default: never; for an
+    /// agent program: on-failure]
     ///
     /// A restarted agent program goes on with its own session.
     #[arg(long, value_enum)]
@@ -119,7 +120,7 @@ pub struct Run {
     #[arg(long, default_value_t = 10, value_name = "N")]
     restarts_max: u32,
     /// After an approved shutdown: how long the program has to exit by itself before it gets SIGTERM, in seconds [default: 5;
-    /// an agent program, which finishes its turn: 30]
+    /// for an agent program: 30, so that it can finish its turn]
     #[arg(long, value_name = "SECONDS")]
     wrap_up: Option<u64>,
     /// How long the program has to exit after SIGTERM before the runner kills it, in seconds
@@ -155,17 +156,19 @@ enum Via {
     Claude,
     /// Drive Codex (`codex app-server`), which gets messages as prompts and the member's tools over its own protocol
     Codex,
-    /// The same for Gemini CLI (`gemini`), opencode (`opencode`), or any command that speaks the Agent Client Protocol
+    /// Drive Gemini CLI (`gemini`), opencode (`opencode`) or any command that speaks the Agent Client Protocol; it gets
+    /// messages as prompts and the member's tools over MCP
     Acp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Permit {
-    /// The lead, or the member that --approver names: with `teamwire approve` and `teamwire reject`, or as an agent
+    /// The lead, or the member that --approver names. A person answers with `teamwire approve` or `teamwire reject`, an agent
+    /// with SendMessage
     Ask,
     /// Permit everything
     Allow,
-    /// Refuse everything that the program's own settings do not permit
+    /// Reject everything that the program's own settings do not permit
     Deny,
 }
 

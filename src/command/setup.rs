@@ -20,13 +20,14 @@ use crate::{
     show,
 };
 
-/// Make your own sessions of an agent program a member of your team
+/// Make the agent sessions that you start yourself act as a member of your team
 ///
 /// Adds teamwire's tools (an MCP server) and hooks to the settings of the program. The hooks show the model the messages that
-/// arrive for you. Shows the difference first, and asks. Nothing else in the files changes, and --undo removes what was added.
+/// arrive for you. Shows the difference first, and asks. Everything else in the files stays, except that a file that is a
+/// single line is split over several. --undo removes what was added, and with it an empty `hooks` or `mcpServers`.
 ///
-/// The sessions act as the identity that --as names, or as your current one, whichever identity you use later. Do not start
-/// two of them at once unless you want them to share one inbox.
+/// The sessions act as the identity that --as names, or as your current one. Choosing another identity later does not change
+/// that. Do not start two of them at once unless you want them to share one inbox.
 ///
 /// Claude Code gets messages at each prompt and tool call, at the end of each turn, and while it is idle. Codex and Gemini
 /// CLI get them at the same points, except while they are idle: there, messages wait for your next prompt. Codex asks at its
