@@ -96,6 +96,8 @@ pub(crate) struct Lasting {
     pub(crate) passthrough: Passthrough,
     /// The session of the program itself, which a restarted program goes on with. None: it has none yet.
     pub(crate) program_session: Option<String>,
+    /// What that session has used, over all processes of the program.
+    pub(crate) session_usage: v1::Usage,
 }
 
 /// What [`Incarnation::next`] brings.

@@ -33,7 +33,7 @@ pub(super) struct Claude {
     session_id: String,
     /// What the program asked permission for, by the id of its request: the input that it would use.
     wishes: HashMap<String, Value>,
-    usage: Usage,
+    turns: u64,
     /// Why the last turn failed. Empty: it did not.
     last_error: String,
 }
@@ -47,7 +47,7 @@ impl Claude {
             reports_lifecycle: false,
             session_id: String::new(),
             wishes: HashMap::new(),
-            usage: Usage::default(),
+            turns: 0,
             last_error: String::new(),
         }
     }
@@ -138,14 +138,16 @@ impl Claude {
         let usage = &line["modelUsage"];
         let sum =
             |field: &str| usage.as_object().into_iter().flatten().filter_map(|(_, each)| each[field].as_u64()).sum();
-        self.usage = Usage {
-            turns: self.usage.turns + 1,
+        // The program counts over its session, also over what an earlier process of it has used.
+        let in_session = Usage {
+            turns: 0,
             input_tokens: sum("inputTokens") + sum("cacheReadInputTokens") + sum("cacheCreationInputTokens"),
             cached_tokens: sum("cacheReadInputTokens"),
             output_tokens: sum("outputTokens"),
             cost_usd: line["total_cost_usd"].as_f64(),
         };
-        out.tell(Event::Usage(self.usage));
+        self.turns += 1;
+        out.tell(Event::Usage(Usage { turns: self.turns, ..in_session.minus(self.setup.used_before) }));
         let is_error = line["is_error"] == json!(true);
         self.last_error = if is_error { text(line, "result").to_owned() } else { String::new() };
         for uuid in mem::take(&mut self.without_lifecycle) {
@@ -331,6 +333,17 @@ mod tests {
         let out = read(&mut claude, [result, lifecycle(&first, "completed"), lifecycle(&second, "completed")]);
         let usage = Usage { turns: 1, input_tokens: 11, cached_tokens: 3, output_tokens: 2, cost_usd: Some(0.5) };
         assert_eq!(out.events, [Event::Usage(usage), Event::Processed(1), Event::Processed(2)]);
+    }
+
+    #[test]
+    fn a_resumed_session_is_not_counted_twice() {
+        let used_before = Usage { turns: 2, input_tokens: 20, output_tokens: 40, cost_usd: Some(0.5), ..Usage::default() };
+        let mut claude = Claude::new(Setup { resume: Some("s".to_owned()), used_before, ..Setup::default() });
+        let result = json!({"type": "result", "total_cost_usd": 0.75, "modelUsage": {"m": {"inputTokens": 30, "outputTokens": 60}}});
+        let out = read(&mut claude, [result]);
+        let usage = Usage { turns: 1, input_tokens: 10, output_tokens: 20, cost_usd: Some(0.25), ..Usage::default() };
+        assert_eq!(out.events, [Event::Usage(usage)]);
+        assert_eq!(used_before.plus(usage).cost_usd, Some(0.75));
     }
 
     #[test]

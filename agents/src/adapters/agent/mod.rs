@@ -31,7 +31,7 @@ use self::{
     claude::Claude,
     codex::Codex,
     prompts::Prompts,
-    protocol::{Decision, Event, McpCommand, Outbox, Protocol, Setup, Wish},
+    protocol::{Decision, Event, McpCommand, Outbox, Protocol, Setup, Usage, Wish},
     tools::{Called, Tools},
     wishes::{Answered, Wishes},
 };
@@ -59,6 +59,10 @@ const LAST_LINES_DEADLINE: Duration = Duration::from_secs(5);
 pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtocol) -> End {
     let welcome = incarnation.welcome().await;
     let mut setup = setup(incarnation, &welcome);
+    if setup.resume.is_none() {
+        setup.used_before = Usage::default();
+    }
+    let used_before = setup.used_before;
     let first = if setup.resume.is_some() { "" } else { &incarnation.config.agent.prompt };
     let prompts = Prompts::new(welcome.text.clone(), first);
     let mut tools = None;
@@ -85,6 +89,7 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
         input: Input::new(process.take_stdin(), String::new()),
         output: process.take_stdout().map(Lines::new),
         out: Outbox::default(),
+        used_before,
         is_ready: false,
         is_closing: false,
         is_wrapped_up: CancellationToken::new(),
@@ -114,6 +119,7 @@ fn setup(incarnation: &mut Incarnation<'_>, welcome: &Welcome) -> Setup {
         program: program.and_then(|program| find_program(program, config.path(), config.directory.as_deref())),
         arguments: config.command.iter().skip(1).map(lossy).collect(),
         directory: config.directory.clone().or_else(|| env::current_dir().ok()).unwrap_or_default(),
+        used_before: incarnation.lasting.session_usage.into(),
         resume: incarnation.lasting.program_session.take(),
         mcp,
         tools: Vec::new(),
@@ -151,6 +157,8 @@ struct Agent {
     /// None: the program has closed its output.
     output: Option<Lines<ChildStdout>>,
     out: Outbox,
+    /// What the program's session had used before this process of it.
+    used_before: Usage,
     is_ready: bool,
     /// True: the input is closed once everything in it is written and no turn is cut short.
     is_closing: bool,
@@ -274,7 +282,10 @@ impl Agent {
                 }
             }
             Event::Taken(_) => {}
-            Event::Usage(usage) => incarnation.usage(usage.into()),
+            Event::Usage(usage) => {
+                incarnation.lasting.session_usage = self.used_before.plus(usage).into();
+                incarnation.usage(usage.into());
+            }
             Event::ToolCalled { key, tool, input } => {
                 if let Some(tools) = &mut self.tools {
                     tools.call(key, tool, input);
