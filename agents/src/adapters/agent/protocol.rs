@@ -105,7 +105,7 @@ pub(super) struct Prompt {
 pub(super) enum Decision {
     /// It may.
     Allow,
-    /// It may not, for this reason, which the agent reads.
+    /// It may not, for this reason, which the agent reads. What others have written in it is escaped.
     Deny(String),
 }
 
@@ -202,7 +202,8 @@ impl From<Usage> for v1::Usage {
 
 impl From<v1::Usage> for Usage {
     fn from(usage: v1::Usage) -> Self {
-        let v1::Usage { turns, input_tokens, cached_input_tokens: cached_tokens, output_tokens, cost_usd_micros } = usage;
+        let v1::Usage { turns, input_tokens, cached_input_tokens: cached_tokens, output_tokens, cost_usd_micros } =
+            usage;
         #[allow(clippy::cast_precision_loss)]
         let cost_usd = Some(cost_usd_micros as f64 / 1e6);
         Self { turns, input_tokens, cached_tokens, output_tokens, cost_usd }
@@ -217,7 +218,12 @@ impl Usage {
             input_tokens: self.input_tokens.saturating_add(other.input_tokens),
             cached_tokens: self.cached_tokens.saturating_add(other.cached_tokens),
             output_tokens: self.output_tokens.saturating_add(other.output_tokens),
-            cost_usd: self.cost_usd.zip(other.cost_usd).map(|(one, two)| one + two).or(self.cost_usd).or(other.cost_usd),
+            cost_usd: self
+                .cost_usd
+                .zip(other.cost_usd)
+                .map(|(one, two)| one + two)
+                .or(self.cost_usd)
+                .or(other.cost_usd),
         }
     }
 
