@@ -217,7 +217,7 @@ async fn a_wrong_line_is_answered_with_an_error_and_logged() {
         read -r line; printf 'is: %s\n' "$line""#;
     let mut running = run(&coordinator, script, |_| {});
     for (field, quoted) in [
-        ("mesage", r#"{"mesage":"done","to":"lead"}"#),
+        ("mesage", r#"{"to":"lead","mesage":"done"}"#),
         ("json", "{'to': 'lead', 'message': 'done'}"),
         ("approve", r#"{"type":"shutdown_response","request_id":"r","approve":false,"approve":true}"#),
         ("message", r#"{"ack":"m","message":"done","summary":"s","to":"lead"}"#),

@@ -42,10 +42,7 @@ impl Incarnation<'_> {
     }
 
     fn take_in_message(&mut self, delivery: Box<Delivery>) -> Option<News> {
-        if self.own_requests.is_answer(&delivery) {
-            delivery.ack();
-            return None;
-        }
+        let delivery = self.take_own_answer(delivery)?;
         if !is_urgent(&delivery) {
             self.waiting.push_back(delivery);
             return Some(News::Changed);

@@ -96,6 +96,10 @@ pub(crate) struct Lasting {
     pub(crate) passthrough: Passthrough,
     /// The session of the program itself, which a restarted program goes on with. None: it has none yet.
     pub(crate) program_session: Option<String>,
+    /// True: the program has processed its first prompt, so that no later process of it gets that again.
+    pub(crate) is_begun: bool,
+    /// What that session has used, over all processes of the program.
+    pub(crate) session_usage: v1::Usage,
 }
 
 /// What [`Incarnation::next`] brings.
@@ -276,6 +280,7 @@ impl<'a> Incarnation<'a> {
         self.subscription = self.client.subscribe(self.options.clone());
         self.in_flight.renew(self.subscription.acks());
         self.waiting.clear();
+        self.own_requests = OwnRequests::default();
     }
 
     /// Finishes the incarnation: flushes the last acknowledgements and the activity, and checks whether the shutdown was approved after

@@ -1,6 +1,9 @@
 //! The requests that the runner makes for its program: their answers are the runner's, and not the agent's to read.
 
-use std::collections::HashSet;
+use std::{
+    collections::{HashSet, VecDeque},
+    mem,
+};
 
 use teamwire_client::{Client, Delivery};
 use teamwire_proto::v1::{NoticeKind, message::Body};
@@ -13,19 +16,8 @@ pub(super) struct OwnRequests {
     ids: HashSet<String>,
     /// How many are being made, so that their ids are not known yet.
     unknown: usize,
-}
-
-impl OwnRequests {
-    /// Returns whether a message says what became of one of them. While an id is not known, every such message counts.
-    pub(super) fn is_answer(&self, delivery: &Delivery) -> bool {
-        let message = &delivery.message;
-        let request_id = match &message.body {
-            Some(Body::PlanApprovalResponse(_) | Body::PermissionResponse(_)) => &message.request_id,
-            Some(Body::Notice(notice)) if notice.kind() == NoticeKind::RequestExpired => &notice.request_id,
-            _ => return false,
-        };
-        self.unknown > 0 || self.ids.contains(request_id)
-    }
+    /// Messages about requests, until it is known whose requests they are about.
+    held: VecDeque<Box<Delivery>>,
 }
 
 impl Incarnation<'_> {
@@ -41,9 +33,47 @@ impl Incarnation<'_> {
 
     /// Notes the id of a request that the runner has begun to make. Empty: it was refused.
     pub(crate) fn note_own_request(&mut self, request_id: String) {
-        self.own_requests.unknown = self.own_requests.unknown.saturating_sub(1);
+        let own = &mut self.own_requests;
+        own.unknown = own.unknown.saturating_sub(1);
         if !request_id.is_empty() {
-            self.own_requests.ids.insert(request_id);
+            own.ids.insert(request_id);
         }
+        if own.unknown > 0 {
+            return;
+        }
+        for delivery in mem::take(&mut own.held) {
+            if self.own_requests.ids.contains(answered_request(&delivery)) {
+                delivery.ack();
+            } else {
+                self.waiting.push_back(delivery);
+            }
+        }
+    }
+
+    /// Takes a message that says what became of one of the runner's requests, or holds it until it is known whether it does.
+    /// Returns any other message.
+    pub(super) fn take_own_answer(&mut self, delivery: Box<Delivery>) -> Option<Box<Delivery>> {
+        let request_id = answered_request(&delivery);
+        if request_id.is_empty() {
+            return Some(delivery);
+        }
+        if self.own_requests.ids.contains(request_id) {
+            delivery.ack();
+            return None;
+        }
+        if self.own_requests.unknown == 0 {
+            return Some(delivery);
+        }
+        self.own_requests.held.push_back(delivery);
+        None
+    }
+}
+
+/// Returns the request that a message is the answer to, or says the end of. Empty: none.
+fn answered_request(delivery: &Delivery) -> &str {
+    match &delivery.message.body {
+        Some(Body::PlanApprovalResponse(_) | Body::PermissionResponse(_)) => &delivery.message.request_id,
+        Some(Body::Notice(notice)) if notice.kind() == NoticeKind::RequestExpired => &notice.request_id,
+        _ => "",
     }
 }

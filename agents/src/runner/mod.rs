@@ -124,7 +124,8 @@ impl Runner {
             (self.config.on_event)(&RunnerEvent::Uncontained { detail });
         }
         let passthrough = Passthrough::new(mem::replace(&mut self.config.output, Box::new(tokio::io::sink())));
-        let mut lasting = Lasting { passthrough, program_session: None };
+        let mut lasting =
+            Lasting { passthrough, program_session: None, is_begun: false, session_usage: v1::Usage::default() };
         let client = match Client::connect_with(&self.config.address, self.config.tls.clone()) {
             Ok(client) => client.with_retry(self.config.retry),
             Err(error) => return not_joined(&error),

@@ -7,7 +7,7 @@
 
 use std::{collections::HashMap, mem};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use super::protocol::{Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, Usage, Wish};
@@ -16,8 +16,9 @@ use crate::incarnation::Additions;
 /// The name of our MCP server, as the program prefixes it to the names of tools.
 const OUR_TOOLS: &str = "mcp__teamwire";
 
-/// The program's own tools for messages, which would reach its other sessions past the team.
-const FOREIGN_TOOLS: &str = "SendMessage,ListAgents";
+/// The program's own tools for messages, which would reach its other sessions past the team, and the one that asks a person at
+/// the terminal, where no one is.
+const FOREIGN_TOOLS: &str = "SendMessage,ListAgents,AskUserQuestion";
 
 /// The tool with which the program leaves its plan mode.
 const EXIT_PLAN_MODE: &str = "ExitPlanMode";
@@ -33,7 +34,7 @@ pub(super) struct Claude {
     session_id: String,
     /// What the program asked permission for, by the id of its request: the input that it would use.
     wishes: HashMap<String, Value>,
-    usage: Usage,
+    turns: u64,
     /// Why the last turn failed. Empty: it did not.
     last_error: String,
 }
@@ -47,7 +48,7 @@ impl Claude {
             reports_lifecycle: false,
             session_id: String::new(),
             wishes: HashMap::new(),
-            usage: Usage::default(),
+            turns: 0,
             last_error: String::new(),
         }
     }
@@ -138,14 +139,16 @@ impl Claude {
         let usage = &line["modelUsage"];
         let sum =
             |field: &str| usage.as_object().into_iter().flatten().filter_map(|(_, each)| each[field].as_u64()).sum();
-        self.usage = Usage {
-            turns: self.usage.turns + 1,
+        // The program counts over its session, also over what an earlier process of it has used.
+        let in_session = Usage {
+            turns: 0,
             input_tokens: sum("inputTokens") + sum("cacheReadInputTokens") + sum("cacheCreationInputTokens"),
             cached_tokens: sum("cacheReadInputTokens"),
             output_tokens: sum("outputTokens"),
             cost_usd: line["total_cost_usd"].as_f64(),
         };
-        out.tell(Event::Usage(self.usage));
+        self.turns += 1;
+        out.tell(Event::Usage(Usage { turns: self.turns, ..in_session.minus(self.setup.used_before) }));
         let is_error = line["is_error"] == json!(true);
         self.last_error = if is_error { text(line, "result").to_owned() } else { String::new() };
         for uuid in mem::take(&mut self.without_lifecycle) {
@@ -174,7 +177,7 @@ impl Claude {
                 key,
                 tool: tool.to_owned(),
                 summary: telling_part(input).to_owned(),
-                detail: detail_of(input),
+                detail: detail_of(tool, input),
             }));
             return;
         }
@@ -193,7 +196,6 @@ impl Protocol for Claude {
             "stream-json",
             "--output-format",
             "stream-json",
-            "--verbose",
             "--replay-user-messages",
             "--permission-prompt-tool",
             "stdio",
@@ -202,11 +204,11 @@ impl Protocol for Claude {
         .to_vec();
         before.extend(["--disallowedTools".to_owned(), FOREIGN_TOOLS.to_owned()]);
         if let Some(mcp) = &self.setup.mcp {
+            // Without `env`: the server inherits the program's environment, and every user can read arguments.
             let server = json!({
                 "type": "stdio",
                 "command": mcp.program,
                 "args": mcp.arguments,
-                "env": mcp.environment.iter().cloned().collect::<HashMap<_, _>>(),
                 "alwaysLoad": true,
             });
             let config = json!({ "mcpServers": { "teamwire": server } });
@@ -219,6 +221,8 @@ impl Protocol for Claude {
         if self.setup.plan_first && !self.has_argument("--permission-mode") {
             before.extend(["--permission-mode".to_owned(), "plan".to_owned()]);
         }
+        // Behind options that take several values, so that the user's first argument is not one of them.
+        before.push("--verbose".to_owned());
         Additions { before: before.into_iter().map(Into::into).collect(), ..Additions::default() }
     }
 
@@ -285,11 +289,14 @@ fn telling_part(input: &Value) -> &str {
     fields.iter().map(|field| text(input, field)).find(|part| !part.is_empty()).unwrap_or_default()
 }
 
-/// Returns a tool's input in full: a single field as it is, several as JSON.
-fn detail_of(input: &Value) -> String {
-    match input.get("command").and_then(Value::as_str) {
-        Some(command) => command.to_owned(),
-        None => serde_json::to_string_pretty(input).unwrap_or_default(),
+/// Returns a tool's input in full: the command of a plain shell call as it is, everything else as JSON.
+fn detail_of(tool: &str, input: &Value) -> String {
+    let is_plain = |input: &Map<String, Value>| {
+        tool == "Bash" && input.keys().all(|key| matches!(key.as_str(), "command" | "description" | "timeout"))
+    };
+    match input["command"].as_str() {
+        Some(command) if input.as_object().is_some_and(is_plain) => command.to_owned(),
+        _ => serde_json::to_string_pretty(input).unwrap_or_default(),
     }
 }
 
@@ -299,7 +306,7 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::protocol::McpCommand, *};
 
     fn lifecycle(uuid: &str, state: &str) -> Value {
         json!({"type": "command_lifecycle", "command_uuid": uuid, "state": state, "session_id": "s"})
@@ -331,6 +338,18 @@ mod tests {
         let out = read(&mut claude, [result, lifecycle(&first, "completed"), lifecycle(&second, "completed")]);
         let usage = Usage { turns: 1, input_tokens: 11, cached_tokens: 3, output_tokens: 2, cost_usd: Some(0.5) };
         assert_eq!(out.events, [Event::Usage(usage), Event::Processed(1), Event::Processed(2)]);
+    }
+
+    #[test]
+    fn a_resumed_session_is_not_counted_twice() {
+        let used_before =
+            Usage { turns: 2, input_tokens: 20, output_tokens: 40, cost_usd: Some(0.5), ..Usage::default() };
+        let mut claude = Claude::new(Setup { resume: Some("s".to_owned()), used_before, ..Setup::default() });
+        let result = json!({"type": "result", "total_cost_usd": 0.75, "modelUsage": {"m": {"inputTokens": 30, "outputTokens": 60}}});
+        let out = read(&mut claude, [result]);
+        let usage = Usage { turns: 1, input_tokens: 10, output_tokens: 20, cost_usd: Some(0.25), ..Usage::default() };
+        assert_eq!(out.events, [Event::Usage(usage)]);
+        assert_eq!(used_before.plus(usage).cost_usd, Some(0.75));
     }
 
     #[test]
@@ -372,6 +391,28 @@ mod tests {
         assert_eq!(out.lines.len(), 1, "a wish is answered once");
         let withdrawn = read(&mut claude, [asks, json!({"type": "control_cancel_request", "request_id": "r1"})]);
         assert!(withdrawn.events.contains(&Event::WishWithdrawn { key: "r1".to_owned() }));
+    }
+
+    #[test]
+    fn the_approver_sees_all_of_the_input() {
+        let plain = json!({"command": "make", "description": "Build", "timeout": 5});
+        assert_eq!(detail_of("Bash", &plain), "make");
+        for (tool, input) in [
+            ("Bash", json!({"command": "make", "dangerouslyDisableSandbox": true})),
+            ("mcp__editor__edit", json!({"command": "create", "path": "/etc/passwd"})),
+        ] {
+            let detail = detail_of(tool, &input);
+            assert_eq!(serde_json::from_str::<Value>(&detail).ok(), Some(input), "{detail}");
+        }
+    }
+
+    #[test]
+    fn no_secret_is_among_the_arguments() {
+        let environment = vec![("TEAMWIRE_CREDENTIAL".to_owned(), "secret".to_owned())];
+        let mcp = McpCommand { program: "teamwire".to_owned(), arguments: vec!["mcp".to_owned()], environment };
+        let launch = Claude::new(Setup { mcp: Some(mcp), ..Setup::default() }).launch();
+        assert!(launch.before.iter().any(|argument| argument.to_string_lossy().contains("alwaysLoad")));
+        assert!(!launch.before.iter().any(|argument| argument.to_string_lossy().contains("secret")));
     }
 
     #[test]

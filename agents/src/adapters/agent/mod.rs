@@ -17,7 +17,7 @@ mod protocol;
 mod tools;
 mod wishes;
 
-use std::{env, pin::pin, time::Duration};
+use std::{env, mem, pin::pin, time::Duration};
 
 use serde_json::Value;
 use tokio::{
@@ -31,7 +31,7 @@ use self::{
     claude::Claude,
     codex::Codex,
     prompts::Prompts,
-    protocol::{Decision, Event, McpCommand, Outbox, Protocol, Setup, Wish},
+    protocol::{Decision, Event, McpCommand, Outbox, Protocol, Setup, Usage, Wish},
     tools::{Called, Tools},
     wishes::{Answered, Wishes},
 };
@@ -49,6 +49,9 @@ use crate::{
     visible::replace_hidden,
 };
 
+/// How long it may take to start the member's tools.
+const TOOLS_DEADLINE: Duration = Duration::from_secs(10);
+
 /// How long the program may take until it takes prompts.
 const READY_DEADLINE: Duration = Duration::from_secs(120);
 
@@ -59,7 +62,11 @@ const LAST_LINES_DEADLINE: Duration = Duration::from_secs(5);
 pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtocol) -> End {
     let welcome = incarnation.welcome().await;
     let mut setup = setup(incarnation, &welcome);
-    let first = if setup.resume.is_some() { "" } else { &incarnation.config.agent.prompt };
+    if setup.resume.is_none() {
+        setup.used_before = Usage::default();
+    }
+    let used_before = setup.used_before;
+    let first = if incarnation.lasting.is_begun { "" } else { &incarnation.config.agent.prompt };
     let prompts = Prompts::new(welcome.text.clone(), first);
     let mut tools = None;
     let protocol: Box<dyn Protocol> = match protocol {
@@ -85,6 +92,7 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
         input: Input::new(process.take_stdin(), String::new()),
         output: process.take_stdout().map(Lines::new),
         out: Outbox::default(),
+        used_before,
         is_ready: false,
         is_closing: false,
         is_wrapped_up: CancellationToken::new(),
@@ -114,6 +122,7 @@ fn setup(incarnation: &mut Incarnation<'_>, welcome: &Welcome) -> Setup {
         program: program.and_then(|program| find_program(program, config.path(), config.directory.as_deref())),
         arguments: config.command.iter().skip(1).map(lossy).collect(),
         directory: config.directory.clone().or_else(|| env::current_dir().ok()).unwrap_or_default(),
+        used_before: incarnation.lasting.session_usage.into(),
         resume: incarnation.lasting.program_session.take(),
         mcp,
         tools: Vec::new(),
@@ -123,9 +132,16 @@ fn setup(incarnation: &mut Incarnation<'_>, welcome: &Welcome) -> Setup {
 
 /// Starts the member's tools, for a program that calls them over its own protocol.
 async fn start_tools(setup: &mut Setup, incarnation: &Incarnation<'_>) -> Option<Tools> {
-    let started = match Tools::start(incarnation.client()).await {
-        Ok(tools) => tools.list().await.map(|list| (tools, list)),
-        Err(why) => Err(why),
+    let starting = async {
+        let tools = Tools::start(incarnation.client()).await?;
+        let list = tools.list().await?;
+        Ok::<_, String>((tools, list))
+    };
+    let started = tokio::select! {
+        started = timeout(TOOLS_DEADLINE, starting) => {
+            started.unwrap_or_else(|_| Err("The coordinator does not answer.".to_owned()))
+        }
+        () = incarnation.stop.cancelled() => Err("The runner was asked to stop.".to_owned()),
     };
     match started {
         Ok((tools, list)) => {
@@ -151,6 +167,8 @@ struct Agent {
     /// None: the program has closed its output.
     output: Option<Lines<ChildStdout>>,
     out: Outbox,
+    /// What the program's session had used before this process of it.
+    used_before: Usage,
     is_ready: bool,
     /// True: the input is closed once everything in it is written and no turn is cut short.
     is_closing: bool,
@@ -232,6 +250,7 @@ impl Agent {
         tokio::select! {
             _ = incarnation.carry_on() => {}
             (key, result) = called(&mut self.tools) => self.protocol.tool_result(&key, result, &mut self.out),
+            answered = self.wishes.next() => self.apply(answered, incarnation),
             piece = read(&mut self.output) => self.listen(piece, incarnation),
             _ = self.input.write() => {}
         }
@@ -242,13 +261,18 @@ impl Agent {
         match piece {
             Some(Piece::Line(line)) => match serde_json::from_slice::<Value>(&line) {
                 Ok(value) if value.is_object() => self.protocol.read(value, &mut self.out),
-                _ => {
+                // If the runner's output is blocked, the line is dropped: the protocol must go on.
+                _ if incarnation.can_listen() => {
                     incarnation.pass(&line);
                     incarnation.pass(b"\n");
                 }
+                _ => {}
             },
-            // No line that the protocols need is that long.
-            Some(Piece::Part(_)) => {}
+            Some(Piece::Part(part)) => {
+                if part.last() == Some(&b'\n') {
+                    warn(incarnation, "The program wrote a line of more than 1 MiB, which the runner did not read.");
+                }
+            }
             None => self.output = None,
         }
         self.settle_outbox(incarnation);
@@ -274,7 +298,10 @@ impl Agent {
                 }
             }
             Event::Taken(_) => {}
-            Event::Usage(usage) => incarnation.usage(usage.into()),
+            Event::Usage(usage) => {
+                incarnation.lasting.session_usage = self.used_before.plus(usage).into();
+                incarnation.usage(usage.into());
+            }
             Event::ToolCalled { key, tool, input } => {
                 if let Some(tools) = &mut self.tools {
                     tools.call(key, tool, input);
@@ -285,6 +312,7 @@ impl Agent {
                 incarnation.note_turn_ended();
             }
             Event::Failed(id, detail) => {
+                let detail = first_line(&detail, ACTIVITY_CHARS_MAX);
                 if let Some(after) = self.prompts.failed(id) {
                     incarnation.tell(RunnerEvent::PromptFailed { detail, after });
                 }
@@ -294,6 +322,10 @@ impl Agent {
                 incarnation.activity(line.as_str());
                 incarnation.tell(RunnerEvent::Activity { line });
             }
+            Event::PermissionWanted(Wish { key, .. }) | Event::PlanReady { key, .. } if self.is_closing => {
+                let why = "This teammate is shutting down.".to_owned();
+                self.protocol.decide(&key, Decision::Deny(why), &mut self.out);
+            }
             Event::PermissionWanted(wish) => self.permission_wanted(wish, incarnation),
             Event::PlanReady { key, plan } => {
                 incarnation.tell(RunnerEvent::PlanSubmitted);
@@ -301,10 +333,15 @@ impl Agent {
             }
             Event::WishWithdrawn { key } => self.wishes.withdraw(&key),
             Event::Compacted => self.prompts.repeat_welcome(),
-            Event::StartedOver => self.prompts.start_over(&incarnation.config.agent.prompt),
-            Event::Warning(detail) => incarnation.tell(RunnerEvent::AgentWarning { detail }),
+            Event::StartedOver => {
+                if mem::take(&mut incarnation.lasting.is_begun) {
+                    self.prompts.begin_with(&incarnation.config.agent.prompt);
+                }
+                self.prompts.repeat_welcome();
+            }
+            Event::Warning(detail) => warn(incarnation, &detail),
             Event::Broken(detail) => {
-                incarnation.tell(RunnerEvent::AgentWarning { detail });
+                warn(incarnation, &detail);
                 self.is_broken = true;
             }
         }
@@ -332,6 +369,11 @@ impl Agent {
             Answered::Decided(key, decision) => self.protocol.decide(&key, decision, &mut self.out),
         }
     }
+}
+
+/// Reports what the person who runs the program should know.
+fn warn(incarnation: &Incarnation<'_>, detail: &str) {
+    incarnation.tell(RunnerEvent::AgentWarning { detail: first_line(detail, ACTIVITY_CHARS_MAX) });
 }
 
 /// The most characters of a line about what the program does.

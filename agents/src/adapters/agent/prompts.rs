@@ -32,8 +32,9 @@ const RETRY_DELAY_MAX: Duration = Duration::from_secs(30);
 enum Item {
     Message(Box<Delivery>),
     Task(Box<v1::Claim>),
-    /// The first prompt, from the person who started the runner, or a reminder.
-    Text(String),
+    /// The first prompt, from the person who started the runner.
+    First(String),
+    Reminder(String),
 }
 
 /// The prompts of one process of the program.
@@ -47,6 +48,8 @@ pub(super) struct Prompts {
     waiting: VecDeque<Item>,
     /// How many of those that wait come from prompts that failed.
     failed: usize,
+    /// True: a turn has failed, so that what waits goes one by one, and one bad message does not hold up the others for good.
+    is_retrying: bool,
     in_hand: BTreeMap<PromptId, Vec<Item>>,
     last_id: PromptId,
     /// When prompts are handed over again, after a turn has failed. None: now.
@@ -59,18 +62,20 @@ pub(super) struct Prompts {
 impl Prompts {
     /// Creates the prompts of a program that has just started. `first`: what it is asked to do first; empty: nothing.
     pub(super) fn new(welcome: String, first: &str) -> Self {
-        let first = Some(first).filter(|first| !first.is_empty()).map(|first| Item::Text(first.to_owned()));
-        Self {
+        let mut prompts = Self {
             welcome,
             is_welcome_needed: true,
-            waiting: first.into_iter().collect(),
+            waiting: VecDeque::new(),
             failed: 0,
+            is_retrying: false,
             in_hand: BTreeMap::new(),
             last_id: 0,
             retry_at: None,
             delays: delays(),
             open_task: None,
-        }
+        };
+        prompts.begin_with(first);
+        prompts
     }
 
     /// Returns the next prompt if something waits, and notes that the program has it. All that waits goes into one prompt.
@@ -80,8 +85,17 @@ impl Prompts {
             return None;
         }
         self.retry_at = None;
+        if self.is_retrying && !self.in_hand.is_empty() {
+            return None;
+        }
+        // A claim may have ended meanwhile.
+        self.waiting.retain(|item| item.task_id().is_none_or(|id| incarnation.has_task(id)));
         let (mut items, mut text) = (Vec::new(), String::new());
         while let Some(item) = self.waiting.pop_front().or_else(|| next_item(incarnation)) {
+            if self.is_retrying && !items.is_empty() {
+                self.waiting.push_front(item);
+                break;
+            }
             let part = item.text();
             if !items.is_empty() && text.len() + part.len() > PROMPT_BYTES_MAX {
                 self.waiting.push_front(item);
@@ -110,13 +124,14 @@ impl Prompts {
         for item in self.in_hand.remove(&id).unwrap_or_default() {
             match item {
                 Item::Message(delivery) => incarnation.processed(&delivery.message.id),
-                Item::Task(claim) => {
-                    let id = claim.task.as_ref().map_or(0, |task| task.id);
-                    self.open_task = Some((id, Instant::now() + REMINDER_DELAY));
+                task @ Item::Task(_) => {
+                    self.open_task = task.task_id().map(|id| (id, Instant::now() + REMINDER_DELAY));
                 }
-                Item::Text(_) => {}
+                Item::First(_) => incarnation.lasting.is_begun = true,
+                Item::Reminder(_) => {}
             }
         }
+        self.is_retrying &= !self.waiting.is_empty();
         self.delays = delays();
     }
 
@@ -124,6 +139,7 @@ impl Prompts {
     /// in hand.
     pub(super) fn failed(&mut self, id: PromptId) -> Option<Duration> {
         let items = self.in_hand.remove(&id)?;
+        self.is_retrying = true;
         // Prompts fail in the order of their numbers.
         for item in items {
             self.waiting.insert(self.failed, item);
@@ -139,11 +155,10 @@ impl Prompts {
         Some(delay)
     }
 
-    /// The program has a new session instead of the one that it was to resume. `first`: see [`Prompts::new`].
-    pub(super) fn start_over(&mut self, first: &str) {
-        self.is_welcome_needed = true;
+    /// Puts the first prompt ahead of all others. Empty: there is none.
+    pub(super) fn begin_with(&mut self, first: &str) {
         if !first.is_empty() {
-            self.waiting.push_front(Item::Text(first.to_owned()));
+            self.waiting.push_front(Item::First(first.to_owned()));
         }
     }
 
@@ -168,7 +183,7 @@ impl Prompts {
             self.open_task = None;
         } else if at <= Instant::now() && self.in_hand.is_empty() {
             self.open_task = None;
-            self.waiting.push_back(Item::Text(agent_text::task_reminder(id)));
+            self.waiting.push_back(Item::Reminder(agent_text::task_reminder(id)));
         } else if at <= Instant::now() {
             self.open_task = Some((id, Instant::now() + REMINDER_DELAY));
         }
@@ -176,11 +191,19 @@ impl Prompts {
 }
 
 impl Item {
+    /// Returns the id of a task.
+    fn task_id(&self) -> Option<u64> {
+        match self {
+            Self::Task(claim) => claim.task.as_ref().map(|task| task.id),
+            _ => None,
+        }
+    }
+
     fn text(&self) -> String {
         match self {
             Self::Message(delivery) => agent_text::delivered_message(&delivery.message, delivery.delivery_count),
             Self::Task(claim) => agent_text::task(&claim.task.clone().unwrap_or_default(), AnswerWith::Tool),
-            Self::Text(text) => text.clone(),
+            Self::First(text) | Self::Reminder(text) => text.clone(),
         }
     }
 }

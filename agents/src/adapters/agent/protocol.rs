@@ -65,6 +65,8 @@ pub(super) struct Setup {
     pub(super) directory: PathBuf,
     /// The program's own session to go on with. None: start a new one.
     pub(super) resume: Option<String>,
+    /// What that session had used before. A program may count it again.
+    pub(super) used_before: Usage,
     /// The command of the MCP server with the member's tools, and the variables that it needs.
     pub(super) mcp: Option<McpCommand>,
     /// The member's tools, for a program that takes them without an MCP server.
@@ -103,7 +105,7 @@ pub(super) struct Prompt {
 pub(super) enum Decision {
     /// It may.
     Allow,
-    /// It may not, for this reason, which the agent reads.
+    /// It may not, for this reason, which the agent reads. What others have written in it is escaped.
     Deny(String),
 }
 
@@ -195,6 +197,45 @@ impl From<Usage> for v1::Usage {
         let Usage { turns, input_tokens, cached_tokens: cached_input_tokens, output_tokens, cost_usd } = usage;
         let cost_usd_micros = micros(cost_usd.unwrap_or_default());
         Self { turns, input_tokens, cached_input_tokens, output_tokens, cost_usd_micros }
+    }
+}
+
+impl From<v1::Usage> for Usage {
+    fn from(usage: v1::Usage) -> Self {
+        let v1::Usage { turns, input_tokens, cached_input_tokens: cached_tokens, output_tokens, cost_usd_micros } =
+            usage;
+        #[allow(clippy::cast_precision_loss)]
+        let cost_usd = Some(cost_usd_micros as f64 / 1e6);
+        Self { turns, input_tokens, cached_tokens, output_tokens, cost_usd }
+    }
+}
+
+impl Usage {
+    /// Returns this usage and another one together.
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            turns: self.turns.saturating_add(other.turns),
+            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            cached_tokens: self.cached_tokens.saturating_add(other.cached_tokens),
+            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+            cost_usd: self
+                .cost_usd
+                .zip(other.cost_usd)
+                .map(|(one, two)| one + two)
+                .or(self.cost_usd)
+                .or(other.cost_usd),
+        }
+    }
+
+    /// Returns what remains of this usage without an earlier one.
+    pub(super) fn minus(self, earlier: Self) -> Self {
+        Self {
+            turns: self.turns.saturating_sub(earlier.turns),
+            input_tokens: self.input_tokens.saturating_sub(earlier.input_tokens),
+            cached_tokens: self.cached_tokens.saturating_sub(earlier.cached_tokens),
+            output_tokens: self.output_tokens.saturating_sub(earlier.output_tokens),
+            cost_usd: self.cost_usd.map(|cost| (cost - earlier.cost_usd.unwrap_or_default()).max(0.0)),
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
     first_line,
     protocol::{Decision, Wish},
 };
-use crate::incarnation::Incarnation;
+use crate::{agent_text::escaped, incarnation::Incarnation};
 
 /// How long one wait for a decision lasts. The request's own deadline ends it earlier.
 const WAIT: Duration = Duration::from_secs(3_600);
@@ -133,14 +133,18 @@ async fn decision(client: &Client, request_id: &str) -> Decision {
     loop {
         let request = match client.wait_decision(request_id, WAIT).await {
             Ok(request) => request,
-            Err(error) => return Decision::Deny(failure(&error)),
+            Err(error) => {
+                withdraw(client, request_id.to_owned()).await;
+                return Decision::Deny(failure(&error));
+            }
         };
         let by = request.decided_by.as_ref().map_or("the lead", |by| by.name.as_str());
         return match request.state() {
             RequestState::Pending => continue,
             RequestState::Approved => Decision::Allow,
             RequestState::Rejected if request.reason.is_empty() => Decision::Deny(format!("{by} said no.")),
-            RequestState::Rejected => Decision::Deny(format!("{by} said no: {}", request.reason)),
+            // Escaped, so that no reason can pass itself off as a message.
+            RequestState::Rejected => Decision::Deny(format!("{by} said no: {}", escaped(&request.reason))),
             RequestState::Expired => Decision::Deny("No one answered in time, so this counts as a no.".to_owned()),
             RequestState::Cancelled | RequestState::Unspecified => {
                 Decision::Deny("The request was cancelled, so this counts as a no.".to_owned())

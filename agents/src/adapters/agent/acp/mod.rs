@@ -355,9 +355,9 @@ fn write_answer(answer: Answer, out: &mut Outbox) {
     out.write(json!({ "jsonrpc": "2.0", "id": answer.id, "result": answer.response }));
 }
 
-/// Returns the text that tells the agent why it may not do something.
+/// Returns the text that tells the agent why it may not do something. `why` is escaped where others have written it.
 fn refusal(what: &str, why: &str) -> String {
-    let (what, why) = (escaped(what), escaped(why));
+    let what = escaped(what);
     format!(
         "<teammate-message teammate_id=\"coordinator\" summary=\"Refused\">You may not do this: {what}\n{why}</teammate-message>"
     )

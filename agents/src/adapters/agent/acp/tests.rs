@@ -273,7 +273,7 @@ fn the_agent_reads_why_it_was_refused_before_the_prompt_is_processed() {
     let call =
         json!({"toolCallId": "call_1", "title": "rm -r /", "kind": "execute", "rawInput": {"command": "rm -r /"}});
     let mut out = read(&mut acp, [wants(0, call)]);
-    acp.decide("0", Decision::Deny("Not on a <Sunday>.".to_owned()), &mut out);
+    acp.decide("0", Decision::Deny("Not on a &lt;Sunday&gt;.".to_owned()), &mut out);
     assert_eq!(chosen(&out), [&json!("reject")]);
     let out = read(&mut acp, [ended(id, "end_turn")]);
     assert!(!out.events.contains(&Event::Processed(1)), "{out:?}");

@@ -135,6 +135,7 @@ impl Codex {
             (Asked::Other(_), Ok(_)) => {}
             (Asked::Resume, Err(why)) => {
                 out.tell(Event::Warning(format!("Codex could not resume its session, and starts a new one: {why}")));
+                out.tell(Event::StartedOver);
                 self.open_thread(None, out);
             }
             (Asked::Turn(id), Err(why)) => self.fail(id, why, out),

@@ -34,7 +34,11 @@ impl Codex {
                 ("command".to_owned(), describe::wanted_command(params), decision("accept"), decision("decline"))
             }
             "item/fileChange/requestApproval" => {
-                let change = self.changes.get(text(params, "itemId")).unwrap_or(&Value::Null);
+                let Some(change) = self.changes.get(text(params, "itemId")) else {
+                    // No one may approve what no one can see.
+                    out.tell(Event::Warning("The runner could not read an edit, so it refused it.".to_owned()));
+                    return answer(request, &decision("decline"), out);
+                };
                 ("edit".to_owned(), describe::wanted_change(params, change), decision("accept"), decision("decline"))
             }
             "item/permissions/requestApproval" => {

@@ -232,7 +232,9 @@ fn a_session_is_resumed() {
 fn a_session_that_cannot_be_resumed_is_replaced() {
     let mut script = Script::started(Setup { resume: Some("lost".to_owned()), ..Setup::default() });
     script.refuse("thread/resume", "no rollout found for thread id lost");
-    assert!(matches!(&script.events()[..], [Event::Warning(why)] if why.contains("no rollout found")));
+    assert!(
+        matches!(&script.events()[..], [Event::Warning(why), Event::StartedOver] if why.contains("no rollout found"))
+    );
     script.answer("thread/start", opened(THREAD, "default", "workspaceWrite"));
     assert_eq!(script.events(), [Event::Ready { session_id: Some(THREAD.to_owned()) }]);
 }
