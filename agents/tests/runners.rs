@@ -220,7 +220,7 @@ async fn a_wrong_line_is_answered_with_an_error_and_logged() {
         ("mesage", r#"{"to":"lead","mesage":"done"}"#),
         ("json", "{'to': 'lead', 'message': 'done'}"),
         ("approve", r#"{"type":"shutdown_response","request_id":"r","approve":false,"approve":true}"#),
-        ("message", r#"{"ack":"m","message":"done","summary":"s","to":"lead"}"#),
+        ("message", r#"{"ack":"m","to":"lead","message":"done","summary":"s"}"#),
     ] {
         let reply = running.line().await;
         let reply: serde_json::Value = serde_json::from_str(reply.strip_prefix("is: ").expect(&reply)).expect("JSON");
