@@ -31,7 +31,7 @@ fn a_plan_is_rejected_with_feedback_and_the_next_one_is_approved(setup: Setup) {
 fn claude_leaves_its_plan_mode_once_the_lead_has_approved_its_plan() {
     let Some(setup) = Setup::with("claude") else { return };
     let invitation = setup.world.cli(LEAD, &["invite", BACKEND, "--plan"]).succeeds().stdout;
-    let backend = setup.run_again(BACKEND, setup.program, &["--join", invitation.trim()]);
+    let backend = setup.run_again(BACKEND, setup.program, &["--join", invitation.trim(), "--permissions", "allow"]);
     let write = |plan: &str| json!({"file_path": "$1", "content": plan});
     setup.model.add(Rule::when("(?s)Make a plan.*?(/[^\\s`]+/plans/[^\\s`]+\\.md)").calls("Write", write("1. Do it.")));
     setup.model.add(Rule::when("created successfully").calls("ExitPlanMode", json!({})));
@@ -46,6 +46,7 @@ fn claude_leaves_its_plan_mode_once_the_lead_has_approved_its_plan() {
     setup.world.cli(LEAD, &["reject", &rejected, "--reason", "Think first."]).succeeds();
     setup.world.cli(LEAD, &["approve", &await_plan(&setup, "1. Think. 2. Do it.")]).succeeds();
     setup.await_receipt("Make a plan.", "processed");
+    setup.await_file("begun");
     setup.shut_down(backend);
 }
 

@@ -163,6 +163,8 @@ pub fn configure(home: &Path, model: &str) {
     let opencode = json!({
         "autoupdate": false, "share": "disabled", "model": "scripted/scripted", "small_model": "scripted/scripted",
         "provider": {"scripted": provider},
+        // Otherwise, it asks no one.
+        "permission": {"bash": "ask"},
     });
     for (file, text) in [
         (".codex/config.toml", codex),
