@@ -1,7 +1,10 @@
 //! `teamwire mcp`: a member's tools for an agent program.
 
+use std::time::Duration;
+
 use clap::Args;
 use teamwire_agents::mcp::{CreateTeam, McpServer, TeamlessServer};
+use teamwire_client::Retry;
 
 use super::team;
 use crate::{
@@ -11,6 +14,9 @@ use crate::{
 
 /// The name of a lead that TeamCreate makes, unless --as names another.
 const LEAD: &str = "lead";
+
+/// Within a runner: how long a tool call waits for a coordinator that is away. Agent programs wait for at least 300 s.
+const OUTAGE_MAX: Duration = Duration::from_secs(240);
 
 /// Give an agent program the tools of a member, as an MCP server over standard input and output
 ///
@@ -44,7 +50,9 @@ fn member(context: &ContextArgs) -> Result<Caller, Failure> {
 }
 
 fn server(context: &ContextArgs, caller: Caller) -> Result<McpServer, Failure> {
-    Ok(McpServer::new(caller.client, is_within_runner()).with_hooks(&context.hooks_directory()?))
+    let in_runner = is_within_runner();
+    let client = if in_runner { caller.client.with_retry(Retry::within(OUTAGE_MAX)) } else { caller.client };
+    Ok(McpServer::new(client, in_runner).with_hooks(&context.hooks_directory()?))
 }
 
 fn teamless(context: &ContextArgs, failure: &Failure) -> TeamlessServer {

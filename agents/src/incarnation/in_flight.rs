@@ -151,9 +151,9 @@ impl InFlight {
         }
     }
 
-    /// Notes that the program works on nothing but what is in hand.
-    pub(crate) fn note_turn_ended(&mut self) {
-        self.report("");
+    /// Notes that the program works on nothing but what is in hand, and what it did last.
+    pub(crate) fn note_turn_ended(&mut self, done_last: &str) {
+        self.report(done_last);
     }
 
     /// Sets whether the member claims no task for now.

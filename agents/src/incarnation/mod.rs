@@ -253,8 +253,9 @@ impl<'a> Incarnation<'a> {
     }
 
     /// Notes that the program waits for what comes, or has ended a turn: from now on it is idle unless it has something in hand.
-    pub(crate) fn note_turn_ended(&mut self) {
-        self.in_flight.note_turn_ended();
+    /// `done_last`: one line of up to 200 characters about what it did last; empty: nothing.
+    pub(crate) fn note_turn_ended(&mut self, done_last: &str) {
+        self.in_flight.note_turn_ended(done_last);
     }
 
     /// Sets whether the member claims no task for now.

@@ -93,6 +93,7 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
         output: process.take_stdout().map(Lines::new),
         out: Outbox::default(),
         used_before,
+        done_last: String::new(),
         is_ready: false,
         is_closing: false,
         is_wrapped_up: CancellationToken::new(),
@@ -169,6 +170,8 @@ struct Agent {
     out: Outbox,
     /// What the program's session had used before this process of it.
     used_before: Usage,
+    /// The last activity, for the notice that the member is idle.
+    done_last: String,
     is_ready: bool,
     /// True: the input is closed once everything in it is written and no turn is cut short.
     is_closing: bool,
@@ -292,7 +295,7 @@ impl Agent {
         match event {
             Event::Ready { session_id } => {
                 self.is_ready = true;
-                incarnation.note_turn_ended();
+                incarnation.note_turn_ended("");
                 if session_id.is_some() {
                     incarnation.lasting.program_session = session_id;
                 }
@@ -309,7 +312,7 @@ impl Agent {
             }
             Event::Processed(id) => {
                 self.prompts.processed(id, incarnation);
-                incarnation.note_turn_ended();
+                incarnation.note_turn_ended(&self.done_last);
             }
             Event::Failed(id, detail) => {
                 let detail = first_line(&detail, ACTIVITY_CHARS_MAX);
@@ -319,6 +322,7 @@ impl Agent {
             }
             Event::Activity(line) => {
                 let line = first_line(&line, ACTIVITY_CHARS_MAX);
+                self.done_last = line.chars().take(SUMMARY_CHARS_MAX).collect();
                 incarnation.activity(line.as_str());
                 incarnation.tell(RunnerEvent::Activity { line });
             }
@@ -378,6 +382,9 @@ fn warn(incarnation: &Incarnation<'_>, detail: &str) {
 
 /// The most characters of a line about what the program does.
 const ACTIVITY_CHARS_MAX: usize = 500;
+
+/// The most characters of what a member did last.
+const SUMMARY_CHARS_MAX: usize = 200;
 
 /// Returns the first line of a text, up to a number of characters, with hidden characters shown as escapes.
 fn first_line(text: &str, chars_max: usize) -> String {
