@@ -100,7 +100,7 @@ pub struct Run {
     /// to the board.
     #[arg(long)]
     claim: bool,
-    /// How the runner answers a shutdown request [default: ask; with --via exec: neither, but approval after the current batch]
+    /// How the runner answers a shutdown request [default: ask; with --via exec: approve after the current batch]
     ///
     /// `ask` hands the request to the program. With --via stdin, the program answers with a line: {"type": "shutdown_response",
     /// "request_id": ID, "approve": true}, or by calling `teamwire approve`. With --via exec, the runner starts the program for
