@@ -219,8 +219,10 @@ fn a_killed_watchdog_is_replaced(world: World) {
 
 fn two_quick_signals_kill_the_program_and_its_exit_is_reported(world: World) {
     world.create_team("acme");
-    let script = "trap '' TERM; while :; do sleep 1; done";
+    let script = "trap '' TERM; : > trapped; while :; do sleep 1; done";
     let backend = world.run("backend", &["--grace", "1000"], script).ready();
+    let trapped = world.home("backend").join("trapped");
+    eventually("the program ignores SIGTERM", || trapped.exists().then_some(()));
     backend.signal(Signal::SIGTERM);
     backend.signal(Signal::SIGINT);
     backend.await_log("The runner was asked to stop.");
