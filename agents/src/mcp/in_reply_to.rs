@@ -1,12 +1,21 @@
 //! Finds the message that an agent's message answers. The tool that agents know has no field for it, but a sender that waits
 //! for a reply needs it.
 
-use teamwire_client::{Client, Retry, v1};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
-use crate::pending_replies::PendingReplies;
+use teamwire_client::{Client, Retry, v1};
+use tokio::time::sleep;
+
+use crate::pending_replies::{Answerable, PendingReplies};
 
 /// How many messages of the inbox are searched.
 const SEARCHED: u32 = 200;
+
+/// How long it takes at most until the coordinator has recorded a delivery, with room for a busy machine.
+const RECORDED_WITHIN: Duration = Duration::from_millis(400);
 
 /// What the agent has read with `CheckInbox`.
 #[derive(Debug)]
@@ -35,6 +44,22 @@ impl Shown {
         message_ids.iter().for_each(|id| self.pending.acknowledged(id));
         self.unacknowledged.retain(|id| !message_ids.contains(id));
     }
+}
+
+/// Returns the message that an agent under a runner answers. The runner hands over what a session has delivered.
+pub(super) async fn answered_in_runner(client: &Client, request: &v1::SendRequest) -> Answerable {
+    let is_behind = AtomicBool::new(false);
+    let is_delivered = |delivery: &v1::Delivery| {
+        is_behind.fetch_or(delivery.delivery_count == 0, Ordering::Relaxed);
+        delivery.delivery_count > 0
+    };
+    let answerable = handed_over(client, is_delivered).await.answerable(request);
+    if answerable != Answerable::Unknown || !is_behind.load(Ordering::Relaxed) {
+        return answerable;
+    }
+    // A fast agent answers before the delivery is on record.
+    sleep(RECORDED_WITHIN).await;
+    handed_over(client, is_delivered).await.answerable(request)
 }
 
 /// Returns what a runner or hooks have handed to the agent, which acknowledge it when the agent has processed it: the messages

@@ -101,9 +101,7 @@ impl McpServer {
 
     async fn answered_message(&self, request: &v1::SendRequest) -> Option<String> {
         let answerable = match self.in_runner {
-            true => {
-                in_reply_to::handed_over(&self.client, |delivery| delivery.delivery_count > 0).await.answerable(request)
-            }
+            true => in_reply_to::answered_in_runner(&self.client, request).await,
             false if self.shown.lock().unacknowledged.is_empty() => {
                 let handed = self.handed_by_hooks();
                 let is_handed = |delivery: &v1::Delivery| {
