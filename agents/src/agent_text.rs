@@ -58,10 +58,10 @@ pub fn task(task: &v1::Task, answer_with: AnswerWith) -> String {
             "When it is done: teamwire task complete {id} --result \"the result\"\nTo give it back: teamwire task release \
              {id} --reason \"why\""
         ),
-        AnswerWith::Tool => format!(
-            "When it is done, call TaskUpdate with {{\"taskId\":\"{id}\",\"status\":\"completed\",\"result\":\"the \
-             result\"}}\nTo give it back: {{\"taskId\":\"{id}\",\"status\":\"pending\",\"result\":\"why\"}}"
-        ),
+        AnswerWith::Tool => {
+            let (done, give_back) = task_inputs(id);
+            format!("When it is done, call TaskUpdate with {done}\nTo give it back: {give_back}")
+        }
     };
     let says = format!("You have taken task {id}. {answers}\nSubject:\n{}", escaped(&task.subject));
     let body = with_text(says, "Description", &task.description);
@@ -71,11 +71,16 @@ pub fn task(task: &v1::Task, answer_with: AnswerWith) -> String {
 
 /// Returns what reminds an agent of a task that it has taken and neither completed nor given back.
 pub fn task_reminder(id: u64) -> String {
+    let (done, give_back) = task_inputs(id);
     format!(
-        "You still have task {id}. If it is done, call TaskUpdate with {{\"taskId\":\"{id}\",\"status\":\"completed\",\
-         \"result\":\"the result\"}}; if you cannot do it, give it back: \
-         {{\"taskId\":\"{id}\",\"status\":\"pending\",\"result\":\"why\"}}."
+        "You still have task {id}. If it is done, call TaskUpdate with {done}; if you cannot do it, give it back: {give_back}."
     )
+}
+
+/// Returns the two inputs of the TaskUpdate tool that complete a task and give it back.
+fn task_inputs(id: u64) -> (String, String) {
+    let input = |status: &str, result: &str| format!(r#"{{"taskId":"{id}","status":"{status}","result":"{result}"}}"#);
+    (input("completed", "the result"), input("pending", "why"))
 }
 
 /// What a welcome tells an agent.
