@@ -287,15 +287,21 @@ impl Run {
     }
 
     fn mode(&self) -> Mode {
-        let guessed = self.command.first().and_then(|program| AgentProtocol::of_program(program)).map(Mode::Agent);
-        match (self.via, self.ack) {
-            (None, Ack::Reply) if guessed.is_some() => guessed.unwrap_or_default(),
-            (None | Some(Via::Stdin), Ack::Reply) => Mode::Stdin { ack: AckPolicy::ExplicitOrReply },
-            (None | Some(Via::Stdin), Ack::Written) => Mode::Stdin { ack: AckPolicy::Written },
-            (Some(Via::Exec), _) => Mode::Exec { batch_messages_max: usize::from(self.batch) },
-            (Some(Via::Claude), _) => Mode::Agent(AgentProtocol::Claude),
-            (Some(Via::Codex), _) => Mode::Agent(AgentProtocol::Codex),
-            (Some(Via::Acp), _) => Mode::Agent(AgentProtocol::Acp),
+        let ack = match self.ack {
+            Ack::Reply => AckPolicy::ExplicitOrReply,
+            Ack::Written => AckPolicy::Written,
+        };
+        match self.via {
+            // --ack is for programs that read lines.
+            None if self.ack == Ack::Reply => {
+                let known = self.command.first().and_then(|program| AgentProtocol::of_program(program));
+                known.map_or(Mode::Stdin { ack }, Mode::Agent)
+            }
+            None | Some(Via::Stdin) => Mode::Stdin { ack },
+            Some(Via::Exec) => Mode::Exec { batch_messages_max: usize::from(self.batch) },
+            Some(Via::Claude) => Mode::Agent(AgentProtocol::Claude),
+            Some(Via::Codex) => Mode::Agent(AgentProtocol::Codex),
+            Some(Via::Acp) => Mode::Agent(AgentProtocol::Acp),
         }
     }
 
