@@ -11,7 +11,7 @@ use crate::{
     incarnation::{Additions, Incarnation, News},
     line_protocol::{
         input::{Input, Written},
-        lines::{Lines, Piece},
+        lines::{Lines, Piece, next_piece},
     },
     process::Process,
 };
@@ -125,7 +125,7 @@ impl Conversation {
         self.input.advance();
         let can_listen = can_listen && !self.input.has_reply();
         tokio::select! {
-            piece = read(&mut self.output), if can_listen => Exchange::Said(piece),
+            piece = next_piece(&mut self.output), if can_listen => Exchange::Said(piece),
             written = self.input.write() => Exchange::Took(written),
         }
     }
@@ -147,13 +147,4 @@ impl Conversation {
             Exchange::Took(_) => {}
         }
     }
-}
-
-/// Reads the next piece of output; waits forever once the output has ended.
-async fn read(output: &mut Option<Lines<ChildStdout>>) -> Option<Piece> {
-    let Some(lines) = output else { return std::future::pending().await };
-    lines.next().await.unwrap_or_else(|error| {
-        tracing::debug!(%error, "cannot read the program's output");
-        None
-    })
 }

@@ -1,6 +1,6 @@
 //! Splits a stream into lines of any length, in bounded memory.
 
-use std::{io, mem};
+use std::{future::pending, io, mem};
 
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
@@ -76,6 +76,16 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             }
         }
     }
+}
+
+/// Returns the next piece of a program's output. None: the output has ended, or cannot be read. Waits forever without an
+/// output. Cancel-safe.
+pub(crate) async fn next_piece<R: AsyncRead + Unpin>(output: &mut Option<Lines<R>>) -> Option<Piece> {
+    let Some(lines) = output else { return pending().await };
+    lines.next().await.unwrap_or_else(|error| {
+        tracing::debug!(%error, "cannot read the program's output");
+        None
+    })
 }
 
 #[cfg(test)]

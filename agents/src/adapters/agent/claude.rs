@@ -10,7 +10,7 @@ use std::{collections::HashMap, mem};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::protocol::{Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, Usage, Wish};
+use super::protocol::{Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, Usage, Wish, list, text};
 use crate::incarnation::Additions;
 
 /// The name of our MCP server, as the program prefixes it to the names of tools.
@@ -99,7 +99,7 @@ impl Claude {
 
     /// Warns if the program could not start our MCP server.
     fn check_tools(&self, line: &Value, out: &mut Outbox) {
-        let servers = line["mcp_servers"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let servers = list(&line["mcp_servers"]);
         let ours = servers.iter().find(|server| text(server, "name") == "teamwire");
         if self.setup.mcp.is_some() && ours.is_none_or(|server| text(server, "status") == "failed") {
             out.tell(Event::Warning(
@@ -126,7 +126,7 @@ impl Claude {
         if !line["parent_tool_use_id"].is_null() {
             return;
         }
-        for block in line["message"]["content"].as_array().map(Vec::as_slice).unwrap_or_default() {
+        for block in list(&line["message"]["content"]) {
             match text(block, "type") {
                 "text" => out.tell(Event::Activity(text(block, "text").to_owned())),
                 "tool_use" => out.tell(Event::Activity(activity_of(text(block, "name"), &block["input"]))),
@@ -298,10 +298,6 @@ fn detail_of(tool: &str, input: &Value) -> String {
         Some(command) if input.as_object().is_some_and(is_plain) => command.to_owned(),
         _ => serde_json::to_string_pretty(input).unwrap_or_default(),
     }
-}
-
-fn text<'a>(value: &'a Value, field: &str) -> &'a str {
-    value[field].as_str().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ use crate::{
     line_protocol::{
         input::Input,
         input_lines::Welcome,
-        lines::{Lines, Piece},
+        lines::{Lines, Piece, next_piece},
     },
     process::{Process, find_program},
     visible::replace_hidden,
@@ -62,9 +62,6 @@ const LAST_LINES_DEADLINE: Duration = Duration::from_secs(5);
 pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtocol) -> End {
     let welcome = incarnation.welcome().await;
     let mut setup = setup(incarnation, &welcome);
-    if setup.resume.is_none() {
-        setup.used_before = Usage::default();
-    }
     let used_before = setup.used_before;
     let first = if incarnation.lasting.is_begun { "" } else { &incarnation.config.agent.prompt };
     let prompts = Prompts::new(welcome.text.clone(), first);
@@ -119,12 +116,13 @@ fn setup(incarnation: &mut Incarnation<'_>, welcome: &Welcome) -> Setup {
         environment: incarnation.environment(),
     });
     let program = config.command.first();
+    let resume = incarnation.lasting.program_session.take();
     Setup {
         program: program.and_then(|program| find_program(program, config.path(), config.directory.as_deref())),
         arguments: config.command.iter().skip(1).map(lossy).collect(),
         directory: config.directory.clone().or_else(|| env::current_dir().ok()).unwrap_or_default(),
-        used_before: incarnation.lasting.session_usage.into(),
-        resume: incarnation.lasting.program_session.take(),
+        used_before: resume.as_ref().map(|_| incarnation.lasting.session_usage.into()).unwrap_or_default(),
+        resume,
         mcp,
         tools: Vec::new(),
         plan_first: welcome.plan_required,
@@ -150,8 +148,7 @@ async fn start_tools(setup: &mut Setup, incarnation: &Incarnation<'_>) -> Option
             Some(tools)
         }
         Err(why) => {
-            let detail = format!("The agent has no tools of the team: {why}");
-            incarnation.tell(RunnerEvent::AgentWarning { detail });
+            warn(incarnation, &format!("The agent has no tools of the team: {why}"));
             None
         }
     }
@@ -205,7 +202,7 @@ impl Agent {
                 _ = process.wait() => return Why::Exited,
                 (key, result) = called(&mut self.tools) => self.protocol.tool_result(&key, result, &mut self.out),
                 answered = self.wishes.next() => self.apply(answered, incarnation),
-                piece = read(&mut self.output) => self.listen(piece, incarnation),
+                piece = next_piece(&mut self.output) => self.listen(piece, incarnation),
                 _ = self.input.write() => {}
                 () = self.prompts.due(), if takes_prompts => {}
                 () = sleep_until(ready_by), if !is_ready => {
@@ -254,7 +251,7 @@ impl Agent {
             _ = incarnation.carry_on() => {}
             (key, result) = called(&mut self.tools) => self.protocol.tool_result(&key, result, &mut self.out),
             answered = self.wishes.next() => self.apply(answered, incarnation),
-            piece = read(&mut self.output) => self.listen(piece, incarnation),
+            piece = next_piece(&mut self.output) => self.listen(piece, incarnation),
             _ = self.input.write() => {}
         }
     }
@@ -399,13 +396,4 @@ async fn called(tools: &mut Option<Tools>) -> Called {
         Some(tools) => tools.next().await,
         None => std::future::pending().await,
     }
-}
-
-/// Reads the next piece of output; waits forever once the output has ended.
-async fn read(output: &mut Option<Lines<ChildStdout>>) -> Option<Piece> {
-    let Some(lines) = output else { return std::future::pending().await };
-    lines.next().await.unwrap_or_else(|error| {
-        tracing::debug!(%error, "cannot read the program's output");
-        None
-    })
 }

@@ -259,3 +259,13 @@ impl Outbox {
         self.events.push_back(event);
     }
 }
+
+/// Returns a text field of a line. Empty: it has none.
+pub(super) fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}
+
+/// Returns the elements of an array. Anything else has none.
+pub(super) fn list(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}

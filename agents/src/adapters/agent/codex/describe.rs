@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::text;
+use super::super::protocol::{list, text};
 
 /// Returns the activity line for an item of a turn that begins. None: it has none.
 pub(super) fn begun(item: &Value) -> Option<String> {
@@ -106,8 +106,4 @@ fn call(tool: &str, input: &Value) -> String {
 
 fn paths(item: &Value) -> Vec<&str> {
     list(&item["changes"]).iter().map(|change| text(change, "path")).collect()
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map(Vec::as_slice).unwrap_or_default()
 }

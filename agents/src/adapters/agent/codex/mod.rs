@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use serde_json::{Value, json};
 
 use self::{arguments::Arguments, planning::Planning, requests::Wanted, usage::Counter};
-use super::protocol::{Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, ToolResult};
+use super::protocol::{Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, ToolResult, text};
 use crate::incarnation::Additions;
 
 /// What a client id begins with. A prompt's number follows.
@@ -367,8 +367,4 @@ fn answer(request: &Value, result: &Value, out: &mut Outbox) {
 
 fn input(said: &str) -> Value {
     json!([{ "type": "text", "text": said }])
-}
-
-fn text<'a>(value: &'a Value, field: &str) -> &'a str {
-    value[field].as_str().unwrap_or_default()
 }
