@@ -4,7 +4,7 @@ mod codegen;
 
 use std::{env, fs, path::PathBuf};
 
-const FILES: [&str; 8] = ["activity", "history", "message", "options", "reason", "request", "task", "team"];
+const FILES: [&str; 9] = ["activity", "history", "host", "message", "options", "reason", "request", "task", "team"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=teamwire");
@@ -25,6 +25,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     tonic_prost_build::configure()
         // Ordered, so that equal requests have equal encodings: an idempotency key is checked against the encoding.
         .btree_map(".teamwire.v1.CreateTaskRequest")
+        .btree_map(".teamwire.v1.SpawnRequest")
+        .btree_map(".teamwire.v1.SpawnTerms")
+        .btree_map(".teamwire.v1.HostOffer")
         .extern_path(".teamwire.v1.Reason", "crate::Reason")
         .skip_debug(codegen::redact::secret_messages(&pool).iter().map(|message| format!(".{}", message.full_name())))
         .compile_fds(compiler.file_descriptor_set())?;

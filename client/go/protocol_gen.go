@@ -23,6 +23,7 @@ func isRetryable(reason string) bool {
 	case "DRAINING",
 		"DURABILITY_NOT_REACHED",
 		"INBOX_FULL",
+		"NO_HOST_FITS",
 		"RATE_LIMITED",
 		"SLOW_CONSUMER",
 		"STORE_FULL",
@@ -67,6 +68,7 @@ func isRead(method string) bool {
 		"/teamwire.v1.TeamService/GetTeam",
 		"/teamwire.v1.TeamService/ListActivity",
 		"/teamwire.v1.HistoryService/ListHistory",
+		"/teamwire.v1.HostService/ListHosts",
 		"/teamwire.v1.MessageService/ListInbox",
 		"/teamwire.v1.TeamService/ListMembers",
 		"/teamwire.v1.RequestService/ListRequests",
@@ -94,7 +96,8 @@ func isSecret(method string) bool {
 	case "/teamwire.v1.TeamService/CreateObserver",
 		"/teamwire.v1.TeamService/CreateTeam",
 		"/teamwire.v1.TeamService/Invite",
-		"/teamwire.v1.TeamService/Join":
+		"/teamwire.v1.TeamService/Join",
+		"/teamwire.v1.HostService/TakeOrder":
 		return true
 	}
 	return false

@@ -15,6 +15,7 @@ pub fn member_state(state: MemberState) -> &'static str {
         MemberState::Exited => "exited",
         MemberState::Lost => "lost",
         MemberState::Away => "away",
+        MemberState::Spawning => "spawning",
     }
 }
 

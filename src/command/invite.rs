@@ -54,6 +54,7 @@ impl Invite {
             uses_max: self.uses,
             ttl,
             plan_mode_required: self.plan,
+            host: false,
         };
         let reply = caller.client.invite(request).await?;
         // An older coordinator returns no join string.

@@ -43,7 +43,7 @@ pub(super) fn state_style(state: MemberState) -> Style {
     match state {
         MemberState::Active => AnsiColor::Green.on_default(),
         MemberState::Idle | MemberState::Joined => AnsiColor::Cyan.on_default(),
-        MemberState::Stopping => AnsiColor::Yellow.on_default(),
+        MemberState::Stopping | MemberState::Spawning => AnsiColor::Yellow.on_default(),
         MemberState::Lost => AnsiColor::Red.on_default(),
         MemberState::Away | MemberState::Exited | MemberState::Unspecified => dim(),
     }
@@ -66,6 +66,9 @@ fn note(member: &v1::Member) -> String {
         [] => {}
         [only] => notes.push(format!("waits for permission ({only})")),
         several => notes.push(format!("waits for {} permissions", several.len())),
+    }
+    if !member.pending_order.is_empty() {
+        notes.push(format!("ordered from {} ({})", member.spawned_on, member.pending_order));
     }
     if !member.last_summary.is_empty() && member.exit.is_none() {
         notes.push(one_line(&member.last_summary));

@@ -139,6 +139,8 @@ fn notice_kind(kind: NoticeKind) -> &'static str {
         NoticeKind::TaskLapsed => "task lapsed",
         NoticeKind::MemberRestarted => "member restarted",
         NoticeKind::WorkFailed => "work failed",
+        NoticeKind::SpawnStarted => "started",
+        NoticeKind::SpawnFailed => "not started",
         NoticeKind::Digest => "digest",
     }
 }

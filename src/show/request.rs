@@ -29,6 +29,7 @@ pub fn request_kind(kind: RequestKind) -> &'static str {
         RequestKind::Shutdown => "shutdown",
         RequestKind::PlanApproval => "plan",
         RequestKind::Permission => "permission",
+        RequestKind::Spawn => "spawn",
     }
 }
 

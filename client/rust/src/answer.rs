@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use teamwire_proto::{Reason, v1};
+use teamwire_proto::{Reason, Refusal, v1};
 use tokio::time::{Instant, sleep};
 
 use crate::{Client, Error, lead::incomplete, message};
@@ -82,6 +82,14 @@ impl Client {
         let request = self.get_request(request).await?.request.unwrap_or_default();
         match request.kind() {
             v1::RequestKind::PlanApproval => self.answer_plan(&request.member, request_id, approve, text).await,
+            // A host answers an order, and with other calls.
+            v1::RequestKind::Spawn => Err(Error::Refused(
+                Refusal::new(
+                    Reason::RequestKindMismatch,
+                    "This request is an order to start a member: its host answers it. To cancel it, stop the member by force.",
+                )
+                .field("request_id"),
+            )),
             v1::RequestKind::Permission => self.answer_permission(request_id, approve, text).await,
             _ => self.send(message::shutdown_response(request_id, approve, text)).await,
         }

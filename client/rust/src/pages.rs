@@ -46,6 +46,8 @@ pages! {
     list_all_members = list_members(ListMembersRequest) -> ListMembersResponse.members;
     /// Lists requests, the newest first.
     list_all_requests = list_requests(ListRequestsRequest) -> ListRequestsResponse.requests;
+    /// Lists the hosts of a team.
+    list_all_hosts = list_hosts(ListHostsRequest) -> ListHostsResponse.hosts;
     /// Lists what a member's program has done, the oldest line first.
     list_all_activity = list_activity(ListActivityRequest) -> ListActivityResponse.lines;
     /// Lists tasks in the order of their ids.

@@ -51,6 +51,7 @@ fn check_message(message: &v1::Message) {
             &body.detail
         }
         Some(Body::PermissionResponse(body)) => &body.reason,
+        Some(Body::SpawnOrder(body)) => &body.summary,
         Some(Body::Notice(body)) => &body.text,
     };
     assert!(element.body.contains(foreign), "what was said is not there");

@@ -160,7 +160,7 @@ impl World {
     /// Makes a call. `None`: the bytes cannot be decoded.
     async fn dispatch(&self, who: &CallerCredentials, kind: u8, encoded: &[u8]) -> Option<Result<(), Refusal>> {
         let c = &self.coordinator;
-        Some(match kind % 36 {
+        Some(match kind % 43 {
             0 => c.send(who, &decode(encoded)?).await.map(drop),
             1 => c.open_session(who, &decode(encoded)?).await.map(drop),
             2 => c.acknowledge(who, &decode(encoded)?).await.map(drop),
@@ -241,7 +241,13 @@ impl World {
                     _ => c.list_activity(who, &v1::ListActivityRequest { wait: None, ..request }).await.map(drop),
                 }
             }
-            _ => c.withdraw(who, &decode(encoded)?).await.map(drop),
+            36 => c.withdraw(who, &decode(encoded)?).await.map(drop),
+            37 => c.spawn(who, &decode(encoded)?).await.map(drop),
+            38 => c.list_hosts(who, &decode(encoded)?).await.map(drop),
+            39 => c.update_host(who, &decode(encoded)?).await.map(drop),
+            40 => c.take_order(who, &decode(encoded)?).await.map(drop),
+            41 => c.refuse_order(who, &decode(encoded)?).await.map(drop),
+            _ => c.report_exit(who, &decode(encoded)?).await,
         })
     }
 

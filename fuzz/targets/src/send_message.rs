@@ -228,7 +228,7 @@ fn sent(message: &v1::Message) -> Option<v1::SendRequest> {
             let is_sound = body.approve.is_some() && is_named(&body.request_id);
             is_sound.then_some(Body::PermissionResponse(body))
         }
-        message::Body::Notice(_) => None,
+        message::Body::SpawnOrder(_) | message::Body::Notice(_) => None,
     };
     Some(v1::SendRequest {
         in_reply_to: message.in_reply_to.clone(),

@@ -17,7 +17,7 @@ use crate::{
         life, membership,
         page::{self, Page, page_size},
         query::{self, MemberFacts},
-        records::{ActivityRecord, PresenceRecord, SessionRecord, TeamRecord},
+        records::{ActivityRecord, MemberRecord, PresenceRecord, SessionRecord, TeamRecord},
         streams,
     },
     store::{Extent, Leases, Namespace},
@@ -55,7 +55,9 @@ impl Coordinator {
         let after = page::name(&request.page_token)?;
         let (namespace, team, caller) = self.caller(who, &request.team).await?;
         let before = team.place_after(after.as_ref());
-        let listed: Vec<_> = team.members.iter().skip(before).take(page.size()).collect();
+        let is_member = |member: &&MemberRecord| !member.is_host;
+        let rest = team.members.get(before..).unwrap_or_default();
+        let listed: Vec<_> = rest.iter().filter(is_member).take(page.size()).collect();
         let ids: Vec<String> = listed.iter().map(|member| member.name.folded().to_owned()).collect();
         let inboxes: Vec<String> = listed.iter().map(|member| streams::inbox(&member.name)).collect();
         let leases = self.store.leases(&namespace).await.map_err(unavailable)?;
@@ -81,7 +83,7 @@ impl Coordinator {
             }
         }
         let members = page.into_items();
-        let has_more = before + members.len() < team.members.len();
+        let has_more = members.len() < rest.iter().filter(is_member).count();
         let covered = members.last().filter(|_| has_more);
         let next_page_token = covered.map_or_else(String::new, |member| page::token(&member.name));
         Ok(v1::ListMembersResponse { members, next_page_token })

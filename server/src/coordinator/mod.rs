@@ -14,6 +14,7 @@ mod cache;
 pub mod clock;
 pub mod decide;
 pub mod history;
+mod hosts;
 pub mod keys;
 mod members;
 mod messages;

@@ -163,13 +163,14 @@ impl Coordinator {
         let extents = self.store.extents(namespace, &inboxes).await.map_err(unavailable)?;
         let leases = self.store.leases(namespace).await.map_err(unavailable)?;
         let mut count = TeamCount::default();
-        for member in &team.members {
+        for member in team.members.iter().filter(|member| !member.is_host) {
             let state = match member.life {
                 Life::Live if member.is_away(&leases) => 4,
                 Life::Live => 0,
                 Life::Lost => 1,
                 Life::Stopping { .. } => 2,
                 Life::Exited { .. } => 3,
+                Life::Spawning => 5,
             };
             count.members[state] += 1;
         }

@@ -131,7 +131,7 @@ fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) ->
     let lead = team.lead.clone();
     let Some(member) = team.member_mut(name) else { return Ok(false) };
     member.enter(Life::Lost, now_ms);
-    let (shown, incarnation) = (member.name.clone(), member.incarnation);
+    let (shown, incarnation, is_host) = (member.name.clone(), member.incarnation, member.is_host);
     history::append(
         tx,
         member_event(&shown, MemberState::Lost, incarnation, "Its lease ran out and the grace passed."),
@@ -141,11 +141,17 @@ fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) ->
         let notice = v1::Notice {
             kind: NoticeKind::MemberLost.into(),
             member: shown.to_string(),
-            text: format!(
-                "{shown} has given no heartbeat for some time and counts as lost. Its inbox still accepts messages. It is \
-                 active again as soon as it calls; its name can be joined again.{}",
-                give_back::given_back_text(&tasks)
-            ),
+            text: match is_host {
+                true => format!(
+                    "The host {shown} has given no heartbeat for some time and counts as lost. No order goes to it until it calls \
+                     again; its members may go on without it."
+                ),
+                false => format!(
+                    "{shown} has given no heartbeat for some time and counts as lost. Its inbox still accepts messages. It is \
+                     active again as soon as it calls; its name can be joined again.{}",
+                    give_back::given_back_text(&tasks)
+                ),
+            },
             ..v1::Notice::default()
         };
         notices::notify(tx, team, &[&Actor::Member(lead)], notice)?;

@@ -104,8 +104,35 @@ pub fn namespace_of(who: &CallerCredentials, named: &str) -> Result<Namespace, R
     }
 }
 
-/// Authenticates the caller of a team. `named`: the team in the request's field, which only the operator must set.
+/// Authenticates the caller of a team, and refuses hosts. `named`: the team in the request's field, which only the operator
+/// must set.
 pub fn call(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    named: &str,
+    admit: Admit,
+) -> Result<(Arc<TeamRecord>, Principal), RuleError> {
+    let (team, caller) = any_caller(tx, who, named, admit)?;
+    match host_of(&team, &caller) {
+        Some(host) => Err(Refusal::new(
+            Reason::NotPermitted,
+            format!("{host} is a host: its credential takes orders, and nothing else. Use a member's credential."),
+        )
+        .into()),
+        None => Ok((team, caller)),
+    }
+}
+
+/// Returns the caller's name if it is a host.
+fn host_of<'a>(team: &TeamRecord, caller: &'a Principal) -> Option<&'a Name> {
+    match caller {
+        Principal::Member { name, .. } => team.member(name).is_some_and(|member| member.is_host).then_some(name),
+        Principal::Operator | Principal::Observer => None,
+    }
+}
+
+/// Authenticates the caller of a team, whatever it is.
+fn any_caller(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
     named: &str,
@@ -117,7 +144,7 @@ pub fn call(
         && !named.eq_ignore_ascii_case(own.as_str())
     {
         // A caller with a wrong secret must learn that first, whichever team it names.
-        call(tx, who, "", admit)?;
+        any_caller(tx, who, "", admit)?;
         return Err(team_not_found(named).into());
     }
     let team = tx.read::<TeamRecord>("")?;
@@ -197,6 +224,31 @@ pub fn member(tx: &mut Tx<'_>, who: &CallerCredentials, admit: Admit) -> Result<
     }
 }
 
+/// Authenticates a host; refuses everyone else.
+pub fn host(tx: &mut Tx<'_>, who: &CallerCredentials, admit: Admit) -> Result<(Arc<TeamRecord>, Name), RuleError> {
+    let (team, name) = member_or_host(tx, who, admit)?;
+    if team.member(&name).is_some_and(|member| member.is_host) {
+        return Ok((team, name));
+    }
+    let text = format!("{name} is not a host, and only hosts take orders. A host joins with `teamwire host`.");
+    Err(Refusal::new(Reason::NotPermitted, text).into())
+}
+
+/// Authenticates whatever has an inbox and a life: a member or a host.
+pub fn member_or_host(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    admit: Admit,
+) -> Result<(Arc<TeamRecord>, Name), RuleError> {
+    match &who.credential {
+        Credential::Member { .. } => match any_caller(tx, who, "", admit)? {
+            (team, Principal::Member { name, .. }) => Ok((team, name)),
+            _ => Err(only_members().into()),
+        },
+        _ => member(tx, who, admit),
+    }
+}
+
 /// Refuses everyone but the operator.
 pub fn operator(tx: &Tx<'_>, who: &CallerCredentials) -> Result<(), RuleError> {
     match &who.credential {
@@ -238,6 +290,7 @@ fn check_life(record: &MemberRecord, admit: Admit) -> Result<(), Refusal> {
             return Err(Refusal::new(Reason::MemberStopped, text).with(MAY_JOIN, "true"));
         }
         Life::Exited { dismissed: true, .. } => "has exited",
+        Life::Spawning => "has not started",
     };
     Err(Refusal::new(
         Reason::MemberStopped,

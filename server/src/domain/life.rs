@@ -38,14 +38,16 @@ pub(super) struct NewLife<'a> {
 impl NewLife<'_> {
     /// Makes the roster's entry of this life, which follows `before`.
     pub(super) fn begin(self, before: Option<&MemberRecord>, now_ms: u64) -> MemberRecord {
+        // An order has reserved the name and begun this life, under a secret that nobody knows.
+        let is_reserved = before.is_some_and(|before| before.life == Life::Spawning);
         let former = before.map_or_else(Vec::new, |before| {
-            let mut former = vec![before.credential];
-            former.extend(before.former_credentials.iter().take(FORMER_CREDENTIALS_MAX - 1));
+            let mut former = if is_reserved { Vec::new() } else { vec![before.credential] };
+            former.extend(before.former_credentials.iter().take(FORMER_CREDENTIALS_MAX - former.len()));
             former
         });
         MemberRecord {
             name: before.map_or(self.name, |before| before.name.clone()),
-            incarnation: before.map_or(1, |before| before.incarnation + 1),
+            incarnation: before.map_or(1, |before| before.incarnation + u64::from(!is_reserved)),
             life: Life::Live,
             detached: self.detached,
             joined_ms: now_ms,
@@ -58,6 +60,9 @@ impl NewLife<'_> {
             pending_shutdown: None,
             pending_plan: None,
             pending_permissions: Vec::new(),
+            is_host: false,
+            ordered: None,
+            pending_order: None,
             notice_level: before.map(|before| before.notice_level).unwrap_or_default(),
             crashes_ms: before.map_or_else(Vec::new, |before| before.crashes_ms.clone()),
             lives: before.map(|before| before.lives.clone()).unwrap_or_default(),
@@ -73,7 +78,7 @@ pub fn renew(tx: &mut Tx<'_>, names: &[Name]) -> Result<(), RuleError> {
     for name in names {
         let Some(member) = found.member_mut(name) else { continue };
         match member.life {
-            Life::Exited { .. } | Life::Stopping { request_id: None, .. } => continue,
+            Life::Exited { .. } | Life::Stopping { request_id: None, .. } | Life::Spawning => continue,
             // Its return waits until there is room for the entry in the history.
             Life::Lost if tx.ctx.store_is_full => continue,
             Life::Lost => {
@@ -93,6 +98,21 @@ pub fn renew(tx: &mut Tx<'_>, names: &[Name]) -> Result<(), RuleError> {
     Ok(())
 }
 
+/// Checks labels in this field: up to 32 pairs.
+pub(super) fn check_labels<'a>(
+    labels: impl ExactSizeIterator<Item = (&'a String, &'a String)>,
+    field: &str,
+) -> Result<(), Refusal> {
+    let is_sound = |text: &str, max: usize| text.chars().count() <= max && !text.chars().any(char::is_control);
+    let count = labels.len();
+    let are_sound = labels.into_iter().all(|(key, value)| !key.is_empty() && is_sound(key, 63) && is_sound(value, 255));
+    if count <= 32 && are_sound {
+        return Ok(());
+    }
+    let text = format!("{field} takes up to 32 pairs, with keys of 1 to 63 and values of up to 255 characters.");
+    Err(Refusal::new(Reason::InvalidField, text).field(field.split('.').next().unwrap_or(field)))
+}
+
 /// Checks the attributes that a member gives itself.
 pub(super) fn attributes(told: &v1::MemberAttributes) -> Result<Attributes, Refusal> {
     let bounds = [
@@ -109,14 +129,7 @@ pub(super) fn attributes(told: &v1::MemberAttributes) -> Result<Attributes, Refu
             )));
         }
     }
-    let sound = |text: &str, max: usize| text.chars().count() <= max && !text.chars().any(char::is_control);
-    if told.labels.len() > 32
-        || told.labels.iter().any(|(key, value)| key.is_empty() || !sound(key, 63) || !sound(value, 255))
-    {
-        return Err(refuse(
-            "attributes.labels takes up to 32 pairs, with keys of 1 to 63 and values of up to 255 characters.",
-        ));
-    }
+    check_labels(told.labels.iter(), "attributes.labels")?;
     Ok(Attributes {
         agent_type: told.agent_type.clone(),
         model: told.model.clone(),

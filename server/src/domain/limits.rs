@@ -60,6 +60,8 @@ pub struct Limits {
     pub permission_deadline: Duration,
     /// How many permission requests of a member may be pending at a time. 16.
     pub pending_permissions_max: usize,
+    /// How long the start of a member that is ordered from a host may take by default. 60 s.
+    pub spawn_deadline: Duration,
     /// How long a join token is valid by default. 15 min.
     pub join_token_ttl: Duration,
     /// How many tasks of a team may be neither completed nor deleted. 10,000.
@@ -105,6 +107,7 @@ impl Default for Limits {
             plan_deadline: Duration::from_secs(24 * 60 * 60),
             permission_deadline: Duration::from_secs(10 * 60),
             pending_permissions_max: 16,
+            spawn_deadline: Duration::from_secs(60),
             join_token_ttl: Duration::from_secs(15 * 60),
             open_tasks_max: 10_000,
             task_dependencies_max: 64,

@@ -28,6 +28,7 @@ pub mod due;
 mod envelope;
 pub mod fields;
 pub mod history;
+pub mod host;
 mod idempotency;
 pub mod identity;
 pub mod inbox;

@@ -31,6 +31,7 @@ pub fn member_state(member: &MemberRecord, facts: &MemberFacts) -> (MemberState,
         (Life::Stopping { .. }, _) => (MemberState::Stopping, member.since_ms),
         (Life::Exited { .. }, _) => (MemberState::Exited, member.since_ms),
         (Life::Lost, _) => (MemberState::Lost, member.since_ms),
+        (Life::Spawning, _) => (MemberState::Spawning, member.since_ms),
         (Life::Live, _) if member.detached && !facts.has_lease() => {
             (MemberState::Away, facts.lease_until_ms.max(member.since_ms))
         }
@@ -54,7 +55,7 @@ pub fn show_team(team: &TeamRecord) -> v1::Team {
         description: team.description.clone(),
         lead: team.lead.to_string(),
         created_at: Some(timestamp(team.created_ms)),
-        members: u32::try_from(team.members.len()).unwrap_or(u32::MAX),
+        members: u32::try_from(team.members.iter().filter(|member| !member.is_host).count()).unwrap_or(u32::MAX),
     }
 }
 
@@ -122,7 +123,7 @@ pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts
     let told = &member.attributes;
     v1::Member {
         name: member.name.to_string(),
-        role: if team.is_lead(&member.name) { Role::Lead } else { Role::Teammate }.into(),
+        role: role(team, member).into(),
         state: state.into(),
         incarnation: member.incarnation,
         joined_at: Some(timestamp(member.joined_ms)),
@@ -149,6 +150,16 @@ pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts
         notice_level: v1::NoticeLevel::from(member.notice_level).into(),
         usage: in_life.and_then(|activity| activity.life.show()),
         total_usage: facts.activity.as_deref().and_then(|activity| activity.total().show()),
+        spawned_on: member.ordered.as_ref().map_or_else(String::new, |ordered| ordered.host.to_string()),
+        pending_order: pending(&member.pending_order),
+    }
+}
+
+fn role(team: &TeamRecord, member: &MemberRecord) -> Role {
+    match member {
+        host if host.is_host => Role::Host,
+        lead if team.is_lead(&lead.name) => Role::Lead,
+        _ => Role::Teammate,
     }
 }
 

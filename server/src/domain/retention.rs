@@ -15,7 +15,7 @@ use super::{
     inbox::{Leaving, remove_from_inbox},
     notices,
     records::{
-        ActivityRecord, CursorRecord, JoinTokenRecord, Life, ObserverRecord, PresenceRecord, ReceiptRecord,
+        ActivityRecord, CursorRecord, HostRecord, JoinTokenRecord, Life, ObserverRecord, PresenceRecord, ReceiptRecord,
         SessionRecord, TeamRecord, UnprocessedRecord, receipt_id,
     },
     streams::{self, HISTORY, LEFTOVERS, REQUESTS},
@@ -135,6 +135,7 @@ pub fn remove_member(
     tx.delete::<PresenceRecord>(id);
     tx.delete::<UnprocessedRecord>(id);
     tx.delete::<ActivityRecord>(id);
+    tx.delete::<HostRecord>(id);
     tx.remove(streams::activity(name), activity.collect());
     notices::forget(tx, name)?;
     let mut team = TeamRecord::clone(&team);

@@ -30,8 +30,30 @@ impl TeamRecord {
         self.lead == *name
     }
 
-    /// Resolves an address to a member: `name`, `name@team` with this team, or the lead's alias.
+    /// Returns the hosts, in the order in which they first joined.
+    pub fn hosts(&self) -> impl Iterator<Item = &MemberRecord> {
+        self.members.iter().filter(|member| member.is_host)
+    }
+
+    /// Returns how many of a host's slots are taken: by pending orders, and by members that it has started and that go on.
+    pub fn slots_used(&self, host: &Name) -> u32 {
+        let is_on_host = |member: &&MemberRecord| member.ordered.as_ref().is_some_and(|ordered| ordered.host == *host);
+        let count = self.members.iter().filter(is_on_host).filter(|member| member.life.holds_name()).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// Resolves an address to a member that is no host: `name`, `name@team` with this team, or the lead's alias.
     pub fn resolve(&self, text: &str, field: &str) -> Result<&MemberRecord, Refusal> {
+        let member = self.resolve_any(text, field)?;
+        if !member.is_host {
+            return Ok(member);
+        }
+        let text = format!("{} is a host, not a member: it takes orders only. See `teamwire hosts`.", member.name);
+        Err(Refusal::new(Reason::AgentNotFound, text).field(field))
+    }
+
+    /// Resolves an address to a member or a host.
+    pub fn resolve_any(&self, text: &str, field: &str) -> Result<&MemberRecord, Refusal> {
         let address = Address::parse(text, field)?;
         if let Some(team) = &address.team
             && *team != self.name
@@ -49,11 +71,26 @@ impl TeamRecord {
         self.member(name).ok_or_else(|| self.not_found(name, field))
     }
 
-    /// Resolves an address to a member whose life goes on. `instead`: what the caller can do if it has ended, as a sentence.
+    /// Resolves an address to a member that acts: its life goes on, and it has started. `instead`: what the caller can do if
+    /// not, as a sentence.
+    pub fn resolve_started(&self, text: &str, field: &str, instead: &str) -> Result<&MemberRecord, Refusal> {
+        let member = self.resolve_receiver(text, field, instead)?;
+        if member.life != Life::Spawning {
+            return Ok(member);
+        }
+        let text = format!(
+            "{} has not started yet. Wait until it has, or cancel its start with `teamwire shutdown {0} --force`.",
+            member.name
+        );
+        Err(Refusal::new(Reason::AgentExited, text).field(field))
+    }
+
+    /// Resolves an address to a member that messages reach: its life goes on, or it is about to start. `instead`: what the
+    /// caller can do if its life has ended, as a sentence.
     pub fn resolve_receiver(&self, text: &str, field: &str, instead: &str) -> Result<&MemberRecord, Refusal> {
         let member = self.resolve(text, field)?;
         let why = match &member.life {
-            Life::Live | Life::Lost => return Ok(member),
+            Life::Live | Life::Lost | Life::Spawning => return Ok(member),
             Life::Stopping { .. } => "is stopping",
             Life::Exited { .. } => "has exited",
         };
@@ -64,6 +101,7 @@ impl TeamRecord {
         let closest = self
             .members
             .iter()
+            .filter(|member| !member.is_host)
             .map(|member| (strsim::jaro_winkler(member.name.folded(), name.folded()), &member.name))
             .max_by(|a, b| a.0.total_cmp(&b.0));
         let mut refusal = match closest {
@@ -73,7 +111,8 @@ impl TeamRecord {
             )
             .with("closest", closest.as_str()),
             _ => {
-                let known: Vec<_> = self.members.iter().take(20).map(|member| member.name.as_str()).collect();
+                let members = self.members.iter().filter(|member| !member.is_host);
+                let known: Vec<_> = members.take(20).map(|member| member.name.as_str()).collect();
                 Refusal::new(
                     Reason::AgentNotFound,
                     format!(
@@ -104,12 +143,13 @@ impl MemberRecord {
 
     /// Returns its requests that await an answer.
     pub fn pending(&self) -> impl Iterator<Item = &Pending> {
-        self.pending_shutdown.iter().chain(&self.pending_plan).chain(&self.pending_permissions)
+        let single = self.pending_shutdown.iter().chain(&self.pending_plan).chain(&self.pending_order);
+        single.chain(&self.pending_permissions)
     }
 
     /// Removes a request from those that await an answer.
     pub fn remove_pending(&mut self, request_id: &str) {
-        for pending in [&mut self.pending_shutdown, &mut self.pending_plan] {
+        for pending in [&mut self.pending_shutdown, &mut self.pending_plan, &mut self.pending_order] {
             pending.take_if(|pending| pending.id == request_id);
         }
         self.pending_permissions.retain(|pending| pending.id != request_id);

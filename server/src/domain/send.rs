@@ -119,7 +119,7 @@ impl Sending<'_> {
             .team
             .members
             .iter()
-            .filter(|member| matches!(member.life, Life::Live | Life::Lost))
+            .filter(|member| !member.is_host && matches!(member.life, Life::Live | Life::Lost | Life::Spawning))
             .map(|member| &member.name)
             .filter(|name| *self.sender != Actor::Member((*name).clone()))
             .collect();
@@ -139,7 +139,7 @@ impl Sending<'_> {
             Life::Stopping { .. } => format!("To wait for its exit, use `teamwire shutdown {} --wait`.", asked.name),
             _ => "Nothing is left to shut down.".to_owned(),
         };
-        let to = self.team.resolve_receiver(&ask.recipient, "recipient", &instead)?;
+        let to = self.team.resolve_started(&ask.recipient, "recipient", &instead)?;
         self.refuse_self(
             &to.name,
             "You cannot ask yourself to shut down. Name another member; to end your own membership, leave the team.",
@@ -230,7 +230,7 @@ impl Sending<'_> {
         };
         let named = if ask.recipient.is_empty() { LEAD_ALIAS } else { &ask.recipient };
         let instead = "Nothing was asked. Name another member as the approver, or ask again later.";
-        let to = self.team.resolve_receiver(named, "recipient", instead)?;
+        let to = self.team.resolve_started(named, "recipient", instead)?;
         self.refuse_self(&to.name, "Another member must approve what you ask for: name it as the recipient.")?;
         let is_for_the_lead = Address::parse(named, "recipient")?.is_lead_alias();
         let tool = tool(&ask.tool, &tx.ctx.limits)?;

@@ -24,7 +24,8 @@ use super::{
     identity::{self, Admit, CallerCredentials, superseded},
     inbox::{Leaving, remove_from_inbox},
     notices,
-    records::{CursorRecord, Life, SessionEnd, SessionRecord, is_lost},
+    records::{CursorRecord, Life, SessionEnd, SessionRecord, TeamRecord, is_lost},
+    request,
     secret::session_id,
     topics::Topic,
     tx::{RuleError, Tx},
@@ -99,7 +100,7 @@ pub fn open(
     }
     // This session is about to supersede the caller's earlier one, which therefore proves nothing.
     let who = CallerCredentials { session_id: None, ..who.clone() };
-    let (team, name) = identity::member(tx, &who, Admit::Stopping)?;
+    let (team, name) = identity::member_or_host(tx, &who, Admit::Stopping)?;
     let member = team.member(&name).ok_or_else(identity::invalid)?;
     if let Life::Stopping { request_id: Some(request_id), .. } = &member.life {
         return Ok(Opened::Stopping {
@@ -139,6 +140,11 @@ pub fn open(
     tx.put(name.folded(), &CursorRecord { epoch, reserved, ..CursorRecord::default() });
     tx.lease(name.folded(), tx.ctx.limits.lease_ttl);
     tx.notify(Topic::Session(name.folded()));
+    if member.pending_order.is_some() {
+        let mut changed = TeamRecord::clone(&team);
+        request::spawn::started(tx, &mut changed, &name)?;
+        tx.put("", &changed);
+    }
     if taken_over && !team.is_lead(&name) {
         let notice = v1::Notice {
             kind: NoticeKind::SessionSuperseded.into(),
@@ -277,7 +283,7 @@ impl Acknowledgement {
 
 /// Marks messages as processed. `messages`: those of the acknowledgement that are still in the inbox.
 pub fn acknowledge(tx: &mut Tx<'_>, acknowledgement: &Acknowledgement, messages: &[Leaving]) -> Result<(), RuleError> {
-    let (_, name) = identity::member(tx, &acknowledgement.who, Admit::Stopping)?;
+    let (_, name) = identity::member_or_host(tx, &acknowledgement.who, Admit::Stopping)?;
     if acknowledgement.message_ids.is_empty() {
         let text = "message_ids is empty. Name the messages that were processed, 1 to 1,000 a call.";
         return Err(Refusal::new(Reason::InvalidField, text).field("message_ids").into());

@@ -21,7 +21,7 @@ use super::{
     life::{NewLife, attributes, new_credential},
     notices,
     query::{MemberFacts, member_state, show_new_member, show_team},
-    records::{Life, PresenceRecord, SessionRecord, TeamRecord},
+    records::{Life, MemberRecord, PresenceRecord, SessionRecord, TeamRecord},
     topics::Topic,
     tx::{RuleError, Tx},
 };
@@ -113,7 +113,8 @@ pub fn delete(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str, leases: &Le
         _ => None,
     };
     let mut blocking = BTreeMap::new();
-    for member in team.members.iter().filter(|member| member.life.is_live() && Some(&member.name) != own) {
+    let is_member = |member: &&MemberRecord| !member.is_host && Some(&member.name) != own;
+    for member in team.members.iter().filter(is_member).filter(|member| member.life.holds_name()) {
         let id = member.name.folded();
         if member.is_away(leases) {
             tx.check_lease_gone(id);
@@ -157,7 +158,7 @@ pub fn writes_lost(tx: &mut Tx<'_>, generation: u64) -> Result<(), RuleError> {
     let Some(team) = tx.read::<TeamRecord>("")? else { return Ok(()) };
     tx.record_reply(&key, Bytes::new());
     history::append(tx, team_event(TeamEventKind::WritesLost, &Actor::Coordinator, ""));
-    let members = team.members.iter().filter(|member| !matches!(member.life, Life::Exited { .. }));
+    let members = team.members.iter().filter(|member| !member.is_host && !matches!(member.life, Life::Exited { .. }));
     let to: Vec<Actor> = members.map(|member| Actor::Member(member.name.clone())).collect();
     let notice = v1::Notice {
         kind: NoticeKind::WritesLost.into(),

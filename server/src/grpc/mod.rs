@@ -12,6 +12,7 @@ pub mod credentials;
 mod follow;
 pub mod heartbeat_layer;
 mod history;
+mod host;
 mod message;
 pub mod metrics_layer;
 mod request;

@@ -6,9 +6,9 @@ use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
     v1::{
-        history_service_server::HistoryServiceServer, message_service_server::MessageServiceServer,
-        request_service_server::RequestServiceServer, task_service_server::TaskServiceServer,
-        team_service_server::TeamServiceServer,
+        history_service_server::HistoryServiceServer, host_service_server::HostServiceServer,
+        message_service_server::MessageServiceServer, request_service_server::RequestServiceServer,
+        task_service_server::TaskServiceServer, team_service_server::TeamServiceServer,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -60,6 +60,7 @@ impl Services {
         RequestServiceServer::<Self>::NAME,
         TaskServiceServer::<Self>::NAME,
         HistoryServiceServer::<Self>::NAME,
+        HostServiceServer::<Self>::NAME,
     ];
 
     /// Makes the services of a coordinator. They end their streams when `draining` is cancelled.
@@ -82,7 +83,8 @@ impl Services {
             .add_service(NotesCalledAt(TeamServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max)))
             .add_service(RequestServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
             .add_service(TaskServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
-            .add_service(HistoryServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max));
+            .add_service(HistoryServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
+            .add_service(HostServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max));
     }
 
     /// Takes a call apart: who calls, and what it asks for.

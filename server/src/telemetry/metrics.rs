@@ -21,7 +21,7 @@ use crate::{
 const BUCKETS_S: [f64; 13] = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
 /// The states of members that are counted, as the roster has them.
-pub const MEMBER_STATES: [&str; 5] = ["live", "lost", "stopping", "exited", "away"];
+pub const MEMBER_STATES: [&str; 6] = ["live", "lost", "stopping", "exited", "away", "spawning"];
 
 /// The operations of a store that are timed.
 pub(super) const STORE_OPERATIONS: [&str; 7] = ["read", "scan", "range", "extents", "leases", "now", "commit"];

@@ -5,6 +5,7 @@ use teamwire_proto::{Refusal, v1};
 use teamwire_server::{
     coordinator::{Coordinator, decide::Touches},
     domain::{
+        host,
         identity::CallerCredentials,
         membership,
         request::permission,
@@ -36,6 +37,13 @@ pub(crate) trait RuleCalls {
         ask: &v1::SetNoticeLevelRequest,
     ) -> Result<v1::Member, Refusal>;
     async fn withdraw(&self, who: &CallerCredentials, ask: &v1::WithdrawRequest) -> Result<v1::Request, Refusal>;
+    async fn update_host(&self, who: &CallerCredentials, ask: &v1::UpdateHostRequest) -> Result<v1::Host, Refusal>;
+    async fn take_order(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::TakeOrderRequest,
+    ) -> Result<v1::TakeOrderResponse, Refusal>;
+    async fn report_exit(&self, who: &CallerCredentials, ask: &v1::ReportExitRequest) -> Result<(), Refusal>;
     async fn create_task(
         &self,
         who: &CallerCredentials,
@@ -97,6 +105,22 @@ impl RuleCalls for Coordinator {
 
     async fn withdraw(&self, who: &CallerCredentials, ask: &v1::WithdrawRequest) -> Result<v1::Request, Refusal> {
         self.rule(who, &ask.team, Touches::Team, |tx| permission::withdraw(tx, who, ask)).await
+    }
+
+    async fn update_host(&self, who: &CallerCredentials, ask: &v1::UpdateHostRequest) -> Result<v1::Host, Refusal> {
+        self.rule(who, "", Touches::Team, |tx| host::update(tx, who, ask)).await
+    }
+
+    async fn take_order(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::TakeOrderRequest,
+    ) -> Result<v1::TakeOrderResponse, Refusal> {
+        self.rule(who, "", Touches::Team, |tx| host::take(tx, who, ask)).await
+    }
+
+    async fn report_exit(&self, who: &CallerCredentials, ask: &v1::ReportExitRequest) -> Result<(), Refusal> {
+        self.rule(who, "", Touches::Life, |tx| host::report_exit(tx, who, ask)).await
     }
 
     async fn create_task(

@@ -15,8 +15,8 @@ use teamwire_server::{
         Limits,
         identity::CallerCredentials,
         records::{
-            ActivityRecord, DueNoticesRecord, JoinTokenRecord, NoticesRecord, ObserverRecord, PresenceRecord,
-            ReceiptRecord, RecordType, SessionRecord, TeamRecord,
+            ActivityRecord, DueNoticesRecord, HostRecord, JoinTokenRecord, NoticesRecord, ObserverRecord,
+            PresenceRecord, ReceiptRecord, RecordType, SessionRecord, TeamRecord,
         },
         secret::SecretHash,
         streams::{HISTORY, REQUESTS, activity, inbox},
@@ -358,6 +358,7 @@ impl Team {
             ReceiptRecord::KIND,
             JoinTokenRecord::KIND,
             ObserverRecord::KIND,
+            HostRecord::KIND,
             TaskRecord::KIND,
             BoardRecord::KIND,
             WaitingRecord::KIND,

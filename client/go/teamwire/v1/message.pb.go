@@ -25,6 +25,63 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Whether a runner starts its program again when it has ended, and the member was not asked to exit.
+type RestartPolicy int32
+
+const (
+	// As the profile says.
+	RestartPolicy_RESTART_POLICY_UNSPECIFIED RestartPolicy = 0
+	// Never.
+	RestartPolicy_RESTART_POLICY_NEVER RestartPolicy = 1
+	// When it has failed.
+	RestartPolicy_RESTART_POLICY_ON_FAILURE RestartPolicy = 2
+	// Always.
+	RestartPolicy_RESTART_POLICY_ALWAYS RestartPolicy = 3
+)
+
+// Enum value maps for RestartPolicy.
+var (
+	RestartPolicy_name = map[int32]string{
+		0: "RESTART_POLICY_UNSPECIFIED",
+		1: "RESTART_POLICY_NEVER",
+		2: "RESTART_POLICY_ON_FAILURE",
+		3: "RESTART_POLICY_ALWAYS",
+	}
+	RestartPolicy_value = map[string]int32{
+		"RESTART_POLICY_UNSPECIFIED": 0,
+		"RESTART_POLICY_NEVER":       1,
+		"RESTART_POLICY_ON_FAILURE":  2,
+		"RESTART_POLICY_ALWAYS":      3,
+	}
+)
+
+func (x RestartPolicy) Enum() *RestartPolicy {
+	p := new(RestartPolicy)
+	*p = x
+	return p
+}
+
+func (x RestartPolicy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RestartPolicy) Descriptor() protoreflect.EnumDescriptor {
+	return file_teamwire_v1_message_proto_enumTypes[0].Descriptor()
+}
+
+func (RestartPolicy) Type() protoreflect.EnumType {
+	return &file_teamwire_v1_message_proto_enumTypes[0]
+}
+
+func (x RestartPolicy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RestartPolicy.Descriptor instead.
+func (RestartPolicy) EnumDescriptor() ([]byte, []int) {
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{0}
+}
+
 // What a notice of the coordinator is about. Its policy says which kinds are important; see NoticeLevel.
 type NoticeKind int32
 
@@ -66,6 +123,10 @@ const (
 	// A member's program has failed at messages or a task, and its runner goes on. To the lead; `exit` is set, and
 	// `message_id` (the first message that the program was given) or `task`.
 	NoticeKind_NOTICE_KIND_WORK_FAILED NoticeKind = 16
+	// A member that was ordered from a host has started. To the lead and to the member that ordered it.
+	NoticeKind_NOTICE_KIND_SPAWN_STARTED NoticeKind = 17
+	// A member that was ordered from a host has not started; `text` says why. To the lead and to the member that ordered it.
+	NoticeKind_NOTICE_KIND_SPAWN_FAILED NoticeKind = 18
 	// The unimportant notices of some minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a line
 	// for each of them.
 	NoticeKind_NOTICE_KIND_DIGEST NoticeKind = 20
@@ -91,6 +152,8 @@ var (
 		14: "NOTICE_KIND_TASK_LAPSED",
 		15: "NOTICE_KIND_MEMBER_RESTARTED",
 		16: "NOTICE_KIND_WORK_FAILED",
+		17: "NOTICE_KIND_SPAWN_STARTED",
+		18: "NOTICE_KIND_SPAWN_FAILED",
 		20: "NOTICE_KIND_DIGEST",
 	}
 	NoticeKind_value = map[string]int32{
@@ -111,6 +174,8 @@ var (
 		"NOTICE_KIND_TASK_LAPSED":        14,
 		"NOTICE_KIND_MEMBER_RESTARTED":   15,
 		"NOTICE_KIND_WORK_FAILED":        16,
+		"NOTICE_KIND_SPAWN_STARTED":      17,
+		"NOTICE_KIND_SPAWN_FAILED":       18,
 		"NOTICE_KIND_DIGEST":             20,
 	}
 )
@@ -126,11 +191,11 @@ func (x NoticeKind) String() string {
 }
 
 func (NoticeKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_teamwire_v1_message_proto_enumTypes[0].Descriptor()
+	return file_teamwire_v1_message_proto_enumTypes[1].Descriptor()
 }
 
 func (NoticeKind) Type() protoreflect.EnumType {
-	return &file_teamwire_v1_message_proto_enumTypes[0]
+	return &file_teamwire_v1_message_proto_enumTypes[1]
 }
 
 func (x NoticeKind) Number() protoreflect.EnumNumber {
@@ -139,7 +204,7 @@ func (x NoticeKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use NoticeKind.Descriptor instead.
 func (NoticeKind) EnumDescriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{0}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{1}
 }
 
 // What a runner did to end a program.
@@ -183,11 +248,11 @@ func (x RunnerAction) String() string {
 }
 
 func (RunnerAction) Descriptor() protoreflect.EnumDescriptor {
-	return file_teamwire_v1_message_proto_enumTypes[1].Descriptor()
+	return file_teamwire_v1_message_proto_enumTypes[2].Descriptor()
 }
 
 func (RunnerAction) Type() protoreflect.EnumType {
-	return &file_teamwire_v1_message_proto_enumTypes[1]
+	return &file_teamwire_v1_message_proto_enumTypes[2]
 }
 
 func (x RunnerAction) Number() protoreflect.EnumNumber {
@@ -196,7 +261,7 @@ func (x RunnerAction) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RunnerAction.Descriptor instead.
 func (RunnerAction) EnumDescriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{1}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{2}
 }
 
 // What kind of party sent a message.
@@ -240,11 +305,11 @@ func (x SenderKind) String() string {
 }
 
 func (SenderKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_teamwire_v1_message_proto_enumTypes[2].Descriptor()
+	return file_teamwire_v1_message_proto_enumTypes[3].Descriptor()
 }
 
 func (SenderKind) Type() protoreflect.EnumType {
-	return &file_teamwire_v1_message_proto_enumTypes[2]
+	return &file_teamwire_v1_message_proto_enumTypes[3]
 }
 
 func (x SenderKind) Number() protoreflect.EnumNumber {
@@ -253,7 +318,7 @@ func (x SenderKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use SenderKind.Descriptor instead.
 func (SenderKind) EnumDescriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{2}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{3}
 }
 
 // What the store had done with a change when the reply was written.
@@ -297,11 +362,11 @@ func (x Durability) String() string {
 }
 
 func (Durability) Descriptor() protoreflect.EnumDescriptor {
-	return file_teamwire_v1_message_proto_enumTypes[3].Descriptor()
+	return file_teamwire_v1_message_proto_enumTypes[4].Descriptor()
 }
 
 func (Durability) Type() protoreflect.EnumType {
-	return &file_teamwire_v1_message_proto_enumTypes[3]
+	return &file_teamwire_v1_message_proto_enumTypes[4]
 }
 
 func (x Durability) Number() protoreflect.EnumNumber {
@@ -310,7 +375,7 @@ func (x Durability) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Durability.Descriptor instead.
 func (Durability) EnumDescriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{3}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{4}
 }
 
 // Why the coordinator ends a stream.
@@ -367,11 +432,11 @@ func (x CloseReason) String() string {
 }
 
 func (CloseReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_teamwire_v1_message_proto_enumTypes[4].Descriptor()
+	return file_teamwire_v1_message_proto_enumTypes[5].Descriptor()
 }
 
 func (CloseReason) Type() protoreflect.EnumType {
-	return &file_teamwire_v1_message_proto_enumTypes[4]
+	return &file_teamwire_v1_message_proto_enumTypes[5]
 }
 
 func (x CloseReason) Number() protoreflect.EnumNumber {
@@ -380,7 +445,7 @@ func (x CloseReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use CloseReason.Descriptor instead.
 func (CloseReason) EnumDescriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{4}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{5}
 }
 
 // How far a message got.
@@ -428,11 +493,11 @@ func (x ReceiptState) String() string {
 }
 
 func (ReceiptState) Descriptor() protoreflect.EnumDescriptor {
-	return file_teamwire_v1_message_proto_enumTypes[5].Descriptor()
+	return file_teamwire_v1_message_proto_enumTypes[6].Descriptor()
 }
 
 func (ReceiptState) Type() protoreflect.EnumType {
-	return &file_teamwire_v1_message_proto_enumTypes[5]
+	return &file_teamwire_v1_message_proto_enumTypes[6]
 }
 
 func (x ReceiptState) Number() protoreflect.EnumNumber {
@@ -441,7 +506,7 @@ func (x ReceiptState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ReceiptState.Descriptor instead.
 func (ReceiptState) EnumDescriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{5}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{6}
 }
 
 // Why a message was dead-lettered.
@@ -460,6 +525,8 @@ const (
 	DeadLetterCause_DEAD_LETTER_CAUSE_MEMBER_REMOVED DeadLetterCause = 4
 	// It was a notice. A newer one of the same kind about the same thing took its place, and counts its events.
 	DeadLetterCause_DEAD_LETTER_CAUSE_REPLACED DeadLetterCause = 5
+	// It was the prompt of a member that was ordered from a host and never started.
+	DeadLetterCause_DEAD_LETTER_CAUSE_NOT_STARTED DeadLetterCause = 6
 )
 
 // Enum value maps for DeadLetterCause.
@@ -471,6 +538,7 @@ var (
 		3: "DEAD_LETTER_CAUSE_INBOX_FULL",
 		4: "DEAD_LETTER_CAUSE_MEMBER_REMOVED",
 		5: "DEAD_LETTER_CAUSE_REPLACED",
+		6: "DEAD_LETTER_CAUSE_NOT_STARTED",
 	}
 	DeadLetterCause_value = map[string]int32{
 		"DEAD_LETTER_CAUSE_UNSPECIFIED":     0,
@@ -479,6 +547,7 @@ var (
 		"DEAD_LETTER_CAUSE_INBOX_FULL":      3,
 		"DEAD_LETTER_CAUSE_MEMBER_REMOVED":  4,
 		"DEAD_LETTER_CAUSE_REPLACED":        5,
+		"DEAD_LETTER_CAUSE_NOT_STARTED":     6,
 	}
 )
 
@@ -493,11 +562,11 @@ func (x DeadLetterCause) String() string {
 }
 
 func (DeadLetterCause) Descriptor() protoreflect.EnumDescriptor {
-	return file_teamwire_v1_message_proto_enumTypes[6].Descriptor()
+	return file_teamwire_v1_message_proto_enumTypes[7].Descriptor()
 }
 
 func (DeadLetterCause) Type() protoreflect.EnumType {
-	return &file_teamwire_v1_message_proto_enumTypes[6]
+	return &file_teamwire_v1_message_proto_enumTypes[7]
 }
 
 func (x DeadLetterCause) Number() protoreflect.EnumNumber {
@@ -506,7 +575,7 @@ func (x DeadLetterCause) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use DeadLetterCause.Descriptor instead.
 func (DeadLetterCause) EnumDescriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{6}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{7}
 }
 
 // A text for one member.
@@ -1049,6 +1118,180 @@ func (x *PermissionResponse) GetReason() string {
 	return ""
 }
 
+// An order to start a member, for the host that was chosen. HostService.Spawn makes it; HostService.TakeOrder gives the host
+// what it needs to start the member.
+type SpawnOrder struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Set by the coordinator. The host.
+	Recipient string `protobuf:"bytes,1,opt,name=recipient,proto3" json:"recipient,omitempty"`
+	// Set by the coordinator. One line for a reader.
+	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
+	// Set by the coordinator. The name of the member to start.
+	Member string `protobuf:"bytes,3,opt,name=member,proto3" json:"member,omitempty"`
+	// Set by the coordinator. What was ordered.
+	Terms         *SpawnTerms `protobuf:"bytes,4,opt,name=terms,proto3" json:"terms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SpawnOrder) Reset() {
+	*x = SpawnOrder{}
+	mi := &file_teamwire_v1_message_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SpawnOrder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SpawnOrder) ProtoMessage() {}
+
+func (x *SpawnOrder) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_message_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SpawnOrder.ProtoReflect.Descriptor instead.
+func (*SpawnOrder) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *SpawnOrder) GetRecipient() string {
+	if x != nil {
+		return x.Recipient
+	}
+	return ""
+}
+
+func (x *SpawnOrder) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *SpawnOrder) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *SpawnOrder) GetTerms() *SpawnTerms {
+	if x != nil {
+		return x.Terms
+	}
+	return nil
+}
+
+// What a member is started with.
+type SpawnTerms struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The profile of the host that says which program runs, and how.
+	Profile string `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
+	// The host that was asked for. Empty: any that fits.
+	Host string `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
+	// The labels that a host must have. Empty: none.
+	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// True: the member must have a plan approved before it may work on tasks.
+	PlanModeRequired bool `protobuf:"varint,4,opt,name=plan_mode_required,json=planModeRequired,proto3" json:"plan_mode_required,omitempty"`
+	// Whether its runner starts the program again.
+	Restart RestartPolicy `protobuf:"varint,5,opt,name=restart,proto3,enum=teamwire.v1.RestartPolicy" json:"restart,omitempty"`
+	// The directory that the program starts in, below the one of the profile. Empty: as the profile says.
+	Dir string `protobuf:"bytes,6,opt,name=dir,proto3" json:"dir,omitempty"`
+	// Set by the coordinator. The hosts that have refused the order because they could not take it, oldest first.
+	RefusedBy     []string `protobuf:"bytes,7,rep,name=refused_by,json=refusedBy,proto3" json:"refused_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SpawnTerms) Reset() {
+	*x = SpawnTerms{}
+	mi := &file_teamwire_v1_message_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SpawnTerms) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SpawnTerms) ProtoMessage() {}
+
+func (x *SpawnTerms) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_message_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SpawnTerms.ProtoReflect.Descriptor instead.
+func (*SpawnTerms) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *SpawnTerms) GetProfile() string {
+	if x != nil {
+		return x.Profile
+	}
+	return ""
+}
+
+func (x *SpawnTerms) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *SpawnTerms) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *SpawnTerms) GetPlanModeRequired() bool {
+	if x != nil {
+		return x.PlanModeRequired
+	}
+	return false
+}
+
+func (x *SpawnTerms) GetRestart() RestartPolicy {
+	if x != nil {
+		return x.Restart
+	}
+	return RestartPolicy_RESTART_POLICY_UNSPECIFIED
+}
+
+func (x *SpawnTerms) GetDir() string {
+	if x != nil {
+		return x.Dir
+	}
+	return ""
+}
+
+func (x *SpawnTerms) GetRefusedBy() []string {
+	if x != nil {
+		return x.RefusedBy
+	}
+	return nil
+}
+
 // A task, as included in a notice.
 type TaskSummary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1066,7 +1309,7 @@ type TaskSummary struct {
 
 func (x *TaskSummary) Reset() {
 	*x = TaskSummary{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[8]
+	mi := &file_teamwire_v1_message_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1078,7 +1321,7 @@ func (x *TaskSummary) String() string {
 func (*TaskSummary) ProtoMessage() {}
 
 func (x *TaskSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[8]
+	mi := &file_teamwire_v1_message_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1091,7 +1334,7 @@ func (x *TaskSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskSummary.ProtoReflect.Descriptor instead.
 func (*TaskSummary) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{8}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TaskSummary) GetId() uint64 {
@@ -1157,7 +1400,7 @@ type Notice struct {
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[9]
+	mi := &file_teamwire_v1_message_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1169,7 +1412,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[9]
+	mi := &file_teamwire_v1_message_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1182,7 +1425,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{9}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Notice) GetKind() NoticeKind {
@@ -1283,7 +1526,7 @@ type ExitReport struct {
 
 func (x *ExitReport) Reset() {
 	*x = ExitReport{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[10]
+	mi := &file_teamwire_v1_message_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1295,7 +1538,7 @@ func (x *ExitReport) String() string {
 func (*ExitReport) ProtoMessage() {}
 
 func (x *ExitReport) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[10]
+	mi := &file_teamwire_v1_message_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1308,7 +1551,7 @@ func (x *ExitReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExitReport.ProtoReflect.Descriptor instead.
 func (*ExitReport) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{10}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ExitReport) GetCode() int32 {
@@ -1370,7 +1613,7 @@ type Attachment struct {
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[11]
+	mi := &file_teamwire_v1_message_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1382,7 +1625,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[11]
+	mi := &file_teamwire_v1_message_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1395,7 +1638,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{11}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Attachment) GetUri() string {
@@ -1440,7 +1683,7 @@ type Sender struct {
 
 func (x *Sender) Reset() {
 	*x = Sender{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[12]
+	mi := &file_teamwire_v1_message_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1452,7 +1695,7 @@ func (x *Sender) String() string {
 func (*Sender) ProtoMessage() {}
 
 func (x *Sender) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[12]
+	mi := &file_teamwire_v1_message_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +1708,7 @@ func (x *Sender) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sender.ProtoReflect.Descriptor instead.
 func (*Sender) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{12}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Sender) GetKind() SenderKind {
@@ -1521,6 +1764,7 @@ type Message struct {
 	//	*Message_PlanApprovalResponse
 	//	*Message_PermissionRequest
 	//	*Message_PermissionResponse
+	//	*Message_SpawnOrder
 	//	*Message_Notice
 	Body          isMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
@@ -1529,7 +1773,7 @@ type Message struct {
 
 func (x *Message) Reset() {
 	*x = Message{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[13]
+	mi := &file_teamwire_v1_message_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1541,7 +1785,7 @@ func (x *Message) String() string {
 func (*Message) ProtoMessage() {}
 
 func (x *Message) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[13]
+	mi := &file_teamwire_v1_message_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1554,7 +1798,7 @@ func (x *Message) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Message.ProtoReflect.Descriptor instead.
 func (*Message) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{13}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Message) GetId() string {
@@ -1713,6 +1957,15 @@ func (x *Message) GetPermissionResponse() *PermissionResponse {
 	return nil
 }
 
+func (x *Message) GetSpawnOrder() *SpawnOrder {
+	if x != nil {
+		if x, ok := x.Body.(*Message_SpawnOrder); ok {
+			return x.SpawnOrder
+		}
+	}
+	return nil
+}
+
 func (x *Message) GetNotice() *Notice {
 	if x != nil {
 		if x, ok := x.Body.(*Message_Notice); ok {
@@ -1766,6 +2019,11 @@ type Message_PermissionResponse struct {
 	PermissionResponse *PermissionResponse `protobuf:"bytes,29,opt,name=permission_response,json=permissionResponse,proto3,oneof"`
 }
 
+type Message_SpawnOrder struct {
+	// An order to start a member. Cannot be sent by a client: see HostService.Spawn.
+	SpawnOrder *SpawnOrder `protobuf:"bytes,30,opt,name=spawn_order,json=spawnOrder,proto3,oneof"`
+}
+
 type Message_Notice struct {
 	// News from the coordinator. Cannot be sent by a client.
 	Notice *Notice `protobuf:"bytes,27,opt,name=notice,proto3,oneof"`
@@ -1786,6 +2044,8 @@ func (*Message_PlanApprovalResponse) isMessage_Body() {}
 func (*Message_PermissionRequest) isMessage_Body() {}
 
 func (*Message_PermissionResponse) isMessage_Body() {}
+
+func (*Message_SpawnOrder) isMessage_Body() {}
 
 func (*Message_Notice) isMessage_Body() {}
 
@@ -1822,7 +2082,7 @@ type SendRequest struct {
 
 func (x *SendRequest) Reset() {
 	*x = SendRequest{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[14]
+	mi := &file_teamwire_v1_message_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1834,7 +2094,7 @@ func (x *SendRequest) String() string {
 func (*SendRequest) ProtoMessage() {}
 
 func (x *SendRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[14]
+	mi := &file_teamwire_v1_message_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1847,7 +2107,7 @@ func (x *SendRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendRequest.ProtoReflect.Descriptor instead.
 func (*SendRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{14}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SendRequest) GetTeam() string {
@@ -2041,7 +2301,7 @@ type SendResponse struct {
 
 func (x *SendResponse) Reset() {
 	*x = SendResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[15]
+	mi := &file_teamwire_v1_message_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2053,7 +2313,7 @@ func (x *SendResponse) String() string {
 func (*SendResponse) ProtoMessage() {}
 
 func (x *SendResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[15]
+	mi := &file_teamwire_v1_message_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2066,7 +2326,7 @@ func (x *SendResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendResponse.ProtoReflect.Descriptor instead.
 func (*SendResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{15}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SendResponse) GetMessageId() string {
@@ -2137,7 +2397,7 @@ type StreamRequest struct {
 
 func (x *StreamRequest) Reset() {
 	*x = StreamRequest{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[16]
+	mi := &file_teamwire_v1_message_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2149,7 +2409,7 @@ func (x *StreamRequest) String() string {
 func (*StreamRequest) ProtoMessage() {}
 
 func (x *StreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[16]
+	mi := &file_teamwire_v1_message_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2162,7 +2422,7 @@ func (x *StreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamRequest.ProtoReflect.Descriptor instead.
 func (*StreamRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{16}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StreamRequest) GetInstanceId() string {
@@ -2204,7 +2464,7 @@ type StreamResponse struct {
 
 func (x *StreamResponse) Reset() {
 	*x = StreamResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[17]
+	mi := &file_teamwire_v1_message_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2216,7 +2476,7 @@ func (x *StreamResponse) String() string {
 func (*StreamResponse) ProtoMessage() {}
 
 func (x *StreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[17]
+	mi := &file_teamwire_v1_message_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2229,7 +2489,7 @@ func (x *StreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamResponse.ProtoReflect.Descriptor instead.
 func (*StreamResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{17}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StreamResponse) GetFrame() isStreamResponse_Frame {
@@ -2331,7 +2591,7 @@ type SessionOpened struct {
 
 func (x *SessionOpened) Reset() {
 	*x = SessionOpened{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[18]
+	mi := &file_teamwire_v1_message_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2343,7 +2603,7 @@ func (x *SessionOpened) String() string {
 func (*SessionOpened) ProtoMessage() {}
 
 func (x *SessionOpened) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[18]
+	mi := &file_teamwire_v1_message_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2356,7 +2616,7 @@ func (x *SessionOpened) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionOpened.ProtoReflect.Descriptor instead.
 func (*SessionOpened) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{18}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SessionOpened) GetSessionId() string {
@@ -2423,7 +2683,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[19]
+	mi := &file_teamwire_v1_message_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2435,7 +2695,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[19]
+	mi := &file_teamwire_v1_message_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2448,7 +2708,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{19}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Delivery) GetSequence() uint64 {
@@ -2483,7 +2743,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[20]
+	mi := &file_teamwire_v1_message_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2495,7 +2755,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[20]
+	mi := &file_teamwire_v1_message_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2508,7 +2768,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{20}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Heartbeat) GetServerTime() *timestamppb.Timestamp {
@@ -2533,7 +2793,7 @@ type SessionClosing struct {
 
 func (x *SessionClosing) Reset() {
 	*x = SessionClosing{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[21]
+	mi := &file_teamwire_v1_message_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2545,7 +2805,7 @@ func (x *SessionClosing) String() string {
 func (*SessionClosing) ProtoMessage() {}
 
 func (x *SessionClosing) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[21]
+	mi := &file_teamwire_v1_message_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2558,7 +2818,7 @@ func (x *SessionClosing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionClosing.ProtoReflect.Descriptor instead.
 func (*SessionClosing) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{21}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SessionClosing) GetReason() CloseReason {
@@ -2596,7 +2856,7 @@ type AckRequest struct {
 
 func (x *AckRequest) Reset() {
 	*x = AckRequest{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[22]
+	mi := &file_teamwire_v1_message_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2608,7 +2868,7 @@ func (x *AckRequest) String() string {
 func (*AckRequest) ProtoMessage() {}
 
 func (x *AckRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[22]
+	mi := &file_teamwire_v1_message_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2621,7 +2881,7 @@ func (x *AckRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckRequest.ProtoReflect.Descriptor instead.
 func (*AckRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{22}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AckRequest) GetSessionId() string {
@@ -2649,7 +2909,7 @@ type AckResponse struct {
 
 func (x *AckResponse) Reset() {
 	*x = AckResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[23]
+	mi := &file_teamwire_v1_message_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2661,7 +2921,7 @@ func (x *AckResponse) String() string {
 func (*AckResponse) ProtoMessage() {}
 
 func (x *AckResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[23]
+	mi := &file_teamwire_v1_message_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2674,7 +2934,7 @@ func (x *AckResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckResponse.ProtoReflect.Descriptor instead.
 func (*AckResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{23}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AckResponse) GetAcked() uint32 {
@@ -2697,7 +2957,7 @@ type GetMessageRequest struct {
 
 func (x *GetMessageRequest) Reset() {
 	*x = GetMessageRequest{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[24]
+	mi := &file_teamwire_v1_message_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2709,7 +2969,7 @@ func (x *GetMessageRequest) String() string {
 func (*GetMessageRequest) ProtoMessage() {}
 
 func (x *GetMessageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[24]
+	mi := &file_teamwire_v1_message_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2722,7 +2982,7 @@ func (x *GetMessageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMessageRequest.ProtoReflect.Descriptor instead.
 func (*GetMessageRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{24}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetMessageRequest) GetTeam() string {
@@ -2752,7 +3012,7 @@ type GetMessageResponse struct {
 
 func (x *GetMessageResponse) Reset() {
 	*x = GetMessageResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[25]
+	mi := &file_teamwire_v1_message_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2764,7 +3024,7 @@ func (x *GetMessageResponse) String() string {
 func (*GetMessageResponse) ProtoMessage() {}
 
 func (x *GetMessageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[25]
+	mi := &file_teamwire_v1_message_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2777,7 +3037,7 @@ func (x *GetMessageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetMessageResponse.ProtoReflect.Descriptor instead.
 func (*GetMessageResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{25}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetMessageResponse) GetMessage() *Message {
@@ -2819,7 +3079,7 @@ type Receipt struct {
 
 func (x *Receipt) Reset() {
 	*x = Receipt{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[26]
+	mi := &file_teamwire_v1_message_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2831,7 +3091,7 @@ func (x *Receipt) String() string {
 func (*Receipt) ProtoMessage() {}
 
 func (x *Receipt) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[26]
+	mi := &file_teamwire_v1_message_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2844,7 +3104,7 @@ func (x *Receipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
 func (*Receipt) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{26}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Receipt) GetRecipient() string {
@@ -2920,7 +3180,7 @@ type ListInboxRequest struct {
 
 func (x *ListInboxRequest) Reset() {
 	*x = ListInboxRequest{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[27]
+	mi := &file_teamwire_v1_message_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2932,7 +3192,7 @@ func (x *ListInboxRequest) String() string {
 func (*ListInboxRequest) ProtoMessage() {}
 
 func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[27]
+	mi := &file_teamwire_v1_message_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2945,7 +3205,7 @@ func (x *ListInboxRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxRequest.ProtoReflect.Descriptor instead.
 func (*ListInboxRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{27}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListInboxRequest) GetPageSize() uint32 {
@@ -2991,7 +3251,7 @@ type ListInboxResponse struct {
 
 func (x *ListInboxResponse) Reset() {
 	*x = ListInboxResponse{}
-	mi := &file_teamwire_v1_message_proto_msgTypes[28]
+	mi := &file_teamwire_v1_message_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3003,7 +3263,7 @@ func (x *ListInboxResponse) String() string {
 func (*ListInboxResponse) ProtoMessage() {}
 
 func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_message_proto_msgTypes[28]
+	mi := &file_teamwire_v1_message_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3016,7 +3276,7 @@ func (x *ListInboxResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInboxResponse.ProtoReflect.Descriptor instead.
 func (*ListInboxResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{28}
+	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListInboxResponse) GetDeliveries() []*Delivery {
@@ -3087,7 +3347,26 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\aapprove\x18\x02 \x01(\bH\x00R\aapprove\x88\x01\x01\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reasonB\n" +
 	"\n" +
-	"\b_approve\"\x8f\x01\n" +
+	"\b_approve\"\x8b\x01\n" +
+	"\n" +
+	"SpawnOrder\x12\x1c\n" +
+	"\trecipient\x18\x01 \x01(\tR\trecipient\x12\x18\n" +
+	"\asummary\x18\x02 \x01(\tR\asummary\x12\x16\n" +
+	"\x06member\x18\x03 \x01(\tR\x06member\x12-\n" +
+	"\x05terms\x18\x04 \x01(\v2\x17.teamwire.v1.SpawnTermsR\x05terms\"\xc7\x02\n" +
+	"\n" +
+	"SpawnTerms\x12\x18\n" +
+	"\aprofile\x18\x01 \x01(\tR\aprofile\x12\x12\n" +
+	"\x04host\x18\x02 \x01(\tR\x04host\x12;\n" +
+	"\x06labels\x18\x03 \x03(\v2#.teamwire.v1.SpawnTerms.LabelsEntryR\x06labels\x12,\n" +
+	"\x12plan_mode_required\x18\x04 \x01(\bR\x10planModeRequired\x124\n" +
+	"\arestart\x18\x05 \x01(\x0e2\x1a.teamwire.v1.RestartPolicyR\arestart\x12\x10\n" +
+	"\x03dir\x18\x06 \x01(\tR\x03dir\x12\x1d\n" +
+	"\n" +
+	"refused_by\x18\a \x03(\tR\trefusedBy\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8f\x01\n" +
 	"\vTaskSummary\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12 \n" +
@@ -3128,7 +3407,7 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x06sha256\x18\x04 \x01(\tR\x06sha256\"I\n" +
 	"\x06Sender\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.teamwire.v1.SenderKindR\x04kind\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\x98\r\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\xf8\r\n" +
 	"\aMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04team\x18\x02 \x01(\tR\x04team\x12+\n" +
@@ -3160,7 +3439,10 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x12permission_request\x18\x1c \x01(\v2\x1e.teamwire.v1.PermissionRequestBf\x92\xb5\x18b\n" +
 	"\x12permission request\x12\x06detail\x1a-the lead, or the member named as its approver\"\x13permission_response(\x01H\x00R\x11permissionRequest\x12\x97\x01\n" +
 	"\x13permission_response\x18\x1d \x01(\v2\x1f.teamwire.v1.PermissionResponseBC\x92\xb5\x18?\n" +
-	"\x13permission response\x12\x06reason\x1a the member that made the requestH\x00R\x12permissionResponse\x12_\n" +
+	"\x13permission response\x12\x06reason\x1a the member that made the requestH\x00R\x12permissionResponse\x12^\n" +
+	"\vspawn_order\x18\x1e \x01(\v2\x17.teamwire.v1.SpawnOrderB\"\x92\xb5\x18\x1e\n" +
+	"\vspawn order\x12\asummary\x1a\x06a hostH\x00R\n" +
+	"spawnOrder\x12_\n" +
 	"\x06notice\x18\x1b \x01(\v2\x13.teamwire.v1.NoticeB0\x92\xb5\x18,\n" +
 	"\x06notice\x12\x04text\x1a\x1cthe members that it concernsH\x00R\x06noticeB\x06\n" +
 	"\x04body\"\x8e\x06\n" +
@@ -3260,7 +3542,12 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"deliveries\x18\x01 \x03(\v2\x15.teamwire.v1.DeliveryR\n" +
 	"deliveries\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x04R\x05total\x12&\n" +
-	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken*\xae\x06\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken*\x83\x01\n" +
+	"\rRestartPolicy\x12\x1e\n" +
+	"\x1aRESTART_POLICY_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14RESTART_POLICY_NEVER\x10\x01\x12\x1d\n" +
+	"\x19RESTART_POLICY_ON_FAILURE\x10\x02\x12\x19\n" +
+	"\x15RESTART_POLICY_ALWAYS\x10\x03*\x89\a\n" +
 	"\n" +
 	"NoticeKind\x12\x1b\n" +
 	"\x17NOTICE_KIND_UNSPECIFIED\x10\x00\x12\"\n" +
@@ -3290,6 +3577,9 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x1cNOTICE_KIND_MEMBER_RESTARTED\x10\x0f\x1a\x0e\x92\xb5\x18\n" +
 	"\b\x01\x12\x06member\x12+\n" +
 	"\x17NOTICE_KIND_WORK_FAILED\x10\x10\x1a\x0e\x92\xb5\x18\n" +
+	"\b\x01\x12\x06member\x12+\n" +
+	"\x19NOTICE_KIND_SPAWN_STARTED\x10\x11\x1a\f\x92\xb5\x18\b\x12\x06member\x12,\n" +
+	"\x18NOTICE_KIND_SPAWN_FAILED\x10\x12\x1a\x0e\x92\xb5\x18\n" +
 	"\b\x01\x12\x06member\x12\x1c\n" +
 	"\x12NOTICE_KIND_DIGEST\x10\x14\x1a\x04\x92\xb5\x18\x00*{\n" +
 	"\fRunnerAction\x12\x1d\n" +
@@ -3322,14 +3612,15 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x14RECEIPT_STATE_QUEUED\x10\x01\x12\x1b\n" +
 	"\x17RECEIPT_STATE_DELIVERED\x10\x02\x12\x1b\n" +
 	"\x17RECEIPT_STATE_PROCESSED\x10\x03\x12\x1f\n" +
-	"\x1bRECEIPT_STATE_DEAD_LETTERED\x10\x04*\xe9\x01\n" +
+	"\x1bRECEIPT_STATE_DEAD_LETTERED\x10\x04*\x8c\x02\n" +
 	"\x0fDeadLetterCause\x12!\n" +
 	"\x1dDEAD_LETTER_CAUSE_UNSPECIFIED\x10\x00\x12$\n" +
 	" DEAD_LETTER_CAUSE_DELIVERY_LIMIT\x10\x01\x12%\n" +
 	"!DEAD_LETTER_CAUSE_TARGET_REPLACED\x10\x02\x12 \n" +
 	"\x1cDEAD_LETTER_CAUSE_INBOX_FULL\x10\x03\x12$\n" +
 	" DEAD_LETTER_CAUSE_MEMBER_REMOVED\x10\x04\x12\x1e\n" +
-	"\x1aDEAD_LETTER_CAUSE_REPLACED\x10\x052\xfb\x02\n" +
+	"\x1aDEAD_LETTER_CAUSE_REPLACED\x10\x05\x12!\n" +
+	"\x1dDEAD_LETTER_CAUSE_NOT_STARTED\x10\x062\xfb\x02\n" +
 	"\x0eMessageService\x12@\n" +
 	"\x04Send\x12\x18.teamwire.v1.SendRequest\x1a\x19.teamwire.v1.SendResponse\"\x03\x90\x02\x02\x12C\n" +
 	"\x06Stream\x12\x1a.teamwire.v1.StreamRequest\x1a\x1b.teamwire.v1.StreamResponse0\x01\x12=\n" +
@@ -3351,116 +3642,124 @@ func file_teamwire_v1_message_proto_rawDescGZIP() []byte {
 	return file_teamwire_v1_message_proto_rawDescData
 }
 
-var file_teamwire_v1_message_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_teamwire_v1_message_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_teamwire_v1_message_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
+var file_teamwire_v1_message_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_teamwire_v1_message_proto_goTypes = []any{
-	(NoticeKind)(0),               // 0: teamwire.v1.NoticeKind
-	(RunnerAction)(0),             // 1: teamwire.v1.RunnerAction
-	(SenderKind)(0),               // 2: teamwire.v1.SenderKind
-	(Durability)(0),               // 3: teamwire.v1.Durability
-	(CloseReason)(0),              // 4: teamwire.v1.CloseReason
-	(ReceiptState)(0),             // 5: teamwire.v1.ReceiptState
-	(DeadLetterCause)(0),          // 6: teamwire.v1.DeadLetterCause
-	(*DirectMessage)(nil),         // 7: teamwire.v1.DirectMessage
-	(*Broadcast)(nil),             // 8: teamwire.v1.Broadcast
-	(*ShutdownRequest)(nil),       // 9: teamwire.v1.ShutdownRequest
-	(*ShutdownResponse)(nil),      // 10: teamwire.v1.ShutdownResponse
-	(*PlanApprovalRequest)(nil),   // 11: teamwire.v1.PlanApprovalRequest
-	(*PlanApprovalResponse)(nil),  // 12: teamwire.v1.PlanApprovalResponse
-	(*PermissionRequest)(nil),     // 13: teamwire.v1.PermissionRequest
-	(*PermissionResponse)(nil),    // 14: teamwire.v1.PermissionResponse
-	(*TaskSummary)(nil),           // 15: teamwire.v1.TaskSummary
-	(*Notice)(nil),                // 16: teamwire.v1.Notice
-	(*ExitReport)(nil),            // 17: teamwire.v1.ExitReport
-	(*Attachment)(nil),            // 18: teamwire.v1.Attachment
-	(*Sender)(nil),                // 19: teamwire.v1.Sender
-	(*Message)(nil),               // 20: teamwire.v1.Message
-	(*SendRequest)(nil),           // 21: teamwire.v1.SendRequest
-	(*SendResponse)(nil),          // 22: teamwire.v1.SendResponse
-	(*StreamRequest)(nil),         // 23: teamwire.v1.StreamRequest
-	(*StreamResponse)(nil),        // 24: teamwire.v1.StreamResponse
-	(*SessionOpened)(nil),         // 25: teamwire.v1.SessionOpened
-	(*Delivery)(nil),              // 26: teamwire.v1.Delivery
-	(*Heartbeat)(nil),             // 27: teamwire.v1.Heartbeat
-	(*SessionClosing)(nil),        // 28: teamwire.v1.SessionClosing
-	(*AckRequest)(nil),            // 29: teamwire.v1.AckRequest
-	(*AckResponse)(nil),           // 30: teamwire.v1.AckResponse
-	(*GetMessageRequest)(nil),     // 31: teamwire.v1.GetMessageRequest
-	(*GetMessageResponse)(nil),    // 32: teamwire.v1.GetMessageResponse
-	(*Receipt)(nil),               // 33: teamwire.v1.Receipt
-	(*ListInboxRequest)(nil),      // 34: teamwire.v1.ListInboxRequest
-	(*ListInboxResponse)(nil),     // 35: teamwire.v1.ListInboxResponse
-	(*durationpb.Duration)(nil),   // 36: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 37: google.protobuf.Timestamp
+	(RestartPolicy)(0),            // 0: teamwire.v1.RestartPolicy
+	(NoticeKind)(0),               // 1: teamwire.v1.NoticeKind
+	(RunnerAction)(0),             // 2: teamwire.v1.RunnerAction
+	(SenderKind)(0),               // 3: teamwire.v1.SenderKind
+	(Durability)(0),               // 4: teamwire.v1.Durability
+	(CloseReason)(0),              // 5: teamwire.v1.CloseReason
+	(ReceiptState)(0),             // 6: teamwire.v1.ReceiptState
+	(DeadLetterCause)(0),          // 7: teamwire.v1.DeadLetterCause
+	(*DirectMessage)(nil),         // 8: teamwire.v1.DirectMessage
+	(*Broadcast)(nil),             // 9: teamwire.v1.Broadcast
+	(*ShutdownRequest)(nil),       // 10: teamwire.v1.ShutdownRequest
+	(*ShutdownResponse)(nil),      // 11: teamwire.v1.ShutdownResponse
+	(*PlanApprovalRequest)(nil),   // 12: teamwire.v1.PlanApprovalRequest
+	(*PlanApprovalResponse)(nil),  // 13: teamwire.v1.PlanApprovalResponse
+	(*PermissionRequest)(nil),     // 14: teamwire.v1.PermissionRequest
+	(*PermissionResponse)(nil),    // 15: teamwire.v1.PermissionResponse
+	(*SpawnOrder)(nil),            // 16: teamwire.v1.SpawnOrder
+	(*SpawnTerms)(nil),            // 17: teamwire.v1.SpawnTerms
+	(*TaskSummary)(nil),           // 18: teamwire.v1.TaskSummary
+	(*Notice)(nil),                // 19: teamwire.v1.Notice
+	(*ExitReport)(nil),            // 20: teamwire.v1.ExitReport
+	(*Attachment)(nil),            // 21: teamwire.v1.Attachment
+	(*Sender)(nil),                // 22: teamwire.v1.Sender
+	(*Message)(nil),               // 23: teamwire.v1.Message
+	(*SendRequest)(nil),           // 24: teamwire.v1.SendRequest
+	(*SendResponse)(nil),          // 25: teamwire.v1.SendResponse
+	(*StreamRequest)(nil),         // 26: teamwire.v1.StreamRequest
+	(*StreamResponse)(nil),        // 27: teamwire.v1.StreamResponse
+	(*SessionOpened)(nil),         // 28: teamwire.v1.SessionOpened
+	(*Delivery)(nil),              // 29: teamwire.v1.Delivery
+	(*Heartbeat)(nil),             // 30: teamwire.v1.Heartbeat
+	(*SessionClosing)(nil),        // 31: teamwire.v1.SessionClosing
+	(*AckRequest)(nil),            // 32: teamwire.v1.AckRequest
+	(*AckResponse)(nil),           // 33: teamwire.v1.AckResponse
+	(*GetMessageRequest)(nil),     // 34: teamwire.v1.GetMessageRequest
+	(*GetMessageResponse)(nil),    // 35: teamwire.v1.GetMessageResponse
+	(*Receipt)(nil),               // 36: teamwire.v1.Receipt
+	(*ListInboxRequest)(nil),      // 37: teamwire.v1.ListInboxRequest
+	(*ListInboxResponse)(nil),     // 38: teamwire.v1.ListInboxResponse
+	nil,                           // 39: teamwire.v1.SpawnTerms.LabelsEntry
+	(*durationpb.Duration)(nil),   // 40: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
 }
 var file_teamwire_v1_message_proto_depIdxs = []int32{
-	36, // 0: teamwire.v1.ShutdownRequest.ttl:type_name -> google.protobuf.Duration
-	36, // 1: teamwire.v1.PlanApprovalRequest.ttl:type_name -> google.protobuf.Duration
-	36, // 2: teamwire.v1.PermissionRequest.ttl:type_name -> google.protobuf.Duration
-	19, // 3: teamwire.v1.TaskSummary.assigned_by:type_name -> teamwire.v1.Sender
-	0,  // 4: teamwire.v1.Notice.kind:type_name -> teamwire.v1.NoticeKind
-	17, // 5: teamwire.v1.Notice.exit:type_name -> teamwire.v1.ExitReport
-	15, // 6: teamwire.v1.Notice.task:type_name -> teamwire.v1.TaskSummary
-	37, // 7: teamwire.v1.Notice.first_at:type_name -> google.protobuf.Timestamp
-	16, // 8: teamwire.v1.Notice.gathered:type_name -> teamwire.v1.Notice
-	36, // 9: teamwire.v1.ExitReport.duration:type_name -> google.protobuf.Duration
-	1,  // 10: teamwire.v1.ExitReport.runner_action:type_name -> teamwire.v1.RunnerAction
-	2,  // 11: teamwire.v1.Sender.kind:type_name -> teamwire.v1.SenderKind
-	19, // 12: teamwire.v1.Message.sender:type_name -> teamwire.v1.Sender
-	37, // 13: teamwire.v1.Message.sent_at:type_name -> google.protobuf.Timestamp
-	37, // 14: teamwire.v1.Message.request_expires_at:type_name -> google.protobuf.Timestamp
-	18, // 15: teamwire.v1.Message.attachments:type_name -> teamwire.v1.Attachment
-	7,  // 16: teamwire.v1.Message.message:type_name -> teamwire.v1.DirectMessage
-	8,  // 17: teamwire.v1.Message.broadcast:type_name -> teamwire.v1.Broadcast
-	9,  // 18: teamwire.v1.Message.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
-	10, // 19: teamwire.v1.Message.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
-	11, // 20: teamwire.v1.Message.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
-	12, // 21: teamwire.v1.Message.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
-	13, // 22: teamwire.v1.Message.permission_request:type_name -> teamwire.v1.PermissionRequest
-	14, // 23: teamwire.v1.Message.permission_response:type_name -> teamwire.v1.PermissionResponse
-	16, // 24: teamwire.v1.Message.notice:type_name -> teamwire.v1.Notice
-	18, // 25: teamwire.v1.SendRequest.attachments:type_name -> teamwire.v1.Attachment
-	7,  // 26: teamwire.v1.SendRequest.message:type_name -> teamwire.v1.DirectMessage
-	8,  // 27: teamwire.v1.SendRequest.broadcast:type_name -> teamwire.v1.Broadcast
-	9,  // 28: teamwire.v1.SendRequest.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
-	10, // 29: teamwire.v1.SendRequest.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
-	11, // 30: teamwire.v1.SendRequest.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
-	12, // 31: teamwire.v1.SendRequest.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
-	13, // 32: teamwire.v1.SendRequest.permission_request:type_name -> teamwire.v1.PermissionRequest
-	14, // 33: teamwire.v1.SendRequest.permission_response:type_name -> teamwire.v1.PermissionResponse
-	37, // 34: teamwire.v1.SendResponse.sent_at:type_name -> google.protobuf.Timestamp
-	3,  // 35: teamwire.v1.SendResponse.durability:type_name -> teamwire.v1.Durability
-	25, // 36: teamwire.v1.StreamResponse.opened:type_name -> teamwire.v1.SessionOpened
-	26, // 37: teamwire.v1.StreamResponse.delivery:type_name -> teamwire.v1.Delivery
-	27, // 38: teamwire.v1.StreamResponse.heartbeat:type_name -> teamwire.v1.Heartbeat
-	28, // 39: teamwire.v1.StreamResponse.closing:type_name -> teamwire.v1.SessionClosing
-	36, // 40: teamwire.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
-	20, // 41: teamwire.v1.Delivery.message:type_name -> teamwire.v1.Message
-	37, // 42: teamwire.v1.Heartbeat.server_time:type_name -> google.protobuf.Timestamp
-	4,  // 43: teamwire.v1.SessionClosing.reason:type_name -> teamwire.v1.CloseReason
-	20, // 44: teamwire.v1.GetMessageResponse.message:type_name -> teamwire.v1.Message
-	33, // 45: teamwire.v1.GetMessageResponse.receipts:type_name -> teamwire.v1.Receipt
-	5,  // 46: teamwire.v1.Receipt.state:type_name -> teamwire.v1.ReceiptState
-	37, // 47: teamwire.v1.Receipt.queued_at:type_name -> google.protobuf.Timestamp
-	37, // 48: teamwire.v1.Receipt.delivered_at:type_name -> google.protobuf.Timestamp
-	37, // 49: teamwire.v1.Receipt.finished_at:type_name -> google.protobuf.Timestamp
-	6,  // 50: teamwire.v1.Receipt.dead_letter_cause:type_name -> teamwire.v1.DeadLetterCause
-	26, // 51: teamwire.v1.ListInboxResponse.deliveries:type_name -> teamwire.v1.Delivery
-	21, // 52: teamwire.v1.MessageService.Send:input_type -> teamwire.v1.SendRequest
-	23, // 53: teamwire.v1.MessageService.Stream:input_type -> teamwire.v1.StreamRequest
-	29, // 54: teamwire.v1.MessageService.Ack:input_type -> teamwire.v1.AckRequest
-	31, // 55: teamwire.v1.MessageService.GetMessage:input_type -> teamwire.v1.GetMessageRequest
-	34, // 56: teamwire.v1.MessageService.ListInbox:input_type -> teamwire.v1.ListInboxRequest
-	22, // 57: teamwire.v1.MessageService.Send:output_type -> teamwire.v1.SendResponse
-	24, // 58: teamwire.v1.MessageService.Stream:output_type -> teamwire.v1.StreamResponse
-	30, // 59: teamwire.v1.MessageService.Ack:output_type -> teamwire.v1.AckResponse
-	32, // 60: teamwire.v1.MessageService.GetMessage:output_type -> teamwire.v1.GetMessageResponse
-	35, // 61: teamwire.v1.MessageService.ListInbox:output_type -> teamwire.v1.ListInboxResponse
-	57, // [57:62] is the sub-list for method output_type
-	52, // [52:57] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	40, // 0: teamwire.v1.ShutdownRequest.ttl:type_name -> google.protobuf.Duration
+	40, // 1: teamwire.v1.PlanApprovalRequest.ttl:type_name -> google.protobuf.Duration
+	40, // 2: teamwire.v1.PermissionRequest.ttl:type_name -> google.protobuf.Duration
+	17, // 3: teamwire.v1.SpawnOrder.terms:type_name -> teamwire.v1.SpawnTerms
+	39, // 4: teamwire.v1.SpawnTerms.labels:type_name -> teamwire.v1.SpawnTerms.LabelsEntry
+	0,  // 5: teamwire.v1.SpawnTerms.restart:type_name -> teamwire.v1.RestartPolicy
+	22, // 6: teamwire.v1.TaskSummary.assigned_by:type_name -> teamwire.v1.Sender
+	1,  // 7: teamwire.v1.Notice.kind:type_name -> teamwire.v1.NoticeKind
+	20, // 8: teamwire.v1.Notice.exit:type_name -> teamwire.v1.ExitReport
+	18, // 9: teamwire.v1.Notice.task:type_name -> teamwire.v1.TaskSummary
+	41, // 10: teamwire.v1.Notice.first_at:type_name -> google.protobuf.Timestamp
+	19, // 11: teamwire.v1.Notice.gathered:type_name -> teamwire.v1.Notice
+	40, // 12: teamwire.v1.ExitReport.duration:type_name -> google.protobuf.Duration
+	2,  // 13: teamwire.v1.ExitReport.runner_action:type_name -> teamwire.v1.RunnerAction
+	3,  // 14: teamwire.v1.Sender.kind:type_name -> teamwire.v1.SenderKind
+	22, // 15: teamwire.v1.Message.sender:type_name -> teamwire.v1.Sender
+	41, // 16: teamwire.v1.Message.sent_at:type_name -> google.protobuf.Timestamp
+	41, // 17: teamwire.v1.Message.request_expires_at:type_name -> google.protobuf.Timestamp
+	21, // 18: teamwire.v1.Message.attachments:type_name -> teamwire.v1.Attachment
+	8,  // 19: teamwire.v1.Message.message:type_name -> teamwire.v1.DirectMessage
+	9,  // 20: teamwire.v1.Message.broadcast:type_name -> teamwire.v1.Broadcast
+	10, // 21: teamwire.v1.Message.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
+	11, // 22: teamwire.v1.Message.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
+	12, // 23: teamwire.v1.Message.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
+	13, // 24: teamwire.v1.Message.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
+	14, // 25: teamwire.v1.Message.permission_request:type_name -> teamwire.v1.PermissionRequest
+	15, // 26: teamwire.v1.Message.permission_response:type_name -> teamwire.v1.PermissionResponse
+	16, // 27: teamwire.v1.Message.spawn_order:type_name -> teamwire.v1.SpawnOrder
+	19, // 28: teamwire.v1.Message.notice:type_name -> teamwire.v1.Notice
+	21, // 29: teamwire.v1.SendRequest.attachments:type_name -> teamwire.v1.Attachment
+	8,  // 30: teamwire.v1.SendRequest.message:type_name -> teamwire.v1.DirectMessage
+	9,  // 31: teamwire.v1.SendRequest.broadcast:type_name -> teamwire.v1.Broadcast
+	10, // 32: teamwire.v1.SendRequest.shutdown_request:type_name -> teamwire.v1.ShutdownRequest
+	11, // 33: teamwire.v1.SendRequest.shutdown_response:type_name -> teamwire.v1.ShutdownResponse
+	12, // 34: teamwire.v1.SendRequest.plan_approval_request:type_name -> teamwire.v1.PlanApprovalRequest
+	13, // 35: teamwire.v1.SendRequest.plan_approval_response:type_name -> teamwire.v1.PlanApprovalResponse
+	14, // 36: teamwire.v1.SendRequest.permission_request:type_name -> teamwire.v1.PermissionRequest
+	15, // 37: teamwire.v1.SendRequest.permission_response:type_name -> teamwire.v1.PermissionResponse
+	41, // 38: teamwire.v1.SendResponse.sent_at:type_name -> google.protobuf.Timestamp
+	4,  // 39: teamwire.v1.SendResponse.durability:type_name -> teamwire.v1.Durability
+	28, // 40: teamwire.v1.StreamResponse.opened:type_name -> teamwire.v1.SessionOpened
+	29, // 41: teamwire.v1.StreamResponse.delivery:type_name -> teamwire.v1.Delivery
+	30, // 42: teamwire.v1.StreamResponse.heartbeat:type_name -> teamwire.v1.Heartbeat
+	31, // 43: teamwire.v1.StreamResponse.closing:type_name -> teamwire.v1.SessionClosing
+	40, // 44: teamwire.v1.SessionOpened.heartbeat_interval:type_name -> google.protobuf.Duration
+	23, // 45: teamwire.v1.Delivery.message:type_name -> teamwire.v1.Message
+	41, // 46: teamwire.v1.Heartbeat.server_time:type_name -> google.protobuf.Timestamp
+	5,  // 47: teamwire.v1.SessionClosing.reason:type_name -> teamwire.v1.CloseReason
+	23, // 48: teamwire.v1.GetMessageResponse.message:type_name -> teamwire.v1.Message
+	36, // 49: teamwire.v1.GetMessageResponse.receipts:type_name -> teamwire.v1.Receipt
+	6,  // 50: teamwire.v1.Receipt.state:type_name -> teamwire.v1.ReceiptState
+	41, // 51: teamwire.v1.Receipt.queued_at:type_name -> google.protobuf.Timestamp
+	41, // 52: teamwire.v1.Receipt.delivered_at:type_name -> google.protobuf.Timestamp
+	41, // 53: teamwire.v1.Receipt.finished_at:type_name -> google.protobuf.Timestamp
+	7,  // 54: teamwire.v1.Receipt.dead_letter_cause:type_name -> teamwire.v1.DeadLetterCause
+	29, // 55: teamwire.v1.ListInboxResponse.deliveries:type_name -> teamwire.v1.Delivery
+	24, // 56: teamwire.v1.MessageService.Send:input_type -> teamwire.v1.SendRequest
+	26, // 57: teamwire.v1.MessageService.Stream:input_type -> teamwire.v1.StreamRequest
+	32, // 58: teamwire.v1.MessageService.Ack:input_type -> teamwire.v1.AckRequest
+	34, // 59: teamwire.v1.MessageService.GetMessage:input_type -> teamwire.v1.GetMessageRequest
+	37, // 60: teamwire.v1.MessageService.ListInbox:input_type -> teamwire.v1.ListInboxRequest
+	25, // 61: teamwire.v1.MessageService.Send:output_type -> teamwire.v1.SendResponse
+	27, // 62: teamwire.v1.MessageService.Stream:output_type -> teamwire.v1.StreamResponse
+	33, // 63: teamwire.v1.MessageService.Ack:output_type -> teamwire.v1.AckResponse
+	35, // 64: teamwire.v1.MessageService.GetMessage:output_type -> teamwire.v1.GetMessageResponse
+	38, // 65: teamwire.v1.MessageService.ListInbox:output_type -> teamwire.v1.ListInboxResponse
+	61, // [61:66] is the sub-list for method output_type
+	56, // [56:61] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_message_proto_init() }
@@ -3472,8 +3771,8 @@ func file_teamwire_v1_message_proto_init() {
 	file_teamwire_v1_message_proto_msgTypes[3].OneofWrappers = []any{}
 	file_teamwire_v1_message_proto_msgTypes[5].OneofWrappers = []any{}
 	file_teamwire_v1_message_proto_msgTypes[7].OneofWrappers = []any{}
-	file_teamwire_v1_message_proto_msgTypes[10].OneofWrappers = []any{}
-	file_teamwire_v1_message_proto_msgTypes[13].OneofWrappers = []any{
+	file_teamwire_v1_message_proto_msgTypes[12].OneofWrappers = []any{}
+	file_teamwire_v1_message_proto_msgTypes[15].OneofWrappers = []any{
 		(*Message_Message)(nil),
 		(*Message_Broadcast)(nil),
 		(*Message_ShutdownRequest)(nil),
@@ -3482,9 +3781,10 @@ func file_teamwire_v1_message_proto_init() {
 		(*Message_PlanApprovalResponse)(nil),
 		(*Message_PermissionRequest)(nil),
 		(*Message_PermissionResponse)(nil),
+		(*Message_SpawnOrder)(nil),
 		(*Message_Notice)(nil),
 	}
-	file_teamwire_v1_message_proto_msgTypes[14].OneofWrappers = []any{
+	file_teamwire_v1_message_proto_msgTypes[16].OneofWrappers = []any{
 		(*SendRequest_Message)(nil),
 		(*SendRequest_Broadcast)(nil),
 		(*SendRequest_ShutdownRequest)(nil),
@@ -3494,7 +3794,7 @@ func file_teamwire_v1_message_proto_init() {
 		(*SendRequest_PermissionRequest)(nil),
 		(*SendRequest_PermissionResponse)(nil),
 	}
-	file_teamwire_v1_message_proto_msgTypes[17].OneofWrappers = []any{
+	file_teamwire_v1_message_proto_msgTypes[19].OneofWrappers = []any{
 		(*StreamResponse_Opened)(nil),
 		(*StreamResponse_Delivery)(nil),
 		(*StreamResponse_Heartbeat)(nil),
@@ -3505,8 +3805,8 @@ func file_teamwire_v1_message_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_message_proto_rawDesc), len(file_teamwire_v1_message_proto_rawDesc)),
-			NumEnums:      7,
-			NumMessages:   29,
+			NumEnums:      8,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -37,7 +37,7 @@ const (
 	Reason_REASON_UNEXPECTED_RECIPIENT Reason = 3
 	// The recipient is not in the team.
 	Reason_REASON_AGENT_NOT_FOUND Reason = 4
-	// The recipient has exited or is about to.
+	// The recipient has exited or is about to, or it has not started yet.
 	Reason_REASON_AGENT_EXITED Reason = 5
 	// The recipient is the sender.
 	Reason_REASON_SELF_RECIPIENT Reason = 6
@@ -152,6 +152,8 @@ const (
 	Reason_REASON_INTERNAL Reason = 60
 	// The store's memory or disk is full. Acknowledging messages and deleting teams makes room, and so can the operator.
 	Reason_REASON_STORE_FULL Reason = 61
+	// No host can start the member that was ordered.
+	Reason_REASON_NO_HOST_FITS Reason = 62
 )
 
 // Enum value maps for Reason.
@@ -219,6 +221,7 @@ var (
 		59: "REASON_DRAINING",
 		60: "REASON_INTERNAL",
 		61: "REASON_STORE_FULL",
+		62: "REASON_NO_HOST_FITS",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -283,6 +286,7 @@ var (
 		"REASON_DRAINING":                59,
 		"REASON_INTERNAL":                60,
 		"REASON_STORE_FULL":              61,
+		"REASON_NO_HOST_FITS":            62,
 	}
 )
 
@@ -317,7 +321,7 @@ var File_teamwire_v1_reason_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x18teamwire/v1/reason.proto\x12\vteamwire.v1\x1a\x19teamwire/v1/options.proto*\xc0\x11\n" +
+	"\x18teamwire/v1/reason.proto\x12\vteamwire.v1\x1a\x19teamwire/v1/options.proto*\xe3\x11\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x13REASON_INVALID_TYPE\x10\x01\x1a\x06\x8a\xb5\x18\x02\b\x03\x12$\n" +
@@ -387,7 +391,8 @@ const file_teamwire_v1_reason_proto_rawDesc = "" +
 	"\x8a\xb5\x18\x06\b\x0e\x10\x01\x18\x01\x12\x1d\n" +
 	"\x0fREASON_DRAINING\x10;\x1a\b\x8a\xb5\x18\x04\b\x0e\x10\x01\x12\x1d\n" +
 	"\x0fREASON_INTERNAL\x10<\x1a\b\x8a\xb5\x18\x04\b\r \x01\x12\x1f\n" +
-	"\x11REASON_STORE_FULL\x10=\x1a\b\x8a\xb5\x18\x04\b\b\x10\x01BQ\n" +
+	"\x11REASON_STORE_FULL\x10=\x1a\b\x8a\xb5\x18\x04\b\b\x10\x01\x12!\n" +
+	"\x13REASON_NO_HOST_FITS\x10>\x1a\b\x8a\xb5\x18\x04\b\t\x10\x02BQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (

@@ -33,8 +33,11 @@ const (
 	Role_ROLE_UNSPECIFIED Role = 0
 	// One for each team. May invite, ask for shutdowns, answer plans and permission requests, stop by force, delete the team.
 	Role_ROLE_LEAD Role = 1
-	// Every other member.
+	// Every member that is neither the lead nor a host.
 	Role_ROLE_TEAMMATE Role = 2
+	// Starts teammates when the lead or the operator orders it; see HostService. It gets no broadcasts and claims no tasks,
+	// and ListMembers leaves it out.
+	Role_ROLE_HOST Role = 3
 )
 
 // Enum value maps for Role.
@@ -43,11 +46,13 @@ var (
 		0: "ROLE_UNSPECIFIED",
 		1: "ROLE_LEAD",
 		2: "ROLE_TEAMMATE",
+		3: "ROLE_HOST",
 	}
 	Role_value = map[string]int32{
 		"ROLE_UNSPECIFIED": 0,
 		"ROLE_LEAD":        1,
 		"ROLE_TEAMMATE":    2,
+		"ROLE_HOST":        3,
 	}
 )
 
@@ -99,6 +104,8 @@ const (
 	// Only detached lives: it has not called for the time of a lease, and has no session open. It is active again as soon
 	// as it calls. Neither change is recorded or reported.
 	MemberState_MEMBER_STATE_AWAY MemberState = 7
+	// Ordered with HostService.Spawn, and not started yet. Its inbox accepts messages already.
+	MemberState_MEMBER_STATE_SPAWNING MemberState = 8
 )
 
 // Enum value maps for MemberState.
@@ -112,6 +119,7 @@ var (
 		5: "MEMBER_STATE_EXITED",
 		6: "MEMBER_STATE_LOST",
 		7: "MEMBER_STATE_AWAY",
+		8: "MEMBER_STATE_SPAWNING",
 	}
 	MemberState_value = map[string]int32{
 		"MEMBER_STATE_UNSPECIFIED": 0,
@@ -122,6 +130,7 @@ var (
 		"MEMBER_STATE_EXITED":      5,
 		"MEMBER_STATE_LOST":        6,
 		"MEMBER_STATE_AWAY":        7,
+		"MEMBER_STATE_SPAWNING":    8,
 	}
 )
 
@@ -453,7 +462,11 @@ type Member struct {
 	// What its program has used in this life. Absent: nothing was reported.
 	Usage *Usage `protobuf:"bytes,22,opt,name=usage,proto3" json:"usage,omitempty"`
 	// What its programs have used in all of its lives. Absent: nothing was reported.
-	TotalUsage    *Usage `protobuf:"bytes,23,opt,name=total_usage,json=totalUsage,proto3" json:"total_usage,omitempty"`
+	TotalUsage *Usage `protobuf:"bytes,23,opt,name=total_usage,json=totalUsage,proto3" json:"total_usage,omitempty"`
+	// The host that started it, or is to start it. Empty: it was not ordered from a host.
+	SpawnedOn string `protobuf:"bytes,24,opt,name=spawned_on,json=spawnedOn,proto3" json:"spawned_on,omitempty"`
+	// With MEMBER_STATE_SPAWNING: the order that is pending. Empty: none is.
+	PendingOrder  string `protobuf:"bytes,25,opt,name=pending_order,json=pendingOrder,proto3" json:"pending_order,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -633,6 +646,20 @@ func (x *Member) GetTotalUsage() *Usage {
 		return x.TotalUsage
 	}
 	return nil
+}
+
+func (x *Member) GetSpawnedOn() string {
+	if x != nil {
+		return x.SpawnedOn
+	}
+	return ""
+}
+
+func (x *Member) GetPendingOrder() string {
+	if x != nil {
+		return x.PendingOrder
+	}
+	return ""
 }
 
 // How a member describes itself.
@@ -1180,8 +1207,10 @@ type InviteRequest struct {
 	Ttl *durationpb.Duration `protobuf:"bytes,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// Optional. True: members that join with it must have a plan approved before they may work on tasks.
 	PlanModeRequired bool `protobuf:"varint,5,opt,name=plan_mode_required,json=planModeRequired,proto3" json:"plan_mode_required,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Optional. True: those who join with it are hosts (ROLE_HOST), and not teammates.
+	Host          bool `protobuf:"varint,6,opt,name=host,proto3" json:"host,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *InviteRequest) Reset() {
@@ -1245,6 +1274,13 @@ func (x *InviteRequest) GetTtl() *durationpb.Duration {
 func (x *InviteRequest) GetPlanModeRequired() bool {
 	if x != nil {
 		return x.PlanModeRequired
+	}
+	return false
+}
+
+func (x *InviteRequest) GetHost() bool {
+	if x != nil {
+		return x.Host
 	}
 	return false
 }
@@ -2315,7 +2351,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x04lead\x18\x04 \x01(\tR\x04lead\x129\n" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x18\n" +
-	"\amembers\x18\x06 \x01(\rR\amembers\"\xa5\a\n" +
+	"\amembers\x18\x06 \x01(\rR\amembers\"\xe9\a\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x11.teamwire.v1.RoleR\x04role\x12.\n" +
@@ -2345,7 +2381,10 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x13pending_permissions\x18\x15 \x03(\tR\x12pendingPermissions\x12(\n" +
 	"\x05usage\x18\x16 \x01(\v2\x12.teamwire.v1.UsageR\x05usage\x123\n" +
 	"\vtotal_usage\x18\x17 \x01(\v2\x12.teamwire.v1.UsageR\n" +
-	"totalUsage\"\x9d\x02\n" +
+	"totalUsage\x12\x1d\n" +
+	"\n" +
+	"spawned_on\x18\x18 \x01(\tR\tspawnedOn\x12#\n" +
+	"\rpending_order\x18\x19 \x01(\tR\fpendingOrder\"\x9d\x02\n" +
 	"\x10MemberAttributes\x12\x1d\n" +
 	"\n" +
 	"agent_type\x18\x01 \x01(\tR\tagentType\x12\x14\n" +
@@ -2383,13 +2422,14 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"'\n" +
 	"\x11DeleteTeamRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\"\x14\n" +
-	"\x12DeleteTeamResponse\"\xb1\x01\n" +
+	"\x12DeleteTeamResponse\"\xc5\x01\n" +
 	"\rInviteRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12\x19\n" +
 	"\buses_max\x18\x03 \x01(\rR\ausesMax\x12+\n" +
 	"\x03ttl\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12,\n" +
-	"\x12plan_mode_required\x18\x05 \x01(\bR\x10planModeRequired\"\x95\x01\n" +
+	"\x12plan_mode_required\x18\x05 \x01(\bR\x10planModeRequired\x12\x12\n" +
+	"\x04host\x18\x06 \x01(\bR\x04host\"\x95\x01\n" +
 	"\x0eInviteResponse\x12\"\n" +
 	"\n" +
 	"join_token\x18\x01 \x01(\tB\x03\x80\x01\x01R\tjoinToken\x129\n" +
@@ -2461,11 +2501,12 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12.\n" +
 	"\x05level\x18\x03 \x01(\x0e2\x18.teamwire.v1.NoticeLevelR\x05level\"E\n" +
 	"\x16SetNoticeLevelResponse\x12+\n" +
-	"\x06member\x18\x01 \x01(\v2\x13.teamwire.v1.MemberR\x06member*>\n" +
+	"\x06member\x18\x01 \x01(\v2\x13.teamwire.v1.MemberR\x06member*M\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tROLE_LEAD\x10\x01\x12\x11\n" +
-	"\rROLE_TEAMMATE\x10\x02*\xd6\x01\n" +
+	"\rROLE_TEAMMATE\x10\x02\x12\r\n" +
+	"\tROLE_HOST\x10\x03*\xf1\x01\n" +
 	"\vMemberState\x12\x1c\n" +
 	"\x18MEMBER_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13MEMBER_STATE_JOINED\x10\x01\x12\x17\n" +
@@ -2474,7 +2515,8 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x15MEMBER_STATE_STOPPING\x10\x04\x12\x17\n" +
 	"\x13MEMBER_STATE_EXITED\x10\x05\x12\x15\n" +
 	"\x11MEMBER_STATE_LOST\x10\x06\x12\x15\n" +
-	"\x11MEMBER_STATE_AWAY\x10\a*R\n" +
+	"\x11MEMBER_STATE_AWAY\x10\a\x12\x19\n" +
+	"\x15MEMBER_STATE_SPAWNING\x10\b*R\n" +
 	"\bLiveness\x12\x18\n" +
 	"\x14LIVENESS_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11LIVENESS_ATTACHED\x10\x01\x12\x15\n" +

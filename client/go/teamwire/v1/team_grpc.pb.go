@@ -94,7 +94,8 @@ type TeamServiceClient interface {
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
 	Leave(ctx context.Context, in *LeaveRequest, opts ...grpc.CallOption) (*LeaveResponse, error)
-	// Lists the members of a team in the order in which they first joined, including those that have exited.
+	// Lists the members of a team in the order in which they first joined, including those that have exited. Hosts are not
+	// among them: see HostService.ListHosts.
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
 	ListMembers(ctx context.Context, in *ListMembersRequest, opts ...grpc.CallOption) (*ListMembersResponse, error)
@@ -114,9 +115,9 @@ type TeamServiceClient interface {
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, INVALID_FIELD.
 	ListActivity(ctx context.Context, in *ListActivityRequest, opts ...grpc.CallOption) (*ListActivityResponse, error)
-	// Stops a member at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
-	// its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. Lead and
-	// operator only. It may be repeated.
+	// Stops a member or a host at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
+	// its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. A member that was
+	// ordered and has not started becomes `exited`, and its order is cancelled. Lead and operator only. It may be repeated.
 	//
 	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
 	// MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
@@ -349,7 +350,8 @@ type TeamServiceServer interface {
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
 	Leave(context.Context, *LeaveRequest) (*LeaveResponse, error)
-	// Lists the members of a team in the order in which they first joined, including those that have exited.
+	// Lists the members of a team in the order in which they first joined, including those that have exited. Hosts are not
+	// among them: see HostService.ListHosts.
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
 	ListMembers(context.Context, *ListMembersRequest) (*ListMembersResponse, error)
@@ -369,9 +371,9 @@ type TeamServiceServer interface {
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, INVALID_FIELD.
 	ListActivity(context.Context, *ListActivityRequest) (*ListActivityResponse, error)
-	// Stops a member at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
-	// its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. Lead and
-	// operator only. It may be repeated.
+	// Stops a member or a host at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
+	// its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. A member that was
+	// ordered and has not started becomes `exited`, and its order is cancelled. Lead and operator only. It may be repeated.
 	//
 	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
 	// MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.

@@ -13,6 +13,7 @@ RETRYABLE = {
     "DRAINING",
     "DURABILITY_NOT_REACHED",
     "INBOX_FULL",
+    "NO_HOST_FITS",
     "RATE_LIMITED",
     "SLOW_CONSUMER",
     "STORE_FULL",
@@ -45,6 +46,7 @@ READ = {
     "GetTeam",
     "ListActivity",
     "ListHistory",
+    "ListHosts",
     "ListInbox",
     "ListMembers",
     "ListRequests",
@@ -65,6 +67,7 @@ SECRET = {
     "CreateTeam",
     "Invite",
     "Join",
+    "TakeOrder",
 }
 """The calls whose reply carries a credential, so that their idempotency key must be unguessable."""
 

@@ -4,9 +4,9 @@ use prost::Message as _;
 use teamwire_proto::{
     Method, Reason, Refusal,
     v1::{
-        self, history_service_client::HistoryServiceClient, message_service_client::MessageServiceClient,
-        request_service_client::RequestServiceClient, task_service_client::TaskServiceClient,
-        team_service_client::TeamServiceClient,
+        self, history_service_client::HistoryServiceClient, host_service_client::HostServiceClient,
+        message_service_client::MessageServiceClient, request_service_client::RequestServiceClient,
+        task_service_client::TaskServiceClient, team_service_client::TeamServiceClient,
     },
 };
 use tonic::transport::Channel;
@@ -75,6 +75,17 @@ impl Client {
         self.call(call, request, |channel, request| async move { teams(channel).report_activity(request).await }).await
     }
 
+    /// Orders a member from a host, with the request's idempotency key or a new one. The reply holds the order, which is still
+    /// pending: [`Client::wait_decision`] waits for the start.
+    pub async fn spawn(&self, mut request: v1::SpawnRequest) -> Result<v1::SpawnResponse, Error> {
+        self.fill(&mut request.team);
+        if request.idempotency_key.is_empty() {
+            request.idempotency_key = Uuid::now_v7().to_string();
+        }
+        let call = Call::of(Method::Spawn).with_key(&request.idempotency_key);
+        self.call(call, request, |channel, request| async move { hosts(channel).spawn(request).await }).await
+    }
+
     /// Lists a page of what a member's program has done. Waits for the first line if the request says so, for up to 60 s.
     ///
     /// [`Client::follow_activity`] waits for as long as it takes.
@@ -124,6 +135,10 @@ pub(crate) fn teams(channel: Channel) -> TeamServiceClient<Channel> {
 
 pub(crate) fn tasks(channel: Channel) -> TaskServiceClient<Channel> {
     TaskServiceClient::new(channel)
+}
+
+fn hosts(channel: Channel) -> HostServiceClient<Channel> {
+    HostServiceClient::new(channel)
 }
 
 fn requests(channel: Channel) -> RequestServiceClient<Channel> {
@@ -195,6 +210,16 @@ calls! {
     tasks.release_task = ReleaseTask(ReleaseTaskRequest.team) -> ReleaseTaskResponse;
     /// Deletes a task.
     tasks.delete_task = DeleteTask(DeleteTaskRequest.team) -> DeleteTaskResponse;
+    /// Lists the hosts of a team.
+    hosts.list_hosts = ListHosts(ListHostsRequest.team) -> ListHostsResponse;
+    /// Says what the caller, a host, offers.
+    hosts.update_host = UpdateHost(UpdateHostRequest) -> UpdateHostResponse;
+    /// Takes an order that the caller, a host, has in its inbox. Returns the join token of the member to start.
+    hosts.take_order = TakeOrder(TakeOrderRequest) -> TakeOrderResponse;
+    /// Refuses an order that the caller, a host, has.
+    hosts.refuse_order = RefuseOrder(RefuseOrderRequest) -> RefuseOrderResponse;
+    /// Reports that nothing of a member that the caller, a host, has started runs anymore.
+    hosts.report_exit = ReportExit(ReportExitRequest) -> ReportExitResponse;
     /// Lists a page of the history.
     history.list_history = ListHistory(ListHistoryRequest.team) -> ListHistoryResponse;
 }

@@ -15,6 +15,7 @@ export const RETRYABLE: ReadonlySet<string> = new Set([
   "DRAINING",
   "DURABILITY_NOT_REACHED",
   "INBOX_FULL",
+  "NO_HOST_FITS",
   "RATE_LIMITED",
   "SLOW_CONSUMER",
   "STORE_FULL",
@@ -47,6 +48,7 @@ export const READ: ReadonlySet<string> = new Set([
   "GetTeam",
   "ListActivity",
   "ListHistory",
+  "ListHosts",
   "ListInbox",
   "ListMembers",
   "ListRequests",
@@ -67,6 +69,7 @@ export const SECRET: ReadonlySet<string> = new Set([
   "CreateTeam",
   "Invite",
   "Join",
+  "TakeOrder",
 ]);
 
 /** The calls that wait: the field that says how long, the default and the maximum. */

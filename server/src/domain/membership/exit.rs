@@ -27,7 +27,7 @@ pub fn leave(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::LeaveReques
     let mut exit = exit_of(tx, request.exit.as_ref(), "exit")?;
     // A session that an approval has ended may still report. One that another process has superseded may not, because
     // its end is not the member's.
-    let (team, name) = identity::member(tx, who, Admit::Ended)?;
+    let (team, name) = identity::member_or_host(tx, who, Admit::Ended)?;
     let mut team = TeamRecord::clone(&team);
     let present = team.member(&name).ok_or_else(invalid)?;
     if request.exit_follows && !present.detached {
@@ -53,7 +53,7 @@ pub fn leave(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::LeaveReques
 }
 
 /// Checks the report of an exit in the field of this name. Absent: nothing is known.
-pub(super) fn exit_of(tx: &Tx<'_>, report: Option<&v1::ExitReport>, field: &str) -> Result<Exit, Refusal> {
+pub(in crate::domain) fn exit_of(tx: &Tx<'_>, report: Option<&v1::ExitReport>, field: &str) -> Result<Exit, Refusal> {
     let report = report.cloned().unwrap_or_default();
     let runner_action = report.runner_action().into();
     if report.code.is_some_and(|code| !(0..=255).contains(&code)) || !(0..=64).contains(&report.signal) {
@@ -89,6 +89,7 @@ pub(in crate::domain) fn conclude_life(
             (request_id.as_deref() != Some(""), request_id.is_some())
         }
         Life::Exited { dismissed, .. } => (*dismissed, false),
+        Life::Spawning => (true, false),
         Life::Live | Life::Lost => (false, false),
     };
     let is_recorded = dismissed || member.lives.left_out == 0;
@@ -146,7 +147,7 @@ pub fn force_stop(
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Live)?;
     let actor = caller.lead_only("stop a member by force")?;
     check_line(&request.reason, "reason", Reason::InvalidField, &tx.ctx.limits)?;
-    let target = team.resolve(&request.member, "member")?;
+    let target = team.resolve_any(&request.member, "member")?;
     if let Principal::Member { name, .. } = &caller
         && *name == target.name
     {
@@ -164,7 +165,11 @@ pub fn force_stop(
     }
     let name = target.name.clone();
     let mut team = TeamRecord::clone(&team);
-    if !matches!(target.life, Life::Stopping { request_id: None, .. }) {
+    if target.life == Life::Spawning {
+        request::cancel_all(tx, &mut team, &name, CancelCause::Forced)?;
+        tx.put("", &team);
+        tx.ends_something();
+    } else if !matches!(target.life, Life::Stopping { request_id: None, .. }) {
         request::cancel_all(tx, &mut team, &name, CancelCause::Forced)?;
         let now_ms = tx.ctx.now_ms;
         let member = team.member_mut(&name).ok_or_else(invalid)?;

@@ -22,7 +22,7 @@ pub fn heartbeat(
     who: &CallerCredentials,
     request: &v1::HeartbeatRequest,
 ) -> Result<v1::HeartbeatResponse, RuleError> {
-    let (team, name) = identity::member(tx, who, Admit::Stopping)?;
+    let (team, name) = identity::member_or_host(tx, who, Admit::Stopping)?;
     check_line(&request.summary, "summary", Reason::InvalidSummary, &tx.ctx.limits)?;
     let lease = tx.ctx.limits.lease_ttl;
     renew(tx, std::slice::from_ref(&name))?;
@@ -42,7 +42,8 @@ pub fn heartbeat(
         };
         tx.put(name.folded(), &PresenceRecord { incarnation, idle, since_ms, summary: summary.to_owned() });
     }
-    if idle && !was_idle && !team.is_lead(&name) {
+    let has_idle_notices = !team.is_lead(&name) && team.member(&name).is_some_and(|member| !member.is_host);
+    if idle && !was_idle && has_idle_notices {
         let text = if summary.is_empty() { format!("{name} is idle.") } else { format!("{name} is idle: {summary}") };
         let notice =
             v1::Notice { kind: NoticeKind::Idle.into(), member: name.to_string(), text, ..v1::Notice::default() };

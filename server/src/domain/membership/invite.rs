@@ -44,6 +44,8 @@ pub fn invite(
         uses_left: uses,
         expires_ms,
         plan_mode_required: request.plan_mode_required,
+        is_for_host: request.host,
+        order: None,
     };
     tx.put(&id, &token);
     history::append(tx, team_event(TeamEventKind::Invited, &actor, member.as_ref().map_or("", Name::as_str)));

@@ -101,6 +101,12 @@ pub fn join(
         }
         _ => None,
     };
+    // The order that this life begins with, or that an earlier life of the same process did, goes on.
+    let is_of_order = token.as_ref().is_none_or(|token| token.order.is_some());
+    let (ordered, pending_order) = match team.member_mut(&name).filter(|_| is_of_order) {
+        Some(present) => (present.ordered.clone(), present.pending_order.take()),
+        None => (None, None),
+    };
     request::cancel_all(tx, &mut team, &name, CancelCause::TargetReplaced)?;
     let plan_mode_required = told.plan_mode_required
         || token.as_ref().is_some_and(|token| token.plan_mode_required)
@@ -112,7 +118,11 @@ pub fn join(
         plan_mode_required,
         detached: known::<Liveness>(request.liveness, "liveness")? == Liveness::Detached,
     };
-    let mut member = life.begin(before.as_ref(), tx.ctx.now_ms);
+    let is_host = match &token {
+        Some(token) => token.is_for_host,
+        None => before.as_ref().is_some_and(|before| before.is_host),
+    };
+    let mut member = MemberRecord { is_host, ordered, pending_order, ..life.begin(before.as_ref(), tx.ctx.now_ms) };
     if let (Some(exit), Some(before)) = (&crash, &before) {
         note_crash(tx, &mut member);
         if before.lives.left_out == 0 {
@@ -241,11 +251,24 @@ fn use_token(
         }
     };
     let Some(bearer) = team.member(&name) else { return Ok(name) };
+    if bearer.is_host != token.is_for_host {
+        let (is, needed) = if bearer.is_host { ("a host's", "a host's") } else { ("a member's", "a member's") };
+        let text = format!("The name {name} is {is}, and this join token is not {needed}. Choose another name.");
+        return Err(Refusal::new(Reason::MemberExists, text).field("name"));
+    }
+    if let Some(order) = &token.order {
+        let is_pending = bearer.pending_order.as_ref().is_some_and(|pending| pending.id == *order);
+        if bearer.life == Life::Spawning && is_pending {
+            return Ok(name);
+        }
+        let text = "The order that this join token belongs to has ended. End this process.";
+        return Err(Refusal::new(Reason::JoinTokenExpired, text));
+    }
     let is_away = bearer.is_away(leases);
     // The name of an exited lead carries the lead's powers, and a member that is away may come back. So only a token bound to
     // such a name may take it.
     let is_protected = is_away || team.is_lead(&name);
-    if (bearer.life.is_live() && !is_away) || (is_protected && token.member.is_none()) {
+    if (bearer.life.holds_name() && !is_away) || (is_protected && token.member.is_none()) {
         let instead = match is_away {
             true => "join with a token that the lead issues for this name",
             false => "wait until its bearer has exited",
@@ -276,7 +299,7 @@ fn own_name(team: &TeamRecord, who: &CallerCredentials, asked: &str) -> Result<N
     }
     let dismissed = match &record.life {
         Life::Live | Life::Lost | Life::Exited { dismissed: false, .. } => false,
-        Life::Stopping { .. } | Life::Exited { dismissed: true, .. } => true,
+        Life::Stopping { .. } | Life::Exited { dismissed: true, .. } | Life::Spawning => true,
     };
     if dismissed {
         return Err(Refusal::new(

@@ -29,7 +29,7 @@ pub fn set_lead(
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Live)?;
     let actor = caller.lead_only("hand over the lead's role")?;
     let to =
-        team.resolve_receiver(&request.member, "member", "Name another member, or start it again first.")?.name.clone();
+        team.resolve_started(&request.member, "member", "Name another member, or start it again first.")?.name.clone();
     if team.is_lead(&to) {
         return Ok(show_team(&team));
     }

@@ -8,7 +8,7 @@ mod lead;
 mod notice_level;
 mod work_failure;
 
-pub(super) use exit::conclude_life;
+pub(super) use exit::{conclude_life, exit_of};
 pub use exit::{force_stop, leave};
 pub use heartbeat::heartbeat;
 pub use invite::{create_observer, invite};

@@ -19,6 +19,12 @@ pub struct JoinTokenRecord {
     pub expires_ms: u64,
     /// Members that join with it must have a plan approved before they may work on tasks.
     pub plan_mode_required: bool,
+    /// Whether those who join with it are hosts.
+    #[serde(default)]
+    pub is_for_host: bool,
+    /// The order that it was issued for. It is valid as long as that order is pending.
+    #[serde(default)]
+    pub order: Option<String>,
 }
 
 stored_as_json!(JoinTokenRecord, "token");

@@ -5,6 +5,7 @@
 
 mod activity;
 mod credentials;
+mod host;
 mod notices;
 mod presence;
 mod receipt;
@@ -14,9 +15,10 @@ mod team;
 
 pub use activity::{ActivityRecord, Used};
 pub use credentials::{JoinTokenRecord, ObserverRecord};
+pub use host::{HostRecord, ProfileRecord};
 pub use notices::{DueNoticesRecord, NoticeLevel, NoticeSlot, NoticesRecord, SentNotice, WaitingNotice};
 pub use presence::PresenceRecord;
 pub use receipt::{ReceiptRecord, UnprocessedRecord, receipt_id};
 pub use record_type::RecordType;
 pub use session::{CursorRecord, SessionEnd, SessionRecord, is_lost};
-pub use team::{Attributes, Exit, Life, ListedTeam, MemberRecord, Pending, RecordedLives, TeamRecord};
+pub use team::{Attributes, Exit, Life, ListedTeam, MemberRecord, Ordered, Pending, RecordedLives, TeamRecord};

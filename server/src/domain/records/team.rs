@@ -70,6 +70,15 @@ pub struct MemberRecord {
     /// Which notices it gets.
     #[serde(default)]
     pub notice_level: NoticeLevel,
+    /// Whether it is a host, which takes orders and nothing else.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_host: bool,
+    /// The order that began its present life.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordered: Option<Ordered>,
+    /// That order, as long as it is pending.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending_order: Option<Pending>,
     /// When its program's latest crashes were reported, the oldest first, across its lives.
     #[serde(default)]
     pub crashes_ms: Vec<u64>,
@@ -87,6 +96,20 @@ pub struct RecordedLives {
     pub begun: u32,
     /// How many lives the history leaves out since the last one that it records. 0: it records the present one.
     pub left_out: u32,
+}
+
+/// How a member was ordered from a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ordered {
+    /// The request.
+    pub request_id: String,
+    /// The host that starts it, or has started it.
+    pub host: Name,
+    /// The message that holds its prompt. Empty: it has none.
+    pub prompt_id: String,
+    /// The public part of the join token that the host has taken the order with.
+    #[serde(default)]
+    pub token_id: Option<String>,
 }
 
 /// A request that awaits an answer.
@@ -120,12 +143,19 @@ pub enum Life {
     },
     /// Gave no heartbeat for too long.
     Lost,
+    /// Was ordered from a host, and has not joined.
+    Spawning,
 }
 
 impl Life {
     /// Returns whether this life has neither ended nor been lost.
     pub fn is_live(&self) -> bool {
         matches!(self, Self::Live | Self::Stopping { .. })
+    }
+
+    /// Returns whether nobody else may take the name.
+    pub fn holds_name(&self) -> bool {
+        self.is_live() || *self == Self::Spawning
     }
 }
 

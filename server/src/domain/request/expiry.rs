@@ -5,7 +5,7 @@ use teamwire_proto::{
     v1::{self, NoticeKind, RequestKind, RequestState},
 };
 
-use super::{approver, conclude, find_pending, leave_pending, remove_pending, tell, tell_requester};
+use super::{approver, conclude, find_pending, leave_pending, remove_pending, spawn, tell, tell_requester};
 use crate::domain::{
     records::TeamRecord,
     tx::{RuleError, Tx},
@@ -23,6 +23,9 @@ pub fn expire_overdue(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Re
 
 /// Expires a pending request, and notifies the requester. The caller puts the team.
 fn expire(tx: &mut Tx<'_>, team: &mut TeamRecord, request: &v1::Request) -> Result<(), RuleError> {
+    if request.kind() == RequestKind::Spawn {
+        return spawn::expire(tx, team, request);
+    }
     let member = remove_pending(team, request)?;
     conclude(tx, &leave_pending(tx, request, RequestState::Expired));
     let text = match request.kind() {

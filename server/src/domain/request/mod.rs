@@ -1,14 +1,16 @@
-//! The state machine that shutdowns, plans and permissions share: `pending -> approved | rejected | expired | cancelled`.
+//! The state machine that shutdowns, plans, permissions and orders share: `pending -> approved | rejected | expired | cancelled`.
 //!
-//! A request is bound to one life of a member: the one that is asked to exit, the author of the plan, or the one that asks
-//! for permission. It is cancelled when that life ends. Pending requests are kept in the roster, at most one shutdown, one
-//! plan and a bounded number of permissions per member, so that every change of a life sees them.
+//! A request is bound to one life of a member: the one that is asked to exit, the author of the plan, the one that asks for
+//! permission, or the one that is to start. It is cancelled when that life ends. Pending requests are kept in the roster, at
+//! most one shutdown, one plan, one order and a bounded number of permissions per member, so that every change of a life sees
+//! them.
 
 pub mod expiry;
 pub mod hand_on;
 pub mod permission;
 pub mod plan;
 pub mod shutdown;
+pub mod spawn;
 
 use std::sync::Arc;
 
@@ -220,6 +222,9 @@ fn cancel(tx: &mut Tx<'_>, team: &mut TeamRecord, request: &v1::Request, cause: 
     let member = remove_pending(team, request)?;
     let cancelled = v1::Request { cancel_cause: cause.into(), ..leave_pending(tx, request, RequestState::Cancelled) };
     conclude(tx, &cancelled);
+    if request.kind() == RequestKind::Spawn {
+        spawn::cancelled(tx, team, request, &format!("its start was cancelled: {}", cause_text(cause)))?;
+    }
     // A member that submits a newer plan, withdraws a request or has exited needs no notice about the old one.
     if request.kind() == RequestKind::Shutdown {
         let text = format!("The shutdown request for {member} was cancelled: {}.", cause_text(cause));
@@ -300,6 +305,11 @@ fn expect_kind(request: &v1::Request, kind: RequestKind) -> Result<(), Refusal> 
     let (is, answer_with) = match request.kind() {
         RequestKind::PlanApproval => ("a plan", "plan_approval_response"),
         RequestKind::Permission => ("a permission request", "permission_response"),
+        RequestKind::Spawn => {
+            let text =
+                "This request is an order to start a member: only its host answers it, with TakeOrder or RefuseOrder.";
+            return Err(Refusal::new(Reason::RequestKindMismatch, text).field("request_id"));
+        }
         _ => ("a shutdown request", "shutdown_response"),
     };
     Err(Refusal::new(Reason::RequestKindMismatch, format!("This request is {is}: answer it with {answer_with}."))

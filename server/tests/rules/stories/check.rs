@@ -265,6 +265,7 @@ pub(super) fn content_of(message: &v1::Message) -> &str {
         Body::PlanApprovalResponse(body) => &body.feedback,
         Body::PermissionRequest(body) => &body.detail,
         Body::PermissionResponse(body) => &body.reason,
+        Body::SpawnOrder(body) => &body.summary,
         Body::Notice(body) => &body.text,
     }
 }

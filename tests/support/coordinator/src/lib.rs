@@ -21,6 +21,7 @@ use teamwire_client::{
     v1::{
         self, CloseReason, Message,
         history_service_server::{HistoryService, HistoryServiceServer},
+        host_service_server::{HostService, HostServiceServer},
         message::Body,
         message_service_server::{MessageService, MessageServiceServer},
         request_service_server::{RequestService, RequestServiceServer},
@@ -111,6 +112,7 @@ impl Coordinator {
             .add_service(TeamServiceServer::new(self.clone()))
             .add_service(RequestServiceServer::new(self.clone()))
             .add_service(HistoryServiceServer::new(self.clone()))
+            .add_service(HostServiceServer::new(self.clone()))
             .serve_with_incoming(TcpListenerStream::new(listener));
         let serving = tokio::spawn(async move { server.await.unwrap() });
         *self.serving.lock().unwrap() = Some(serving);
@@ -460,6 +462,36 @@ impl RequestService for Coordinator {
         let request = v1::GetRequestRequest { request_id: id, ..Default::default() };
         let request = self.get_request(Request::new(request)).await?.into_inner().request;
         Ok(Response::new(v1::WaitForDecisionResponse { request }))
+    }
+}
+
+#[tonic::async_trait]
+impl HostService for Coordinator {
+    async fn spawn(&self, _: Request<v1::SpawnRequest>) -> Result<Response<v1::SpawnResponse>, Status> {
+        not_scripted()
+    }
+
+    async fn list_hosts(&self, _: Request<v1::ListHostsRequest>) -> Result<Response<v1::ListHostsResponse>, Status> {
+        not_scripted()
+    }
+
+    async fn update_host(&self, _: Request<v1::UpdateHostRequest>) -> Result<Response<v1::UpdateHostResponse>, Status> {
+        not_scripted()
+    }
+
+    async fn take_order(&self, _: Request<v1::TakeOrderRequest>) -> Result<Response<v1::TakeOrderResponse>, Status> {
+        not_scripted()
+    }
+
+    async fn refuse_order(
+        &self,
+        _: Request<v1::RefuseOrderRequest>,
+    ) -> Result<Response<v1::RefuseOrderResponse>, Status> {
+        not_scripted()
+    }
+
+    async fn report_exit(&self, _: Request<v1::ReportExitRequest>) -> Result<Response<v1::ReportExitResponse>, Status> {
+        not_scripted()
     }
 }
 

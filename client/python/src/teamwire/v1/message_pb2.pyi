@@ -21,6 +21,34 @@ else:
 
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
+class _RestartPolicy:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _RestartPolicyEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_RestartPolicy.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    RESTART_POLICY_UNSPECIFIED: _RestartPolicy.ValueType  # 0
+    """As the profile says."""
+    RESTART_POLICY_NEVER: _RestartPolicy.ValueType  # 1
+    """Never."""
+    RESTART_POLICY_ON_FAILURE: _RestartPolicy.ValueType  # 2
+    """When it has failed."""
+    RESTART_POLICY_ALWAYS: _RestartPolicy.ValueType  # 3
+    """Always."""
+
+class RestartPolicy(_RestartPolicy, metaclass=_RestartPolicyEnumTypeWrapper):
+    """Whether a runner starts its program again when it has ended, and the member was not asked to exit."""
+
+RESTART_POLICY_UNSPECIFIED: RestartPolicy.ValueType  # 0
+"""As the profile says."""
+RESTART_POLICY_NEVER: RestartPolicy.ValueType  # 1
+"""Never."""
+RESTART_POLICY_ON_FAILURE: RestartPolicy.ValueType  # 2
+"""When it has failed."""
+RESTART_POLICY_ALWAYS: RestartPolicy.ValueType  # 3
+"""Always."""
+Global___RestartPolicy: typing_extensions.TypeAlias = RestartPolicy
+
 class _NoticeKind:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -67,6 +95,10 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     """A member's program has failed at messages or a task, and its runner goes on. To the lead; `exit` is set, and
     `message_id` (the first message that the program was given) or `task`.
     """
+    NOTICE_KIND_SPAWN_STARTED: _NoticeKind.ValueType  # 17
+    """A member that was ordered from a host has started. To the lead and to the member that ordered it."""
+    NOTICE_KIND_SPAWN_FAILED: _NoticeKind.ValueType  # 18
+    """A member that was ordered from a host has not started; `text` says why. To the lead and to the member that ordered it."""
     NOTICE_KIND_DIGEST: _NoticeKind.ValueType  # 20
     """The unimportant notices of some minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a line
     for each of them.
@@ -115,6 +147,10 @@ NOTICE_KIND_WORK_FAILED: NoticeKind.ValueType  # 16
 """A member's program has failed at messages or a task, and its runner goes on. To the lead; `exit` is set, and
 `message_id` (the first message that the program was given) or `task`.
 """
+NOTICE_KIND_SPAWN_STARTED: NoticeKind.ValueType  # 17
+"""A member that was ordered from a host has started. To the lead and to the member that ordered it."""
+NOTICE_KIND_SPAWN_FAILED: NoticeKind.ValueType  # 18
+"""A member that was ordered from a host has not started; `text` says why. To the lead and to the member that ordered it."""
 NOTICE_KIND_DIGEST: NoticeKind.ValueType  # 20
 """The unimportant notices of some minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a line
 for each of them.
@@ -299,6 +335,8 @@ class _DeadLetterCauseEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper
     """The recipient exited long ago and was removed from the roster."""
     DEAD_LETTER_CAUSE_REPLACED: _DeadLetterCause.ValueType  # 5
     """It was a notice. A newer one of the same kind about the same thing took its place, and counts its events."""
+    DEAD_LETTER_CAUSE_NOT_STARTED: _DeadLetterCause.ValueType  # 6
+    """It was the prompt of a member that was ordered from a host and never started."""
 
 class DeadLetterCause(_DeadLetterCause, metaclass=_DeadLetterCauseEnumTypeWrapper):
     """Why a message was dead-lettered."""
@@ -315,6 +353,8 @@ DEAD_LETTER_CAUSE_MEMBER_REMOVED: DeadLetterCause.ValueType  # 4
 """The recipient exited long ago and was removed from the roster."""
 DEAD_LETTER_CAUSE_REPLACED: DeadLetterCause.ValueType  # 5
 """It was a notice. A newer one of the same kind about the same thing took its place, and counts its events."""
+DEAD_LETTER_CAUSE_NOT_STARTED: DeadLetterCause.ValueType  # 6
+"""It was the prompt of a member that was ordered from a host and never started."""
 Global___DeadLetterCause: typing_extensions.TypeAlias = DeadLetterCause
 
 @typing.final
@@ -568,6 +608,103 @@ class PermissionResponse(google.protobuf.message.Message):
 Global___PermissionResponse: typing_extensions.TypeAlias = PermissionResponse
 
 @typing.final
+class SpawnOrder(google.protobuf.message.Message):
+    """An order to start a member, for the host that was chosen. HostService.Spawn makes it; HostService.TakeOrder gives the host
+    what it needs to start the member.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    RECIPIENT_FIELD_NUMBER: builtins.int
+    SUMMARY_FIELD_NUMBER: builtins.int
+    MEMBER_FIELD_NUMBER: builtins.int
+    TERMS_FIELD_NUMBER: builtins.int
+    recipient: builtins.str
+    """Set by the coordinator. The host."""
+    summary: builtins.str
+    """Set by the coordinator. One line for a reader."""
+    member: builtins.str
+    """Set by the coordinator. The name of the member to start."""
+    @property
+    def terms(self) -> Global___SpawnTerms:
+        """Set by the coordinator. What was ordered."""
+
+    def __init__(
+        self,
+        *,
+        recipient: builtins.str = ...,
+        summary: builtins.str = ...,
+        member: builtins.str = ...,
+        terms: Global___SpawnTerms | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["terms", b"terms"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["member", b"member", "recipient", b"recipient", "summary", b"summary", "terms", b"terms"]) -> None: ...
+
+Global___SpawnOrder: typing_extensions.TypeAlias = SpawnOrder
+
+@typing.final
+class SpawnTerms(google.protobuf.message.Message):
+    """What a member is started with."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class LabelsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    PROFILE_FIELD_NUMBER: builtins.int
+    HOST_FIELD_NUMBER: builtins.int
+    LABELS_FIELD_NUMBER: builtins.int
+    PLAN_MODE_REQUIRED_FIELD_NUMBER: builtins.int
+    RESTART_FIELD_NUMBER: builtins.int
+    DIR_FIELD_NUMBER: builtins.int
+    REFUSED_BY_FIELD_NUMBER: builtins.int
+    profile: builtins.str
+    """The profile of the host that says which program runs, and how."""
+    host: builtins.str
+    """The host that was asked for. Empty: any that fits."""
+    plan_mode_required: builtins.bool
+    """True: the member must have a plan approved before it may work on tasks."""
+    restart: Global___RestartPolicy.ValueType
+    """Whether its runner starts the program again."""
+    dir: builtins.str
+    """The directory that the program starts in, below the one of the profile. Empty: as the profile says."""
+    @property
+    def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """The labels that a host must have. Empty: none."""
+
+    @property
+    def refused_by(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Set by the coordinator. The hosts that have refused the order because they could not take it, oldest first."""
+
+    def __init__(
+        self,
+        *,
+        profile: builtins.str = ...,
+        host: builtins.str = ...,
+        labels: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+        plan_mode_required: builtins.bool = ...,
+        restart: Global___RestartPolicy.ValueType = ...,
+        dir: builtins.str = ...,
+        refused_by: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["dir", b"dir", "host", b"host", "labels", b"labels", "plan_mode_required", b"plan_mode_required", "profile", b"profile", "refused_by", b"refused_by", "restart", b"restart"]) -> None: ...
+
+Global___SpawnTerms: typing_extensions.TypeAlias = SpawnTerms
+
+@typing.final
 class TaskSummary(google.protobuf.message.Message):
     """A task, as included in a notice."""
 
@@ -796,6 +933,7 @@ class Message(google.protobuf.message.Message):
     PLAN_APPROVAL_RESPONSE_FIELD_NUMBER: builtins.int
     PERMISSION_REQUEST_FIELD_NUMBER: builtins.int
     PERMISSION_RESPONSE_FIELD_NUMBER: builtins.int
+    SPAWN_ORDER_FIELD_NUMBER: builtins.int
     NOTICE_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Set by the coordinator. A UUID of version 7, in lower case."""
@@ -865,6 +1003,10 @@ class Message(google.protobuf.message.Message):
         """The answer to it."""
 
     @property
+    def spawn_order(self) -> Global___SpawnOrder:
+        """An order to start a member. Cannot be sent by a client: see HostService.Spawn."""
+
+    @property
     def notice(self) -> Global___Notice:
         """News from the coordinator. Cannot be sent by a client."""
 
@@ -890,11 +1032,12 @@ class Message(google.protobuf.message.Message):
         plan_approval_response: Global___PlanApprovalResponse | None = ...,
         permission_request: Global___PermissionRequest | None = ...,
         permission_response: Global___PermissionResponse | None = ...,
+        spawn_order: Global___SpawnOrder | None = ...,
         notice: Global___Notice | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["body", b"body", "broadcast", b"broadcast", "message", b"message", "notice", b"notice", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "request_expires_at", b"request_expires_at", "sender", b"sender", "sent_at", b"sent_at", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attachments", b"attachments", "body", b"body", "broadcast", b"broadcast", "id", b"id", "in_reply_to", b"in_reply_to", "message", b"message", "notice", b"notice", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "recipients", b"recipients", "request_expires_at", b"request_expires_at", "request_id", b"request_id", "sender", b"sender", "sent_at", b"sent_at", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "target_incarnation", b"target_incarnation", "team", b"team", "trace_parent", b"trace_parent"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["message", "broadcast", "shutdown_request", "shutdown_response", "plan_approval_request", "plan_approval_response", "permission_request", "permission_response", "notice"] | None: ...
+    def HasField(self, field_name: typing.Literal["body", b"body", "broadcast", b"broadcast", "message", b"message", "notice", b"notice", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "request_expires_at", b"request_expires_at", "sender", b"sender", "sent_at", b"sent_at", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "spawn_order", b"spawn_order"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attachments", b"attachments", "body", b"body", "broadcast", b"broadcast", "id", b"id", "in_reply_to", b"in_reply_to", "message", b"message", "notice", b"notice", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "recipients", b"recipients", "request_expires_at", b"request_expires_at", "request_id", b"request_id", "sender", b"sender", "sent_at", b"sent_at", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "spawn_order", b"spawn_order", "target_incarnation", b"target_incarnation", "team", b"team", "trace_parent", b"trace_parent"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["message", "broadcast", "shutdown_request", "shutdown_response", "plan_approval_request", "plan_approval_response", "permission_request", "permission_response", "spawn_order", "notice"] | None: ...
 
 Global___Message: typing_extensions.TypeAlias = Message
 

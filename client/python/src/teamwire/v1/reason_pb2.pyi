@@ -33,7 +33,7 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_AGENT_NOT_FOUND: _Reason.ValueType  # 4
     """The recipient is not in the team."""
     REASON_AGENT_EXITED: _Reason.ValueType  # 5
-    """The recipient has exited or is about to."""
+    """The recipient has exited or is about to, or it has not started yet."""
     REASON_SELF_RECIPIENT: _Reason.ValueType  # 6
     """The recipient is the sender."""
     REASON_TEAM_MISMATCH: _Reason.ValueType  # 7
@@ -148,6 +148,8 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     """The coordinator has a fault."""
     REASON_STORE_FULL: _Reason.ValueType  # 61
     """The store's memory or disk is full. Acknowledging messages and deleting teams makes room, and so can the operator."""
+    REASON_NO_HOST_FITS: _Reason.ValueType  # 62
+    """No host can start the member that was ordered."""
 
 class Reason(_Reason, metaclass=_ReasonEnumTypeWrapper):
     """Why a call was refused. Travels in `google.rpc.ErrorInfo`, domain `teamwire`, without the prefix `REASON_`."""
@@ -163,7 +165,7 @@ REASON_UNEXPECTED_RECIPIENT: Reason.ValueType  # 3
 REASON_AGENT_NOT_FOUND: Reason.ValueType  # 4
 """The recipient is not in the team."""
 REASON_AGENT_EXITED: Reason.ValueType  # 5
-"""The recipient has exited or is about to."""
+"""The recipient has exited or is about to, or it has not started yet."""
 REASON_SELF_RECIPIENT: Reason.ValueType  # 6
 """The recipient is the sender."""
 REASON_TEAM_MISMATCH: Reason.ValueType  # 7
@@ -278,4 +280,6 @@ REASON_INTERNAL: Reason.ValueType  # 60
 """The coordinator has a fault."""
 REASON_STORE_FULL: Reason.ValueType  # 61
 """The store's memory or disk is full. Acknowledging messages and deleting teams makes room, and so can the operator."""
+REASON_NO_HOST_FITS: Reason.ValueType  # 62
+"""No host can start the member that was ordered."""
 Global___Reason: typing_extensions.TypeAlias = Reason

@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class RequestServiceStub(object):
-    """Looks up requests. They are made and answered with MessageService.Send. MessageService describes credentials and
-    errors, which apply here too.
+    """Looks up requests. They are made and answered with MessageService.Send; orders with HostService. MessageService describes
+    credentials and errors, which apply here too.
 
     A request is visible to its requester, to the member that it concerns, to its approver, to the lead, the operator and
     observers.
@@ -62,8 +62,8 @@ class RequestServiceStub(object):
 
 
 class RequestServiceServicer(object):
-    """Looks up requests. They are made and answered with MessageService.Send. MessageService describes credentials and
-    errors, which apply here too.
+    """Looks up requests. They are made and answered with MessageService.Send; orders with HostService. MessageService describes
+    credentials and errors, which apply here too.
 
     A request is visible to its requester, to the member that it concerns, to its approver, to the lead, the operator and
     observers.
@@ -141,8 +141,8 @@ def add_RequestServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class RequestService(object):
-    """Looks up requests. They are made and answered with MessageService.Send. MessageService describes credentials and
-    errors, which apply here too.
+    """Looks up requests. They are made and answered with MessageService.Send; orders with HostService. MessageService describes
+    credentials and errors, which apply here too.
 
     A request is visible to its requester, to the member that it concerns, to its approver, to the lead, the operator and
     observers.

@@ -34,7 +34,11 @@ class _RoleEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeW
     ROLE_LEAD: _Role.ValueType  # 1
     """One for each team. May invite, ask for shutdowns, answer plans and permission requests, stop by force, delete the team."""
     ROLE_TEAMMATE: _Role.ValueType  # 2
-    """Every other member."""
+    """Every member that is neither the lead nor a host."""
+    ROLE_HOST: _Role.ValueType  # 3
+    """Starts teammates when the lead or the operator orders it; see HostService. It gets no broadcasts and claims no tasks,
+    and ListMembers leaves it out.
+    """
 
 class Role(_Role, metaclass=_RoleEnumTypeWrapper):
     """What a member may do."""
@@ -44,7 +48,11 @@ ROLE_UNSPECIFIED: Role.ValueType  # 0
 ROLE_LEAD: Role.ValueType  # 1
 """One for each team. May invite, ask for shutdowns, answer plans and permission requests, stop by force, delete the team."""
 ROLE_TEAMMATE: Role.ValueType  # 2
-"""Every other member."""
+"""Every member that is neither the lead nor a host."""
+ROLE_HOST: Role.ValueType  # 3
+"""Starts teammates when the lead or the operator orders it; see HostService. It gets no broadcasts and claims no tasks,
+and ListMembers leaves it out.
+"""
 Global___Role: typing_extensions.TypeAlias = Role
 
 class _MemberState:
@@ -71,6 +79,8 @@ class _MemberStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     """Only detached lives: it has not called for the time of a lease, and has no session open. It is active again as soon
     as it calls. Neither change is recorded or reported.
     """
+    MEMBER_STATE_SPAWNING: _MemberState.ValueType  # 8
+    """Ordered with HostService.Spawn, and not started yet. Its inbox accepts messages already."""
 
 class MemberState(_MemberState, metaclass=_MemberStateEnumTypeWrapper):
     """Where a member is in its life."""
@@ -93,6 +103,8 @@ MEMBER_STATE_AWAY: MemberState.ValueType  # 7
 """Only detached lives: it has not called for the time of a lease, and has no session open. It is active again as soon
 as it calls. Neither change is recorded or reported.
 """
+MEMBER_STATE_SPAWNING: MemberState.ValueType  # 8
+"""Ordered with HostService.Spawn, and not started yet. Its inbox accepts messages already."""
 Global___MemberState: typing_extensions.TypeAlias = MemberState
 
 class _Liveness:
@@ -251,6 +263,8 @@ class Member(google.protobuf.message.Message):
     PENDING_PERMISSIONS_FIELD_NUMBER: builtins.int
     USAGE_FIELD_NUMBER: builtins.int
     TOTAL_USAGE_FIELD_NUMBER: builtins.int
+    SPAWNED_ON_FIELD_NUMBER: builtins.int
+    PENDING_ORDER_FIELD_NUMBER: builtins.int
     name: builtins.str
     """As first written. Compared without case."""
     role: Global___Role.ValueType
@@ -277,6 +291,10 @@ class Member(google.protobuf.message.Message):
     """Whether a process keeps this life going."""
     notice_level: Global___NoticeLevel.ValueType
     """Which notices it gets. Always set."""
+    spawned_on: builtins.str
+    """The host that started it, or is to start it. Empty: it was not ordered from a host."""
+    pending_order: builtins.str
+    """With MEMBER_STATE_SPAWNING: the order that is pending. Empty: none is."""
     @property
     def joined_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When this life began."""
@@ -333,9 +351,11 @@ class Member(google.protobuf.message.Message):
         pending_permissions: collections.abc.Iterable[builtins.str] | None = ...,
         usage: teamwire.v1.activity_pb2.Usage | None = ...,
         total_usage: teamwire.v1.activity_pb2.Usage | None = ...,
+        spawned_on: builtins.str = ...,
+        pending_order: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["attributes", b"attributes", "exit", b"exit", "joined_at", b"joined_at", "lease_left", b"lease_left", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "connected", b"connected", "exit", b"exit", "inbox_depth", b"inbox_depth", "inbox_full", b"inbox_full", "incarnation", b"incarnation", "joined_at", b"joined_at", "last_summary", b"last_summary", "lease_left", b"lease_left", "liveness", b"liveness", "name", b"name", "notice_level", b"notice_level", "pending_permissions", b"pending_permissions", "pending_plan", b"pending_plan", "pending_shutdown", b"pending_shutdown", "plan_required", b"plan_required", "role", b"role", "state", b"state", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "connected", b"connected", "exit", b"exit", "inbox_depth", b"inbox_depth", "inbox_full", b"inbox_full", "incarnation", b"incarnation", "joined_at", b"joined_at", "last_summary", b"last_summary", "lease_left", b"lease_left", "liveness", b"liveness", "name", b"name", "notice_level", b"notice_level", "pending_order", b"pending_order", "pending_permissions", b"pending_permissions", "pending_plan", b"pending_plan", "pending_shutdown", b"pending_shutdown", "plan_required", b"plan_required", "role", b"role", "spawned_on", b"spawned_on", "state", b"state", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> None: ...
 
 Global___Member: typing_extensions.TypeAlias = Member
 
@@ -595,6 +615,7 @@ class InviteRequest(google.protobuf.message.Message):
     USES_MAX_FIELD_NUMBER: builtins.int
     TTL_FIELD_NUMBER: builtins.int
     PLAN_MODE_REQUIRED_FIELD_NUMBER: builtins.int
+    HOST_FIELD_NUMBER: builtins.int
     team: builtins.str
     """See SendRequest.team."""
     member: builtins.str
@@ -603,6 +624,8 @@ class InviteRequest(google.protobuf.message.Message):
     """Optional. How many joins it is valid for, 1 to 1,000. Zero: 1."""
     plan_mode_required: builtins.bool
     """Optional. True: members that join with it must have a plan approved before they may work on tasks."""
+    host: builtins.bool
+    """Optional. True: those who join with it are hosts (ROLE_HOST), and not teammates."""
     @property
     def ttl(self) -> google.protobuf.duration_pb2.Duration:
         """Optional. How long it is valid, 1 s to 30 days. Absent: 15 min."""
@@ -615,9 +638,10 @@ class InviteRequest(google.protobuf.message.Message):
         uses_max: builtins.int = ...,
         ttl: google.protobuf.duration_pb2.Duration | None = ...,
         plan_mode_required: builtins.bool = ...,
+        host: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["ttl", b"ttl"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["member", b"member", "plan_mode_required", b"plan_mode_required", "team", b"team", "ttl", b"ttl", "uses_max", b"uses_max"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["host", b"host", "member", b"member", "plan_mode_required", b"plan_mode_required", "team", b"team", "ttl", b"ttl", "uses_max", b"uses_max"]) -> None: ...
 
 Global___InviteRequest: typing_extensions.TypeAlias = InviteRequest
 

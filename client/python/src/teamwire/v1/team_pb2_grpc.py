@@ -212,7 +212,8 @@ class TeamServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListMembers(self, request, context):
-        """Lists the members of a team in the order in which they first joined, including those that have exited.
+        """Lists the members of a team in the order in which they first joined, including those that have exited. Hosts are not
+        among them: see HostService.ListHosts.
 
         INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
         """
@@ -252,9 +253,9 @@ class TeamServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ForceStop(self, request, context):
-        """Stops a member at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
-        its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. Lead and
-        operator only. It may be repeated.
+        """Stops a member or a host at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
+        its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. A member that was
+        ordered and has not started becomes `exited`, and its order is cancelled. Lead and operator only. It may be repeated.
 
         PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
         MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.

@@ -465,7 +465,8 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     """
 
     ListMembers: _TeamServiceListMembersType
-    """Lists the members of a team in the order in which they first joined, including those that have exited.
+    """Lists the members of a team in the order in which they first joined, including those that have exited. Hosts are not
+    among them: see HostService.ListHosts.
 
     INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
     """
@@ -493,9 +494,9 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     """
 
     ForceStop: _TeamServiceForceStopType
-    """Stops a member at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
-    its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. Lead and
-    operator only. It may be repeated.
+    """Stops a member or a host at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
+    its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. A member that was
+    ordered and has not started becomes `exited`, and its order is cancelled. Lead and operator only. It may be repeated.
 
     PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
     MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
@@ -696,7 +697,8 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.team_pb2.ListMembersRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.ListMembersResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.ListMembersResponse]]:
-        """Lists the members of a team in the order in which they first joined, including those that have exited.
+        """Lists the members of a team in the order in which they first joined, including those that have exited. Hosts are not
+        among them: see HostService.ListHosts.
 
         INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
         """
@@ -744,9 +746,9 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.team_pb2.ForceStopRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.ForceStopResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.ForceStopResponse]]:
-        """Stops a member at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
-        its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. Lead and
-        operator only. It may be repeated.
+        """Stops a member or a host at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
+        its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. A member that was
+        ordered and has not started becomes `exited`, and its order is cancelled. Lead and operator only. It may be repeated.
 
         PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
         MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.

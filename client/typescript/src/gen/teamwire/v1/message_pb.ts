@@ -15,7 +15,7 @@ import type { Message as Message$1 } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/message.proto.
  */
 export const file_teamwire_v1_message: GenFile = /*@__PURE__*/
-  fileDesc("Chl0ZWFtd2lyZS92MS9tZXNzYWdlLnByb3RvEgt0ZWFtd2lyZS52MSJECg1EaXJlY3RNZXNzYWdlEhEKCXJlY2lwaWVudBgBIAEoCRIPCgdzdW1tYXJ5GAIgASgJEg8KB2NvbnRlbnQYAyABKAkiLQoJQnJvYWRjYXN0Eg8KB3N1bW1hcnkYASABKAkSDwoHY29udGVudBgCIAEoCSJcCg9TaHV0ZG93blJlcXVlc3QSEQoJcmVjaXBpZW50GAEgASgJEg4KBnJlYXNvbhgCIAEoCRImCgN0dGwYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iWAoQU2h1dGRvd25SZXNwb25zZRISCgpyZXF1ZXN0X2lkGAEgASgJEhQKB2FwcHJvdmUYAiABKAhIAIgBARIOCgZyZWFzb24YAyABKAlCCgoIX2FwcHJvdmUiXAoTUGxhbkFwcHJvdmFsUmVxdWVzdBIMCgRwbGFuGAEgASgJEg8KB3N1bW1hcnkYAiABKAkSJgoDdHRsGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uInEKFFBsYW5BcHByb3ZhbFJlc3BvbnNlEhEKCXJlY2lwaWVudBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEhQKB2FwcHJvdmUYAyABKAhIAIgBARIQCghmZWVkYmFjaxgEIAEoCUIKCghfYXBwcm92ZSJ9ChFQZXJtaXNzaW9uUmVxdWVzdBIRCglyZWNpcGllbnQYASABKAkSDAoEdG9vbBgCIAEoCRIPCgdzdW1tYXJ5GAMgASgJEg4KBmRldGFpbBgEIAEoCRImCgN0dGwYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iWgoSUGVybWlzc2lvblJlc3BvbnNlEhIKCnJlcXVlc3RfaWQYASABKAkSFAoHYXBwcm92ZRgCIAEoCEgAiAEBEg4KBnJlYXNvbhgDIAEoCUIKCghfYXBwcm92ZSJpCgtUYXNrU3VtbWFyeRIKCgJpZBgBIAEoBBIPCgdzdWJqZWN0GAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEigKC2Fzc2lnbmVkX2J5GAQgASgLMhMudGVhbXdpcmUudjEuU2VuZGVyIrsCCgZOb3RpY2USJQoEa2luZBgBIAEoDjIXLnRlYW13aXJlLnYxLk5vdGljZUtpbmQSDgoGbWVtYmVyGAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkSEgoKbWVzc2FnZV9pZBgEIAEoCRIMCgR0ZXh0GAUgASgJEiUKBGV4aXQYBiABKAsyFy50ZWFtd2lyZS52MS5FeGl0UmVwb3J0EiYKBHRhc2sYByABKAsyGC50ZWFtd2lyZS52MS5UYXNrU3VtbWFyeRINCgVjb3VudBgKIAEoDRIsCghmaXJzdF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEQoJaW1wb3J0YW50GAwgASgIEiUKCGdhdGhlcmVkGA0gAygLMhMudGVhbXdpcmUudjEuTm90aWNlIsQBCgpFeGl0UmVwb3J0EhEKBGNvZGUYASABKAVIAIgBARIOCgZzaWduYWwYAiABKAUSKwoIZHVyYXRpb24YAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SDgoGZGV0YWlsGAQgASgJEhsKE2FwcHJvdmVkX3JlcXVlc3RfaWQYBSABKAkSMAoNcnVubmVyX2FjdGlvbhgGIAEoDjIZLnRlYW13aXJlLnYxLlJ1bm5lckFjdGlvbkIHCgVfY29kZSJRCgpBdHRhY2htZW50EgsKA3VyaRgBIAEoCRISCgptZWRpYV90eXBlGAIgASgJEhIKCnNpemVfYnl0ZXMYAyABKAQSDgoGc2hhMjU2GAQgASgJIj0KBlNlbmRlchIlCgRraW5kGAEgASgOMhcudGVhbXdpcmUudjEuU2VuZGVyS2luZBIMCgRuYW1lGAIgASgJIokLCgdNZXNzYWdlEgoKAmlkGAEgASgJEgwKBHRlYW0YAiABKAkSIwoGc2VuZGVyGAMgASgLMhMudGVhbXdpcmUudjEuU2VuZGVyEisKB3NlbnRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCnJlY2lwaWVudHMYBSADKAkSEgoKcmVxdWVzdF9pZBgGIAEoCRI2ChJyZXF1ZXN0X2V4cGlyZXNfYXQYByABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhoKEnRhcmdldF9pbmNhcm5hdGlvbhgIIAEoBBITCgtpbl9yZXBseV90bxgJIAEoCRIsCgthdHRhY2htZW50cxgKIAMoCzIXLnRlYW13aXJlLnYxLkF0dGFjaG1lbnQSFAoMdHJhY2VfcGFyZW50GAsgASgJEl8KB21lc3NhZ2UYFSABKAsyGi50ZWFtd2lyZS52MS5EaXJlY3RNZXNzYWdlQjCStRgsCgdtZXNzYWdlEgdjb250ZW50GhhvbmUgbWVtYmVyLCBvciB0ZWFtLWxlYWRIABJZCglicm9hZGNhc3QYFiABKAsyFi50ZWFtd2lyZS52MS5Ccm9hZGNhc3RCLJK1GCgKCWJyb2FkY2FzdBIHY29udGVudBoSZXZlcnkgb3RoZXIgbWVtYmVySAAShQEKEHNodXRkb3duX3JlcXVlc3QYFyABKAsyHC50ZWFtd2lyZS52MS5TaHV0ZG93blJlcXVlc3RCS5K1GEcKEHNodXRkb3duIHJlcXVlc3QSBnJlYXNvbhoYb25lIG1lbWJlciwgb3IgdGVhbS1sZWFkIhFzaHV0ZG93bl9yZXNwb25zZUgAEn0KEXNodXRkb3duX3Jlc3BvbnNlGBggASgLMh0udGVhbXdpcmUudjEuU2h1dGRvd25SZXNwb25zZUJBkrUYPQoRc2h1dGRvd24gcmVzcG9uc2USBnJlYXNvbhogdGhlIG1lbWJlciB0aGF0IG1hZGUgdGhlIHJlcXVlc3RIABJ1ChVwbGFuX2FwcHJvdmFsX3JlcXVlc3QYGSABKAsyIC50ZWFtd2lyZS52MS5QbGFuQXBwcm92YWxSZXF1ZXN0QjKStRguCgRwbGFuEgRwbGFuGgh0aGUgbGVhZCIWcGxhbl9hcHByb3ZhbF9yZXNwb25zZUgAEnUKFnBsYW5fYXBwcm92YWxfcmVzcG9uc2UYGiABKAsyIS50ZWFtd2lyZS52MS5QbGFuQXBwcm92YWxSZXNwb25zZUIwkrUYLAoNcGxhbiByZXNwb25zZRIIZmVlZGJhY2saEXRoZSBwbGFuJ3MgYXV0aG9ySAASpAEKEnBlcm1pc3Npb25fcmVxdWVzdBgcIAEoCzIeLnRlYW13aXJlLnYxLlBlcm1pc3Npb25SZXF1ZXN0QmaStRhiChJwZXJtaXNzaW9uIHJlcXVlc3QSBmRldGFpbBotdGhlIGxlYWQsIG9yIHRoZSBtZW1iZXIgbmFtZWQgYXMgaXRzIGFwcHJvdmVyIhNwZXJtaXNzaW9uX3Jlc3BvbnNlKAFIABKDAQoTcGVybWlzc2lvbl9yZXNwb25zZRgdIAEoCzIfLnRlYW13aXJlLnYxLlBlcm1pc3Npb25SZXNwb25zZUJDkrUYPwoTcGVybWlzc2lvbiByZXNwb25zZRIGcmVhc29uGiB0aGUgbWVtYmVyIHRoYXQgbWFkZSB0aGUgcmVxdWVzdEgAElcKBm5vdGljZRgbIAEoCzITLnRlYW13aXJlLnYxLk5vdGljZUIwkrUYLAoGbm90aWNlEgR0ZXh0Ghx0aGUgbWVtYmVycyB0aGF0IGl0IGNvbmNlcm5zSABCBgoEYm9keSLXBAoLU2VuZFJlcXVlc3QSDAoEdGVhbRgBIAEoCRIXCg9pZGVtcG90ZW5jeV9rZXkYAiABKAkSEwoLaW5fcmVwbHlfdG8YAyABKAkSLAoLYXR0YWNobWVudHMYBCADKAsyFy50ZWFtd2lyZS52MS5BdHRhY2htZW50Ei0KB21lc3NhZ2UYFSABKAsyGi50ZWFtd2lyZS52MS5EaXJlY3RNZXNzYWdlSAASKwoJYnJvYWRjYXN0GBYgASgLMhYudGVhbXdpcmUudjEuQnJvYWRjYXN0SAASOAoQc2h1dGRvd25fcmVxdWVzdBgXIAEoCzIcLnRlYW13aXJlLnYxLlNodXRkb3duUmVxdWVzdEgAEjoKEXNodXRkb3duX3Jlc3BvbnNlGBggASgLMh0udGVhbXdpcmUudjEuU2h1dGRvd25SZXNwb25zZUgAEkEKFXBsYW5fYXBwcm92YWxfcmVxdWVzdBgZIAEoCzIgLnRlYW13aXJlLnYxLlBsYW5BcHByb3ZhbFJlcXVlc3RIABJDChZwbGFuX2FwcHJvdmFsX3Jlc3BvbnNlGBogASgLMiEudGVhbXdpcmUudjEuUGxhbkFwcHJvdmFsUmVzcG9uc2VIABI8ChJwZXJtaXNzaW9uX3JlcXVlc3QYHCABKAsyHi50ZWFtd2lyZS52MS5QZXJtaXNzaW9uUmVxdWVzdEgAEj4KE3Blcm1pc3Npb25fcmVzcG9uc2UYHSABKAsyHy50ZWFtd2lyZS52MS5QZXJtaXNzaW9uUmVzcG9uc2VIAEIGCgRib2R5IsgBCgxTZW5kUmVzcG9uc2USEgoKbWVzc2FnZV9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEhIKCnJlY2lwaWVudHMYAyADKAkSKwoHc2VudF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoKZHVyYWJpbGl0eRgFIAEoDjIXLnRlYW13aXJlLnYxLkR1cmFiaWxpdHkSEAoIcmVwbGF5ZWQYBiABKAgSEAoId2FybmluZ3MYByADKAkiXQoNU3RyZWFtUmVxdWVzdBITCgtpbnN0YW5jZV9pZBgBIAEoCRIcChR1bmFja2VkX21lc3NhZ2VzX21heBgCIAEoDRIZChF1bmFja2VkX2J5dGVzX21heBgDIAEoDSLPAQoOU3RyZWFtUmVzcG9uc2USLAoGb3BlbmVkGAEgASgLMhoudGVhbXdpcmUudjEuU2Vzc2lvbk9wZW5lZEgAEikKCGRlbGl2ZXJ5GAIgASgLMhUudGVhbXdpcmUudjEuRGVsaXZlcnlIABIrCgloZWFydGJlYXQYAyABKAsyFi50ZWFtd2lyZS52MS5IZWFydGJlYXRIABIuCgdjbG9zaW5nGAQgASgLMhsudGVhbXdpcmUudjEuU2Vzc2lvbkNsb3NpbmdIAEIHCgVmcmFtZSKtAQoNU2Vzc2lvbk9wZW5lZBISCgpzZXNzaW9uX2lkGAEgASgJEg0KBWVwb2NoGAIgASgEEhMKC2luY2FybmF0aW9uGAMgASgEEg8KB2JhY2tsb2cYBCABKAQSNQoSaGVhcnRiZWF0X2ludGVydmFsGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBm1lbWJlchgGIAEoCRIMCgR0ZWFtGAcgASgJIlsKCERlbGl2ZXJ5EhAKCHNlcXVlbmNlGAEgASgEEhYKDmRlbGl2ZXJ5X2NvdW50GAIgASgNEiUKB21lc3NhZ2UYAyABKAsyFC50ZWFtd2lyZS52MS5NZXNzYWdlIjwKCUhlYXJ0YmVhdBIvCgtzZXJ2ZXJfdGltZRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiXgoOU2Vzc2lvbkNsb3NpbmcSKAoGcmVhc29uGAEgASgOMhgudGVhbXdpcmUudjEuQ2xvc2VSZWFzb24SDgoGZGV0YWlsGAIgASgJEhIKCnJlcXVlc3RfaWQYAyABKAkiNQoKQWNrUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhMKC21lc3NhZ2VfaWRzGAIgAygJIhwKC0Fja1Jlc3BvbnNlEg0KBWFja2VkGAEgASgNIjUKEUdldE1lc3NhZ2VSZXF1ZXN0EgwKBHRlYW0YASABKAkSEgoKbWVzc2FnZV9pZBgCIAEoCSJjChJHZXRNZXNzYWdlUmVzcG9uc2USJQoHbWVzc2FnZRgBIAEoCzIULnRlYW13aXJlLnYxLk1lc3NhZ2USJgoIcmVjZWlwdHMYAiADKAsyFC50ZWFtd2lyZS52MS5SZWNlaXB0IrsCCgdSZWNlaXB0EhEKCXJlY2lwaWVudBgBIAEoCRIoCgVzdGF0ZRgCIAEoDjIZLnRlYW13aXJlLnYxLlJlY2VpcHRTdGF0ZRItCglxdWV1ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDGRlbGl2ZXJlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLZmluaXNoZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhYKDmRlbGl2ZXJ5X2NvdW50GAYgASgNEjcKEWRlYWRfbGV0dGVyX2NhdXNlGAcgASgOMhwudGVhbXdpcmUudjEuRGVhZExldHRlckNhdXNlEhAKCHNlcXVlbmNlGAggASgEIlcKEExpc3RJbmJveFJlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgNEhIKCnBhZ2VfdG9rZW4YAiABKAkSDAoEdGVhbRgDIAEoCRIOCgZtZW1iZXIYBCABKAkiZgoRTGlzdEluYm94UmVzcG9uc2USKQoKZGVsaXZlcmllcxgBIAMoCzIVLnRlYW13aXJlLnYxLkRlbGl2ZXJ5Eg0KBXRvdGFsGAIgASgEEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCSquBgoKTm90aWNlS2luZBIbChdOT1RJQ0VfS0lORF9VTlNQRUNJRklFRBAAEiIKEE5PVElDRV9LSU5EX0lETEUQARoMkrUYCBIGbWVtYmVyEisKGU5PVElDRV9LSU5EX01FTUJFUl9FWElURUQQAhoMkrUYCBIGbWVtYmVyEisKF05PVElDRV9LSU5EX01FTUJFUl9MT1NUEAMaDpK1GAoIARIGbWVtYmVyEjEKHU5PVElDRV9LSU5EX01FTUJFUl9OT1RfRVhJVEVEEAQaDpK1GAoIARIGbWVtYmVyEjIKHk5PVElDRV9LSU5EX1NFU1NJT05fU1VQRVJTRURFRBAFGg6StRgKCAESBm1lbWJlchIzChtOT1RJQ0VfS0lORF9SRVFVRVNUX0VYUElSRUQQBhoSkrUYDggBEgpyZXF1ZXN0X2lkEjUKHU5PVElDRV9LSU5EX1JFUVVFU1RfQ0FOQ0VMTEVEEAcaEpK1GA4IARIKcmVxdWVzdF9pZBIvChdOT1RJQ0VfS0lORF9ERUFEX0xFVFRFUhAIGhKStRgOCAESCm1lc3NhZ2VfaWQSLAoYTk9USUNFX0tJTkRfTEVBRF9DSEFOR0VEEAkaDpK1GAoIARIGbWVtYmVyEi0KG05PVElDRV9LSU5EX1RBU0tfQVNTSUdOTUVOVBAKGgyStRgICAESBHRhc2sSKgoYTk9USUNFX0tJTkRfVEFTS19SRVZPS0VEEAsaDJK1GAgIARIEdGFzaxIrChdOT1RJQ0VfS0lORF9VTlBST0NFU1NFRBAMGg6StRgKCAESBm1lbWJlchIjChdOT1RJQ0VfS0lORF9XUklURVNfTE9TVBANGgaStRgCCAESKQoXTk9USUNFX0tJTkRfVEFTS19MQVBTRUQQDhoMkrUYCAgBEgR0YXNrEjAKHE5PVElDRV9LSU5EX01FTUJFUl9SRVNUQVJURUQQDxoOkrUYCggBEgZtZW1iZXISKwoXTk9USUNFX0tJTkRfV09SS19GQUlMRUQQEBoOkrUYCggBEgZtZW1iZXISHAoSTk9USUNFX0tJTkRfRElHRVNUEBQaBJK1GAAqewoMUnVubmVyQWN0aW9uEh0KGVJVTk5FUl9BQ1RJT05fVU5TUEVDSUZJRUQQABIWChJSVU5ORVJfQUNUSU9OX05PTkUQARIZChVSVU5ORVJfQUNUSU9OX1NJR1RFUk0QAhIZChVSVU5ORVJfQUNUSU9OX1NJR0tJTEwQAyp4CgpTZW5kZXJLaW5kEhsKF1NFTkRFUl9LSU5EX1VOU1BFQ0lGSUVEEAASFgoSU0VOREVSX0tJTkRfTUVNQkVSEAESGAoUU0VOREVSX0tJTkRfT1BFUkFUT1IQAhIbChdTRU5ERVJfS0lORF9DT09SRElOQVRPUhADKnMKCkR1cmFiaWxpdHkSGgoWRFVSQUJJTElUWV9VTlNQRUNJRklFRBAAEhYKEkRVUkFCSUxJVFlfQVBQTElFRBABEhYKEkRVUkFCSUxJVFlfRlNZTkNFRBACEhkKFURVUkFCSUxJVFlfUkVQTElDQVRFRBADKuMBCgtDbG9zZVJlYXNvbhIcChhDTE9TRV9SRUFTT05fVU5TUEVDSUZJRUQQABIiCh5DTE9TRV9SRUFTT05fU0hVVERPV05fQVBQUk9WRUQQARIbChdDTE9TRV9SRUFTT05fU1VQRVJTRURFRBACEh0KGUNMT1NFX1JFQVNPTl9URUFNX0RFTEVURUQQAxIZChVDTE9TRV9SRUFTT05fRFJBSU5JTkcQBBIfChtDTE9TRV9SRUFTT05fTUVNQkVSX1NUT1BQRUQQBRIaChZDTE9TRV9SRUFTT05fREFUQV9MT1NUEAYqogEKDFJlY2VpcHRTdGF0ZRIdChlSRUNFSVBUX1NUQVRFX1VOU1BFQ0lGSUVEEAASGAoUUkVDRUlQVF9TVEFURV9RVUVVRUQQARIbChdSRUNFSVBUX1NUQVRFX0RFTElWRVJFRBACEhsKF1JFQ0VJUFRfU1RBVEVfUFJPQ0VTU0VEEAMSHwobUkVDRUlQVF9TVEFURV9ERUFEX0xFVFRFUkVEEAQq6QEKD0RlYWRMZXR0ZXJDYXVzZRIhCh1ERUFEX0xFVFRFUl9DQVVTRV9VTlNQRUNJRklFRBAAEiQKIERFQURfTEVUVEVSX0NBVVNFX0RFTElWRVJZX0xJTUlUEAESJQohREVBRF9MRVRURVJfQ0FVU0VfVEFSR0VUX1JFUExBQ0VEEAISIAocREVBRF9MRVRURVJfQ0FVU0VfSU5CT1hfRlVMTBADEiQKIERFQURfTEVUVEVSX0NBVVNFX01FTUJFUl9SRU1PVkVEEAQSHgoaREVBRF9MRVRURVJfQ0FVU0VfUkVQTEFDRUQQBTL7AgoOTWVzc2FnZVNlcnZpY2USQAoEU2VuZBIYLnRlYW13aXJlLnYxLlNlbmRSZXF1ZXN0GhkudGVhbXdpcmUudjEuU2VuZFJlc3BvbnNlIgOQAgISQwoGU3RyZWFtEhoudGVhbXdpcmUudjEuU3RyZWFtUmVxdWVzdBobLnRlYW13aXJlLnYxLlN0cmVhbVJlc3BvbnNlMAESPQoDQWNrEhcudGVhbXdpcmUudjEuQWNrUmVxdWVzdBoYLnRlYW13aXJlLnYxLkFja1Jlc3BvbnNlIgOQAgISUgoKR2V0TWVzc2FnZRIeLnRlYW13aXJlLnYxLkdldE1lc3NhZ2VSZXF1ZXN0Gh8udGVhbXdpcmUudjEuR2V0TWVzc2FnZVJlc3BvbnNlIgOQAgESTwoJTGlzdEluYm94Eh0udGVhbXdpcmUudjEuTGlzdEluYm94UmVxdWVzdBoeLnRlYW13aXJlLnYxLkxpc3RJbmJveFJlc3BvbnNlIgOQAgFCUQoOaW8udGVhbXdpcmUudjFQAVo9Z2l0aHViLmNvbS90ZWFtd2lyZS90ZWFtd2lyZS9jbGllbnQvZ28vdGVhbXdpcmUvdjE7dGVhbXdpcmV2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_options]);
+  fileDesc("Chl0ZWFtd2lyZS92MS9tZXNzYWdlLnByb3RvEgt0ZWFtd2lyZS52MSJECg1EaXJlY3RNZXNzYWdlEhEKCXJlY2lwaWVudBgBIAEoCRIPCgdzdW1tYXJ5GAIgASgJEg8KB2NvbnRlbnQYAyABKAkiLQoJQnJvYWRjYXN0Eg8KB3N1bW1hcnkYASABKAkSDwoHY29udGVudBgCIAEoCSJcCg9TaHV0ZG93blJlcXVlc3QSEQoJcmVjaXBpZW50GAEgASgJEg4KBnJlYXNvbhgCIAEoCRImCgN0dGwYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iWAoQU2h1dGRvd25SZXNwb25zZRISCgpyZXF1ZXN0X2lkGAEgASgJEhQKB2FwcHJvdmUYAiABKAhIAIgBARIOCgZyZWFzb24YAyABKAlCCgoIX2FwcHJvdmUiXAoTUGxhbkFwcHJvdmFsUmVxdWVzdBIMCgRwbGFuGAEgASgJEg8KB3N1bW1hcnkYAiABKAkSJgoDdHRsGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uInEKFFBsYW5BcHByb3ZhbFJlc3BvbnNlEhEKCXJlY2lwaWVudBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEhQKB2FwcHJvdmUYAyABKAhIAIgBARIQCghmZWVkYmFjaxgEIAEoCUIKCghfYXBwcm92ZSJ9ChFQZXJtaXNzaW9uUmVxdWVzdBIRCglyZWNpcGllbnQYASABKAkSDAoEdG9vbBgCIAEoCRIPCgdzdW1tYXJ5GAMgASgJEg4KBmRldGFpbBgEIAEoCRImCgN0dGwYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iWgoSUGVybWlzc2lvblJlc3BvbnNlEhIKCnJlcXVlc3RfaWQYASABKAkSFAoHYXBwcm92ZRgCIAEoCEgAiAEBEg4KBnJlYXNvbhgDIAEoCUIKCghfYXBwcm92ZSJoCgpTcGF3bk9yZGVyEhEKCXJlY2lwaWVudBgBIAEoCRIPCgdzdW1tYXJ5GAIgASgJEg4KBm1lbWJlchgDIAEoCRImCgV0ZXJtcxgEIAEoCzIXLnRlYW13aXJlLnYxLlNwYXduVGVybXMi+QEKClNwYXduVGVybXMSDwoHcHJvZmlsZRgBIAEoCRIMCgRob3N0GAIgASgJEjMKBmxhYmVscxgDIAMoCzIjLnRlYW13aXJlLnYxLlNwYXduVGVybXMuTGFiZWxzRW50cnkSGgoScGxhbl9tb2RlX3JlcXVpcmVkGAQgASgIEisKB3Jlc3RhcnQYBSABKA4yGi50ZWFtd2lyZS52MS5SZXN0YXJ0UG9saWN5EgsKA2RpchgGIAEoCRISCgpyZWZ1c2VkX2J5GAcgAygJGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiaQoLVGFza1N1bW1hcnkSCgoCaWQYASABKAQSDwoHc3ViamVjdBgCIAEoCRITCgtkZXNjcmlwdGlvbhgDIAEoCRIoCgthc3NpZ25lZF9ieRgEIAEoCzITLnRlYW13aXJlLnYxLlNlbmRlciK7AgoGTm90aWNlEiUKBGtpbmQYASABKA4yFy50ZWFtd2lyZS52MS5Ob3RpY2VLaW5kEg4KBm1lbWJlchgCIAEoCRISCgpyZXF1ZXN0X2lkGAMgASgJEhIKCm1lc3NhZ2VfaWQYBCABKAkSDAoEdGV4dBgFIAEoCRIlCgRleGl0GAYgASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydBImCgR0YXNrGAcgASgLMhgudGVhbXdpcmUudjEuVGFza1N1bW1hcnkSDQoFY291bnQYCiABKA0SLAoIZmlyc3RfYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCWltcG9ydGFudBgMIAEoCBIlCghnYXRoZXJlZBgNIAMoCzITLnRlYW13aXJlLnYxLk5vdGljZSLEAQoKRXhpdFJlcG9ydBIRCgRjb2RlGAEgASgFSACIAQESDgoGc2lnbmFsGAIgASgFEisKCGR1cmF0aW9uGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg4KBmRldGFpbBgEIAEoCRIbChNhcHByb3ZlZF9yZXF1ZXN0X2lkGAUgASgJEjAKDXJ1bm5lcl9hY3Rpb24YBiABKA4yGS50ZWFtd2lyZS52MS5SdW5uZXJBY3Rpb25CBwoFX2NvZGUiUQoKQXR0YWNobWVudBILCgN1cmkYASABKAkSEgoKbWVkaWFfdHlwZRgCIAEoCRISCgpzaXplX2J5dGVzGAMgASgEEg4KBnNoYTI1NhgEIAEoCSI9CgZTZW5kZXISJQoEa2luZBgBIAEoDjIXLnRlYW13aXJlLnYxLlNlbmRlcktpbmQSDAoEbmFtZRgCIAEoCSLdCwoHTWVzc2FnZRIKCgJpZBgBIAEoCRIMCgR0ZWFtGAIgASgJEiMKBnNlbmRlchgDIAEoCzITLnRlYW13aXJlLnYxLlNlbmRlchIrCgdzZW50X2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpyZWNpcGllbnRzGAUgAygJEhIKCnJlcXVlc3RfaWQYBiABKAkSNgoScmVxdWVzdF9leHBpcmVzX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIaChJ0YXJnZXRfaW5jYXJuYXRpb24YCCABKAQSEwoLaW5fcmVwbHlfdG8YCSABKAkSLAoLYXR0YWNobWVudHMYCiADKAsyFy50ZWFtd2lyZS52MS5BdHRhY2htZW50EhQKDHRyYWNlX3BhcmVudBgLIAEoCRJfCgdtZXNzYWdlGBUgASgLMhoudGVhbXdpcmUudjEuRGlyZWN0TWVzc2FnZUIwkrUYLAoHbWVzc2FnZRIHY29udGVudBoYb25lIG1lbWJlciwgb3IgdGVhbS1sZWFkSAASWQoJYnJvYWRjYXN0GBYgASgLMhYudGVhbXdpcmUudjEuQnJvYWRjYXN0QiyStRgoCglicm9hZGNhc3QSB2NvbnRlbnQaEmV2ZXJ5IG90aGVyIG1lbWJlckgAEoUBChBzaHV0ZG93bl9yZXF1ZXN0GBcgASgLMhwudGVhbXdpcmUudjEuU2h1dGRvd25SZXF1ZXN0QkuStRhHChBzaHV0ZG93biByZXF1ZXN0EgZyZWFzb24aGG9uZSBtZW1iZXIsIG9yIHRlYW0tbGVhZCIRc2h1dGRvd25fcmVzcG9uc2VIABJ9ChFzaHV0ZG93bl9yZXNwb25zZRgYIAEoCzIdLnRlYW13aXJlLnYxLlNodXRkb3duUmVzcG9uc2VCQZK1GD0KEXNodXRkb3duIHJlc3BvbnNlEgZyZWFzb24aIHRoZSBtZW1iZXIgdGhhdCBtYWRlIHRoZSByZXF1ZXN0SAASdQoVcGxhbl9hcHByb3ZhbF9yZXF1ZXN0GBkgASgLMiAudGVhbXdpcmUudjEuUGxhbkFwcHJvdmFsUmVxdWVzdEIykrUYLgoEcGxhbhIEcGxhbhoIdGhlIGxlYWQiFnBsYW5fYXBwcm92YWxfcmVzcG9uc2VIABJ1ChZwbGFuX2FwcHJvdmFsX3Jlc3BvbnNlGBogASgLMiEudGVhbXdpcmUudjEuUGxhbkFwcHJvdmFsUmVzcG9uc2VCMJK1GCwKDXBsYW4gcmVzcG9uc2USCGZlZWRiYWNrGhF0aGUgcGxhbidzIGF1dGhvckgAEqQBChJwZXJtaXNzaW9uX3JlcXVlc3QYHCABKAsyHi50ZWFtd2lyZS52MS5QZXJtaXNzaW9uUmVxdWVzdEJmkrUYYgoScGVybWlzc2lvbiByZXF1ZXN0EgZkZXRhaWwaLXRoZSBsZWFkLCBvciB0aGUgbWVtYmVyIG5hbWVkIGFzIGl0cyBhcHByb3ZlciITcGVybWlzc2lvbl9yZXNwb25zZSgBSAASgwEKE3Blcm1pc3Npb25fcmVzcG9uc2UYHSABKAsyHy50ZWFtd2lyZS52MS5QZXJtaXNzaW9uUmVzcG9uc2VCQ5K1GD8KE3Blcm1pc3Npb24gcmVzcG9uc2USBnJlYXNvbhogdGhlIG1lbWJlciB0aGF0IG1hZGUgdGhlIHJlcXVlc3RIABJSCgtzcGF3bl9vcmRlchgeIAEoCzIXLnRlYW13aXJlLnYxLlNwYXduT3JkZXJCIpK1GB4KC3NwYXduIG9yZGVyEgdzdW1tYXJ5GgZhIGhvc3RIABJXCgZub3RpY2UYGyABKAsyEy50ZWFtd2lyZS52MS5Ob3RpY2VCMJK1GCwKBm5vdGljZRIEdGV4dBocdGhlIG1lbWJlcnMgdGhhdCBpdCBjb25jZXJuc0gAQgYKBGJvZHki1wQKC1NlbmRSZXF1ZXN0EgwKBHRlYW0YASABKAkSFwoPaWRlbXBvdGVuY3lfa2V5GAIgASgJEhMKC2luX3JlcGx5X3RvGAMgASgJEiwKC2F0dGFjaG1lbnRzGAQgAygLMhcudGVhbXdpcmUudjEuQXR0YWNobWVudBItCgdtZXNzYWdlGBUgASgLMhoudGVhbXdpcmUudjEuRGlyZWN0TWVzc2FnZUgAEisKCWJyb2FkY2FzdBgWIAEoCzIWLnRlYW13aXJlLnYxLkJyb2FkY2FzdEgAEjgKEHNodXRkb3duX3JlcXVlc3QYFyABKAsyHC50ZWFtd2lyZS52MS5TaHV0ZG93blJlcXVlc3RIABI6ChFzaHV0ZG93bl9yZXNwb25zZRgYIAEoCzIdLnRlYW13aXJlLnYxLlNodXRkb3duUmVzcG9uc2VIABJBChVwbGFuX2FwcHJvdmFsX3JlcXVlc3QYGSABKAsyIC50ZWFtd2lyZS52MS5QbGFuQXBwcm92YWxSZXF1ZXN0SAASQwoWcGxhbl9hcHByb3ZhbF9yZXNwb25zZRgaIAEoCzIhLnRlYW13aXJlLnYxLlBsYW5BcHByb3ZhbFJlc3BvbnNlSAASPAoScGVybWlzc2lvbl9yZXF1ZXN0GBwgASgLMh4udGVhbXdpcmUudjEuUGVybWlzc2lvblJlcXVlc3RIABI+ChNwZXJtaXNzaW9uX3Jlc3BvbnNlGB0gASgLMh8udGVhbXdpcmUudjEuUGVybWlzc2lvblJlc3BvbnNlSABCBgoEYm9keSLIAQoMU2VuZFJlc3BvbnNlEhIKCm1lc3NhZ2VfaWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRISCgpyZWNpcGllbnRzGAMgAygJEisKB3NlbnRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKCmR1cmFiaWxpdHkYBSABKA4yFy50ZWFtd2lyZS52MS5EdXJhYmlsaXR5EhAKCHJlcGxheWVkGAYgASgIEhAKCHdhcm5pbmdzGAcgAygJIl0KDVN0cmVhbVJlcXVlc3QSEwoLaW5zdGFuY2VfaWQYASABKAkSHAoUdW5hY2tlZF9tZXNzYWdlc19tYXgYAiABKA0SGQoRdW5hY2tlZF9ieXRlc19tYXgYAyABKA0izwEKDlN0cmVhbVJlc3BvbnNlEiwKBm9wZW5lZBgBIAEoCzIaLnRlYW13aXJlLnYxLlNlc3Npb25PcGVuZWRIABIpCghkZWxpdmVyeRgCIAEoCzIVLnRlYW13aXJlLnYxLkRlbGl2ZXJ5SAASKwoJaGVhcnRiZWF0GAMgASgLMhYudGVhbXdpcmUudjEuSGVhcnRiZWF0SAASLgoHY2xvc2luZxgEIAEoCzIbLnRlYW13aXJlLnYxLlNlc3Npb25DbG9zaW5nSABCBwoFZnJhbWUirQEKDVNlc3Npb25PcGVuZWQSEgoKc2Vzc2lvbl9pZBgBIAEoCRINCgVlcG9jaBgCIAEoBBITCgtpbmNhcm5hdGlvbhgDIAEoBBIPCgdiYWNrbG9nGAQgASgEEjUKEmhlYXJ0YmVhdF9pbnRlcnZhbBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIOCgZtZW1iZXIYBiABKAkSDAoEdGVhbRgHIAEoCSJbCghEZWxpdmVyeRIQCghzZXF1ZW5jZRgBIAEoBBIWCg5kZWxpdmVyeV9jb3VudBgCIAEoDRIlCgdtZXNzYWdlGAMgASgLMhQudGVhbXdpcmUudjEuTWVzc2FnZSI8CglIZWFydGJlYXQSLwoLc2VydmVyX3RpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIl4KDlNlc3Npb25DbG9zaW5nEigKBnJlYXNvbhgBIAEoDjIYLnRlYW13aXJlLnYxLkNsb3NlUmVhc29uEg4KBmRldGFpbBgCIAEoCRISCgpyZXF1ZXN0X2lkGAMgASgJIjUKCkFja1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRITCgttZXNzYWdlX2lkcxgCIAMoCSIcCgtBY2tSZXNwb25zZRINCgVhY2tlZBgBIAEoDSI1ChFHZXRNZXNzYWdlUmVxdWVzdBIMCgR0ZWFtGAEgASgJEhIKCm1lc3NhZ2VfaWQYAiABKAkiYwoSR2V0TWVzc2FnZVJlc3BvbnNlEiUKB21lc3NhZ2UYASABKAsyFC50ZWFtd2lyZS52MS5NZXNzYWdlEiYKCHJlY2VpcHRzGAIgAygLMhQudGVhbXdpcmUudjEuUmVjZWlwdCK7AgoHUmVjZWlwdBIRCglyZWNpcGllbnQYASABKAkSKAoFc3RhdGUYAiABKA4yGS50ZWFtd2lyZS52MS5SZWNlaXB0U3RhdGUSLQoJcXVldWVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxkZWxpdmVyZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2ZpbmlzaGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCg5kZWxpdmVyeV9jb3VudBgGIAEoDRI3ChFkZWFkX2xldHRlcl9jYXVzZRgHIAEoDjIcLnRlYW13aXJlLnYxLkRlYWRMZXR0ZXJDYXVzZRIQCghzZXF1ZW5jZRgIIAEoBCJXChBMaXN0SW5ib3hSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoDRISCgpwYWdlX3Rva2VuGAIgASgJEgwKBHRlYW0YAyABKAkSDgoGbWVtYmVyGAQgASgJImYKEUxpc3RJbmJveFJlc3BvbnNlEikKCmRlbGl2ZXJpZXMYASADKAsyFS50ZWFtd2lyZS52MS5EZWxpdmVyeRINCgV0b3RhbBgCIAEoBBIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAkqgwEKDVJlc3RhcnRQb2xpY3kSHgoaUkVTVEFSVF9QT0xJQ1lfVU5TUEVDSUZJRUQQABIYChRSRVNUQVJUX1BPTElDWV9ORVZFUhABEh0KGVJFU1RBUlRfUE9MSUNZX09OX0ZBSUxVUkUQAhIZChVSRVNUQVJUX1BPTElDWV9BTFdBWVMQAyqJBwoKTm90aWNlS2luZBIbChdOT1RJQ0VfS0lORF9VTlNQRUNJRklFRBAAEiIKEE5PVElDRV9LSU5EX0lETEUQARoMkrUYCBIGbWVtYmVyEisKGU5PVElDRV9LSU5EX01FTUJFUl9FWElURUQQAhoMkrUYCBIGbWVtYmVyEisKF05PVElDRV9LSU5EX01FTUJFUl9MT1NUEAMaDpK1GAoIARIGbWVtYmVyEjEKHU5PVElDRV9LSU5EX01FTUJFUl9OT1RfRVhJVEVEEAQaDpK1GAoIARIGbWVtYmVyEjIKHk5PVElDRV9LSU5EX1NFU1NJT05fU1VQRVJTRURFRBAFGg6StRgKCAESBm1lbWJlchIzChtOT1RJQ0VfS0lORF9SRVFVRVNUX0VYUElSRUQQBhoSkrUYDggBEgpyZXF1ZXN0X2lkEjUKHU5PVElDRV9LSU5EX1JFUVVFU1RfQ0FOQ0VMTEVEEAcaEpK1GA4IARIKcmVxdWVzdF9pZBIvChdOT1RJQ0VfS0lORF9ERUFEX0xFVFRFUhAIGhKStRgOCAESCm1lc3NhZ2VfaWQSLAoYTk9USUNFX0tJTkRfTEVBRF9DSEFOR0VEEAkaDpK1GAoIARIGbWVtYmVyEi0KG05PVElDRV9LSU5EX1RBU0tfQVNTSUdOTUVOVBAKGgyStRgICAESBHRhc2sSKgoYTk9USUNFX0tJTkRfVEFTS19SRVZPS0VEEAsaDJK1GAgIARIEdGFzaxIrChdOT1RJQ0VfS0lORF9VTlBST0NFU1NFRBAMGg6StRgKCAESBm1lbWJlchIjChdOT1RJQ0VfS0lORF9XUklURVNfTE9TVBANGgaStRgCCAESKQoXTk9USUNFX0tJTkRfVEFTS19MQVBTRUQQDhoMkrUYCAgBEgR0YXNrEjAKHE5PVElDRV9LSU5EX01FTUJFUl9SRVNUQVJURUQQDxoOkrUYCggBEgZtZW1iZXISKwoXTk9USUNFX0tJTkRfV09SS19GQUlMRUQQEBoOkrUYCggBEgZtZW1iZXISKwoZTk9USUNFX0tJTkRfU1BBV05fU1RBUlRFRBARGgyStRgIEgZtZW1iZXISLAoYTk9USUNFX0tJTkRfU1BBV05fRkFJTEVEEBIaDpK1GAoIARIGbWVtYmVyEhwKEk5PVElDRV9LSU5EX0RJR0VTVBAUGgSStRgAKnsKDFJ1bm5lckFjdGlvbhIdChlSVU5ORVJfQUNUSU9OX1VOU1BFQ0lGSUVEEAASFgoSUlVOTkVSX0FDVElPTl9OT05FEAESGQoVUlVOTkVSX0FDVElPTl9TSUdURVJNEAISGQoVUlVOTkVSX0FDVElPTl9TSUdLSUxMEAMqeAoKU2VuZGVyS2luZBIbChdTRU5ERVJfS0lORF9VTlNQRUNJRklFRBAAEhYKElNFTkRFUl9LSU5EX01FTUJFUhABEhgKFFNFTkRFUl9LSU5EX09QRVJBVE9SEAISGwoXU0VOREVSX0tJTkRfQ09PUkRJTkFUT1IQAypzCgpEdXJhYmlsaXR5EhoKFkRVUkFCSUxJVFlfVU5TUEVDSUZJRUQQABIWChJEVVJBQklMSVRZX0FQUExJRUQQARIWChJEVVJBQklMSVRZX0ZTWU5DRUQQAhIZChVEVVJBQklMSVRZX1JFUExJQ0FURUQQAyrjAQoLQ2xvc2VSZWFzb24SHAoYQ0xPU0VfUkVBU09OX1VOU1BFQ0lGSUVEEAASIgoeQ0xPU0VfUkVBU09OX1NIVVRET1dOX0FQUFJPVkVEEAESGwoXQ0xPU0VfUkVBU09OX1NVUEVSU0VERUQQAhIdChlDTE9TRV9SRUFTT05fVEVBTV9ERUxFVEVEEAMSGQoVQ0xPU0VfUkVBU09OX0RSQUlOSU5HEAQSHwobQ0xPU0VfUkVBU09OX01FTUJFUl9TVE9QUEVEEAUSGgoWQ0xPU0VfUkVBU09OX0RBVEFfTE9TVBAGKqIBCgxSZWNlaXB0U3RhdGUSHQoZUkVDRUlQVF9TVEFURV9VTlNQRUNJRklFRBAAEhgKFFJFQ0VJUFRfU1RBVEVfUVVFVUVEEAESGwoXUkVDRUlQVF9TVEFURV9ERUxJVkVSRUQQAhIbChdSRUNFSVBUX1NUQVRFX1BST0NFU1NFRBADEh8KG1JFQ0VJUFRfU1RBVEVfREVBRF9MRVRURVJFRBAEKowCCg9EZWFkTGV0dGVyQ2F1c2USIQodREVBRF9MRVRURVJfQ0FVU0VfVU5TUEVDSUZJRUQQABIkCiBERUFEX0xFVFRFUl9DQVVTRV9ERUxJVkVSWV9MSU1JVBABEiUKIURFQURfTEVUVEVSX0NBVVNFX1RBUkdFVF9SRVBMQUNFRBACEiAKHERFQURfTEVUVEVSX0NBVVNFX0lOQk9YX0ZVTEwQAxIkCiBERUFEX0xFVFRFUl9DQVVTRV9NRU1CRVJfUkVNT1ZFRBAEEh4KGkRFQURfTEVUVEVSX0NBVVNFX1JFUExBQ0VEEAUSIQodREVBRF9MRVRURVJfQ0FVU0VfTk9UX1NUQVJURUQQBjL7AgoOTWVzc2FnZVNlcnZpY2USQAoEU2VuZBIYLnRlYW13aXJlLnYxLlNlbmRSZXF1ZXN0GhkudGVhbXdpcmUudjEuU2VuZFJlc3BvbnNlIgOQAgISQwoGU3RyZWFtEhoudGVhbXdpcmUudjEuU3RyZWFtUmVxdWVzdBobLnRlYW13aXJlLnYxLlN0cmVhbVJlc3BvbnNlMAESPQoDQWNrEhcudGVhbXdpcmUudjEuQWNrUmVxdWVzdBoYLnRlYW13aXJlLnYxLkFja1Jlc3BvbnNlIgOQAgISUgoKR2V0TWVzc2FnZRIeLnRlYW13aXJlLnYxLkdldE1lc3NhZ2VSZXF1ZXN0Gh8udGVhbXdpcmUudjEuR2V0TWVzc2FnZVJlc3BvbnNlIgOQAgESTwoJTGlzdEluYm94Eh0udGVhbXdpcmUudjEuTGlzdEluYm94UmVxdWVzdBoeLnRlYW13aXJlLnYxLkxpc3RJbmJveFJlc3BvbnNlIgOQAgFCUQoOaW8udGVhbXdpcmUudjFQAVo9Z2l0aHViLmNvbS90ZWFtd2lyZS90ZWFtd2lyZS9jbGllbnQvZ28vdGVhbXdpcmUvdjE7dGVhbXdpcmV2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_options]);
 
 /**
  * A text for one member.
@@ -322,6 +322,112 @@ export const PermissionResponseSchema: GenMessage<PermissionResponse> = /*@__PUR
   messageDesc(file_teamwire_v1_message, 7);
 
 /**
+ * An order to start a member, for the host that was chosen. HostService.Spawn makes it; HostService.TakeOrder gives the host
+ * what it needs to start the member.
+ *
+ * @generated from message teamwire.v1.SpawnOrder
+ */
+export type SpawnOrder = Message$1<"teamwire.v1.SpawnOrder"> & {
+  /**
+   * Set by the coordinator. The host.
+   *
+   * @generated from field: string recipient = 1;
+   */
+  recipient: string;
+
+  /**
+   * Set by the coordinator. One line for a reader.
+   *
+   * @generated from field: string summary = 2;
+   */
+  summary: string;
+
+  /**
+   * Set by the coordinator. The name of the member to start.
+   *
+   * @generated from field: string member = 3;
+   */
+  member: string;
+
+  /**
+   * Set by the coordinator. What was ordered.
+   *
+   * @generated from field: teamwire.v1.SpawnTerms terms = 4;
+   */
+  terms?: SpawnTerms | undefined;
+};
+
+/**
+ * Describes the message teamwire.v1.SpawnOrder.
+ * Use `create(SpawnOrderSchema)` to create a new message.
+ */
+export const SpawnOrderSchema: GenMessage<SpawnOrder> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_message, 8);
+
+/**
+ * What a member is started with.
+ *
+ * @generated from message teamwire.v1.SpawnTerms
+ */
+export type SpawnTerms = Message$1<"teamwire.v1.SpawnTerms"> & {
+  /**
+   * The profile of the host that says which program runs, and how.
+   *
+   * @generated from field: string profile = 1;
+   */
+  profile: string;
+
+  /**
+   * The host that was asked for. Empty: any that fits.
+   *
+   * @generated from field: string host = 2;
+   */
+  host: string;
+
+  /**
+   * The labels that a host must have. Empty: none.
+   *
+   * @generated from field: map<string, string> labels = 3;
+   */
+  labels: { [key: string]: string };
+
+  /**
+   * True: the member must have a plan approved before it may work on tasks.
+   *
+   * @generated from field: bool plan_mode_required = 4;
+   */
+  planModeRequired: boolean;
+
+  /**
+   * Whether its runner starts the program again.
+   *
+   * @generated from field: teamwire.v1.RestartPolicy restart = 5;
+   */
+  restart: RestartPolicy;
+
+  /**
+   * The directory that the program starts in, below the one of the profile. Empty: as the profile says.
+   *
+   * @generated from field: string dir = 6;
+   */
+  dir: string;
+
+  /**
+   * Set by the coordinator. The hosts that have refused the order because they could not take it, oldest first.
+   *
+   * @generated from field: repeated string refused_by = 7;
+   */
+  refusedBy: string[];
+};
+
+/**
+ * Describes the message teamwire.v1.SpawnTerms.
+ * Use `create(SpawnTermsSchema)` to create a new message.
+ */
+export const SpawnTermsSchema: GenMessage<SpawnTerms> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_message, 9);
+
+/**
  * A task, as included in a notice.
  *
  * @generated from message teamwire.v1.TaskSummary
@@ -361,7 +467,7 @@ export type TaskSummary = Message$1<"teamwire.v1.TaskSummary"> & {
  * Use `create(TaskSummarySchema)` to create a new message.
  */
 export const TaskSummarySchema: GenMessage<TaskSummary> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 8);
+  messageDesc(file_teamwire_v1_message, 10);
 
 /**
  * News from the coordinator itself.
@@ -456,7 +562,7 @@ export type Notice = Message$1<"teamwire.v1.Notice"> & {
  * Use `create(NoticeSchema)` to create a new message.
  */
 export const NoticeSchema: GenMessage<Notice> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 9);
+  messageDesc(file_teamwire_v1_message, 11);
 
 /**
  * How a member's process ended, as its runner saw it.
@@ -512,7 +618,7 @@ export type ExitReport = Message$1<"teamwire.v1.ExitReport"> & {
  * Use `create(ExitReportSchema)` to create a new message.
  */
 export const ExitReportSchema: GenMessage<ExitReport> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 10);
+  messageDesc(file_teamwire_v1_message, 12);
 
 /**
  * Something too large to be content, by reference. The coordinator never opens it.
@@ -554,7 +660,7 @@ export type Attachment = Message$1<"teamwire.v1.Attachment"> & {
  * Use `create(AttachmentSchema)` to create a new message.
  */
 export const AttachmentSchema: GenMessage<Attachment> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 11);
+  messageDesc(file_teamwire_v1_message, 13);
 
 /**
  * Who sent a message. Always taken from the credential of the call, never from its body.
@@ -583,7 +689,7 @@ export type Sender = Message$1<"teamwire.v1.Sender"> & {
  * Use `create(SenderSchema)` to create a new message.
  */
 export const SenderSchema: GenMessage<Sender> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 12);
+  messageDesc(file_teamwire_v1_message, 14);
 
 /**
  * A message as it was accepted: immutable, and the same for every recipient.
@@ -741,6 +847,14 @@ export type Message = Message$1<"teamwire.v1.Message"> & {
     case: "permissionResponse";
   } | {
     /**
+     * An order to start a member. Cannot be sent by a client: see HostService.Spawn.
+     *
+     * @generated from field: teamwire.v1.SpawnOrder spawn_order = 30;
+     */
+    value: SpawnOrder;
+    case: "spawnOrder";
+  } | {
+    /**
      * News from the coordinator. Cannot be sent by a client.
      *
      * @generated from field: teamwire.v1.Notice notice = 27;
@@ -755,7 +869,7 @@ export type Message = Message$1<"teamwire.v1.Message"> & {
  * Use `create(MessageSchema)` to create a new message.
  */
 export const MessageSchema: GenMessage<Message> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 13);
+  messageDesc(file_teamwire_v1_message, 15);
 
 /**
  * The request of MessageService.Send.
@@ -871,7 +985,7 @@ export type SendRequest = Message$1<"teamwire.v1.SendRequest"> & {
  * Use `create(SendRequestSchema)` to create a new message.
  */
 export const SendRequestSchema: GenMessage<SendRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 14);
+  messageDesc(file_teamwire_v1_message, 16);
 
 /**
  * The reply of MessageService.Send.
@@ -935,7 +1049,7 @@ export type SendResponse = Message$1<"teamwire.v1.SendResponse"> & {
  * Use `create(SendResponseSchema)` to create a new message.
  */
 export const SendResponseSchema: GenMessage<SendResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 15);
+  messageDesc(file_teamwire_v1_message, 17);
 
 /**
  * The request of MessageService.Stream.
@@ -974,7 +1088,7 @@ export type StreamRequest = Message$1<"teamwire.v1.StreamRequest"> & {
  * Use `create(StreamRequestSchema)` to create a new message.
  */
 export const StreamRequestSchema: GenMessage<StreamRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 16);
+  messageDesc(file_teamwire_v1_message, 18);
 
 /**
  * One frame of MessageService.Stream.
@@ -1027,7 +1141,7 @@ export type StreamResponse = Message$1<"teamwire.v1.StreamResponse"> & {
  * Use `create(StreamResponseSchema)` to create a new message.
  */
 export const StreamResponseSchema: GenMessage<StreamResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 17);
+  messageDesc(file_teamwire_v1_message, 19);
 
 /**
  * The session that a stream has opened.
@@ -1091,7 +1205,7 @@ export type SessionOpened = Message$1<"teamwire.v1.SessionOpened"> & {
  * Use `create(SessionOpenedSchema)` to create a new message.
  */
 export const SessionOpenedSchema: GenMessage<SessionOpened> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 18);
+  messageDesc(file_teamwire_v1_message, 20);
 
 /**
  * One message out of the inbox.
@@ -1126,7 +1240,7 @@ export type Delivery = Message$1<"teamwire.v1.Delivery"> & {
  * Use `create(DeliverySchema)` to create a new message.
  */
 export const DeliverySchema: GenMessage<Delivery> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 19);
+  messageDesc(file_teamwire_v1_message, 21);
 
 /**
  * Says that the stream is alive.
@@ -1147,7 +1261,7 @@ export type Heartbeat = Message$1<"teamwire.v1.Heartbeat"> & {
  * Use `create(HeartbeatSchema)` to create a new message.
  */
 export const HeartbeatSchema: GenMessage<Heartbeat> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 20);
+  messageDesc(file_teamwire_v1_message, 22);
 
 /**
  * The last frame of a stream.
@@ -1182,7 +1296,7 @@ export type SessionClosing = Message$1<"teamwire.v1.SessionClosing"> & {
  * Use `create(SessionClosingSchema)` to create a new message.
  */
 export const SessionClosingSchema: GenMessage<SessionClosing> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 21);
+  messageDesc(file_teamwire_v1_message, 23);
 
 /**
  * The request of MessageService.Ack.
@@ -1211,7 +1325,7 @@ export type AckRequest = Message$1<"teamwire.v1.AckRequest"> & {
  * Use `create(AckRequestSchema)` to create a new message.
  */
 export const AckRequestSchema: GenMessage<AckRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 22);
+  messageDesc(file_teamwire_v1_message, 24);
 
 /**
  * The reply of MessageService.Ack.
@@ -1232,7 +1346,7 @@ export type AckResponse = Message$1<"teamwire.v1.AckResponse"> & {
  * Use `create(AckResponseSchema)` to create a new message.
  */
 export const AckResponseSchema: GenMessage<AckResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 23);
+  messageDesc(file_teamwire_v1_message, 25);
 
 /**
  * The request of MessageService.GetMessage.
@@ -1260,7 +1374,7 @@ export type GetMessageRequest = Message$1<"teamwire.v1.GetMessageRequest"> & {
  * Use `create(GetMessageRequestSchema)` to create a new message.
  */
 export const GetMessageRequestSchema: GenMessage<GetMessageRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 24);
+  messageDesc(file_teamwire_v1_message, 26);
 
 /**
  * The reply of MessageService.GetMessage.
@@ -1288,7 +1402,7 @@ export type GetMessageResponse = Message$1<"teamwire.v1.GetMessageResponse"> & {
  * Use `create(GetMessageResponseSchema)` to create a new message.
  */
 export const GetMessageResponseSchema: GenMessage<GetMessageResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 25);
+  messageDesc(file_teamwire_v1_message, 27);
 
 /**
  * How far a message got for one recipient.
@@ -1358,7 +1472,7 @@ export type Receipt = Message$1<"teamwire.v1.Receipt"> & {
  * Use `create(ReceiptSchema)` to create a new message.
  */
 export const ReceiptSchema: GenMessage<Receipt> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 26);
+  messageDesc(file_teamwire_v1_message, 28);
 
 /**
  * The request of MessageService.ListInbox.
@@ -1400,7 +1514,7 @@ export type ListInboxRequest = Message$1<"teamwire.v1.ListInboxRequest"> & {
  * Use `create(ListInboxRequestSchema)` to create a new message.
  */
 export const ListInboxRequestSchema: GenMessage<ListInboxRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 27);
+  messageDesc(file_teamwire_v1_message, 29);
 
 /**
  * The reply of MessageService.ListInbox.
@@ -1435,7 +1549,48 @@ export type ListInboxResponse = Message$1<"teamwire.v1.ListInboxResponse"> & {
  * Use `create(ListInboxResponseSchema)` to create a new message.
  */
 export const ListInboxResponseSchema: GenMessage<ListInboxResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_message, 28);
+  messageDesc(file_teamwire_v1_message, 30);
+
+/**
+ * Whether a runner starts its program again when it has ended, and the member was not asked to exit.
+ *
+ * @generated from enum teamwire.v1.RestartPolicy
+ */
+export enum RestartPolicy {
+  /**
+   * As the profile says.
+   *
+   * @generated from enum value: RESTART_POLICY_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Never.
+   *
+   * @generated from enum value: RESTART_POLICY_NEVER = 1;
+   */
+  NEVER = 1,
+
+  /**
+   * When it has failed.
+   *
+   * @generated from enum value: RESTART_POLICY_ON_FAILURE = 2;
+   */
+  ON_FAILURE = 2,
+
+  /**
+   * Always.
+   *
+   * @generated from enum value: RESTART_POLICY_ALWAYS = 3;
+   */
+  ALWAYS = 3,
+}
+
+/**
+ * Describes the enum teamwire.v1.RestartPolicy.
+ */
+export const RestartPolicySchema: GenEnum<RestartPolicy> = /*@__PURE__*/
+  enumDesc(file_teamwire_v1_message, 0);
 
 /**
  * What a notice of the coordinator is about. Its policy says which kinds are important; see NoticeLevel.
@@ -1566,6 +1721,20 @@ export enum NoticeKind {
   WORK_FAILED = 16,
 
   /**
+   * A member that was ordered from a host has started. To the lead and to the member that ordered it.
+   *
+   * @generated from enum value: NOTICE_KIND_SPAWN_STARTED = 17;
+   */
+  SPAWN_STARTED = 17,
+
+  /**
+   * A member that was ordered from a host has not started; `text` says why. To the lead and to the member that ordered it.
+   *
+   * @generated from enum value: NOTICE_KIND_SPAWN_FAILED = 18;
+   */
+  SPAWN_FAILED = 18,
+
+  /**
    * The unimportant notices of some minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a line
    * for each of them.
    *
@@ -1578,7 +1747,7 @@ export enum NoticeKind {
  * Describes the enum teamwire.v1.NoticeKind.
  */
 export const NoticeKindSchema: GenEnum<NoticeKind> = /*@__PURE__*/
-  enumDesc(file_teamwire_v1_message, 0);
+  enumDesc(file_teamwire_v1_message, 1);
 
 /**
  * What a runner did to end a program.
@@ -1619,7 +1788,7 @@ export enum RunnerAction {
  * Describes the enum teamwire.v1.RunnerAction.
  */
 export const RunnerActionSchema: GenEnum<RunnerAction> = /*@__PURE__*/
-  enumDesc(file_teamwire_v1_message, 1);
+  enumDesc(file_teamwire_v1_message, 2);
 
 /**
  * What kind of party sent a message.
@@ -1660,7 +1829,7 @@ export enum SenderKind {
  * Describes the enum teamwire.v1.SenderKind.
  */
 export const SenderKindSchema: GenEnum<SenderKind> = /*@__PURE__*/
-  enumDesc(file_teamwire_v1_message, 2);
+  enumDesc(file_teamwire_v1_message, 3);
 
 /**
  * What the store had done with a change when the reply was written.
@@ -1701,7 +1870,7 @@ export enum Durability {
  * Describes the enum teamwire.v1.Durability.
  */
 export const DurabilitySchema: GenEnum<Durability> = /*@__PURE__*/
-  enumDesc(file_teamwire_v1_message, 3);
+  enumDesc(file_teamwire_v1_message, 4);
 
 /**
  * Why the coordinator ends a stream.
@@ -1764,7 +1933,7 @@ export enum CloseReason {
  * Describes the enum teamwire.v1.CloseReason.
  */
 export const CloseReasonSchema: GenEnum<CloseReason> = /*@__PURE__*/
-  enumDesc(file_teamwire_v1_message, 4);
+  enumDesc(file_teamwire_v1_message, 5);
 
 /**
  * How far a message got.
@@ -1812,7 +1981,7 @@ export enum ReceiptState {
  * Describes the enum teamwire.v1.ReceiptState.
  */
 export const ReceiptStateSchema: GenEnum<ReceiptState> = /*@__PURE__*/
-  enumDesc(file_teamwire_v1_message, 5);
+  enumDesc(file_teamwire_v1_message, 6);
 
 /**
  * Why a message was dead-lettered.
@@ -1861,13 +2030,20 @@ export enum DeadLetterCause {
    * @generated from enum value: DEAD_LETTER_CAUSE_REPLACED = 5;
    */
   REPLACED = 5,
+
+  /**
+   * It was the prompt of a member that was ordered from a host and never started.
+   *
+   * @generated from enum value: DEAD_LETTER_CAUSE_NOT_STARTED = 6;
+   */
+  NOT_STARTED = 6,
 }
 
 /**
  * Describes the enum teamwire.v1.DeadLetterCause.
  */
 export const DeadLetterCauseSchema: GenEnum<DeadLetterCause> = /*@__PURE__*/
-  enumDesc(file_teamwire_v1_message, 6);
+  enumDesc(file_teamwire_v1_message, 7);
 
 /**
  * Carries messages between the members of one team.

@@ -31,6 +31,7 @@ final class Policy {
             case "DRAINING" -> true;
             case "DURABILITY_NOT_REACHED" -> true;
             case "INBOX_FULL" -> true;
+            case "NO_HOST_FITS" -> true;
             case "RATE_LIMITED" -> true;
             case "SLOW_CONSUMER" -> true;
             case "STORE_FULL" -> true;
@@ -72,6 +73,7 @@ final class Policy {
             case "GetTeam" -> true;
             case "ListActivity" -> true;
             case "ListHistory" -> true;
+            case "ListHosts" -> true;
             case "ListInbox" -> true;
             case "ListMembers" -> true;
             case "ListRequests" -> true;
@@ -98,6 +100,7 @@ final class Policy {
             case "CreateTeam" -> true;
             case "Invite" -> true;
             case "Join" -> true;
+            case "TakeOrder" -> true;
             default -> false;
         };
     }

@@ -1,0 +1,63 @@
+//! Hosts: orders, which need the leases, and the list of hosts.
+
+use teamwire_proto::{Refusal, v1};
+
+use super::{Coordinator, decide::Touches, store_errors::unavailable};
+use crate::domain::{
+    host,
+    identity::CallerCredentials,
+    page::{self, Page, page_size},
+    query::MemberFacts,
+    records::{HostRecord, PresenceRecord, SessionRecord},
+};
+
+impl Coordinator {
+    /// See `HostService.Spawn`.
+    pub async fn spawn(
+        &self,
+        who: &CallerCredentials,
+        request: &v1::SpawnRequest,
+    ) -> Result<v1::SpawnResponse, Refusal> {
+        let leases = self.leases(who, &request.team).await?;
+        self.rule(who, &request.team, Touches::Team, |tx| host::spawn(tx, who, request, &leases)).await
+    }
+
+    /// See `HostService.RefuseOrder`.
+    pub async fn refuse_order(
+        &self,
+        who: &CallerCredentials,
+        request: &v1::RefuseOrderRequest,
+    ) -> Result<v1::Request, Refusal> {
+        let leases = self.leases(who, "").await?;
+        self.rule(who, "", Touches::Life, |tx| host::refuse(tx, who, request, &leases)).await
+    }
+
+    /// See `HostService.ListHosts`.
+    pub async fn list_hosts(
+        &self,
+        who: &CallerCredentials,
+        request: &v1::ListHostsRequest,
+    ) -> Result<v1::ListHostsResponse, Refusal> {
+        let mut page = Page::new(page_size(request.page_size)?);
+        let after = page::name(&request.page_token)?;
+        let (namespace, team, _) = self.caller(who, &request.team).await?;
+        let rest = team.members.get(team.place_after(after.as_ref())..).unwrap_or_default();
+        let rest: Vec<_> = rest.iter().filter(|member| member.is_host).collect();
+        let ids: Vec<String> = rest.iter().take(page.size()).map(|host| host.name.folded().to_owned()).collect();
+        let leases = self.store.leases(&namespace).await.map_err(unavailable)?;
+        let offers = self.fetch::<HostRecord>(&namespace, ids.clone()).await?;
+        let sessions = self.fetch::<SessionRecord>(&namespace, ids.clone()).await?;
+        let presences = self.fetch::<PresenceRecord>(&namespace, ids).await?;
+        let records = offers.into_iter().zip(sessions).zip(presences);
+        for (found, ((offer, session), presence)) in rest.iter().zip(records) {
+            let facts = MemberFacts { session, presence, ..MemberFacts::of_lease(&found.name, &leases, &self.limits) };
+            if !page.add(host::show(&team, found, offer.as_deref(), &facts)) {
+                break;
+            }
+        }
+        let hosts = page.into_items();
+        let covered = hosts.last().filter(|_| hosts.len() < rest.len());
+        let next_page_token = covered.map_or_else(String::new, |host| page::token(&host.name));
+        Ok(v1::ListHostsResponse { hosts, next_page_token })
+    }
+}

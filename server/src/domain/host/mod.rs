@@ -1,0 +1,14 @@
+//! Hosts: what they offer, which one gets an order, and how they answer it.
+//!
+//! A host is a member of the roster that takes orders and does nothing else. An order is a request; `request/spawn.rs` says how
+//! it ends.
+
+mod offer;
+mod order;
+mod placement;
+mod spawn;
+
+pub use offer::{show, update};
+pub use order::{refuse, report_exit, take};
+pub use placement::Candidate;
+pub use spawn::spawn;

@@ -1,0 +1,141 @@
+//! How a host answers its orders.
+
+use teamwire_proto::{
+    Reason, Refusal,
+    credential::Credential,
+    name::Name,
+    v1::{self, RequestState},
+};
+
+use super::placement::{candidates, place};
+use crate::{
+    domain::{
+        identity::{self, Admit, CallerCredentials},
+        membership::{conclude_life, exit_of},
+        records::{HostRecord, JoinTokenRecord, Life, TeamRecord},
+        request::spawn::{self, check_pending, find_for},
+        secret::SecretHash,
+        text::Required,
+        text::check_content,
+        time::milliseconds,
+        tx::{RuleError, Tx},
+    },
+    store::Leases,
+};
+
+/// How many hosts may refuse an order before it is rejected.
+const HOSTS_TRIED_MAX: usize = 3;
+
+/// Takes an order: issues the token that its member joins with.
+pub fn take(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    request: &v1::TakeOrderRequest,
+) -> Result<v1::TakeOrderResponse, RuleError> {
+    let (team, host) = identity::host(tx, who, Admit::Live)?;
+    let order = find_for(tx, &host, &request.request_id)?;
+    check_pending(tx, &order)?;
+    let name = Name::parse(&order.member, "member")?;
+    let mut team = TeamRecord::clone(&team);
+    let member = team.member(&name).filter(|member| member.life == Life::Spawning);
+    let member = member.ok_or_else(|| {
+        Refusal::new(Reason::AlreadyDecided, format!("{name} has joined with this order before.")).field("request_id")
+    })?;
+    let plan_mode_required = member.plan_mode_required;
+    spawn::void_token(tx, &mut team, &name)?;
+    let (id, secret) = (tx.new_secret()[..12].to_owned(), tx.new_secret());
+    let token = JoinTokenRecord {
+        secret: SecretHash::of(&secret),
+        member: Some(name.clone()),
+        uses_left: 1,
+        expires_ms: order.expires_at.as_ref().map_or(0, milliseconds),
+        plan_mode_required,
+        is_for_host: false,
+        order: Some(order.id.clone()),
+    };
+    tx.put(&id, &token);
+    if let Some(ordered) = team.member_mut(&name).and_then(|member| member.ordered.as_mut()) {
+        ordered.token_id = Some(id.clone());
+    }
+    tx.put("", &team);
+    let join_token = Credential::Join { team: team.name.clone(), id, secret }.reveal();
+    Ok(v1::TakeOrderResponse { request: Some(v1::Request::clone(&order)), join_token })
+}
+
+/// Refuses an order. Another host may get it. `leases`: as just read.
+pub fn refuse(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    request: &v1::RefuseOrderRequest,
+    leases: &Leases,
+) -> Result<v1::Request, RuleError> {
+    let (team, host) = identity::host(tx, who, Admit::Live)?;
+    if request.reason.trim().is_empty() {
+        let text = "Say in `reason` why the member cannot be started, for those who ordered it.";
+        return Err(Refusal::new(Reason::InvalidField, text).field("reason").into());
+    }
+    check_content(&request.reason, Required::Yes, &tx.ctx.limits)?;
+    let order = find_for(tx, &host, &request.request_id)?;
+    if order.state() == RequestState::Rejected && order.reason == request.reason {
+        return Ok(v1::Request::clone(&order));
+    }
+    check_pending(tx, &order)?;
+    let mut team = TeamRecord::clone(&team);
+    let name = Name::parse(&order.member, "member")?;
+    let has_joined = team.member(&name).is_none_or(|member| member.life != Life::Spawning);
+    let next = match request.try_another_host && !has_joined {
+        true => another(tx, &team, &order, leases)?,
+        false => None,
+    };
+    let answered = match next {
+        Some(next) => spawn::hand_on(tx, &mut team, &order, &next)?,
+        None => spawn::reject(tx, &mut team, &order, &host, &request.reason)?,
+    };
+    tx.put("", &team);
+    Ok(answered)
+}
+
+/// Chooses another host for an order that its host cannot take. `None`: the host was asked for by name, no other fits, or enough
+/// have refused.
+fn another(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    order: &v1::Request,
+    leases: &Leases,
+) -> Result<Option<Name>, RuleError> {
+    let mut terms = order.spawn.clone().unwrap_or_default();
+    terms.refused_by.push(order.approver.clone());
+    if !terms.host.is_empty() || terms.refused_by.len() >= HOSTS_TRIED_MAX {
+        return Ok(None);
+    }
+    let hosts: Vec<String> = team.hosts().map(|host| host.name.folded().to_owned()).collect();
+    tx.want::<HostRecord>(hosts.iter().cloned())?;
+    let offers = hosts.iter().map(|id| Ok(tx.read::<HostRecord>(id)?.as_deref().cloned()));
+    let candidates = candidates(team, offers.collect::<Result<Vec<_>, RuleError>>()?, leases);
+    let profile = Name::parse(&terms.profile, "profile")?;
+    Ok(place(&candidates, &profile, &terms).ok().map(|chosen| chosen.name.clone()))
+}
+
+/// Ends the life of a member of which nothing runs anymore on the caller, its host.
+pub fn report_exit(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::ReportExitRequest) -> Result<(), RuleError> {
+    let exit = exit_of(tx, request.exit.as_ref(), "exit")?;
+    let (team, host) = identity::host(tx, who, Admit::Live)?;
+    let order = find_for(tx, &host, &request.request_id)?;
+    let name = Name::parse(&order.member, "member")?;
+    let mut team = TeamRecord::clone(&team);
+    let Some(member) = team.member(&name) else { return Ok(()) };
+    let is_of_order = member.ordered.as_ref().is_some_and(|ordered| ordered.request_id == order.id);
+    if !is_of_order {
+        return Ok(());
+    }
+    match &member.life {
+        Life::Exited { .. } => return Ok(()),
+        Life::Spawning => {
+            let how = teamwire_proto::word::exit(&v1::ExitReport::from(exit));
+            spawn::reject(tx, &mut team, &order, &host, &format!("Its runner ended before it joined: {how}."))?;
+        }
+        Life::Live | Life::Lost | Life::Stopping { .. } => conclude_life(tx, &mut team, &name, exit)?,
+    }
+    tx.put("", &team);
+    Ok(())
+}

@@ -1,0 +1,289 @@
+//! The order that a host start a member: how it is made and handed to a host, how it ends, and what becomes of the member.
+//!
+//! The name is reserved while the order is pending. The first session of the member approves the order. However else it ends,
+//! the name is free afterwards, the join token is void, and the prompt is gone from the inbox.
+
+use std::sync::Arc;
+
+use teamwire_proto::{
+    Reason, Refusal, id,
+    name::Name,
+    v1::{self, DeadLetterCause, MemberState, NoticeKind, RequestKind, RequestState, message::Body},
+};
+
+use super::{conclude, expect_kind, find, leave_pending, member_mut, new_request, remove_pending, requester};
+use crate::domain::{
+    actor::Actor,
+    history::{self, member_event},
+    inbox::{Leaving, remove_from_inbox},
+    membership::conclude_life,
+    notices,
+    post::{self, Urgency},
+    records::{Exit, JoinTokenRecord, Life, Ordered, Pending, TeamRecord},
+    streams::REQUESTS,
+    time::timestamp,
+    topics::Topic,
+    tx::{RuleError, Tx},
+};
+
+/// How many characters of a reason an exit and a notice repeat.
+const REASON_CHARS_MAX: usize = 160;
+
+/// An order that is about to be made.
+#[derive(Debug)]
+pub struct NewOrder<'a> {
+    /// Who orders.
+    pub requester: &'a Actor,
+    /// The member, whose name is reserved already.
+    pub member: &'a Name,
+    /// The host that was chosen.
+    pub host: &'a Name,
+    /// What was ordered.
+    pub terms: v1::SpawnTerms,
+    /// What the member is to do. Empty: it gets no message.
+    pub prompt: &'a str,
+    /// The message that holds the prompt.
+    pub prompt_id: String,
+    /// How long the start may take.
+    pub deadline_ms: u64,
+}
+
+/// Makes an order, and puts it into the host's inbox. The caller puts the team.
+pub fn open(tx: &mut Tx<'_>, team: &mut TeamRecord, order: NewOrder<'_>) -> Result<v1::Request, RuleError> {
+    let pending = Pending { id: tx.new_request_id(), expires_ms: tx.ctx.now_ms + order.deadline_ms };
+    let member = member_mut(team, order.member)?;
+    let request = v1::Request {
+        content: order.prompt.to_owned(),
+        created_at: Some(timestamp(tx.ctx.now_ms)),
+        spawn: Some(order.terms),
+        ..new_request(RequestKind::Spawn, order.requester, member, &pending)
+    };
+    member.ordered = Some(Ordered {
+        request_id: pending.id.clone(),
+        host: order.host.clone(),
+        prompt_id: order.prompt_id,
+        token_id: None,
+    });
+    member.pending_order = Some(pending);
+    let request = hand_to(tx, team, request, order.host);
+    tx.append(REQUESTS, request.id.clone().into(), 0, None);
+    Ok(request)
+}
+
+/// Puts an order into a host's inbox.
+fn hand_to(tx: &mut Tx<'_>, team: &TeamRecord, request: v1::Request, host: &Name) -> v1::Request {
+    let terms = request.spawn.clone().unwrap_or_default();
+    let summary = format!("Start {} with the profile {}", request.member, terms.profile);
+    let body = Body::SpawnOrder(v1::SpawnOrder {
+        recipient: host.to_string(),
+        summary: summary.clone(),
+        member: request.member.clone(),
+        terms: Some(terms),
+    });
+    let message = v1::Message {
+        request_id: request.id.clone(),
+        request_expires_at: request.expires_at,
+        ..post::compose(tx, team, &Actor::Coordinator, body)
+    };
+    let message = post::post(tx, message, &[host], Urgency::Answer);
+    let request = v1::Request { approver: host.to_string(), message_id: message.id, summary, ..request };
+    tx.put(&request.id, &request);
+    request
+}
+
+/// Returns an order that this host has. Refuses one that another host has.
+pub fn find_for(tx: &mut Tx<'_>, host: &Name, request_id: &str) -> Result<Arc<v1::Request>, RuleError> {
+    id::request_id(request_id, "request_id")?;
+    let request = find(tx, request_id)?;
+    expect_order(&request)?;
+    if Name::parse(&request.approver, "approver")? == *host {
+        return Ok(request);
+    }
+    let text = format!("This order is not yours. {} has it.", request.approver);
+    Err(Refusal::new(Reason::NotRequestTarget, text).field("request_id").into())
+}
+
+fn expect_order(request: &v1::Request) -> Result<(), Refusal> {
+    if request.kind() == RequestKind::Spawn { Ok(()) } else { expect_kind(request, RequestKind::Spawn) }
+}
+
+/// Refuses an order that is no longer pending.
+pub fn check_pending(tx: &Tx<'_>, request: &v1::Request) -> Result<(), Refusal> {
+    let (reason, text) = match request.state() {
+        RequestState::Pending if !super::is_overdue(tx, request) => return Ok(()),
+        RequestState::Approved => (Reason::AlreadyDecided, format!("{} has started.", request.member)),
+        RequestState::Rejected => (Reason::AlreadyDecided, "The order was refused before.".to_owned()),
+        RequestState::Cancelled => {
+            (Reason::RequestCancelled, "The order was cancelled: do not start the member.".to_owned())
+        }
+        RequestState::Pending | RequestState::Expired | RequestState::Unspecified => {
+            (Reason::RequestExpired, "The order expired: do not start the member.".to_owned())
+        }
+    };
+    Err(Refusal::new(reason, text).field("request_id"))
+}
+
+/// Approves the order that began the member's life, if it is pending: its first session opens. The caller puts the
+/// team.
+pub fn started(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<(), RuleError> {
+    let Some(pending) = team.member(name).and_then(|member| member.pending_order.clone()) else { return Ok(()) };
+    let request = find(tx, &pending.id)?;
+    remove_pending(team, &request)?;
+    let by = Some((&Actor::Member(name.clone())).into());
+    conclude(tx, &v1::Request { decided_by: by, ..leave_pending(tx, &request, RequestState::Approved) });
+    let text = format!("{name} has started on {}.", request.approver);
+    tell(tx, team, &request, NoticeKind::SpawnStarted, text)
+}
+
+/// Hands a refused order to another host. The caller puts the team.
+pub fn hand_on(
+    tx: &mut Tx<'_>,
+    team: &mut TeamRecord,
+    request: &v1::Request,
+    to: &Name,
+) -> Result<v1::Request, RuleError> {
+    let name = Name::parse(&request.member, "member")?;
+    let mut terms = request.spawn.clone().unwrap_or_default();
+    terms.refused_by.push(request.approver.clone());
+    void_token(tx, team, &name)?;
+    if let Some(ordered) = &mut member_mut(team, &name)?.ordered {
+        ordered.host = to.clone();
+    }
+    Ok(hand_to(tx, team, v1::Request { spawn: Some(terms), ..request.clone() }, to))
+}
+
+/// Rejects an order for good: its host, or no other host, can start the member. The caller puts the team.
+pub fn reject(
+    tx: &mut Tx<'_>,
+    team: &mut TeamRecord,
+    request: &v1::Request,
+    host: &Name,
+    reason: &str,
+) -> Result<v1::Request, RuleError> {
+    let rejected = v1::Request {
+        decided_by: Some((&Actor::Member(host.clone())).into()),
+        reason: reason.to_owned(),
+        ..leave_pending(tx, request, RequestState::Rejected)
+    };
+    remove_pending(team, request)?;
+    conclude(tx, &rejected);
+    let brief = brief(reason);
+    free_name(tx, team, request, &format!("{host} did not start it: {brief}"))?;
+    let text = format!(
+        "{} was not started: {host} says: {brief} See `teamwire requests {}`. The name is free again.",
+        request.member, request.id
+    );
+    tell(tx, team, request, NoticeKind::SpawnFailed, text)?;
+    Ok(rejected)
+}
+
+/// Expires an order. The caller puts the team.
+pub(super) fn expire(tx: &mut Tx<'_>, team: &mut TeamRecord, request: &v1::Request) -> Result<(), RuleError> {
+    remove_pending(team, request)?;
+    conclude(tx, &leave_pending(tx, request, RequestState::Expired));
+    free_name(tx, team, request, &format!("{} did not start it in time", request.approver))?;
+    let text = format!(
+        "{} was ordered from {}, which has not started it in time. The name is free again. See `teamwire hosts`, and order it \
+         again.",
+        request.member, request.approver
+    );
+    tell(tx, team, request, NoticeKind::SpawnFailed, text)
+}
+
+/// Clears up after an order that was cancelled. The caller puts the team.
+pub(super) fn cancelled(
+    tx: &mut Tx<'_>,
+    team: &mut TeamRecord,
+    request: &v1::Request,
+    why: &str,
+) -> Result<(), RuleError> {
+    withdraw_prompt(tx, team, request)?;
+    let name = Name::parse(&request.member, "member")?;
+    void_token(tx, team, &name)?;
+    if team.member(&name).is_some_and(|member| member.life == Life::Spawning) {
+        end_reserved(tx, team, &name, why)?;
+    }
+    Ok(())
+}
+
+/// Frees the name of a member that was not started, or that joined and never opened a session.
+fn free_name(tx: &mut Tx<'_>, team: &mut TeamRecord, request: &v1::Request, why: &str) -> Result<(), RuleError> {
+    withdraw_prompt(tx, team, request)?;
+    let name = Name::parse(&request.member, "member")?;
+    void_token(tx, team, &name)?;
+    match team.member(&name).map(|member| member.life.clone()) {
+        Some(Life::Spawning) => end_reserved(tx, team, &name, why),
+        Some(Life::Live | Life::Lost | Life::Stopping { .. }) => {
+            conclude_life(tx, team, &name, Exit { detail: why.to_owned(), ..Exit::default() })
+        }
+        Some(Life::Exited { .. }) | None => Ok(()),
+    }
+}
+
+fn end_reserved(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, why: &str) -> Result<(), RuleError> {
+    let now_ms = tx.ctx.now_ms;
+    let member = member_mut(team, name)?;
+    let exit = Exit { detail: why.to_owned(), ..Exit::default() };
+    member.enter(Life::Exited { exit, dismissed: true }, now_ms);
+    history::append(tx, member_event(name, MemberState::Exited, member.incarnation, why));
+    tx.notify(Topic::Team);
+    Ok(())
+}
+
+/// Takes the prompt back out of the inbox, so that no later life gets it.
+fn withdraw_prompt(tx: &mut Tx<'_>, team: &TeamRecord, request: &v1::Request) -> Result<(), RuleError> {
+    let name = Name::parse(&request.member, "member")?;
+    let ordered = team.member(&name).and_then(|member| member.ordered.as_ref());
+    let Some(ordered) = ordered.filter(|ordered| ordered.request_id == request.id && !ordered.prompt_id.is_empty())
+    else {
+        return Ok(());
+    };
+    if let Some(sequence) = tx.place_in_inbox(&name, &ordered.prompt_id)? {
+        let message_id = ordered.prompt_id.clone();
+        let leaving = Leaving { sequence, message_id, delivered_ms: 0, delivery_count: 0 };
+        remove_from_inbox(tx, &name, &[leaving], Some(DeadLetterCause::NotStarted));
+    }
+    Ok(())
+}
+
+/// Voids the join token that a host has taken an order with.
+pub fn void_token(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<(), RuleError> {
+    let ordered = &mut member_mut(team, name)?.ordered;
+    if let Some(id) = ordered.as_mut().and_then(|ordered| ordered.token_id.take()) {
+        tx.delete::<JoinTokenRecord>(&id);
+    }
+    Ok(())
+}
+
+/// Returns the first line of a reason as the end of a sentence, without what is too long for a notice.
+fn brief(reason: &str) -> String {
+    let line = reason.lines().next().unwrap_or_default().trim();
+    let mut brief: String = line.chars().filter(|c| !c.is_control()).take(REASON_CHARS_MAX).collect();
+    if brief.len() < line.len() {
+        brief.push('…');
+    } else if !brief.ends_with(['.', '!', '?']) {
+        brief.push('.');
+    }
+    brief
+}
+
+/// Sends a notice about an order to the lead and to the member that made it.
+fn tell(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    request: &v1::Request,
+    kind: NoticeKind,
+    text: String,
+) -> Result<(), RuleError> {
+    let lead = Actor::Member(team.lead.clone());
+    let requester = requester(team, request).map(Actor::Member);
+    let to: Vec<&Actor> = std::iter::once(&lead).chain(&requester).collect();
+    let notice = v1::Notice {
+        kind: kind.into(),
+        member: request.member.clone(),
+        request_id: request.id.clone(),
+        text,
+        ..v1::Notice::default()
+    };
+    notices::notify(tx, team, &to, notice)
+}
