@@ -153,7 +153,7 @@ impl Life {
         matches!(self, Self::Live | Self::Stopping { .. })
     }
 
-    /// Returns whether nobody else may take the name.
+    /// Returns whether no other member may take the name.
     pub fn holds_name(&self) -> bool {
         self.is_live() || *self == Self::Spawning
     }

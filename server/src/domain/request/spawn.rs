@@ -111,8 +111,12 @@ fn expect_order(request: &v1::Request) -> Result<(), Refusal> {
 pub fn check_pending(tx: &Tx<'_>, request: &v1::Request) -> Result<(), Refusal> {
     let (reason, text) = match request.state() {
         RequestState::Pending if !super::is_overdue(tx, request) => return Ok(()),
-        RequestState::Approved => (Reason::AlreadyDecided, format!("{} has started.", request.member)),
-        RequestState::Rejected => (Reason::AlreadyDecided, "The order was refused before.".to_owned()),
+        RequestState::Approved => {
+            (Reason::AlreadyDecided, format!("{} has started: nothing is left to do for this order.", request.member))
+        }
+        RequestState::Rejected => {
+            (Reason::AlreadyDecided, "The order was refused before: do not start the member.".to_owned())
+        }
         RequestState::Cancelled => {
             (Reason::RequestCancelled, "The order was cancelled: do not start the member.".to_owned())
         }
