@@ -51,13 +51,7 @@ impl TeamRecord {
 
     /// Resolves an address to a member whose life goes on. `instead`: what the caller can do if it has ended, as a sentence.
     pub fn resolve_receiver(&self, text: &str, field: &str, instead: &str) -> Result<&MemberRecord, Refusal> {
-        let member = self.resolve(text, field)?;
-        let why = match &member.life {
-            Life::Live | Life::Lost => return Ok(member),
-            Life::Stopping { .. } => "is stopping",
-            Life::Exited { .. } => "has exited",
-        };
-        Err(Refusal::new(Reason::AgentExited, format!("{} {why}. {instead}", member.name)).field(field))
+        self.resolve(text, field)?.receiver(field, instead)
     }
 
     fn not_found(&self, name: &Name, field: &str) -> Refusal {
@@ -90,6 +84,12 @@ impl TeamRecord {
 }
 
 impl MemberRecord {
+    /// Refuses a member whose life has ended. `instead`: see [`TeamRecord::resolve_receiver`].
+    pub fn receiver(&self, field: &str, instead: &str) -> Result<&Self, Refusal> {
+        let Some(why) = self.life.how_it_ends() else { return Ok(self) };
+        Err(Refusal::new(Reason::AgentExited, format!("{} {why}. {instead}", self.name)).field(field))
+    }
+
     /// Returns whether a detached life is away: its lease has run out, so it has no session open and has not called for the
     /// time of a lease. `leases`: as just read.
     pub fn is_away(&self, leases: &Leases) -> bool {

@@ -46,7 +46,7 @@ fn answer_plan(author: &str, approve: bool) -> v1::SendRequest {
 
 /// A team in which the lead has asked `ann` to shut down.
 fn asked(expires_ms: u64) -> World {
-    let pending = Pending { id: request_id(), expires_ms };
+    let pending = Pending { id: request_id(), expires_ms, approver: None };
     World::with(&["lead", "ann", "bob"])
         .member("ann", |ann| ann.pending_shutdown = Some(pending))
         .record(&request_id(), &request(RequestKind::Shutdown, "lead", expires_ms))
@@ -58,7 +58,7 @@ fn submitted() -> World {
     World::with(&["lead", "ann", "bob"])
         .member("ann", |ann| {
             ann.plan_mode_required = true;
-            ann.pending_plan = Some(Pending { id: request_id(), expires_ms });
+            ann.pending_plan = Some(Pending { id: request_id(), expires_ms, approver: None });
         })
         .record(&request_id(), &request(RequestKind::PlanApproval, "ann", expires_ms))
 }
