@@ -35,8 +35,7 @@ const PROGRAMS: [Program; 4] = [
     },
     Program {
         name: "codex",
-        // Otherwise, its commands can write nothing.
-        arguments: &["--sandbox", "workspace-write"],
+        arguments: &[],
         takes_messages_in_mid_turn: true,
         resumes: true,
         ends_with_its_input: true,

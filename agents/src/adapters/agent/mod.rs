@@ -126,6 +126,7 @@ fn setup(incarnation: &mut Incarnation<'_>, welcome: &Welcome) -> Setup {
         mcp,
         tools: Vec::new(),
         plan_first: welcome.plan_required,
+        permits_all: config.agent.permissions == Permissions::Allow,
     }
 }
 
