@@ -64,8 +64,9 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     NOTICE_KIND_MEMBER_RESTARTED: _NoticeKind.ValueType  # 15
     """A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set."""
     NOTICE_KIND_WORK_FAILED: _NoticeKind.ValueType  # 16
-    """A member's program has failed at messages or a task, and its runner goes on. To the lead; `exit` is set, and
-    `message_id` (the first message that the program was given) or `task`.
+    """A member's program has failed at messages or a task, and its runner goes on. To the lead; `message_id` (the first
+    message that the program was given) or `task` is set, and `exit` if the program has ended. If it still runs, `text` says
+    how often it has failed, and how.
     """
     NOTICE_KIND_DIGEST: _NoticeKind.ValueType  # 20
     """The unimportant notices of some minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a line
@@ -112,8 +113,9 @@ set. To the former owner and to the lead.
 NOTICE_KIND_MEMBER_RESTARTED: NoticeKind.ValueType  # 15
 """A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set."""
 NOTICE_KIND_WORK_FAILED: NoticeKind.ValueType  # 16
-"""A member's program has failed at messages or a task, and its runner goes on. To the lead; `exit` is set, and
-`message_id` (the first message that the program was given) or `task`.
+"""A member's program has failed at messages or a task, and its runner goes on. To the lead; `message_id` (the first
+message that the program was given) or `task` is set, and `exit` if the program has ended. If it still runs, `text` says
+how often it has failed, and how.
 """
 NOTICE_KIND_DIGEST: NoticeKind.ValueType  # 20
 """The unimportant notices of some minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a line
@@ -506,8 +508,9 @@ class PermissionRequest(google.protobuf.message.Message):
     TTL_FIELD_NUMBER: builtins.int
     recipient: builtins.str
     """Optional. The member that is asked, its approver: see DirectMessage.recipient. Empty or `team-lead`: the lead, also one
-    that takes over while the request is pending. The lead itself must name another member. In a delivered message: the
-    name as first written.
+    that takes over while the request is pending. The lead itself must name another member. If the member has exited, or
+    exits while the request is pending, the lead is asked instead, unless the lead made the request. In a delivered message:
+    the name as first written.
     """
     tool: builtins.str
     """Required. What the member wants to use, such as `Bash`. One line, 1 to 200 characters, at least one of them visible, no

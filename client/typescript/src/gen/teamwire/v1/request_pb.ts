@@ -131,7 +131,8 @@ export type Request = Message<"teamwire.v1.Request"> & {
   answerMessageId: string;
 
   /**
-   * Set with REQUEST_KIND_PERMISSION. The member that was asked. Empty: the lead. The lead may answer in either case.
+   * Set with REQUEST_KIND_PERMISSION. The member that was asked. Empty: the lead, also because the member that was asked has
+   * exited. The lead may answer in either case.
    *
    * @generated from field: string approver = 16;
    */
