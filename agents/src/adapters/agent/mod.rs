@@ -127,6 +127,7 @@ fn setup(incarnation: &mut Incarnation<'_>, welcome: &Welcome) -> Setup {
         mcp,
         tools: Vec::new(),
         plan_first: welcome.plan_required,
+        identity: welcome.identity.clone(),
         permits_all: config.agent.permissions == Permissions::Allow,
     }
 }

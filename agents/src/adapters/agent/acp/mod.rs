@@ -78,6 +78,8 @@ pub(super) struct Acp {
     usage: Usage,
     /// What the session had cost before this process, which the program counts, too. None: unknown.
     cost_before: Option<f64>,
+    /// How many tokens the context held when the program last said so.
+    context_tokens: u64,
 }
 
 impl Acp {
@@ -97,6 +99,7 @@ impl Acp {
             narrator: Narrator::new(program),
             usage: Usage::default(),
             cost_before: setup.resume.is_none().then_some(0.0),
+            context_tokens: 0,
             setup,
         }
     }
@@ -209,6 +212,11 @@ impl Acp {
         self.is_replaying &= !(is_live && self.turn.is_some());
         match update {
             SessionUpdate::UsageUpdate(usage) => {
+                // opencode does not say that it has cut its context, but the context has become small then.
+                if usage.used < self.context_tokens / 2 {
+                    out.tell(Event::Compacted);
+                }
+                self.context_tokens = usage.used;
                 if let Some(cost) = usage.cost.filter(|cost| cost.currency == "USD") {
                     let before = *self.cost_before.get_or_insert(cost.amount);
                     self.usage.cost_usd = Some(cost.amount - before);
