@@ -73,6 +73,10 @@ pub(super) struct Setup {
     pub(super) tools: Vec<Tool>,
     /// True: the program begins in its plan mode, if it has one.
     pub(super) plan_first: bool,
+    /// Who the agent is, for programs whose system prompt can say so.
+    pub(super) identity: String,
+    /// True: the runner permits whatever the program asks.
+    pub(super) permits_all: bool,
 }
 
 /// The command of an MCP server over standard input and output.
