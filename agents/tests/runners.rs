@@ -742,6 +742,8 @@ async fn a_message_that_keeps_failing_goes_back_and_the_session_is_renewed() {
         (state.opened.iter().map(|opened| opened.instance_id.clone()).collect::<Vec<_>>(), state.sends.len())
     });
     assert_eq!((instances[0] == instances[1], sends), (true, 0));
+    let failed = coordinator.with(|state| state.opened.iter().map(|o| o.failed_sequences.clone()).collect::<Vec<_>>());
+    assert_eq!(failed, [vec![], vec![1]]);
     running.stopper.cancel();
     running.exit().await;
 }
