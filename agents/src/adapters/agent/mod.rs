@@ -168,7 +168,7 @@ struct Agent {
     /// None: the program has closed its output.
     output: Option<Lines<ChildStdout>>,
     out: Outbox,
-    /// What the program's session had used before this process of it.
+    /// What the program's session had used before the current process started.
     used_before: Usage,
     /// The last activity, for the notice that the member is idle.
     done_last: String,
