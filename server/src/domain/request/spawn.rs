@@ -50,7 +50,7 @@ pub struct NewOrder<'a> {
 
 /// Makes an order, and puts it into the host's inbox. The caller puts the team.
 pub fn open(tx: &mut Tx<'_>, team: &mut TeamRecord, order: NewOrder<'_>) -> Result<v1::Request, RuleError> {
-    let pending = Pending { id: tx.new_request_id(), expires_ms: tx.ctx.now_ms + order.deadline_ms };
+    let pending = Pending { id: tx.new_request_id(), expires_ms: tx.ctx.now_ms + order.deadline_ms, approver: None };
     let member = member_mut(team, order.member)?;
     let request = v1::Request {
         content: order.prompt.to_owned(),
