@@ -95,7 +95,8 @@ const (
 	MemberState_MEMBER_STATE_ACTIVE MemberState = 2
 	// Alive, with nothing to do.
 	MemberState_MEMBER_STATE_IDLE MemberState = 3
-	// Has approved its shutdown or was stopped by force; its exit has not been reported yet.
+	// Has approved its shutdown, was stopped by force, or has left while its program still runs (LeaveRequest.exit_follows);
+	// its exit has not been reported yet.
 	MemberState_MEMBER_STATE_STOPPING MemberState = 4
 	// Its exit was reported. The name may be joined again.
 	MemberState_MEMBER_STATE_EXITED MemberState = 5
@@ -451,7 +452,7 @@ type Member struct {
 	Connected bool `protobuf:"varint,14,opt,name=connected,proto3" json:"connected,omitempty"`
 	// The remaining time of its lease. Zero: it has run out. A detached life with none left is away.
 	LeaseLeft *durationpb.Duration `protobuf:"bytes,15,opt,name=lease_left,json=leaseLeft,proto3" json:"lease_left,omitempty"`
-	// True: its inbox accepts only answers, notices and shutdown requests.
+	// True: its inbox accepts only permission requests, shutdown requests, answers to requests, and notices.
 	InboxFull bool `protobuf:"varint,16,opt,name=inbox_full,json=inboxFull,proto3" json:"inbox_full,omitempty"`
 	// Whether a process keeps this life going.
 	Liveness Liveness `protobuf:"varint,17,opt,name=liveness,proto3,enum=teamwire.v1.Liveness" json:"liveness,omitempty"`
@@ -1475,8 +1476,8 @@ type JoinRequest struct {
 	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	// Optional. Whether a process keeps this life going, whatever the member's earlier lives were. Unspecified: attached.
 	Liveness Liveness `protobuf:"varint,4,opt,name=liveness,proto3,enum=teamwire.v1.Liveness" json:"liveness,omitempty"`
-	// Optional. How the program of the life before this one ended, if that life is live and a runner has restarted its
-	// program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join
+	// Optional. How the program of the life before this one ended, if that life is live or lost and a runner has restarted
+	// its program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join
 	// token.
 	PreviousExit  *ExitReport `protobuf:"bytes,5,opt,name=previous_exit,json=previousExit,proto3" json:"previous_exit,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -70,7 +70,9 @@ class _MemberStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     MEMBER_STATE_IDLE: _MemberState.ValueType  # 3
     """Alive, with nothing to do."""
     MEMBER_STATE_STOPPING: _MemberState.ValueType  # 4
-    """Has approved its shutdown or was stopped by force; its exit has not been reported yet."""
+    """Has approved its shutdown, was stopped by force, or has left while its program still runs (LeaveRequest.exit_follows);
+    its exit has not been reported yet.
+    """
     MEMBER_STATE_EXITED: _MemberState.ValueType  # 5
     """Its exit was reported. The name may be joined again."""
     MEMBER_STATE_LOST: _MemberState.ValueType  # 6
@@ -94,7 +96,9 @@ MEMBER_STATE_ACTIVE: MemberState.ValueType  # 2
 MEMBER_STATE_IDLE: MemberState.ValueType  # 3
 """Alive, with nothing to do."""
 MEMBER_STATE_STOPPING: MemberState.ValueType  # 4
-"""Has approved its shutdown or was stopped by force; its exit has not been reported yet."""
+"""Has approved its shutdown, was stopped by force, or has left while its program still runs (LeaveRequest.exit_follows);
+its exit has not been reported yet.
+"""
 MEMBER_STATE_EXITED: MemberState.ValueType  # 5
 """Its exit was reported. The name may be joined again."""
 MEMBER_STATE_LOST: MemberState.ValueType  # 6
@@ -286,7 +290,7 @@ class Member(google.protobuf.message.Message):
     connected: builtins.bool
     """True while a session is open."""
     inbox_full: builtins.bool
-    """True: its inbox accepts only answers, notices and shutdown requests."""
+    """True: its inbox accepts only permission requests, shutdown requests, answers to requests, and notices."""
     liveness: Global___Liveness.ValueType
     """Whether a process keeps this life going."""
     notice_level: Global___NoticeLevel.ValueType
@@ -755,8 +759,8 @@ class JoinRequest(google.protobuf.message.Message):
 
     @property
     def previous_exit(self) -> teamwire.v1.message_pb2.ExitReport:
-        """Optional. How the program of the life before this one ended, if that life is live and a runner has restarted its
-        program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join
+        """Optional. How the program of the life before this one ended, if that life is live or lost and a runner has restarted
+        its program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join
         token.
         """
 

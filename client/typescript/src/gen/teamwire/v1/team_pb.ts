@@ -188,7 +188,7 @@ export type Member = Message<"teamwire.v1.Member"> & {
   leaseLeft?: Duration | undefined;
 
   /**
-   * True: its inbox accepts only answers, notices and shutdown requests.
+   * True: its inbox accepts only permission requests, shutdown requests, answers to requests, and notices.
    *
    * @generated from field: bool inbox_full = 16;
    */
@@ -720,8 +720,8 @@ export type JoinRequest = Message<"teamwire.v1.JoinRequest"> & {
   liveness: Liveness;
 
   /**
-   * Optional. How the program of the life before this one ended, if that life is live and a runner has restarted its
-   * program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join
+   * Optional. How the program of the life before this one ended, if that life is live or lost and a runner has restarted
+   * its program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join
    * token.
    *
    * @generated from field: teamwire.v1.ExitReport previous_exit = 5;
@@ -1223,7 +1223,8 @@ export enum MemberState {
   IDLE = 3,
 
   /**
-   * Has approved its shutdown or was stopped by force; its exit has not been reported yet.
+   * Has approved its shutdown, was stopped by force, or has left while its program still runs (LeaveRequest.exit_follows);
+   * its exit has not been reported yet.
    *
    * @generated from enum value: MEMBER_STATE_STOPPING = 4;
    */
@@ -1524,9 +1525,9 @@ export const TeamService: GenService<{
     output: typeof HeartbeatResponseSchema;
   },
   /**
-   * Reports what the caller's program has done and used. It is kept apart from the history and from inboxes, and goes away
-   * with the member and its team: the last 200 lines of each member, and the sums of what it used. If the store is full,
-   * the coordinator drops the report and returns OK.
+   * Reports what the caller's program has done and used. The coordinator keeps the last 200 lines of each member and the
+   * sums of what it used. It keeps them apart from the history and the inboxes, and deletes them with the member or the
+   * team. If the store is full, the coordinator drops the report and returns OK.
    *
    * PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
    *
@@ -1552,8 +1553,9 @@ export const TeamService: GenService<{
   },
   /**
    * Stops a member or a host at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
-   * its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. A member that was
-   * ordered and has not started becomes `exited`, and its order is cancelled. Lead and operator only. It may be repeated.
+   * its runner kills the process. It is `stopping` until its exit is reported. If no report comes, an attached life is
+   * `exited` once its lease and the grace period have run out, and a detached one after 5 s. A member that was ordered and
+   * has not started becomes `exited` at once, and its order is cancelled. Lead and operator only. It may be repeated.
    *
    * PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
    * MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
