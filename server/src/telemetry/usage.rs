@@ -185,7 +185,7 @@ mod tests {
     use crate::telemetry::Metrics;
 
     fn name(text: &str) -> Name {
-        Name::parse(text, "name").unwrap()
+        Name::parse(text, "name").expect("a name")
     }
 
     fn namespace(team: &str) -> Namespace {
@@ -198,7 +198,7 @@ mod tests {
 
     /// Returns the labels and values of the series whose names begin with `teamwire_` and one of these.
     fn series(metrics: &Metrics, names: &[&str]) -> Vec<String> {
-        let text = metrics.encode().unwrap();
+        let text = metrics.encode().expect("text");
         let samples = text.lines().filter_map(|line| line.strip_prefix("teamwire_"));
         let mut found: Vec<String> = samples
             .filter_map(|line| names.iter().find_map(|name| line.strip_prefix(name)))
