@@ -120,8 +120,9 @@ const (
 	NoticeKind_NOTICE_KIND_TASK_LAPSED NoticeKind = 14
 	// A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set.
 	NoticeKind_NOTICE_KIND_MEMBER_RESTARTED NoticeKind = 15
-	// A member's program has failed at messages or a task, and its runner goes on. To the lead; `exit` is set, and
-	// `message_id` (the first message that the program was given) or `task`.
+	// A member's program has failed at messages or a task, and its runner goes on. To the lead; `message_id` (the first
+	// message that the program was given) or `task` is set, and `exit` if the program has ended. If it still runs, `text` says
+	// how often it has failed, and how.
 	NoticeKind_NOTICE_KIND_WORK_FAILED NoticeKind = 16
 	// A member that was ordered from a host has started. To the lead and to the member that ordered it.
 	NoticeKind_NOTICE_KIND_SPAWN_STARTED NoticeKind = 17
@@ -971,8 +972,9 @@ func (x *PlanApprovalResponse) GetFeedback() string {
 type PermissionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. The member that is asked, its approver: see DirectMessage.recipient. Empty or `team-lead`: the lead, also one
-	// that takes over while the request is pending. The lead itself must name another member. In a delivered message: the
-	// name as first written.
+	// that takes over while the request is pending. The lead itself must name another member. If the member has exited, or
+	// exits while the request is pending, the lead is asked instead, unless the lead made the request. In a delivered message:
+	// the name as first written.
 	Recipient string `protobuf:"bytes,1,opt,name=recipient,proto3" json:"recipient,omitempty"`
 	// Required. What the member wants to use, such as `Bash`. One line, 1 to 200 characters, at least one of them visible, no
 	// control characters.

@@ -92,8 +92,9 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     NOTICE_KIND_MEMBER_RESTARTED: _NoticeKind.ValueType  # 15
     """A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set."""
     NOTICE_KIND_WORK_FAILED: _NoticeKind.ValueType  # 16
-    """A member's program has failed at messages or a task, and its runner goes on. To the lead; `exit` is set, and
-    `message_id` (the first message that the program was given) or `task`.
+    """A member's program has failed at messages or a task, and its runner goes on. To the lead; `message_id` (the first
+    message that the program was given) or `task` is set, and `exit` if the program has ended. If it still runs, `text` says
+    how often it has failed, and how.
     """
     NOTICE_KIND_SPAWN_STARTED: _NoticeKind.ValueType  # 17
     """A member that was ordered from a host has started. To the lead and to the member that ordered it."""
@@ -144,8 +145,9 @@ set. To the former owner and to the lead.
 NOTICE_KIND_MEMBER_RESTARTED: NoticeKind.ValueType  # 15
 """A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set."""
 NOTICE_KIND_WORK_FAILED: NoticeKind.ValueType  # 16
-"""A member's program has failed at messages or a task, and its runner goes on. To the lead; `exit` is set, and
-`message_id` (the first message that the program was given) or `task`.
+"""A member's program has failed at messages or a task, and its runner goes on. To the lead; `message_id` (the first
+message that the program was given) or `task` is set, and `exit` if the program has ended. If it still runs, `text` says
+how often it has failed, and how.
 """
 NOTICE_KIND_SPAWN_STARTED: NoticeKind.ValueType  # 17
 """A member that was ordered from a host has started. To the lead and to the member that ordered it."""
@@ -546,8 +548,9 @@ class PermissionRequest(google.protobuf.message.Message):
     TTL_FIELD_NUMBER: builtins.int
     recipient: builtins.str
     """Optional. The member that is asked, its approver: see DirectMessage.recipient. Empty or `team-lead`: the lead, also one
-    that takes over while the request is pending. The lead itself must name another member. In a delivered message: the
-    name as first written.
+    that takes over while the request is pending. The lead itself must name another member. If the member has exited, or
+    exits while the request is pending, the lead is asked instead, unless the lead made the request. In a delivered message:
+    the name as first written.
     """
     tool: builtins.str
     """Required. What the member wants to use, such as `Bash`. One line, 1 to 200 characters, at least one of them visible, no

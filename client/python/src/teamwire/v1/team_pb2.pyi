@@ -910,7 +910,7 @@ class HeartbeatRequest(google.protobuf.message.Message):
     """Optional. One line, up to 200 characters: what it did last. Empty: no change."""
     @property
     def failure(self) -> Global___WorkFailure:
-        """Optional. Set by a runner whose program has just failed at its work, if the member's life goes on. The lead gets
+        """Optional. Set by a runner whose program has failed at its work, if the member's life goes on. The lead gets
         NOTICE_KIND_WORK_FAILED.
         """
 
@@ -928,7 +928,9 @@ Global___HeartbeatRequest: typing_extensions.TypeAlias = HeartbeatRequest
 
 @typing.final
 class WorkFailure(google.protobuf.message.Message):
-    """How a program failed at messages or a task, as its runner saw it."""
+    """How a program failed at messages or a task, as its runner saw it. Either the program has ended, and `exit` is set, or it
+    still runs, and `error` is set.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -936,15 +938,23 @@ class WorkFailure(google.protobuf.message.Message):
     TASK_ID_FIELD_NUMBER: builtins.int
     MESSAGE_ID_FIELD_NUMBER: builtins.int
     MESSAGES_FIELD_NUMBER: builtins.int
+    ERROR_FIELD_NUMBER: builtins.int
+    ATTEMPTS_FIELD_NUMBER: builtins.int
     task_id: builtins.int
     """Optional. The task that it was given. Zero: it was given messages."""
     message_id: builtins.str
-    """Required if there is no task. The id of the first message that it was given."""
+    """Required if there is no task, unless the program was given only the first prompt of its runner. The id of the first
+    message that it was given.
+    """
     messages: builtins.int
     """Optional. How many messages it was given. Zero counts as 1."""
+    error: builtins.str
+    """Required without `exit`. What went wrong, for a reader: one line, up to 200 characters."""
+    attempts: builtins.int
+    """Optional. How often the program has failed at this in a row, this time included. Zero counts as 1."""
     @property
     def exit(self) -> teamwire.v1.message_pb2.ExitReport:
-        """Required. How the program ended: by a signal, or with a code other than 0."""
+        """Required without `error`. How the program ended: by a signal, or with a code other than 0."""
 
     def __init__(
         self,
@@ -953,9 +963,11 @@ class WorkFailure(google.protobuf.message.Message):
         task_id: builtins.int = ...,
         message_id: builtins.str = ...,
         messages: builtins.int = ...,
+        error: builtins.str = ...,
+        attempts: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["exit", b"exit"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["exit", b"exit", "message_id", b"message_id", "messages", b"messages", "task_id", b"task_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempts", b"attempts", "error", b"error", "exit", b"exit", "message_id", b"message_id", "messages", b"messages", "task_id", b"task_id"]) -> None: ...
 
 Global___WorkFailure: typing_extensions.TypeAlias = WorkFailure
 

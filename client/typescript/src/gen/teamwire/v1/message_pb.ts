@@ -240,8 +240,9 @@ export const PlanApprovalResponseSchema: GenMessage<PlanApprovalResponse> = /*@_
 export type PermissionRequest = Message$1<"teamwire.v1.PermissionRequest"> & {
   /**
    * Optional. The member that is asked, its approver: see DirectMessage.recipient. Empty or `team-lead`: the lead, also one
-   * that takes over while the request is pending. The lead itself must name another member. In a delivered message: the
-   * name as first written.
+   * that takes over while the request is pending. The lead itself must name another member. If the member has exited, or
+   * exits while the request is pending, the lead is asked instead, unless the lead made the request. In a delivered message:
+   * the name as first written.
    *
    * @generated from field: string recipient = 1;
    */
@@ -1713,8 +1714,9 @@ export enum NoticeKind {
   MEMBER_RESTARTED = 15,
 
   /**
-   * A member's program has failed at messages or a task, and its runner goes on. To the lead; `exit` is set, and
-   * `message_id` (the first message that the program was given) or `task`.
+   * A member's program has failed at messages or a task, and its runner goes on. To the lead; `message_id` (the first
+   * message that the program was given) or `task` is set, and `exit` if the program has ended. If it still runs, `text` says
+   * how often it has failed, and how.
    *
    * @generated from enum value: NOTICE_KIND_WORK_FAILED = 16;
    */
