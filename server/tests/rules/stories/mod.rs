@@ -57,8 +57,8 @@ use tokio::{runtime::Runtime, task::JoinHandle};
 
 use crate::{team::*, test_redis::TestRedis};
 use acts::Call;
-use generate::{Act, HOSTS, NAMES, PLANNER, Shows, Step, Who, stories};
-use model::{Caller, Model};
+use generate::{Act, NAMES, PLANNER, Shows, Step, Who, stories};
+use model::{Caller, Life, Model};
 use sessions::Listener;
 use transcript::Transcript;
 
@@ -274,6 +274,9 @@ impl Story {
         for name in NAMES.into_iter().rev() {
             if self.is_deleted || !self.model.members.contains_key(name) {
                 continue;
+            }
+            if self.model.members[name].life == Life::Spawning {
+                self.step(&Step { who: Who::Operator, coordinator: 0, act: Act::Force { name } }).await;
             }
             if self.model.accepts_join(name) {
                 let act = Act::Join { name, twice: false, detached: false };

@@ -43,7 +43,6 @@ pub(crate) struct Order {
     refused_by: Vec<String>,
     /// The index of the message that holds the prompt.
     pub(crate) prompt: Option<usize>,
-    pub(crate) plan_mode: bool,
     /// The index of the token that joins its member.
     token: Option<usize>,
 }
@@ -152,7 +151,6 @@ impl Model {
             slow: ordering.slow,
             refused_by: Vec::new(),
             prompt,
-            plan_mode: ordering.plan_mode,
             token: None,
         });
     }
