@@ -33,6 +33,25 @@ fn every_promise_is_kept_in_every_seed() {
 }
 
 #[test]
+fn orders_to_a_fleet_of_hosts_are_kept_in_every_seed() {
+    let (is_kept, printed) = simulate(1, 2, &["--fleet"]);
+    assert!(is_kept, "{printed}");
+}
+
+#[test]
+fn a_missing_session_fence_is_found_in_a_fleet() {
+    let mut all = String::new();
+    for first in (1..=8).step_by(2) {
+        let (is_kept, printed) = simulate(first, 2, &["--fleet", "--bug", "no-fence"]);
+        if !is_kept && printed.contains("got a call done after") {
+            return;
+        }
+        all += &printed;
+    }
+    panic!("it is not found: {all}");
+}
+
+#[test]
 fn a_seed_is_reproducible() {
     let (first, second) = (simulate(1_001, 2, &[]).1, simulate(1_001, 2, &[]).1);
     let sorted = |printed: &str| {
