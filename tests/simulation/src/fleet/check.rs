@@ -81,3 +81,55 @@ pub(super) fn summary(shared: &Shared) -> String {
         shared.processes.len(),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(order: &str, incarnation: u64, first_done_us: u64, last_begun_us: u64) -> Process {
+        let (order, name) = (order.to_owned(), "w1".to_owned());
+        Process { order, name, incarnation, first_done_us, last_begun_us, prompts: Vec::new() }
+    }
+
+    /// Checks a run with two orders, `r1` and `r2`, of which the second failed.
+    fn broken(processes: Vec<Process>) -> Vec<String> {
+        let mut shared = Shared { processes, ..Shared::default() };
+        shared.orders.insert("r1".to_owned(), ("p1".to_owned(), Some(RequestState::Approved)));
+        shared.orders.insert("r2".to_owned(), ("p2".to_owned(), Some(RequestState::Expired)));
+        check(&mut shared);
+        shared.broken
+    }
+
+    #[test]
+    fn one_life_after_another_is_kept() {
+        let first = Process { prompts: vec!["p1".to_owned()], ..process("r1", 1, 10, 20) };
+        let second = Process { prompts: vec!["p1".to_owned()], ..process("r3", 2, 30, 40) };
+        assert_eq!(broken(vec![first, second]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_undecided_order_is_found() {
+        let mut shared = Shared::default();
+        shared.orders.insert("r1".to_owned(), ("p1".to_owned(), Some(RequestState::Pending)));
+        check(&mut shared);
+        assert_eq!(shared.broken, ["p1 (r1) was not decided"]);
+    }
+
+    #[test]
+    fn two_processes_of_one_order_are_found() {
+        let found = broken(vec![process("r1", 1, 10, 20), process("r1", 2, 30, 40)]);
+        assert_eq!(found, ["2 processes joined for the order r1"]);
+    }
+
+    #[test]
+    fn a_life_that_acts_after_a_later_one_is_found() {
+        let found = broken(vec![process("r1", 1, 10, 35), process("r3", 2, 30, 40)]);
+        assert_eq!(found, ["life 1 of w1 got a call done after life 2 had"]);
+    }
+
+    #[test]
+    fn the_prompt_of_a_failed_order_is_found() {
+        let found = broken(vec![Process { prompts: vec!["p2".to_owned()], ..process("r2", 1, 10, 20) }]);
+        assert_eq!(found, ["w1 was given \"p2\", whose order is Some(Expired)"]);
+    }
+}
