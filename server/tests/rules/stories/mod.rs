@@ -359,7 +359,7 @@ async fn redis(server: &TestRedis, prefix: &str, case: usize) -> Arc<dyn Store> 
 
 #[test]
 fn a_team_matches_its_model_on_the_embedded_store() {
-    run_with_sessions(32, |_| async { EmbeddedStore::in_memory().unwrap() as Arc<dyn Store> });
+    run_with_sessions(40, |_| async { EmbeddedStore::in_memory().unwrap() as Arc<dyn Store> });
 }
 
 #[test]
