@@ -39,12 +39,6 @@ fn orders_to_a_fleet_of_hosts_are_kept_in_every_seed() {
 }
 
 #[test]
-fn a_swapped_inbox_entry_is_found_in_a_fleet() {
-    let (is_kept, printed) = simulate(1, 1, &["--fleet", "--bug", "swapped-entries"]);
-    assert!(!is_kept && printed.contains(" was given \"order "), "{printed}");
-}
-
-#[test]
 fn a_seed_is_reproducible() {
     let (first, second) = (simulate(1_001, 2, &[]).1, simulate(1_001, 2, &[]).1);
     let sorted = |printed: &str| {
