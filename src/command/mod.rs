@@ -251,6 +251,12 @@ fn text(argument: &str) -> Result<String, Failure> {
     std::io::read_to_string(std::io::stdin()).map_err(|error| Failure::local("Cannot read standard input", error))
 }
 
+/// Parses `KEY=VALUE`.
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("must be KEY=VALUE")?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
 /// Returns the beginning of a text as a one-line summary of at most 80 characters.
 fn summary_of(text: &str) -> String {
     crate::show::shorten(text.lines().find(|line| !line.trim().is_empty()).unwrap_or(""), 80)
