@@ -139,5 +139,5 @@ impl Suggest {
 
 async fn live_hosts(client: &Client) -> Result<Vec<v1::Host>, teamwire_client::Error> {
     let listed = client.list_all_hosts(v1::ListHostsRequest::default(), SUGGESTED_MAX).await?.hosts;
-    Ok(listed.into_iter().filter(show::is_live).collect())
+    Ok(listed.into_iter().filter(v1::Host::is_live).collect())
 }

@@ -28,7 +28,7 @@ pub fn hosts(hosts: &[v1::Host]) {
 
 fn host_state(host: &v1::Host) -> String {
     match host.state() {
-        MemberState::Joined | MemberState::Active | MemberState::Idle if !is_live(host) => {
+        MemberState::Joined | MemberState::Active | MemberState::Idle if !host.is_live() => {
             paint(warning(), "not answering")
         }
         MemberState::Joined | MemberState::Active | MemberState::Idle if host.offer.is_none() => {
@@ -41,19 +41,13 @@ fn host_state(host: &v1::Host) -> String {
     }
 }
 
-/// Returns whether the coordinator gives orders to a host.
-pub fn is_live(host: &v1::Host) -> bool {
-    let has_lease = host.lease_left.is_some_and(|left| left.seconds > 0 || left.nanos > 0);
-    has_lease && matches!(host.state(), MemberState::Joined | MemberState::Active | MemberState::Idle)
-}
-
 /// Returns how many hosts are live, and how many of their slots are taken. None: the team has no host, or all have exited.
 pub fn hosts_in_all(hosts: &[v1::Host]) -> Option<String> {
     let present: Vec<&v1::Host> = hosts.iter().filter(|host| host.state() != MemberState::Exited).collect();
     if present.is_empty() {
         return None;
     }
-    let live: Vec<&&v1::Host> = present.iter().filter(|host| is_live(host)).collect();
+    let live: Vec<&&v1::Host> = present.iter().filter(|host| host.is_live()).collect();
     let used: u64 = live.iter().map(|host| u64::from(host.slots_used)).sum();
     let slots: u64 = live.iter().filter_map(|host| host.offer.as_ref()).map(|offer| u64::from(offer.slots)).sum();
     let taken = format!("{used} of {} taken", count(slots, "slot"));

@@ -27,7 +27,7 @@ use crate::failure::Failure;
 pub use self::{
     activity::{activity_line, usage, usage_of_all},
     history::{entry, entry_json},
-    host::{hosts, hosts_in_all, is_live},
+    host::{hosts, hosts_in_all},
     member::members,
     message::{dead_letter_cause, delivery, delivery_json, message, summary_and_content},
     request::{last_lines, order_in_full, request_kind, request_text},
