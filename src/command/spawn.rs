@@ -5,6 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, ValueEnum};
 use teamwire_client::v1;
 use teamwire_proto::v1::{RequestState, RestartPolicy};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{
     Output, pair, shown,
@@ -92,12 +93,14 @@ impl Spawn {
         let caller = context.caller()?;
         let reply = caller.client.spawn(request).await?;
         let order = reply.request.as_ref().ok_or_else(show::incomplete)?;
+        // From here on, Ctrl-C ends the wait and not the process.
+        let interrupt = signal(SignalKind::interrupt())?;
         if !self.output.json {
             let (member, host) = (show::paint(show::bold(), &order.member), &order.approver);
             anstream::println!("Ordered {member} from {host} {}", show::paint(show::dim(), &order.id));
         }
         if !self.no_wait {
-            return self.wait(&caller, order).await;
+            return self.wait(&caller, order, interrupt).await;
         }
         if self.output.json {
             show::line(&show::json("SpawnResponse", &reply));
@@ -127,11 +130,11 @@ impl Spawn {
         })
     }
 
-    async fn wait(&self, caller: &Caller, order: &v1::Request) -> Result<(), Failure> {
+    async fn wait(&self, caller: &Caller, order: &v1::Request, mut interrupt: Signal) -> Result<(), Failure> {
         let open = time_to_start(order);
         let request = tokio::select! {
             decided = waiting::decision(caller, &order.id, open, open + DECISION_GRACE) => decided?,
-            _ = tokio::signal::ctrl_c() => return Err(interrupted(order)),
+            _ = interrupt.recv() => return Err(interrupted(order)),
         };
         if self.output.json {
             show::line(&show::json("Request", &request));
