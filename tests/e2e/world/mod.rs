@@ -5,6 +5,7 @@ mod coordinator;
 mod network;
 mod output;
 mod runner;
+mod scripted_host;
 
 use std::{
     cell::{Cell, RefCell},
@@ -31,6 +32,7 @@ pub use coordinator::Coordinator;
 pub use network::{Machine, Network};
 pub use output::Output;
 pub use runner::Runner;
+pub use scripted_host::{ScriptedHost, offer};
 pub(crate) use teamwire_test_redis::{Flavor, TestCluster, TestRedis, TestSentinel};
 
 use crate::agents;
