@@ -10,7 +10,10 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::{Metric, Registry},
 };
-use teamwire_proto::{Kind, Reason, Refusal, v1};
+use teamwire_proto::{
+    Kind, Reason, Refusal,
+    v1::{self, RequestKind, RequestState},
+};
 
 use crate::{
     domain::{dead_letters::Undeliverable, records::Used},
@@ -22,6 +25,12 @@ const BUCKETS_S: [f64; 13] = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05,
 
 /// The states of members that are counted, as the roster has them.
 pub const MEMBER_STATES: [&str; 6] = ["live", "lost", "stopping", "exited", "away", "spawning"];
+
+/// The states of hosts that are counted.
+pub const HOST_STATES: [&str; 3] = ["live", "lost", "exited"];
+
+/// What the slots of live hosts are.
+pub const SLOT_STATES: [&str; 2] = ["taken", "free"];
 
 /// The operations of a store that are timed.
 pub(super) const STORE_OPERATIONS: [&str; 7] = ["read", "scan", "range", "extents", "leases", "now", "commit"];
@@ -58,6 +67,8 @@ pub struct Metrics {
     pub(crate) acks: Counter,
     /// Messages moved to the dead letters, by cause.
     dead_letters: Family<Label, Counter>,
+    /// Requests decided, by kind and outcome.
+    decisions: Family<Labels, Counter>,
     /// Turns of models that members have reported.
     turns: Counter,
     /// Tokens that members have reported, by kind.
@@ -88,6 +99,8 @@ pub struct Metrics {
     pub(crate) store_writable: Gauge,
     pub(crate) teams: Gauge,
     pub(crate) members: Family<Label, Gauge>,
+    pub(crate) hosts: Family<Label, Gauge>,
+    pub(crate) host_slots: Family<Label, Gauge>,
     pub(crate) inbox_messages: Gauge<u64, AtomicU64>,
     pub(crate) inbox_messages_max: Gauge<u64, AtomicU64>,
     pub(crate) inbox_bytes: Gauge<u64, AtomicU64>,
@@ -112,6 +125,8 @@ impl Default for Metrics {
                 .plain("redeliveries", "Messages handed to sessions that an earlier session may have seen."),
             acks: add.plain("acks", "Messages acknowledged."),
             dead_letters: add.plain("dead_letters", "Messages moved to the dead letters, by cause."),
+            decisions: add
+                .plain("decisions", "Requests decided, by kind and outcome: approved, rejected, expired or cancelled."),
             turns: add.plain("turns", "Turns of models, as members report them."),
             tokens: add.plain("tokens", "Tokens used by kind, as members report them."),
             cost_usd: add.plain("cost_usd", "Cost of models in US dollars, as members report it."),
@@ -136,7 +151,10 @@ impl Default for Metrics {
             store_up: add.plain("store_up", "1 while the store answers, 0 while it does not."),
             store_writable: add.plain("store_writable", "1 while the store takes writes, 0 while it does not."),
             teams: add.plain("teams", "Teams in the store."),
-            members: add.plain("members", "Members in the store by state: live, lost, stopping, away or exited."),
+            members: add
+                .plain("members", "Members in the store by state: live, lost, stopping, away, spawning or exited."),
+            hosts: add.plain("hosts", "Hosts in the store by state: live, lost or exited."),
+            host_slots: add.plain("host_slots", "Slots of live hosts, taken or free."),
             inbox_messages: add.plain("inbox_messages", "Unprocessed messages in all inboxes of the store."),
             inbox_messages_max: add
                 .plain("inbox_messages_max", "Unprocessed messages in the fullest inbox of the store."),
@@ -171,6 +189,11 @@ impl Metrics {
         for cause in [Undeliverable::DeliveryLimit, Undeliverable::TargetReplaced] {
             drop(self.dead_letters.get_or_create(&[("cause", cause.as_str())]));
         }
+        for kind in DECIDED_KINDS.map(decided_kind) {
+            for outcome in DECISIONS.map(outcome) {
+                drop(self.decisions.get_or_create(&[("kind", kind), ("outcome", outcome)]));
+            }
+        }
         for kind in TOKEN_KINDS {
             drop(self.tokens.get_or_create(&[("kind", kind)]));
         }
@@ -190,6 +213,12 @@ impl Metrics {
         }
         for state in MEMBER_STATES {
             drop(self.members.get_or_create(&[("state", state)]));
+        }
+        for state in HOST_STATES {
+            drop(self.hosts.get_or_create(&[("state", state)]));
+        }
+        for state in SLOT_STATES {
+            drop(self.host_slots.get_or_create(&[("state", state)]));
         }
     }
 
@@ -235,6 +264,12 @@ impl Metrics {
         self.dead_letters.get_or_create(&[("cause", cause)]).inc();
     }
 
+    /// Counts a request that was decided.
+    pub(crate) fn decided(&self, request: &v1::Request) {
+        let labels = [("kind", decided_kind(request.kind())), ("outcome", outcome(request.state()))];
+        self.decisions.get_or_create(&labels).inc();
+    }
+
     /// Counts what a member has used.
     pub(crate) fn used(&self, used: Used) {
         self.turns.inc_by(used.turns);
@@ -260,6 +295,34 @@ impl Metrics {
     /// Counts a rule that is run again.
     pub(crate) fn rerun(&self, why: &'static str) {
         self.decide_reruns.get_or_create(&[("why", why)]).inc();
+    }
+}
+
+/// The kinds of requests.
+const DECIDED_KINDS: [RequestKind; 4] =
+    [RequestKind::Shutdown, RequestKind::PlanApproval, RequestKind::Permission, RequestKind::Spawn];
+
+/// How requests end.
+const DECISIONS: [RequestState; 4] =
+    [RequestState::Approved, RequestState::Rejected, RequestState::Expired, RequestState::Cancelled];
+
+fn decided_kind(kind: RequestKind) -> &'static str {
+    match kind {
+        RequestKind::Shutdown => "shutdown",
+        RequestKind::PlanApproval => "plan",
+        RequestKind::Permission => "permission",
+        RequestKind::Spawn => "spawn",
+        RequestKind::Unspecified => "unknown",
+    }
+}
+
+fn outcome(state: RequestState) -> &'static str {
+    match state {
+        RequestState::Approved => "approved",
+        RequestState::Rejected => "rejected",
+        RequestState::Expired => "expired",
+        RequestState::Cancelled => "cancelled",
+        RequestState::Pending | RequestState::Unspecified => "unknown",
     }
 }
 

@@ -14,5 +14,5 @@ mod metrics;
 pub mod metrics_endpoint;
 mod span;
 
-pub use metrics::{Label, Labels, MEMBER_STATES, Metrics};
+pub use metrics::{HOST_STATES, Label, Labels, MEMBER_STATES, Metrics, SLOT_STATES};
 pub(crate) use span::step;

@@ -10,5 +10,5 @@ mod spawn;
 
 pub use offer::{show, update};
 pub use order::{refuse, report_exit, take};
-pub use placement::Candidate;
+pub use placement::{Candidate, candidates};
 pub use spawn::spawn;
