@@ -11,10 +11,12 @@
 //! | `tasks`, `task_update` | `TaskCreate`, `TaskList`, `TaskGet`, `TaskClaim`, `TaskUpdate` |
 //! | `teamless` | `TeamCreate`, for a person who is in no team |
 //! | `team` | `TeamStatus`, and the lead's `Invite`, `ForceStop`, `TeamDelete` |
+//! | `task` | the lead's `Task`, which starts a teammate |
 
 mod check_inbox;
 mod in_reply_to;
 mod send_message;
+mod task;
 mod task_update;
 mod tasks;
 mod team;
@@ -47,7 +49,7 @@ use self::in_reply_to::Shown;
 pub use self::teamless::{CreateTeam, TeamlessServer};
 
 /// The tools that only the lead is offered.
-const FOR_THE_LEAD: [&str; 3] = ["Invite", "ForceStop", "TeamDelete"];
+const FOR_THE_LEAD: [&str; 4] = ["Task", "Invite", "ForceStop", "TeamDelete"];
 
 /// The tool that a member under a runner is not offered: the runner hands its messages over.
 const CHECK_INBOX: &str = "CheckInbox";
@@ -78,7 +80,8 @@ impl McpServer {
             + Self::inbox_tools()
             + Self::task_tools()
             + Self::task_update_tools()
-            + Self::team_tools();
+            + Self::team_tools()
+            + Self::spawn_tools();
         if in_runner {
             tools.disable_route(CHECK_INBOX);
         }
