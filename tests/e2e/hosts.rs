@@ -187,6 +187,16 @@ fn the_join_token_of_a_member_is_in_no_process_list() {
 }
 
 #[test]
+fn a_host_and_its_members_trust_the_authority_of_the_join_string() {
+    let world = World::with_tls();
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    let _gpu = host(&world, &lead, agents::WILLING, "");
+    lead.start("backend");
+    world.cli(LEAD, &["send", "backend", "ping", "--wait-reply", "60"]).succeeds();
+}
+
+#[test]
 fn a_host_refuses_in_words_what_it_cannot_start() {
     let world = World::embedded();
     world.create_team("acme");
