@@ -15,7 +15,6 @@ scenarios! {
     a_killed_runner_is_reported_by_its_host,
     members_outlive_a_killed_host_which_goes_on_with_them,
     an_order_in_the_hand_of_a_killed_host_is_carried_out_once_by_its_successor,
-    a_full_host_refuses_and_another_takes_the_order,
 }
 
 /// Starts a host `gpu-1` with the profile `agent`.
@@ -127,7 +126,9 @@ fn an_order_in_the_hand_of_a_killed_host_is_carried_out_once_by_its_successor(wo
     assert_eq!(fs::read_to_string(work.join("pids")).unwrap().lines().count(), 1, "one program");
 }
 
-fn a_full_host_refuses_and_another_takes_the_order(world: World) {
+#[test]
+fn a_full_host_refuses_and_another_takes_the_order() {
+    let world = World::configured("[limits]\nlease_ttl = \"10s\"\nlost_grace = \"0s\"");
     world.create_team("acme");
     let lead = Orderer::new(&world);
     for name in ["gpu-1", "gpu-2"] {
