@@ -35,7 +35,7 @@ impl Coordinator {
             _ => None,
         });
         puts.filter(|request| request.state() != RequestState::Pending)
-            .for_each(|request| self.metrics.decided(&request));
+            .for_each(|request| self.metrics.decisions.count(&request));
     }
 
     async fn visible_request(
