@@ -7,10 +7,12 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use prometheus_client::metrics::{counter::Counter, family::Family};
+use prometheus_client::{
+    metrics::{counter::Counter, family::Family},
+    registry::Registry,
+};
 use teamwire_proto::name::Name;
 
-use super::metrics::Adding;
 use crate::{domain::records::Used, store::Namespace};
 
 /// What the tokens are that members have used.
@@ -62,19 +64,19 @@ impl Usage {
         usage
     }
 
-    /// Shows the counters.
-    pub(super) fn register(&self, add: &mut Adding<'_>) {
-        let (turns, cost) =
-            ("Turns of models, as members report them.", "Cost of models in US dollars, as members report it.");
-        add.add("tokens", "Tokens used by kind, as members report them.", self.tokens.clone());
+    /// Adds the counters to a registry, which adds the full stop to each help text.
+    pub(super) fn register(&self, registry: &mut Registry) {
+        let turns = "Turns of models, as members report them";
+        let cost = "Cost of models in US dollars, as members report it";
+        registry.register("tokens", "Tokens used by kind, as members report them", self.tokens.clone());
         match self.members_max {
             0 => {
-                add.add("turns", turns, self.all_turns.clone());
-                add.add("cost_usd", cost, self.all_cost_usd.clone());
+                registry.register("turns", turns, self.all_turns.clone());
+                registry.register("cost_usd", cost, self.all_cost_usd.clone());
             }
             _ => {
-                add.add("turns", turns, self.turns.clone());
-                add.add("cost_usd", cost, self.cost_usd.clone());
+                registry.register("turns", turns, self.turns.clone());
+                registry.register("cost_usd", cost, self.cost_usd.clone());
             }
         }
     }
