@@ -2,7 +2,7 @@
 
 use crate::{
     agents,
-    world::{LEAD, ScriptedHost, World, eventually, offer},
+    world::{HostProcess, LEAD, ScriptedHost, World, eventually, offer},
 };
 
 scenarios! {
@@ -13,6 +13,7 @@ scenarios! {
     a_forced_shutdown_cancels_an_order,
     the_doctor_finds_orders_and_hosts_that_do_not_answer,
     the_list_of_hosts_says_what_each_offers,
+    a_host_is_one_paste_and_starts_what_the_lead_spawns,
 }
 
 fn a_lead_spawns_a_teammate_which_works_on_its_prompt(world: World) {
@@ -169,6 +170,24 @@ fn the_list_of_hosts_says_what_each_offers(world: World) {
     let first = &world.cli("ann", &["hosts", "--json"]).succeeds().lines()[0];
     assert_eq!((&first["name"], &first["offer"]["slots"]), (&"b-host".into(), &4.into()));
     world.cli("ann", &["send", "b-host", "hello"]).exits(1).complains_of("is a host, not a member");
+}
+
+/// The commands alone: invite, paste, spawn, shut down.
+fn a_host_is_one_paste_and_starts_what_the_lead_spawns(world: World) {
+    world.create_team("acme");
+    world.host_file("gpu-1", "slots = 2", agents::WILLING, "\n[profiles.missing]\ncommand = [\"no-such-program\"]");
+    let invited = world.cli(LEAD, &["invite", "--host"]).succeeds().stdout;
+    let host = HostProcess::start(&world, "gpu-1", &["--name", "gpu-1", "--join", invited.trim()]);
+    let spawn = ["spawn", "backend", "--profile", "agent", "--prompt", "You own the API."];
+    let spawned = world.cli(LEAD, &spawn).succeeds().stdout;
+    assert!(spawned.ends_with("backend has started on gpu-1.\n"), "{spawned}");
+    let prompt = eventually("the prompt", || host.heard("backend").into_iter().find(|line| line["type"] == "message"));
+    assert_eq!(prompt["content"], "You own the API.");
+    world.cli(LEAD, &["spawn", "other", "--profile", "missing"]).exits(3).complains_of("no-such-program");
+    let status = world.cli(LEAD, &["status"]).succeeds().stdout;
+    assert!(status.contains("1 host, 1 of 2 slots taken"), "{status}");
+    world.cli(LEAD, &["shutdown", "backend", "--wait"]).succeeds();
+    host.terminate().succeeds();
 }
 
 /// A host that is gone takes 10 s to count as lost, so this runs on one store.
