@@ -34,6 +34,7 @@ fn a_lead_spawns_a_teammate_which_works_on_its_prompt(world: World) {
     assert!(status.contains("has not started yet (req_") && status.contains("1 host, 1 of 2 slots taken"), "{status}");
     let requests = world.cli(LEAD, &["requests", "--state", "pending"]).succeeds().stdout;
     assert!(requests.contains("not started yet: gpu-1 has the order"), "{requests}");
+    world.cli(LEAD, &["logs", "backend"]).succeeds().complains_of("ordered from gpu-1, and has not started yet");
     let sent = world.cli(LEAD, &["send", "backend", "Welcome."]).succeeds();
     sent.complains_of("backend has not started yet. The message waits in its inbox.");
 
@@ -67,6 +68,10 @@ fn a_host_that_cannot_start_a_teammate_says_why(world: World) {
     refused.complains_of(says);
     let shown = world.cli(LEAD, &["requests", &order.id]).succeeds().stdout;
     assert!(shown.contains("gpu-1 says: the program claude ended with code 1\n    warning: no key\n"), "{shown}");
+    world
+        .cli(LEAD, &["logs", "backend"])
+        .succeeds()
+        .complains_of("It exited: gpu-1 did not start it: the program claude");
     world.cli(LEAD, &["requests", &order.id, "--wait"]).exits(3).complains_of("    error: not logged in");
 
     // The name is free again. Programs read the same as JSON.

@@ -1,8 +1,8 @@
 //! The MCP server: a team's tools for an agent, over standard input and output.
 //!
 //! It acts as one member. Every member gets the tools to send messages, to read its inbox and to work on tasks; the lead
-//! also gets those that manage the team, and the others one that submits a plan. A tool that is refused answers with the coordinator's sentence, which says what to
-//! do next.
+//! also gets those that manage the team, and the others one that submits a plan. A tool that is refused answers with the
+//! coordinator's sentence, which says what to do next.
 //!
 //! | module | tools |
 //! |---|---|
@@ -11,12 +11,12 @@
 //! | `tasks`, `task_update` | `TaskCreate`, `TaskList`, `TaskGet`, `TaskClaim`, `TaskUpdate` |
 //! | `teamless` | `TeamCreate`, for a person who is in no team |
 //! | `team` | `TeamStatus`, and the lead's `Invite`, `ForceStop`, `TeamDelete` |
-//! | `task` | the lead's `Task`, which starts a teammate |
+//! | `spawn` | the lead's `Task`, which starts a teammate |
 
 mod check_inbox;
 mod in_reply_to;
 mod send_message;
-mod task;
+mod spawn;
 mod task_update;
 mod tasks;
 mod team;

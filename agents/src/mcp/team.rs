@@ -10,7 +10,7 @@ use teamwire_proto::{
     word,
 };
 
-use super::{McpServer, task::host_line, text::failure};
+use super::{McpServer, spawn::host_line, text::failure};
 use crate::agent_text::escaped;
 
 #[derive(Debug, Deserialize, JsonSchema)]
