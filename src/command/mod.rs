@@ -17,6 +17,8 @@ mod health;
 mod help;
 mod history;
 mod hook;
+mod host;
+mod hosts;
 mod id;
 mod identity;
 mod inbox;
@@ -40,7 +42,9 @@ mod serve;
 mod setup;
 mod shown;
 mod shutdown;
+mod spawn;
 mod status;
+mod stop_on_signal;
 mod successor;
 mod task;
 mod team;
@@ -67,10 +71,10 @@ pub(crate) use help::command;
     version,
     max_term_width = 100,
     after_help = "\
-Exit codes: 0 success; 1 the coordinator refused the call, or a local failure; 3 the member or the lead rejected the \
-request; 4 the request expired or was cancelled; 5 timed out; 64 wrong usage; 69 coordinator unreachable; 74 output \
+Exit codes: 0 success; 1 the coordinator refused the call, or a local failure; 3 the member, the lead or the host rejected \
+the request; 4 the request expired or was cancelled; 5 timed out; 64 wrong usage; 69 coordinator unreachable; 74 output \
 cannot be written; 75 outcome unknown (`run`: also if the name is taken); 77 not permitted; 126 and 127 the program of \
-`run` cannot be executed or found. `run` otherwise returns the program's exit code."
+`run` cannot be executed or found; 130 `spawn` was interrupted while it waited. `run` otherwise returns the program's exit code."
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -91,7 +95,7 @@ impl Cli {
 
     /// Returns whether the command keeps working after its output is closed.
     pub fn outlives_its_output(&self) -> bool {
-        matches!(self.command, Command::Serve(_) | Command::Run(_))
+        matches!(self.command, Command::Serve(_) | Command::Run(_) | Command::Host(_))
     }
 
     /// Returns the command if it must run before this process has any other thread.
@@ -138,9 +142,12 @@ enum Command {
     #[command(subcommand)]
     Team(team::Team),
     Invite(invite::Invite),
+    Hosts(hosts::Hosts),
+    Spawn(spawn::Spawn),
     Join(join::Join),
     Leave(leave::Leave),
     Run(run::Run),
+    Host(host::HostCommand),
     Send(send::Send),
     Inbox(inbox::Inbox),
     Notices(notices::Notices),
@@ -184,7 +191,7 @@ pub async fn run(cli: Cli, traces: &Traces) -> u8 {
     }
     let span = match &cli.command {
         // Long-running commands are not one step of a trace.
-        Command::Serve(_) | Command::Run(_) => Span::none(),
+        Command::Serve(_) | Command::Run(_) | Command::Host(_) => Span::none(),
         _ => traces.command_span(),
     };
     dispatch(cli, traces).instrument(span).await
@@ -199,7 +206,10 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Demo(command) => (command.run().await, false),
         Command::Team(command) => command.run(&context).await,
         Command::Run(command) => return command.run(&context).await,
+        Command::Host(command) => return command.run(&context).await,
         Command::Invite(command) => (command.run(&context).await, command.output.json),
+        Command::Hosts(command) => (command.run(&context).await, command.output.json),
+        Command::Spawn(command) => (command.run(&context).await, command.output.json),
         Command::Join(command) => (command.run(&context).await, command.output.json),
         Command::Leave(command) => (command.run(&context).await, command.output.json),
         Command::Send(command) => (command.run(&context).await, command.is_json()),
@@ -249,6 +259,12 @@ fn text(argument: &str) -> Result<String, Failure> {
         return Ok(argument.to_owned());
     }
     std::io::read_to_string(std::io::stdin()).map_err(|error| Failure::local("Cannot read standard input", error))
+}
+
+/// Parses `KEY=VALUE`.
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("must be KEY=VALUE")?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 /// Returns the beginning of a text as a one-line summary of at most 80 characters.

@@ -109,6 +109,7 @@ impl Coordinator {
             self.durability.store(commit.durability as u8, Ordering::Relaxed);
         }
         self.cache.apply(namespace, txn, commit.version);
+        self.count_decisions(txn);
         self.notifier.committed(namespace, txn, commit);
     }
 

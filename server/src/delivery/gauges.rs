@@ -1,4 +1,5 @@
-//! Numbers that no event reports, looked up from time to time: teams, their members by state, and how full inboxes are.
+//! Numbers that no event reports, looked up from time to time: teams, their members and hosts by state, and how full inboxes
+//! are.
 //!
 //! The due worker visits every team anyway; during some visits it also counts the team, if metrics are served. The
 //! gauges show the sums of the latest counts, which may be as old as [`EVERY`].
@@ -8,10 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use prometheus_client::metrics::{family::Family, gauge::Gauge};
+
 use crate::{
     coordinator::{Coordinator, teams::TeamCount},
     store::Namespace,
-    telemetry::{MEMBER_STATES, Metrics},
+    telemetry::{HOST_STATES, Label, MEMBER_STATES, Metrics, SLOT_STATES},
 };
 
 /// How often a team is counted at most.
@@ -56,14 +59,18 @@ impl Gauges {
         metrics.usage.retain_teams(is_there);
         let counts = || self.teams.values().map(|(_, count)| count);
         metrics.teams.set(i64::try_from(self.teams.len()).unwrap_or(i64::MAX));
-        for (n, state) in MEMBER_STATES.iter().enumerate() {
-            metrics
-                .members
-                .get_or_create(&[("state", state)])
-                .set(counts().map(|count| i64::from(count.members[n])).sum());
-        }
+        set(&metrics.members, &MEMBER_STATES, |n| counts().map(|count| i64::from(count.members[n])).sum());
+        set(&metrics.hosts, &HOST_STATES, |n| counts().map(|count| i64::from(count.hosts[n])).sum());
+        set(&metrics.host_slots, &SLOT_STATES, |n| counts().map(|count| i64::from(count.slots[n])).sum());
         metrics.inbox_messages.set(counts().map(|count| count.messages).sum());
         metrics.inbox_messages_max.set(counts().map(|count| count.messages_max).max().unwrap_or(0));
         metrics.inbox_bytes.set(counts().map(|count| count.bytes).sum());
+    }
+}
+
+/// Sets a gauge for each state to the sum of its place.
+fn set(gauges: &Family<Label, Gauge>, states: &[&'static str], sum: impl Fn(usize) -> i64) {
+    for (n, state) in states.iter().enumerate() {
+        gauges.get_or_create(&[("state", *state)]).set(sum(n));
     }
 }

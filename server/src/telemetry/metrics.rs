@@ -12,7 +12,7 @@ use prometheus_client::{
 };
 use teamwire_proto::{Kind, Reason, Refusal, v1};
 
-use super::usage::Usage;
+use super::{decisions::Decisions, usage::Usage};
 use crate::{domain::dead_letters::Undeliverable, store::Failed};
 
 /// The bounds of all histograms of time, in seconds.
@@ -20,6 +20,12 @@ const BUCKETS_S: [f64; 13] = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05,
 
 /// The states of members that are counted, as the roster has them.
 pub const MEMBER_STATES: [&str; 6] = ["live", "lost", "stopping", "exited", "away", "spawning"];
+
+/// The states of hosts that are counted.
+pub const HOST_STATES: [&str; 3] = ["live", "lost", "exited"];
+
+/// What the slots of live hosts are.
+pub const SLOT_STATES: [&str; 2] = ["taken", "free"];
 
 /// The operations of a store that are timed.
 pub(super) const STORE_OPERATIONS: [&str; 7] = ["read", "scan", "range", "extents", "leases", "now", "commit"];
@@ -53,6 +59,8 @@ pub struct Metrics {
     pub(crate) acks: Counter,
     /// Messages moved to the dead letters, by cause.
     dead_letters: Family<Label, Counter>,
+    /// How requests end.
+    pub(crate) decisions: Decisions,
     /// What members have reported of their models.
     pub(crate) usage: Usage,
     /// Transactions that the store refused, by the check that failed.
@@ -79,6 +87,8 @@ pub struct Metrics {
     pub(crate) store_writable: Gauge,
     pub(crate) teams: Gauge,
     pub(crate) members: Family<Label, Gauge>,
+    pub(crate) hosts: Family<Label, Gauge>,
+    pub(crate) host_slots: Family<Label, Gauge>,
     pub(crate) inbox_messages: Gauge<u64, AtomicU64>,
     pub(crate) inbox_messages_max: Gauge<u64, AtomicU64>,
     pub(crate) inbox_bytes: Gauge<u64, AtomicU64>,
@@ -103,6 +113,7 @@ impl Metrics {
         let usage = Usage::new(usage_members_max);
         let mut registry = Registry::with_prefix("teamwire");
         usage.register(&mut registry);
+        let decisions = Decisions::new(&mut registry);
         let mut add = Adding(&mut registry);
         let metrics = Self {
             is_watched: AtomicBool::new(false),
@@ -113,6 +124,7 @@ impl Metrics {
                 .plain("redeliveries", "Messages handed to sessions that an earlier session may have seen."),
             acks: add.plain("acks", "Messages acknowledged."),
             dead_letters: add.plain("dead_letters", "Messages moved to the dead letters, by cause."),
+            decisions,
             usage,
             commit_conflicts: add
                 .plain("commit_conflicts", "Transactions the store refused, by the check that failed."),
@@ -135,7 +147,10 @@ impl Metrics {
             store_up: add.plain("store_up", "1 while the store answers, 0 while it does not."),
             store_writable: add.plain("store_writable", "1 while the store takes writes, 0 while it does not."),
             teams: add.plain("teams", "Teams in the store."),
-            members: add.plain("members", "Members in the store by state: live, lost, stopping, away or exited."),
+            members: add
+                .plain("members", "Members in the store by state: live, lost, stopping, away, spawning or exited."),
+            hosts: add.plain("hosts", "Hosts in the store by state: live, lost or exited."),
+            host_slots: add.plain("host_slots", "Slots of live hosts, taken or free."),
             inbox_messages: add.plain("inbox_messages", "Unprocessed messages in all inboxes of the store."),
             inbox_messages_max: add
                 .plain("inbox_messages_max", "Unprocessed messages in the fullest inbox of the store."),
@@ -186,6 +201,12 @@ impl Metrics {
         }
         for state in MEMBER_STATES {
             drop(self.members.get_or_create(&[("state", state)]));
+        }
+        for state in HOST_STATES {
+            drop(self.hosts.get_or_create(&[("state", state)]));
+        }
+        for state in SLOT_STATES {
+            drop(self.host_slots.get_or_create(&[("state", state)]));
         }
     }
 

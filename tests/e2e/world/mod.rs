@@ -2,9 +2,11 @@
 
 mod collector;
 mod coordinator;
+mod host;
 mod network;
 mod output;
 mod runner;
+mod scripted_host;
 
 use std::{
     cell::{Cell, RefCell},
@@ -28,9 +30,11 @@ use tempfile::{NamedTempFile, TempDir};
 
 pub use collector::Collector;
 pub use coordinator::Coordinator;
+pub use host::{HostProcess, Orderer, kill as kill_process};
 pub use network::{Machine, Network};
 pub use output::Output;
 pub use runner::Runner;
+pub use scripted_host::{ScriptedHost, offer};
 pub(crate) use teamwire_test_redis::{Flavor, TestCluster, TestRedis, TestSentinel};
 
 use crate::agents;
@@ -334,6 +338,12 @@ impl Running {
     pub fn terminate(self) -> Output {
         signal(self.child.id(), Signal::SIGTERM);
         self.output()
+    }
+
+    /// Kills it, and waits until it is gone.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     /// Waits for its end.

@@ -12,5 +12,5 @@ mod spawn;
 pub use ending::expire_overdue;
 pub use offer::{show, update};
 pub use order::{refuse, report_exit, take};
-pub use placement::Candidate;
+pub use placement::{Candidate, candidates};
 pub use spawn::spawn;
