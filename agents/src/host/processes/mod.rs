@@ -201,9 +201,9 @@ impl Processes {
         let (log, length) = self.log(&order.member).open().map_err(|error| local("The member's log", &error))?;
         record.log_begins_at = length;
         let cgroup = match &self.0.cgroups {
-            Some(Ok(cgroups)) if !profile.limits.is_empty() => Some(
-                cgroups.create(&order.request_id, &profile.limits).map_err(|error| local("The limits", &error))?,
-            ),
+            Some(Ok(cgroups)) if !profile.limits.is_empty() => {
+                Some(cgroups.create(&order.request_id, &profile.limits).map_err(|error| local("The limits", &error))?)
+            }
             _ => None,
         };
         record.cgroup = cgroup.as_ref().map(|cgroup| cgroup.directory().to_owned());
@@ -332,7 +332,8 @@ fn is_relative_path(program: &str) -> bool {
 /// Checks the parts of an order that become parts of paths. The coordinator has checked them, too.
 fn check_names(order: &Order) -> Result<(), StartError> {
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
-    let is_sound = Name::parse(&order.member, "member").is_ok() && Path::new(&order.terms.dir).components().all(is_plain);
+    let is_sound =
+        Name::parse(&order.member, "member").is_ok() && Path::new(&order.terms.dir).components().all(is_plain);
     if is_sound { Ok(()) } else { Err(StartError::new("The name or the directory of the order is not valid.")) }
 }
 

@@ -170,7 +170,8 @@ async fn a_start_that_fails_leaves_nothing() {
     let killed = Killed::new();
     let processes = killed.successor().await;
     processes.admit(&order()).await.expect("admitted");
-    let ticket = Ticket { join_token: String::new(), address: String::new(), tls: teamwire_client::TlsOptions::default() };
+    let ticket =
+        Ticket { join_token: String::new(), address: String::new(), tls: teamwire_client::TlsOptions::default() };
     let error = processes.start(&order(), ticket).await.expect_err("there is no such binary");
     assert!(error.reason.contains("The runner cannot be used"), "{}", error.reason);
     processes.release(&order()).await;
