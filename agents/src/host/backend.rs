@@ -36,7 +36,8 @@ pub trait Backend: Send + Sync + 'static {
     /// Forgets an end that the coordinator knows of by now, and removes what is left of it.
     fn forget(&self, request_id: &str) -> impl Future<Output = ()> + Send;
 
-    /// Asks everything that it has started to end, and waits until it has. The ends still come from [`Backend::next_end`].
+    /// Asks everything that it has started to end, and waits until it has. Admits no more orders. The ends still come from
+    /// [`Backend::next_end`].
     fn stop_all(&self) -> impl Future<Output = ()> + Send;
 }
 
