@@ -44,7 +44,7 @@ pub trait Backend: Send + Sync + 'static {
 /// An order to start a member.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Order {
-    /// Its id, a UUID. At most one member is started for it.
+    /// Its id. At most one member is started for it.
     pub request_id: String,
     /// The name of the member to start.
     pub member: String,
