@@ -348,7 +348,8 @@ fn a_host_that_is_asked_to_end_takes_no_orders_and_may_end_its_members() {
     let refused = lead.runtime.block_on(lead.client.spawn(request)).unwrap_err().to_string();
     assert!(refused.contains("gpu-1"), "{refused}");
 
-    let gpu = HostProcess::start(&world, "gpu-1", &["--stop-members", "--json"]);
+    let gpu = HostProcess::begin(&world, "gpu-1", &["--stop-members", "--json"]);
+    gpu.await_said("\"event\":\"ready\"");
     gpu.terminate().succeeds();
     assert!(!is_alive(runner));
     await_state(&world, "backend", "exited");
