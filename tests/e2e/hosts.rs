@@ -131,7 +131,9 @@ fn an_order_in_the_hand_of_a_killed_host_is_carried_out_once_by_its_successor(wo
 
 #[test]
 fn a_full_host_refuses_and_another_takes_the_order() {
-    let world = World::configured("[limits]\nlease_ttl = \"10s\"\nlost_grace = \"0s\"");
+    let world = World::configured(
+        "[delivery]\nheartbeat_interval = \"2s\"\n[limits]\nlease_ttl = \"10s\"\nlost_grace = \"0s\"",
+    );
     world.create_team("acme");
     let lead = Orderer::new(&world);
     for name in ["gpu-1", "gpu-2"] {
@@ -307,20 +309,31 @@ fn a_name_has_one_host_and_an_identity_one_process() {
 }
 
 #[test]
-fn a_host_ends_with_its_team_and_its_members_do_too() {
+fn a_host_ends_with_its_team() {
     let world = World::embedded();
     world.create_team("acme");
     let lead = Orderer::new(&world);
     let gpu = host(&world, &lead, agents::WILLING, "");
-    let order = lead.start("backend");
-    let runner = world.runner_on("gpu-1", &order);
-    world.cli(LEAD, &["team", "delete", "--yes", "--force"]).succeeds();
+    lead.start("backend");
+    world.cli(LEAD, &["shutdown", "backend", "--wait"]).succeeds();
+    world.cli(LEAD, &["team", "delete", "--yes"]).succeeds();
     let ended = gpu.output().succeeds();
     assert!(ended.stderr.contains("The team was deleted"), "{}", ended.stderr);
-    eventually("the runner is gone", || (!is_alive(runner)).then_some(()));
     // Its identity is gone with the team.
     let without = HostProcess::begin(&world, "gpu-1", &[]).output().exits(64);
     assert!(without.stderr.contains("invite --host"), "{}", without.stderr);
+}
+
+#[test]
+fn a_host_that_is_stopped_by_force_says_so() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    let gpu = host(&world, &lead, agents::WILLING, "");
+    world.cli(LEAD, &["shutdown", "gpu-1", "--force"]).succeeds();
+    let ended = gpu.output().exits(77);
+    assert!(ended.stderr.contains("the member was stopped"), "{}", ended.stderr);
+    HostProcess::begin(&world, "gpu-1", &[]).output().exits(77);
 }
 
 #[test]
@@ -337,7 +350,8 @@ fn a_host_that_is_asked_to_end_takes_no_orders_and_may_end_its_members() {
     let refused = lead.runtime.block_on(lead.client.spawn(request)).unwrap_err().to_string();
     assert!(refused.contains("gpu-1"), "{refused}");
 
-    let gpu = HostProcess::start(&world, "gpu-1", &["--stop-members", "--json"]);
+    let gpu = HostProcess::begin(&world, "gpu-1", &["--stop-members", "--json"]);
+    gpu.await_said("\"event\":\"ready\"");
     gpu.terminate().succeeds();
     assert!(!is_alive(runner));
     await_state(&world, "backend", "exited");

@@ -183,7 +183,7 @@ impl HostDirectory {
             HostEnd::Stopped => Ok(()),
             HostEnd::Closed(Closed::TeamDeleted) => {
                 self.forget()?;
-                anstream::eprintln!("The team was deleted. The host's members end, too.");
+                anstream::eprintln!("The team was deleted.");
                 Ok(())
             }
             HostEnd::Closed(Closed::Superseded) => Err(Failure::with_code(
