@@ -32,6 +32,8 @@ const COMMANDS: &[(&str, Prints)] = &[
     ),
     ("health", Object(&[("serving", "boolean"), ("address", "string")])),
     ("history", Message("HistoryEntry")),
+    // What the host does, as it happens. Each kind of event has fields of its own, besides these.
+    ("host", Object(&[("event", "string")])),
     ("hosts", Message("Host")),
     ("inbox", Object(&[("sequence", "integer"), ("delivery_count", "integer"), ("message", "SendMessage")])),
     (
