@@ -32,7 +32,7 @@ const COMMANDS: &[(&str, Prints)] = &[
     ),
     ("health", Object(&[("serving", "boolean"), ("address", "string")])),
     ("history", Message("HistoryEntry")),
-    // What the host does, as it happens. Each kind of event has fields of its own, besides these.
+    // What the host does, as it happens. Each kind of event adds other fields.
     ("host", Object(&[("event", "string")])),
     ("hosts", Message("Host")),
     ("inbox", Object(&[("sequence", "integer"), ("delivery_count", "integer"), ("message", "SendMessage")])),

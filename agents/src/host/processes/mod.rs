@@ -149,7 +149,7 @@ impl Processes {
 
     /// Watches a runner to its end.
     fn watch(&self, record: Record, pid: Pid, child: Option<Child>) {
-        self.0.table.set(&record.request_id, &record.member, State::Running(record.clone()));
+        self.0.table.set(&record.request_id, &record.member, State::Running(Box::new(record.clone())));
         tokio::spawn(watch::watch(self.clone(), record, pid, child));
     }
 

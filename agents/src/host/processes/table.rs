@@ -20,7 +20,7 @@ pub(super) enum State {
     /// It has a slot, and is about to be started.
     Reserved,
     /// Its runner has the join token.
-    Running(Record),
+    Running(Box<Record>),
     /// Its runner has ended.
     Ended,
     /// An earlier process of the host died before the runner had its token. Nothing of it runs.
@@ -75,7 +75,7 @@ impl Table {
     pub(super) fn running(&self) -> Vec<Record> {
         let entries = self.entries.lock();
         let running = entries.values().filter_map(|entry| match &entry.state {
-            State::Running(record) => Some(record.clone()),
+            State::Running(record) => Some(Record::clone(record)),
             _ => None,
         });
         running.collect()

@@ -201,7 +201,7 @@ mod tests {
     async fn a_repository_that_is_missing_is_named_with_what_git_says() {
         let directory = tempfile::tempdir().expect("a directory");
         let workspace = Workspace::plan(directory.path(), "backend", Some(&directory.path().join("app")), "");
-        let error = workspace.create().await.err().expect("refused");
+        let error = workspace.create().await.expect_err("refused");
         assert!(error.try_another_host && error.reason.starts_with("git cannot make a worktree"), "{}", error.reason);
         assert!(error.reason.lines().count() > 1, "{}", error.reason);
     }
