@@ -21,6 +21,7 @@ pub struct Settings {
     pub health: String,
     /// Empty: off.
     pub metrics: String,
+    pub metrics_teams: bool,
     pub log: String,
     pub log_format: String,
     pub tls_cert: Option<PathBuf>,
@@ -47,6 +48,7 @@ impl Default for Settings {
             operator_credential: None,
             health: String::new(),
             metrics: String::new(),
+            metrics_teams: false,
             log: "info".to_owned(),
             log_format: "text".to_owned(),
             tls_cert: None,

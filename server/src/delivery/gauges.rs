@@ -1,4 +1,5 @@
-//! Numbers that no event reports, looked up from time to time: teams, their members by state, and how full inboxes are.
+//! Numbers that no event reports, looked up from time to time: teams, their members by state, their open tasks, and how full inboxes
+//! are.
 //!
 //! The due worker visits every team anyway; during some visits it also counts the team, if metrics are served. The
 //! gauges show the sums of the latest counts, which may be as old as [`EVERY`].
@@ -11,7 +12,7 @@ use std::{
 use crate::{
     coordinator::{Coordinator, teams::TeamCount},
     store::Namespace,
-    telemetry::{MEMBER_STATES, Metrics},
+    telemetry::{MEMBER_STATES, Metrics, TASK_STATUSES},
 };
 
 /// How often a team is counted at most.
@@ -52,6 +53,11 @@ impl Gauges {
                 .get_or_create(&[("state", state)])
                 .set(counts().map(|count| i64::from(count.members[n])).sum());
         }
+        for (n, status) in TASK_STATUSES.iter().enumerate() {
+            let tasks: u64 = counts().map(|count| count.tasks[n]).sum();
+            metrics.tasks.get_or_create(&[("status", status)]).set(i64::try_from(tasks).unwrap_or(i64::MAX));
+        }
+        metrics.set_team_tasks(counts().map(|count| (count.name.as_str(), count.tasks)));
         metrics.inbox_messages.set(counts().map(|count| count.messages).sum());
         metrics.inbox_messages_max.set(counts().map(|count| count.messages_max).max().unwrap_or(0));
         metrics.inbox_bytes.set(counts().map(|count| count.bytes).sum());

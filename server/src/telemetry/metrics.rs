@@ -23,6 +23,9 @@ const BUCKETS_S: [f64; 13] = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05,
 /// The states of members that are counted, as the roster has them.
 pub const MEMBER_STATES: [&str; 6] = ["live", "lost", "stopping", "exited", "away", "spawning"];
 
+/// Where the tasks are that are counted: the places of the board, without those that are closed.
+pub const TASK_STATUSES: [&str; 4] = ["ready", "assigned", "blocked", "in_progress"];
+
 /// The operations of a store that are timed.
 pub(super) const STORE_OPERATIONS: [&str; 7] = ["read", "scan", "range", "extents", "leases", "now", "commit"];
 
@@ -46,6 +49,7 @@ fn time() -> Histogram {
 pub struct Metrics {
     registry: Registry,
     pub(super) is_watched: AtomicBool,
+    names_teams: AtomicBool,
     /// Sends, by type and outcome.
     sends: Family<Labels, Counter>,
     /// How long sends took.
@@ -88,6 +92,9 @@ pub struct Metrics {
     pub(crate) store_writable: Gauge,
     pub(crate) teams: Gauge,
     pub(crate) members: Family<Label, Gauge>,
+    pub(crate) tasks: Family<Label, Gauge>,
+    /// The tasks of each team, if the metrics may name teams.
+    team_tasks: Family<[(&'static str, String); 2], Gauge>,
     pub(crate) inbox_messages: Gauge<u64, AtomicU64>,
     pub(crate) inbox_messages_max: Gauge<u64, AtomicU64>,
     pub(crate) inbox_bytes: Gauge<u64, AtomicU64>,
@@ -105,6 +112,7 @@ impl Default for Metrics {
         let mut add = Adding(&mut registry);
         let metrics = Self {
             is_watched: AtomicBool::new(false),
+            names_teams: AtomicBool::new(false),
             sends: add.plain("sends", "Sends by type and outcome: ok, replayed or the reason of the refusal."),
             send_seconds: add.add("send_seconds", "How long sends took, from the call to the reply.", time()),
             deliveries: add.plain("deliveries", "Messages handed to sessions."),
@@ -137,6 +145,8 @@ impl Default for Metrics {
             store_writable: add.plain("store_writable", "1 while the store takes writes, 0 while it does not."),
             teams: add.plain("teams", "Teams in the store."),
             members: add.plain("members", "Members in the store by state: live, lost, stopping, away or exited."),
+            tasks: add.plain("tasks", "Open tasks in the store by status: ready, assigned, blocked or in_progress."),
+            team_tasks: add.plain("team_tasks", "Open tasks by team and status, if the configuration allows names."),
             inbox_messages: add.plain("inbox_messages", "Unprocessed messages in all inboxes of the store."),
             inbox_messages_max: add
                 .plain("inbox_messages_max", "Unprocessed messages in the fullest inbox of the store."),
@@ -190,6 +200,28 @@ impl Metrics {
         }
         for state in MEMBER_STATES {
             drop(self.members.get_or_create(&[("state", state)]));
+        }
+        for status in TASK_STATUSES {
+            drop(self.tasks.get_or_create(&[("status", status)]));
+        }
+    }
+
+    /// Lets the metrics name teams, in the labels of `teamwire_team_tasks`. Otherwise, they contain no names.
+    pub fn name_teams(&self) {
+        self.names_teams.store(true, Ordering::Relaxed);
+    }
+
+    /// Replaces the numbers of open tasks of every team.
+    pub(crate) fn set_team_tasks<'t>(&self, teams: impl Iterator<Item = (&'t str, [u64; TASK_STATUSES.len()])>) {
+        if !self.names_teams.load(Ordering::Relaxed) {
+            return;
+        }
+        self.team_tasks.clear();
+        for (team, tasks) in teams {
+            for (status, tasks) in TASK_STATUSES.into_iter().zip(tasks) {
+                let labels = [("team", team.to_owned()), ("status", status.to_owned())];
+                self.team_tasks.get_or_create(&labels).set(i64::try_from(tasks).unwrap_or(i64::MAX));
+            }
         }
     }
 

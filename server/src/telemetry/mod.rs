@@ -14,5 +14,5 @@ mod metrics;
 pub mod metrics_endpoint;
 mod span;
 
-pub use metrics::{Label, Labels, MEMBER_STATES, Metrics};
+pub use metrics::{Label, Labels, MEMBER_STATES, Metrics, TASK_STATUSES};
 pub(crate) use span::step;
