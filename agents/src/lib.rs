@@ -54,6 +54,7 @@ mod pending_replies;
 mod process;
 mod runner;
 pub mod setup;
+mod tls_environment;
 pub mod visible;
 
 pub use self::{

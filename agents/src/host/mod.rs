@@ -7,6 +7,8 @@
 //! |---|---|---|
 //! | `mod` | the loop: the session, one task for each order and for each end | all below |
 //! | `order` | takes, starts, refuses and reports: every call about one order | `backend`, `event` |
+//! | [`Processes`] | starts members on this machine | `backend`, `profile` |
+//! | `profile` | the file that says what may run | |
 //! | `backend` | the seam to what starts members | |
 //! | `event` | what people who watch are shown | |
 //!
@@ -19,6 +21,8 @@
 mod backend;
 mod event;
 mod order;
+mod processes;
+mod profile;
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,6 +38,8 @@ use self::order::Orders;
 pub use self::{
     backend::{Backend, Ended, Found, Order, REASON_BYTES_MAX, StartError, Ticket},
     event::HostEvent,
+    processes::Processes,
+    profile::{HostFile, Limits, Permission, Profile, RestartWhen, Via},
 };
 
 /// Called with everything that happens. Must return quickly.
