@@ -22,6 +22,7 @@ pub struct Settings {
     /// Empty: off.
     pub metrics: String,
     pub metrics_teams: bool,
+    pub metrics_members_max: usize,
     pub log: String,
     pub log_format: String,
     pub tls_cert: Option<PathBuf>,
@@ -49,6 +50,7 @@ impl Default for Settings {
             health: String::new(),
             metrics: String::new(),
             metrics_teams: false,
+            metrics_members_max: 0,
             log: "info".to_owned(),
             log_format: "text".to_owned(),
             tls_cert: None,

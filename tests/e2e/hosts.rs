@@ -15,7 +15,6 @@ scenarios! {
     a_killed_runner_is_reported_by_its_host,
     members_outlive_a_killed_host_which_goes_on_with_them,
     an_order_in_the_hand_of_a_killed_host_is_carried_out_once_by_its_successor,
-    a_full_host_refuses_and_another_takes_the_order,
 }
 
 /// Starts a host `gpu-1` with the profile `agent`.
@@ -121,13 +120,18 @@ fn an_order_in_the_hand_of_a_killed_host_is_carried_out_once_by_its_successor(wo
     gpu.await_said("started backend");
     assert_eq!(world.member("backend")["incarnation"], 1);
     let work = home.join("work/backend");
-    let runners = processes_with("TEAMWIRE_CONTEXT", &world.host_state("gpu-1").join("orders").join(&order.id).join("context.json"));
+    let runners = processes_with(
+        "TEAMWIRE_CONTEXT",
+        &world.host_state("gpu-1").join("orders").join(&order.id).join("context.json"),
+    );
     // The runner, its watchdog and its program.
     assert!((1..=4).contains(&runners.len()), "{runners:?}");
     assert_eq!(fs::read_to_string(work.join("pids")).unwrap().lines().count(), 1, "one program");
 }
 
-fn a_full_host_refuses_and_another_takes_the_order(world: World) {
+#[test]
+fn a_full_host_refuses_and_another_takes_the_order() {
+    let world = World::configured("[limits]\nlease_ttl = \"10s\"\nlost_grace = \"0s\"");
     world.create_team("acme");
     let lead = Orderer::new(&world);
     for name in ["gpu-1", "gpu-2"] {
@@ -168,7 +172,8 @@ fn the_join_token_of_a_member_is_in_no_process_list() {
     let _gpu = HostProcess::start(&world, "gpu-1", &["--join", &lead.invite_host("gpu-1")]);
     let order = lead.start("backend");
     let runner = world.runner_on("gpu-1", &order);
-    let read = |file: &str| String::from_utf8_lossy(&fs::read(format!("/proc/{runner}/{file}")).unwrap()).replace('\0', "\n");
+    let read =
+        |file: &str| String::from_utf8_lossy(&fs::read(format!("/proc/{runner}/{file}")).unwrap()).replace('\0', "\n");
     let (arguments, environment) = (read("cmdline"), read("environ"));
     assert!(!arguments.contains("twj:") && !environment.contains("twj:"), "{arguments}\n{environment}");
     assert!(!environment.contains("leaked"), "{environment}");
@@ -184,6 +189,16 @@ fn the_join_token_of_a_member_is_in_no_process_list() {
         use std::os::unix::fs::PermissionsExt as _;
         assert_eq!(fs::metadata(&private).unwrap().permissions().mode() & 0o077, 0, "{}", private.display());
     }
+}
+
+#[test]
+fn a_host_and_its_members_trust_the_authority_of_the_join_string() {
+    let world = World::with_tls();
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    let _gpu = host(&world, &lead, agents::WILLING, "");
+    lead.start("backend");
+    world.cli(LEAD, &["send", "backend", "ping", "--wait-reply", "60"]).succeeds();
 }
 
 #[test]
@@ -292,20 +307,31 @@ fn a_name_has_one_host_and_an_identity_one_process() {
 }
 
 #[test]
-fn a_host_ends_with_its_team_and_its_members_do_too() {
+fn a_host_ends_with_its_team() {
     let world = World::embedded();
     world.create_team("acme");
     let lead = Orderer::new(&world);
     let gpu = host(&world, &lead, agents::WILLING, "");
-    let order = lead.start("backend");
-    let runner = world.runner_on("gpu-1", &order);
-    world.cli(LEAD, &["team", "delete", "--yes", "--force"]).succeeds();
+    lead.start("backend");
+    world.cli(LEAD, &["shutdown", "backend", "--wait"]).succeeds();
+    world.cli(LEAD, &["team", "delete", "--yes"]).succeeds();
     let ended = gpu.output().succeeds();
     assert!(ended.stderr.contains("The team was deleted"), "{}", ended.stderr);
-    eventually("the runner is gone", || (!is_alive(runner)).then_some(()));
     // Its identity is gone with the team.
     let without = HostProcess::begin(&world, "gpu-1", &[]).output().exits(64);
     assert!(without.stderr.contains("invite --host"), "{}", without.stderr);
+}
+
+#[test]
+fn a_host_that_is_stopped_by_force_says_so() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    let gpu = host(&world, &lead, agents::WILLING, "");
+    world.cli(LEAD, &["shutdown", "gpu-1", "--force"]).succeeds();
+    let ended = gpu.output().exits(77);
+    assert!(ended.stderr.contains("the member was stopped"), "{}", ended.stderr);
+    HostProcess::begin(&world, "gpu-1", &[]).output().exits(77);
 }
 
 #[test]

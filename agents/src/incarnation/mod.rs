@@ -274,11 +274,13 @@ impl<'a> Incarnation<'a> {
         }));
     }
 
-    /// Gives everything that is not acknowledged back to the coordinator, which delivers it again in a new session.
-    pub(crate) async fn renew_session(&mut self) {
+    /// Gives everything that is not acknowledged back to the coordinator, which delivers it again in a new session. For the
+    /// message at which the program has failed, that counts as another delivery; after the last one, it becomes a dead letter.
+    pub(crate) async fn renew_session(&mut self, failed: &Delivery) {
         // First confirm what was processed, so that it does not come again.
         let _ = timeout(FLUSH_DEADLINE, self.subscription.flush()).await;
-        self.subscription = self.client.subscribe(self.options.clone());
+        let options = SubscribeOptions { failed_sequences: vec![failed.sequence], ..self.options.clone() };
+        self.subscription = self.client.subscribe(options);
         self.in_flight.renew(self.subscription.acks());
         self.waiting.clear();
         self.own_requests = OwnRequests::default();

@@ -125,15 +125,19 @@ impl Processes {
             Phase::Waiting(pid) => {
                 pid.signal(Signal::SIGKILL);
                 pid.gone().await;
-                self.interrupted(record);
+                self.interrupted(record).await;
             }
-            Phase::Starting => self.interrupted(record),
+            Phase::Starting => self.interrupted(record).await,
         }
         Ok(())
     }
 
-    fn interrupted(&self, record: Record) {
-        self.0.table.set(&record.request_id.clone(), &record.member.clone(), State::Interrupted(record));
+    /// Keeps an order in mind that comes again, because the earlier process has not acknowledged it.
+    async fn interrupted(&self, record: Record) {
+        if record.expires_at <= SystemTime::now() {
+            return self.undo(&record).await;
+        }
+        self.0.table.set(&record.request_id, &record.member, State::Interrupted);
     }
 
     /// Watches a runner to its end.
@@ -179,7 +183,9 @@ impl Processes {
     }
 
     async fn clean(&self, record: &Record) {
-        record.workspace.clean().await;
+        if !self.0.table.has_other(&record.request_id, &record.member) {
+            record.workspace.clean().await;
+        }
         if let Some(directory) = &record.cgroup {
             let cgroup = Cgroup::at(directory.clone());
             cgroup.kill();
@@ -195,9 +201,9 @@ impl Processes {
         let (log, length) = self.log(&order.member).open().map_err(|error| local("The member's log", &error))?;
         record.log_begins_at = length;
         let cgroup = match &self.0.cgroups {
-            Some(Ok(cgroups)) if !profile.limits.is_empty() => Some(
-                cgroups.create(&order.request_id, &profile.limits).map_err(|error| local("The limits", &error))?,
-            ),
+            Some(Ok(cgroups)) if !profile.limits.is_empty() => {
+                Some(cgroups.create(&order.request_id, &profile.limits).map_err(|error| local("The limits", &error))?)
+            }
             _ => None,
         };
         record.cgroup = cgroup.as_ref().map(|cgroup| cgroup.directory().to_owned());
@@ -242,8 +248,8 @@ impl Backend for Processes {
 
     async fn recover(&self, order: &Order) -> Found {
         match self.0.table.state(&order.request_id) {
-            Some(State::Running(_) | State::Ended(_)) => Found::Started,
-            Some(State::Interrupted(_)) => Found::Interrupted,
+            Some(State::Running(_) | State::Ended) => Found::Started,
+            Some(State::Interrupted) => Found::Interrupted,
             Some(State::Reserved) | None => Found::Nothing,
         }
     }
@@ -297,11 +303,9 @@ impl Backend for Processes {
 
     async fn forget(&self, request_id: &str) {
         // The name stays taken until its directory is free.
-        let Some(State::Ended(record) | State::Interrupted(record)) = self.0.table.state(request_id) else {
-            self.0.records.remove(request_id);
-            return;
-        };
-        self.undo(&record).await;
+        if let Some(record) = self.0.records.read(request_id) {
+            self.undo(&record).await;
+        }
         self.0.table.remove(request_id);
     }
 
@@ -328,10 +332,14 @@ fn is_relative_path(program: &str) -> bool {
 /// Checks the parts of an order that become parts of paths. The coordinator has checked them, too.
 fn check_names(order: &Order) -> Result<(), StartError> {
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
-    let is_sound = Name::parse(&order.member, "member").is_ok() && Path::new(&order.terms.dir).components().all(is_plain);
+    let is_sound =
+        Name::parse(&order.member, "member").is_ok() && Path::new(&order.terms.dir).components().all(is_plain);
     if is_sound { Ok(()) } else { Err(StartError::new("The name or the directory of the order is not valid.")) }
 }
 
 fn local(what: &str, error: &io::Error) -> StartError {
     StartError::here_only(format!("{what} cannot be used on this host: {error}."))
 }
+
+#[cfg(test)]
+mod tests;

@@ -52,7 +52,7 @@ pub(super) async fn watch(processes: Processes, record: Record, pid: Pid, child:
         reason: reason(status, &log.last_lines(record.log_begins_at)),
         try_another_host: false,
     };
-    processes.0.table.end(record, ended);
+    processes.0.table.end(ended);
 }
 
 /// Waits for the end of a process. None: its status is not known.
@@ -102,7 +102,10 @@ mod tests {
     fn a_reason_begins_with_the_last_thing_that_the_runner_said() {
         let lines = ["teamwire: joined".to_owned(), "error: no such model".to_owned()];
         let said = reason(Some(ExitStatus::from_raw(3 << 8)), &lines);
-        assert_eq!(said.lines().next(), Some("Its runner ended with exit code 3 before it had connected: no such model"));
+        assert_eq!(
+            said.lines().next(),
+            Some("Its runner ended with exit code 3 before it had connected: no such model")
+        );
         assert!(said.ends_with("teamwire: joined\nerror: no such model"), "{said}");
         assert_eq!(reason(Some(ExitStatus::from_raw(9)), &[]), "Its runner ended by signal 9 before it had connected.");
     }

@@ -46,10 +46,8 @@ impl Workspace {
     /// starts, relative to it.
     pub(super) fn plan(directory: &Path, member: &str, repository: Option<&Path>, below: &str) -> Self {
         let root = directory.join(member);
-        let worktree = repository.map(|repository| Worktree {
-            repository: repository.to_owned(),
-            branch: format!("teamwire/{member}"),
-        });
+        let worktree = repository
+            .map(|repository| Worktree { repository: repository.to_owned(), branch: format!("teamwire/{member}") });
         Self { start: if below.is_empty() { root.clone() } else { root.join(below) }, root, worktree }
     }
 
@@ -117,23 +115,11 @@ impl Worktree {
     async fn is_clean(&self, root: &Path) -> bool {
         let Ok(status) = git(root, &["status", "--porcelain"]).await else { return false };
         let Ok(head) = git(root, &["rev-parse", "HEAD"]).await else { return false };
-        let exclude = format!("--exclude={}", self.branch);
-        let own = git(
-            &self.repository,
-            &[
-                "rev-list",
-                "--max-count=1",
-                head.trim(),
-                &format!("refs/heads/{}", self.branch),
-                "--not",
-                "HEAD",
-                &exclude,
-                "--branches",
-                "--remotes",
-                "--tags",
-            ],
-        );
-        status.trim().is_empty() && own.await.is_ok_and(|own| own.trim().is_empty())
+        let (exclude, branch) = (format!("--exclude={}", self.branch), format!("refs/heads/{}", self.branch));
+        let own = ["rev-list", "--max-count=1", head.trim(), &branch];
+        let elsewhere = ["--not", "HEAD", &exclude, "--branches", "--remotes", "--tags"];
+        let lost = git(&self.repository, &[&own[..], &elsewhere].concat()).await;
+        status.trim().is_empty() && lost.is_ok_and(|lost| lost.trim().is_empty())
     }
 }
 

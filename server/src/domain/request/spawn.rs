@@ -50,7 +50,7 @@ pub struct NewOrder<'a> {
 
 /// Makes an order, and puts it into the host's inbox. The caller puts the team.
 pub fn open(tx: &mut Tx<'_>, team: &mut TeamRecord, order: NewOrder<'_>) -> Result<v1::Request, RuleError> {
-    let pending = Pending { id: tx.new_request_id(), expires_ms: tx.ctx.now_ms + order.deadline_ms };
+    let pending = Pending { id: tx.new_request_id(), expires_ms: tx.ctx.now_ms + order.deadline_ms, approver: None };
     let member = member_mut(team, order.member)?;
     let request = v1::Request {
         content: order.prompt.to_owned(),
@@ -111,8 +111,12 @@ fn expect_order(request: &v1::Request) -> Result<(), Refusal> {
 pub fn check_pending(tx: &Tx<'_>, request: &v1::Request) -> Result<(), Refusal> {
     let (reason, text) = match request.state() {
         RequestState::Pending if !super::is_overdue(tx, request) => return Ok(()),
-        RequestState::Approved => (Reason::AlreadyDecided, format!("{} has started.", request.member)),
-        RequestState::Rejected => (Reason::AlreadyDecided, "The order was refused before.".to_owned()),
+        RequestState::Approved => {
+            (Reason::AlreadyDecided, format!("{} has started: nothing is left to do for this order.", request.member))
+        }
+        RequestState::Rejected => {
+            (Reason::AlreadyDecided, "The order was refused before: do not start the member.".to_owned())
+        }
         RequestState::Cancelled => {
             (Reason::RequestCancelled, "The order was cancelled: do not start the member.".to_owned())
         }

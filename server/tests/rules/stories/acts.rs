@@ -257,7 +257,8 @@ impl Story {
         let recipients = self.model.accepts_permission(&call.caller, of, room).map(|to| vec![to]);
         let done = self.send(call, Expected { request, content, recipients, only_for: None }).await?;
         let id = self.latest_request().await;
-        self.model.ask(&id, Asks::Permission, &call.from, Some(call.from.clone()), of.map(ToOwned::to_owned));
+        let approver = self.model.approver(&call.from, of).map(ToOwned::to_owned);
+        self.model.ask(&id, Asks::Permission, &call.from, Some(call.from.clone()), approver);
         Some(done)
     }
 
@@ -439,6 +440,7 @@ impl Story {
         self.expect(left, expected.is_some(), "an exit")?;
         let name = expected?;
         self.model.end(&name);
+        self.note_handed_on().await;
         self.end_session(&name, CloseReason::MemberStopped);
         Some(Done::Accepted)
     }
@@ -468,7 +470,7 @@ impl Story {
         Some(Done::Accepted)
     }
 
-    /// Notes the copies of pending requests that the coordinator sent to a new lead.
+    /// Notes the copies of pending requests that the coordinator sent to a new lead, or because the approver has exited.
     async fn note_handed_on(&mut self) {
         for entry in self.team.history().await {
             let Some(v1::history_entry::Event::Message(message)) = entry.event else { continue };
@@ -504,6 +506,7 @@ impl Story {
         call.c.carry_out_due(&self.team.namespace, &leases, may_lose).await.unwrap();
         let before: Vec<_> = self.model.members.iter().map(|(name, bearer)| (name.clone(), bearer.life)).collect();
         self.model.sweep(may_lose);
+        self.note_handed_on().await;
         for (name, life) in before {
             if life != self.model.members[&name].life && life != Life::Live {
                 self.end_session(&name, CloseReason::MemberStopped);

@@ -102,7 +102,7 @@ struct Story {
     acked: BTreeSet<(String, String)>,
     /// The content of each accepted message.
     contents: HashMap<String, String>,
-    /// The plans and permission requests that a new lead received again.
+    /// The plans and permission requests that a new lead, or the lead in place of the approver, received again.
     handed_on: BTreeSet<String>,
     keyed: Vec<Keyed>,
     /// Every claim: the task, its owner, the token.

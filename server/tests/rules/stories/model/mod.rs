@@ -221,6 +221,12 @@ impl Model {
         self.sender(caller).is_some_and(|from| !self.rules(from)) && self.takes(&self.lead) && room(&self.lead)
     }
 
+    /// Returns the approver that the coordinator records. `of`: the member that the asker names. None: the lead.
+    pub(super) fn approver<'o>(&self, from: &str, of: Option<&'o str>) -> Option<&'o str> {
+        let has_ended = |name: &&str| self.members.get(*name).is_some_and(|_| !self.takes(name));
+        of.filter(|name| self.rules(from) || !has_ended(name))
+    }
+
     /// Returns the recipient of a permission request. `of`: the member that it names.
     pub(super) fn accepts_permission(
         &self,
@@ -228,8 +234,11 @@ impl Model {
         of: Option<&str>,
         room: impl Fn(&str) -> bool,
     ) -> Option<String> {
-        let to = of.unwrap_or(&self.lead);
-        let from = self.member_only(caller, Lets::Working).filter(|from| *from != to)?;
+        let from = self.member_only(caller, Lets::Working)?;
+        let to = self.approver(from, of).unwrap_or(&self.lead);
+        if from == to {
+            return None;
+        }
         let pending = self.members[from].permissions.iter().filter(|at| self.requests[**at].is_open(self.now));
         (pending.count() < PERMISSIONS_MAX && self.takes(to) && room(to)).then(|| to.to_owned())
     }
@@ -428,6 +437,13 @@ impl Model {
 
     pub(super) fn end(&mut self, name: &str) {
         self.cancel(name);
+        let others = self.members.iter().filter(|(member, _)| **member != self.lead);
+        for request in others.flat_map(|(_, bearer)| &bearer.permissions) {
+            let request = &mut self.requests[*request];
+            if request.expires > self.now && request.approver.as_deref() == Some(name) {
+                request.approver = None;
+            }
+        }
         self.give_back(name);
         let bearer = self.bearer(name);
         let dismissed = matches!(bearer.life, Life::Approved | Life::Forced | Life::Exited { dismissed: true });
