@@ -164,8 +164,11 @@ impl Jobs {
     }
 
     async fn existing(&self, request_id: &str) -> kube::Result<Option<Job>> {
-        let selector = format!("{},{}={request_id}", self.maker.selector(), job::ORDER);
-        Ok(self.cluster.jobs(&selector).await?.pop())
+        Ok(self.cluster.jobs(&self.of_order(request_id)).await?.pop())
+    }
+
+    fn of_order(&self, request_id: &str) -> String {
+        format!("{},{}={request_id}", self.maker.selector(), job::ORDER)
     }
 }
 
@@ -227,13 +230,16 @@ impl Backend for Jobs {
     }
 
     async fn forget(&self, request_id: &str) {
-        let forgotten = match self.existing(request_id).await {
-            // Kept for its logs.
-            Ok(Some(job)) if is_finished(&job) => self.cluster.let_go(name_of(&job)).await,
-            Ok(Some(job)) => self.cluster.delete(&job).await,
-            Ok(None) => Ok(()),
-            Err(error) => Err(error),
+        let forgotten = async {
+            let Some(job) = self.existing(request_id).await? else { return Ok(()) };
+            let pods = self.cluster.pods(&self.of_order(request_id)).await?;
+            // Kept for its logs, unless the host has ended it, or a container beside the program still runs.
+            match stopped_because(&job).is_none() && !pods.iter().any(may_run) {
+                true => self.cluster.let_go(name_of(&job)).await,
+                false => self.cluster.delete(&job).await,
+            }
         };
+        let forgotten: kube::Result<()> = forgotten.await;
         if let Err(error) = forgotten {
             // It is reported again after a restart, which is harmless.
             tracing::debug!(%error, request_id, "a Job was not let go");

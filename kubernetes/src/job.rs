@@ -17,7 +17,7 @@ use k8s_openapi::{
     },
     jiff::Timestamp,
 };
-use teamwire_agents::host::{Order, StartError};
+use teamwire_agents::host::{Order, RestartWhen, StartError};
 use teamwire_proto::v1::RestartPolicy;
 
 use crate::profiles::{CONTAINER, Profile};
@@ -185,16 +185,16 @@ fn runner(order: &Order, profile: &Profile, program: Vec<String>) -> Vec<String>
     let mut arguments: Vec<String> = ["run", order.member.as_str(), "--join-file"].map(str::to_owned).to_vec();
     arguments.push(format!("{SECRETS}/join"));
     let restart = match order.terms.restart() {
-        RestartPolicy::Unspecified => None,
-        RestartPolicy::Never => Some("never"),
-        RestartPolicy::OnFailure => Some("on-failure"),
-        RestartPolicy::Always => Some("always"),
+        RestartPolicy::Unspecified => profile.restart,
+        RestartPolicy::Never => Some(RestartWhen::Never),
+        RestartPolicy::OnFailure => Some(RestartWhen::OnFailure),
+        RestartPolicy::Always => Some(RestartWhen::Always),
     };
-    arguments.extend(restart.into_iter().flat_map(|restart| ["--restart".to_owned(), restart.to_owned()]));
+    arguments.extend(restart.map(|restart| format!("--restart={}", restart.as_str())));
     for (label, variable) in
         [("k8s.pod.name", "POD_NAME"), ("k8s.namespace.name", "POD_NAMESPACE"), ("k8s.node.name", "NODE_NAME")]
     {
-        arguments.extend(["--label".to_owned(), format!("{label}=$({variable})")]);
+        arguments.push(format!("--label={label}=$({variable})"));
     }
     arguments.extend(profile.arguments.iter().cloned());
     arguments.push("--".to_owned());
@@ -282,7 +282,8 @@ mod tests {
             description: String::new(),
             start_deadline: Duration::from_secs(60),
             runner: "/opt/teamwire".to_owned(),
-            arguments: vec!["--via".to_owned(), "claude".to_owned()],
+            arguments: vec!["--via=claude".to_owned()],
+            restart: None,
             template: serde_json::from_value(template).unwrap(),
         }
     }
@@ -322,9 +323,9 @@ mod tests {
         assert_eq!(teammate.command.unwrap(), ["/opt/teamwire"]);
         let arguments = teammate.args.unwrap().join(" ");
         assert!(
-            arguments.starts_with("run Back_End. --join-file /run/secrets/teamwire/join --restart on-failure --label")
+            arguments.starts_with("run Back_End. --join-file /run/secrets/teamwire/join --restart=on-failure --label=")
         );
-        assert!(arguments.ends_with("--via claude -- claude --model opus"));
+        assert!(arguments.ends_with("--via=claude -- claude --model opus"));
         assert_eq!(teammate.working_dir.unwrap(), "/workspace/api");
         let names: Vec<String> = teammate.env.unwrap().into_iter().map(|variable| variable.name).collect();
         assert_eq!(names, ["POD_NAME", "POD_NAMESPACE", "NODE_NAME", "TEAMWIRE_CONTEXT", "TEAMWIRE_CA", "CI"]);

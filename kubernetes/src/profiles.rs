@@ -10,6 +10,7 @@ use std::{
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
 use serde::Deserialize;
 use serde_json::Value;
+use teamwire_agents::host::{Permission, RestartWhen, Via};
 
 /// The container that runs the program, if a template has several. Otherwise, the first one does.
 pub(crate) const CONTAINER: &str = "teammate";
@@ -44,6 +45,8 @@ pub(crate) struct Profile {
     pub(crate) runner: String,
     /// Options of `teamwire run`.
     pub(crate) arguments: Vec<String>,
+    /// Whether the runner starts the program again, unless the order says so.
+    pub(crate) restart: Option<RestartWhen>,
     /// The template. The command of its program is in the container at [`Profile::container`].
     pub(crate) template: PodTemplateSpec,
 }
@@ -116,11 +119,12 @@ struct Entry {
     start_deadline: Option<String>,
     #[serde(default = "runner_default")]
     runner: String,
-    via: Option<String>,
-    permissions: Option<String>,
+    via: Option<Via>,
+    permissions: Option<Permission>,
     approver: Option<String>,
     #[serde(default)]
     claim: bool,
+    restart: Option<RestartWhen>,
     #[serde(default)]
     arguments: Vec<String>,
 }
@@ -170,13 +174,25 @@ impl Entry {
             None => START_DEADLINE,
         };
         let mut arguments = Vec::new();
-        for (option, value) in [("--via", self.via), ("--permissions", self.permissions), ("--approver", self.approver)]
-        {
-            arguments.extend(value.into_iter().flat_map(|value| [option.to_owned(), value]));
+        let given = [
+            ("--via", self.via.map(|via| via.as_str().to_owned())),
+            ("--permissions", self.permissions.map(|permissions| permissions.as_str().to_owned())),
+            ("--approver", self.approver),
+        ];
+        for (option, value) in given {
+            // In one word, so that a value never counts as an option.
+            arguments.extend(value.map(|value| format!("{option}={value}")));
         }
         arguments.extend(self.claim.then(|| "--claim".to_owned()));
         arguments.extend(self.arguments);
-        Ok(Profile { description: self.description, start_deadline, runner: self.runner, arguments, template })
+        Ok(Profile {
+            description: self.description,
+            start_deadline,
+            runner: self.runner,
+            arguments,
+            restart: self.restart,
+            template,
+        })
     }
 }
 
@@ -275,7 +291,7 @@ mod tests {
             (20, "agents", Duration::from_secs(600))
         );
         let claude = &profiles.profiles["claude"];
-        assert_eq!(claude.arguments, ["--via", "claude", "--claim"]);
+        assert_eq!(claude.arguments, ["--via=claude", "--claim"]);
         assert_eq!(claude.start_deadline, Duration::from_secs(90));
         assert_eq!(claude.template.metadata.as_ref().unwrap().labels.as_ref().unwrap()["tier"], "agents");
     }

@@ -166,13 +166,14 @@ impl Watcher {
             Event::Delete(pod) => {
                 let order = order_of(&pod.metadata);
                 if let Some(entry) = order.as_ref().and_then(|order| self.orders.get_mut(order)) {
+                    let name = pod.metadata.name.clone().unwrap_or_default();
                     // A Pod that has ended says how, until the Job is gone, too.
-                    if may_run(&pod) {
-                        entry.seen.pods.remove(pod.metadata.name.as_deref().unwrap_or_default());
-                    } else if let Some(name) = pod.metadata.name.clone() {
-                        entry.seen.pods.insert(name, pod);
+                    match may_run(&pod) {
+                        true => drop(entry.seen.pods.remove(&name)),
+                        false => drop(entry.seen.pods.insert(name, pod)),
                     }
                 }
+                self.orders.retain(|_, entry| entry.seen.had_job || entry.seen.pods.values().any(may_run));
                 order.into_iter().collect()
             }
             Event::Init => {

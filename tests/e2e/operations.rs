@@ -101,7 +101,9 @@ fn the_open_tasks_of_each_team_are_shown_only_if_the_configuration_says_so(mut w
     world.create_team("acme");
     world.cli(LEAD, &["task", "create", "count the words"]).succeeds();
     let series = "teamwire_team_tasks{team=\"acme\",status=\"ready\"}";
-    eventually("the task is counted", || (world.coordinator.metric("teamwire_tasks{status=\"ready\"}") == 1.0).then_some(()));
+    eventually("the task is counted", || {
+        (world.coordinator.metric("teamwire_tasks{status=\"ready\"}") == 1.0).then_some(())
+    });
     assert!(!world.coordinator.metrics().contains("acme"));
 
     world.coordinator.restart_with(&[("TEAMWIRE_METRICS_TEAMS", "true")]);

@@ -40,9 +40,22 @@ pub(crate) fn write() -> Result<(), Failure> {
 pub(crate) fn render_host() -> Result<PathBuf, Failure> {
     let helm = go("helm.sh/helm/v3/cmd/helm", HELM)?;
     let values = "deploy/helm/teamwire/ci/host.yaml";
-    let rendered = Step::new(helm, &["template", "teamwire", "deploy/helm/teamwire", "--values", values, "--namespace", "teamwire"])
-        .output()
-        .ok_or_else(|| Failure::new("the chart with a host cannot be rendered", "run `cargo xtask charts`"))?;
+    let rendered = Step::new(
+        helm,
+        &[
+            "template",
+            "teamwire",
+            "deploy/helm/teamwire",
+            "--values",
+            values,
+            "--namespace",
+            "teamwire",
+            "--kube-version",
+            "1.37",
+        ],
+    )
+    .output()
+    .ok_or_else(|| Failure::new("the chart with a host cannot be rendered", "run `cargo xtask charts`"))?;
     let file = root().join("target/tools/host-chart.yaml");
     fs::write(&file, rendered).map_err(|error| Failure::io(&file, &error))?;
     Ok(file)

@@ -56,10 +56,13 @@ fn build() -> Result<PathBuf, Failure> {
             continue;
         }
         let program = program.display().to_string();
-        Step::new("go", &["-C", &module, "build", "-mod=mod", "-trimpath", "-ldflags", &version, "-o", &program, package])
-            .env("CGO_ENABLED", "0")
-            .advice("it needs Go 1.26 or newer, 3 GB of disk, and ten minutes the first time")
-            .run()?;
+        Step::new(
+            "go",
+            &["-C", &module, "build", "-mod=mod", "-trimpath", "-ldflags", &version, "-o", &program, package],
+        )
+        .env("CGO_ENABLED", "0")
+        .advice("it needs Go 1.26 or newer, 3 GB of disk, and ten minutes the first time")
+        .run()?;
     }
     Ok(directory)
 }

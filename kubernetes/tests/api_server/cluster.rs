@@ -26,7 +26,7 @@ use tokio::time::timeout;
 
 use crate::control_plane::{ControlPlane, PATIENCE, eventually};
 
-pub const TOKEN: &str = "twj:acme:x1:0123456789abcdef";
+pub(crate) const TOKEN: &str = "twj:acme:x1:0123456789abcdef";
 const OWNER: &str = "teamwire-host";
 
 /// Meets the Pod Security Standard "restricted".
@@ -45,7 +45,7 @@ const HUGE: &str = "spec: {containers: [{name: a, image: b, command: [c], resour
 const ROOT: &str = "spec: {containers: [{name: a, image: b, command: [c]}]}\n";
 
 /// The namespace of one test.
-pub struct Cluster {
+pub(crate) struct Cluster {
     admin: Client,
     /// What the host uses: the rights of the chart's Role.
     host: Config,
@@ -54,7 +54,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    pub async fn new(plane: &ControlPlane, test: &str) -> Self {
+    pub(crate) async fn new(plane: &ControlPlane, test: &str) -> Self {
         let name = test.replace('_', "-");
         let namespace = name[..name.len().min(60)].trim_end_matches('-').to_owned();
         plane.namespace(&namespace, json!({})).await;
@@ -93,12 +93,12 @@ impl Cluster {
     }
 
     /// Starts a host.
-    pub async fn host(&self) -> Jobs {
+    pub(crate) async fn host(&self) -> Jobs {
         self.host_with(TEMPLATE).await.unwrap()
     }
 
     /// Starts a host whose profile `agent` has another template.
-    pub async fn host_with(&self, template: &str) -> Result<Jobs, ConnectError> {
+    pub(crate) async fn host_with(&self, template: &str) -> Result<Jobs, ConnectError> {
         let write = |name: &str, text: &str| fs::write(self.directory.path().join(name), text).unwrap();
         let profile = |name: &str| format!("[profiles.{name}]\npod = \"{name}.yaml\"\n");
         let profiles: String = ["agent", "huge", "root"].map(profile).concat();
@@ -116,7 +116,7 @@ impl Cluster {
     }
 
     /// Returns a new order.
-    pub fn order(&self, member: &str) -> Order {
+    pub(crate) fn order(&self, member: &str) -> Order {
         Order {
             request_id: uuid::Uuid::now_v7().to_string(),
             member: member.to_owned(),
@@ -127,18 +127,18 @@ impl Cluster {
     }
 
     /// Returns an order that a coordinator has given to the host, once the host has made its Job.
-    pub async fn order_of(&self, request_id: &str) -> Order {
+    pub(crate) async fn order_of(&self, request_id: &str) -> Order {
         let order = Order { request_id: request_id.to_owned(), ..self.order("any") };
         eventually("the Job", async || self.job(&order).await).await;
         order
     }
 
     /// Returns a directory that is deleted with the test.
-    pub fn directory(&self) -> &std::path::Path {
+    pub(crate) fn directory(&self) -> &std::path::Path {
         self.directory.path()
     }
 
-    pub fn ticket(&self) -> Ticket {
+    pub(crate) fn ticket(&self) -> Ticket {
         Ticket {
             join_token: TOKEN.to_owned(),
             address: "https://teamwire-headless.teamwire.svc:7420".to_owned(),
@@ -146,34 +146,34 @@ impl Cluster {
         }
     }
 
-    pub async fn jobs(&self) -> Vec<Job> {
+    pub(crate) async fn jobs(&self) -> Vec<Job> {
         self.api::<Job>().list(&ListParams::default()).await.unwrap().items
     }
 
-    pub async fn pods(&self) -> Vec<Pod> {
+    pub(crate) async fn pods(&self) -> Vec<Pod> {
         self.api::<Pod>().list(&ListParams::default()).await.unwrap().items
     }
 
-    pub async fn job(&self, order: &Order) -> Option<Job> {
+    pub(crate) async fn job(&self, order: &Order) -> Option<Job> {
         self.jobs().await.into_iter().find(|job| is_of(job, order))
     }
 
     /// Returns the Pod of an order once the scheduler has placed it.
-    pub async fn pod_on_a_node(&self, order: &Order) -> Pod {
+    pub(crate) async fn pod_on_a_node(&self, order: &Order) -> Pod {
         let placed = |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
         let look = async || self.pods().await.into_iter().find(|pod| is_of(pod, order) && placed(pod));
         eventually("the Pod on a node", look).await
     }
 
     /// Returns the Secret that a Pod mounts.
-    pub async fn secret_of(&self, pod: &Pod) -> Option<Secret> {
+    pub(crate) async fn secret_of(&self, pod: &Pod) -> Option<Secret> {
         let volumes = pod.spec.as_ref().unwrap().volumes.iter().flatten();
         let name = volumes.into_iter().find_map(|volume| volume.secret.as_ref()?.secret_name.clone()).unwrap();
         self.api::<Secret>().get_opt(&name).await.unwrap()
     }
 
     /// Writes what the kubelet reports of the program's container.
-    pub async fn report(&self, pod: &Pod, phase: &str, state: Value) {
+    pub(crate) async fn report(&self, pod: &Pod, phase: &str, state: Value) {
         let container = &pod.spec.as_ref().unwrap().containers[0];
         let status = json!({"name": container.name, "image": container.image, "imageID": "", "ready": false,
                             "restartCount": 0, "state": state});
@@ -182,7 +182,7 @@ impl Cluster {
     }
 
     /// Waits until a Pod is deleted, which its node has yet to carry out.
-    pub async fn deleted(&self, pod: &Pod) {
+    pub(crate) async fn deleted(&self, pod: &Pod) {
         let look = async || {
             let found = self.api::<Pod>().get(name(&pod.metadata)).await.unwrap();
             found.metadata.deletion_timestamp
@@ -191,7 +191,7 @@ impl Cluster {
     }
 
     /// Waits until a Pod is deleted, and then ends it as its kubelet does.
-    pub async fn removed_by_its_node(&self, pod: &Pod) {
+    pub(crate) async fn removed_by_its_node(&self, pod: &Pod) {
         let pods = self.api::<Pod>();
         let pod_name = name(&pod.metadata);
         self.deleted(pod).await;
@@ -209,7 +209,7 @@ impl Cluster {
     }
 
     /// Waits until nothing is left of an order.
-    pub async fn gone(&self, order: &Order) {
+    pub(crate) async fn gone(&self, order: &Order) {
         let look = async || {
             let is_gone = self.job(order).await.is_none() && !self.pods().await.iter().any(|pod| is_of(pod, order));
             is_gone.then_some(())
@@ -218,7 +218,7 @@ impl Cluster {
     }
 
     /// Waits until a Job has finished.
-    pub async fn finished(&self, order: &Order) {
+    pub(crate) async fn finished(&self, order: &Order) {
         let look = async || {
             let conditions = self.job(order).await?.status?.conditions?;
             conditions.iter().any(|condition| ["Complete", "Failed"].contains(&condition.type_.as_str())).then_some(())
@@ -226,33 +226,33 @@ impl Cluster {
         eventually("the end of the Job", look).await;
     }
 
-    pub async fn no_secrets(&self) {
+    pub(crate) async fn no_secrets(&self) {
         let secrets = self.api::<Secret>();
         let look = async || secrets.list(&ListParams::default()).await.unwrap().items.is_empty().then_some(());
         eventually("the deletion of the Secrets", look).await;
     }
 
-    pub async fn delete_pod(&self, pod: &Pod) {
+    pub(crate) async fn delete_pod(&self, pod: &Pod) {
         self.api::<Pod>().delete(name(&pod.metadata), &DeleteParams::default()).await.unwrap();
     }
 
-    pub async fn delete_job(&self, order: &Order) {
+    pub(crate) async fn delete_job(&self, order: &Order) {
         let job = self.job(order).await.unwrap();
         self.api::<Job>().delete(name(&job.metadata), &DeleteParams::background()).await.unwrap();
     }
 
-    pub async fn delete_owner(&self) {
+    pub(crate) async fn delete_owner(&self) {
         self.api::<ConfigMap>().delete(OWNER, &DeleteParams::background()).await.unwrap();
     }
 
-    pub async fn label_namespace(&self, label: &str, value: &str) {
+    pub(crate) async fn label_namespace(&self, label: &str, value: &str) {
         let namespaces: Api<Namespace> = Api::all(self.admin.clone());
         let change = json!({"metadata": {"labels": {label: value}}});
         namespaces.patch(&self.namespace, &Default::default(), &Patch::Merge(change)).await.unwrap();
     }
 
     /// Limits how many Pods the namespace may have, as the quota controller would.
-    pub async fn allow_pods(&self, pods: u32) {
+    pub(crate) async fn allow_pods(&self, pods: u32) {
         let quotas = self.api::<ResourceQuota>();
         let hard = json!({"pods": pods.to_string()});
         let quota = serde_json::from_value(json!({"metadata": {"name": "few"}, "spec": {"hard": hard}})).unwrap();
@@ -262,7 +262,7 @@ impl Cluster {
     }
 
     /// Leaves what a host leaves that dies before it has created the Secret: a suspended Job.
-    pub async fn start_and_die_before_the_secret(&self, order: &Order) {
+    pub(crate) async fn start_and_die_before_the_secret(&self, order: &Order) {
         let host = self.host().await;
         host.start(order, self.ticket()).await.unwrap();
         let made = self.job(order).await.unwrap();
@@ -289,7 +289,7 @@ impl Cluster {
     }
 
     /// Waits for the end of an order's member.
-    pub async fn end_of(&self, host: &Jobs, order: &Order) -> Ended {
+    pub(crate) async fn end_of(&self, host: &Jobs, order: &Order) -> Ended {
         let wait = async {
             loop {
                 let ended = host.next_end().await;
@@ -303,7 +303,7 @@ impl Cluster {
 }
 
 /// Returns whether an object was made for an order.
-pub fn is_of(object: &impl kube::ResourceExt, order: &Order) -> bool {
+pub(crate) fn is_of(object: &impl kube::ResourceExt, order: &Order) -> bool {
     object.labels().get("teamwire.dev/order") == Some(&order.request_id)
 }
 

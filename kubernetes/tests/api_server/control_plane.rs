@@ -9,16 +9,20 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::{Namespace, Node, ServiceAccount};
-use kube::{Api, Client, Config, api::PostParams, config::{KubeConfigOptions, Kubeconfig}};
+use kube::{
+    Api, Client, Config,
+    api::PostParams,
+    config::{KubeConfigOptions, Kubeconfig},
+};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
 use serde_json::json;
 use tempfile::TempDir;
 
 /// How long anything may take before a test fails.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running control plane. Ends with the test.
-pub struct ControlPlane {
+pub(crate) struct ControlPlane {
     directory: TempDir,
     children: Vec<Child>,
     server: String,
@@ -26,55 +30,69 @@ pub struct ControlPlane {
 
 impl ControlPlane {
     /// Starts one, with a node that has 2 CPUs.
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let programs = env::var_os("TEAMWIRE_TEST_KUBERNETES").expect("run `cargo xtask kubernetes`");
         let directory = TempDir::with_prefix("teamwire-kubernetes-").unwrap();
         let [etcd, peers, api] = [(); 3].map(|()| free_port());
         let server = format!("https://127.0.0.1:{api}");
         let mut plane = Self { directory, children: Vec::new(), server };
         plane.write_keys();
-        let (programs, at) = (PathBuf::from(programs), |name: &str| plane.directory.path().join(name).display().to_string());
+        let (programs, at) =
+            (PathBuf::from(programs), |name: &str| plane.directory.path().join(name).display().to_string());
         let url = |port: u16| format!("http://127.0.0.1:{port}");
         let children = [
-            ("etcd", vec![
-                format!("--data-dir={}", at("etcd")),
-                format!("--listen-client-urls={}", url(etcd)),
-                format!("--advertise-client-urls={}", url(etcd)),
-                format!("--listen-peer-urls={}", url(peers)),
-                format!("--initial-advertise-peer-urls={}", url(peers)),
-                format!("--initial-cluster=default={}", url(peers)),
-                // Nothing outlives the test.
-                "--unsafe-no-fsync".to_owned(),
-            ]),
-            ("kube-apiserver", vec![
-                format!("--etcd-servers={}", url(etcd)),
-                "--bind-address=127.0.0.1".to_owned(),
-                "--advertise-address=127.0.0.1".to_owned(),
-                format!("--secure-port={api}"),
-                format!("--tls-cert-file={}", at("server.crt")),
-                format!("--tls-private-key-file={}", at("server.key")),
-                format!("--token-auth-file={}", at("tokens.csv")),
-                "--authorization-mode=RBAC".to_owned(),
-                "--service-account-issuer=https://kubernetes.test".to_owned(),
-                format!("--service-account-key-file={}", at("accounts.key")),
-                format!("--service-account-signing-key-file={}", at("accounts.key")),
-                "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
-            ]),
-            ("kube-controller-manager", vec![
-                format!("--kubeconfig={}", at("admin.kubeconfig")),
-                "--leader-elect=false".to_owned(),
-                "--secure-port=0".to_owned(),
-                format!("--service-account-private-key-file={}", at("accounts.key")),
-                format!("--root-ca-file={}", at("ca.crt")),
-                "--controllers=job-controller,garbage-collector-controller,serviceaccount-controller,\
+            (
+                "etcd",
+                vec![
+                    format!("--data-dir={}", at("etcd")),
+                    format!("--listen-client-urls={}", url(etcd)),
+                    format!("--advertise-client-urls={}", url(etcd)),
+                    format!("--listen-peer-urls={}", url(peers)),
+                    format!("--initial-advertise-peer-urls={}", url(peers)),
+                    format!("--initial-cluster=default={}", url(peers)),
+                    // Nothing outlives the test.
+                    "--unsafe-no-fsync".to_owned(),
+                ],
+            ),
+            (
+                "kube-apiserver",
+                vec![
+                    format!("--etcd-servers={}", url(etcd)),
+                    "--bind-address=127.0.0.1".to_owned(),
+                    // Only written into the Service of the API server. It may not be a loopback address.
+                    "--advertise-address=192.0.2.1".to_owned(),
+                    format!("--secure-port={api}"),
+                    format!("--tls-cert-file={}", at("server.crt")),
+                    format!("--tls-private-key-file={}", at("server.key")),
+                    format!("--token-auth-file={}", at("tokens.csv")),
+                    "--authorization-mode=RBAC".to_owned(),
+                    "--service-account-issuer=https://kubernetes.test".to_owned(),
+                    format!("--service-account-key-file={}", at("accounts.pub")),
+                    format!("--service-account-signing-key-file={}", at("accounts.key")),
+                    "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
+                ],
+            ),
+            (
+                "kube-controller-manager",
+                vec![
+                    format!("--kubeconfig={}", at("admin.kubeconfig")),
+                    "--leader-elect=false".to_owned(),
+                    "--secure-port=0".to_owned(),
+                    format!("--service-account-private-key-file={}", at("accounts.key")),
+                    format!("--root-ca-file={}", at("ca.crt")),
+                    "--controllers=job-controller,garbage-collector-controller,serviceaccount-controller,\
                  namespace-controller,ttl-after-finished-controller,root-ca-certificate-publisher-controller"
-                    .to_owned(),
-            ]),
-            ("kube-scheduler", vec![
-                format!("--kubeconfig={}", at("admin.kubeconfig")),
-                "--leader-elect=false".to_owned(),
-                "--secure-port=0".to_owned(),
-            ]),
+                        .to_owned(),
+                ],
+            ),
+            (
+                "kube-scheduler",
+                vec![
+                    format!("--kubeconfig={}", at("admin.kubeconfig")),
+                    "--leader-elect=false".to_owned(),
+                    "--secure-port=0".to_owned(),
+                ],
+            ),
         ];
         for (program, arguments) in children {
             let log = fs::File::create(plane.directory.path().join(format!("{program}.log"))).unwrap();
@@ -95,7 +113,7 @@ impl ControlPlane {
     }
 
     /// Returns the kubeconfig of the administrator, or of another user by its token.
-    pub fn kubeconfig(&self, token: &str, namespace: &str) -> Kubeconfig {
+    pub(crate) fn kubeconfig(&self, token: &str, namespace: &str) -> Kubeconfig {
         let ca = fs::read_to_string(self.directory.path().join("ca.crt")).unwrap();
         let written = json!({
             "apiVersion": "v1",
@@ -109,20 +127,21 @@ impl ControlPlane {
     }
 
     /// Returns a client with all rights.
-    pub async fn admin(&self) -> Client {
+    pub(crate) async fn admin(&self) -> Client {
         self.client("admin", "default").await
     }
 
     /// Returns a client of the user with a token.
-    pub async fn client(&self, token: &str, namespace: &str) -> Client {
+    pub(crate) async fn client(&self, token: &str, namespace: &str) -> Client {
         let kubeconfig = self.kubeconfig(token, namespace);
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();
         Client::try_from(config).unwrap()
     }
 
     /// Creates a namespace, and waits until Pods can be created in it.
-    pub async fn namespace(&self, name: &str, labels: serde_json::Value) {
-        let namespace: Namespace = serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}})).unwrap();
+    pub(crate) async fn namespace(&self, name: &str, labels: serde_json::Value) {
+        let namespace: Namespace =
+            serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}})).unwrap();
         Api::all(self.admin().await).create(&PostParams::default(), &namespace).await.unwrap();
         let accounts: Api<ServiceAccount> = Api::namespaced(self.admin().await, name);
         let account = async || accounts.get_opt("default").await.unwrap();
@@ -171,13 +190,15 @@ impl ControlPlane {
         let key = KeyPair::generate().unwrap();
         write("server.crt", &of_server.signed_by(&key, &issuer).unwrap().pem());
         write("server.key", &key.serialize_pem());
-        write("accounts.key", &KeyPair::generate().unwrap().serialize_pem());
+        let key = KeyPair::generate().unwrap();
+        write("accounts.key", &key.serialize_pem());
+        write("accounts.pub", &key.public_key_pem());
         write("tokens.csv", "admin,admin,admin,system:masters\nhost,host,host\n");
         write("admin.kubeconfig", &serde_json::to_string(&self.kubeconfig("admin", "default")).unwrap());
     }
 
     /// Returns where the logs are.
-    pub fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
 }
@@ -196,7 +217,7 @@ impl Drop for ControlPlane {
 }
 
 /// Waits until something is there, and returns it.
-pub async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let end = Instant::now() + PATIENCE;
     loop {
         if let Some(found) = look().await {

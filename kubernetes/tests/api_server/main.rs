@@ -119,8 +119,8 @@ async fn a_member_that_ended_is_reported_and_its_job_is_kept_for_its_logs(cluste
     let ended = cluster.end_of(&host, &order).await;
     assert_eq!((ended.exit.code, ended.member.as_str()), (Some(3), "backend"));
     assert_eq!(ended.reason, "It exited with 3.\nno model");
-    cluster.finished(&order).await;
     host.forget(&order.request_id).await;
+    cluster.finished(&order).await;
     // A host that starts now does not report it.
     let again = cluster.host().await;
     let other = cluster.order("other");
@@ -170,7 +170,11 @@ async fn a_pod_that_fits_no_node_is_given_to_another_host_before_the_order_expir
     host.start(&order, cluster.ticket()).await.unwrap();
     let ended = cluster.end_of(&host, &order).await;
     assert!(SystemTime::now() < expires_at, "the order has expired");
-    assert!(ended.reason.starts_with("No node fits its Pod: 0/1 nodes are available: 1 Insufficient cpu"), "{}", ended.reason);
+    assert!(
+        ended.reason.starts_with("No node fits its Pod: 0/1 nodes are available: 1 Insufficient cpu"),
+        "{}",
+        ended.reason
+    );
     assert!(ended.try_another_host);
     assert_eq!(cluster.pods().await.len(), 0);
 }

@@ -51,7 +51,8 @@ impl Coordinator {
         };
         let address = read("address").await;
         let operator = Client::connect(&address).unwrap().with_credential(&read("operator.credential").await).unwrap();
-        let created = operator.create_team_with(v1::CreateTeamRequest { name: "acme".to_owned(), ..Default::default() });
+        let created =
+            operator.create_team_with(v1::CreateTeamRequest { name: "acme".to_owned(), ..Default::default() });
         operator.with_credential(&created.await.unwrap().credential).unwrap()
     }
 }
@@ -63,7 +64,7 @@ impl Drop for Coordinator {
     }
 }
 
-pub async fn an_ordered_member_joins_from_its_pod_and_ends_with_it(cluster: Cluster) {
+pub(crate) async fn an_ordered_member_joins_from_its_pod_and_ends_with_it(cluster: Cluster) {
     let coordinator = Coordinator::start();
     let lead = coordinator.lead().await;
     let invite = v1::InviteRequest { member: "cluster".to_owned(), host: true, ..v1::InviteRequest::default() };
@@ -88,8 +89,7 @@ pub async fn an_ordered_member_joins_from_its_pod_and_ends_with_it(cluster: Clus
     let wait = v1::WaitForDecisionRequest { request_id: ordered.id.clone(), ..v1::WaitForDecisionRequest::default() };
     let decided = lead.wait_for_decision(wait).await.unwrap().request.unwrap();
     assert_eq!(decided.state(), v1::RequestState::Approved, "{decided:?}");
-    let member = member(&lead, "backend").await;
-    let labels = member.attributes.unwrap().labels;
+    let labels = member(&lead, "backend").await.attributes.unwrap().labels;
     assert_eq!(labels["k8s.pod.name"], pod.metadata.name.clone().unwrap());
 
     // Killed by its node: it cannot report its end, so the host does.
@@ -97,8 +97,8 @@ pub async fn an_ordered_member_joins_from_its_pod_and_ends_with_it(cluster: Clus
     process.wait().unwrap();
     cluster.report(&pod, "Failed", json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}})).await;
     let exited = async || {
-        let member = member(&lead, "backend").await;
-        (member.state() == v1::MemberState::Exited).then(|| member.exit.unwrap())
+        let found = member(&lead, "backend").await;
+        (found.state() == v1::MemberState::Exited).then(|| found.exit.unwrap())
     };
     let exit = eventually("the report of the host", exited).await;
     assert_eq!(exit.detail, "It was killed because it exceeded its memory limit of 1Gi.");
@@ -157,7 +157,8 @@ async fn run(cluster: &Cluster, pod: &Pod) -> Child {
         environment.insert(variable.name.clone(), value);
     }
     let expand = |word: &String| {
-        let named = environment.iter().fold(word.clone(), |word, (name, value)| word.replace(&format!("$({name})"), value));
+        let named =
+            environment.iter().fold(word.clone(), |word, (name, value)| word.replace(&format!("$({name})"), value));
         here(&named)
     };
     let log = fs::File::create(directory.join("log")).unwrap();
@@ -180,6 +181,6 @@ fn write_private(path: &Path, content: &[u8]) {
 }
 
 /// Returns the path of the program under test.
-pub fn teamwire() -> PathBuf {
+pub(crate) fn teamwire() -> PathBuf {
     env::var_os("TEAMWIRE_TEST_BINARY").expect("run `cargo xtask kubernetes`").into()
 }

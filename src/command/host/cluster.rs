@@ -25,7 +25,7 @@ impl HostCommand {
             () = stop.cancelled() => return Ok(()),
         };
         let jobs = Arc::new(jobs.map_err(|error| Failure::usage(format!("The cluster cannot be used: {error}")))?);
-        let end = self.serve(client, jobs.clone(), stop).await;
+        let end = self.serve(client, jobs.clone(), stop).await?;
         if matches!(end, HostEnd::Closed(Closed::TeamDeleted))
             && let Err(error) = jobs.delete_all().await
         {
