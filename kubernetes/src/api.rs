@@ -16,7 +16,7 @@ use kube::{
 use serde_json::json;
 
 use crate::{
-    job::{ENDED, HOST, label},
+    job::{ENDED, REPORTED, label},
     verdict::StoppedBecause,
 };
 
@@ -82,9 +82,9 @@ impl Cluster {
         self.merge(job, json!({"metadata": {"annotations": {ENDED: because}}, "spec": {"suspend": true}})).await
     }
 
-    /// Makes a finished Job no longer one of the host. Kubernetes deletes it later; see `ttlSecondsAfterFinished`.
-    pub(crate) async fn let_go(&self, job: &str) -> kube::Result<()> {
-        self.merge(job, json!({"metadata": {"labels": {HOST: null}}})).await
+    /// Marks a finished Job as reported. Kubernetes deletes it later; see `ttlSecondsAfterFinished`.
+    pub(crate) async fn mark_reported(&self, job: &str) -> kube::Result<()> {
+        self.merge(job, json!({"metadata": {"labels": {REPORTED: "true"}}})).await
     }
 
     async fn merge(&self, job: &str, change: serde_json::Value) -> kube::Result<()> {

@@ -114,7 +114,7 @@ impl Jobs {
     /// Deletes every Job of this host, for a team that is deleted.
     pub async fn delete_all(&self) -> Result<(), ConnectError> {
         let call = |error: kube::Error| ConnectError::Call(explain(&error));
-        let jobs = self.cluster.jobs(&self.maker.selector()).await.map_err(call)?;
+        let jobs = self.cluster.jobs(&self.maker.selector_of_all()).await.map_err(call)?;
         try_join_all(jobs.iter().map(|job| self.cluster.delete(job))).await.map_err(call)?;
         Ok(())
     }
@@ -235,14 +235,14 @@ impl Backend for Jobs {
             let pods = self.cluster.pods(&self.of_order(request_id)).await?;
             // Kept for its logs, unless the host has ended it, or a container beside the program still runs.
             match stopped_because(&job).is_none() && !pods.iter().any(may_run) {
-                true => self.cluster.let_go(name_of(&job)).await,
+                true => self.cluster.mark_reported(name_of(&job)).await,
                 false => self.cluster.delete(&job).await,
             }
         };
         let forgotten: kube::Result<()> = forgotten.await;
         if let Err(error) = forgotten {
             // It is reported again after a restart, which is harmless.
-            tracing::debug!(%error, request_id, "a Job was not let go");
+            tracing::debug!(%error, request_id, "a Job was not marked as reported");
         }
     }
 

@@ -26,6 +26,8 @@ use crate::profiles::{CONTAINER, Profile};
 pub(crate) const ORDER: &str = "teamwire.dev/order";
 /// The label with the name of the host that made an object.
 pub(crate) const HOST: &str = "teamwire.dev/host";
+/// The label of a Job whose end the coordinator knows. It is kept for its logs.
+pub(crate) const REPORTED: &str = "teamwire.dev/reported";
 /// The label with the name of the team, as the chart for teammates sets it.
 pub(crate) const TEAM: &str = "teamwire.dev/team";
 /// The label with the name of the member, as the chart for teammates sets it.
@@ -53,8 +55,13 @@ pub(crate) struct Maker {
 }
 
 impl Maker {
-    /// Returns the selector of everything that this host has made.
+    /// Returns the selector of what this host has made and not reported the end of.
     pub(crate) fn selector(&self) -> String {
+        format!("{},!{REPORTED}", self.selector_of_all())
+    }
+
+    /// Returns the selector of everything that this host has made.
+    pub(crate) fn selector_of_all(&self) -> String {
         format!("{HOST}={},{TEAM}={}", label(&self.host), label(&self.team))
     }
 }
@@ -356,6 +363,6 @@ mod tests {
     fn labels_end_with_a_letter_or_a_digit() {
         let labels = job(&maker(), &order(), &profile(), &[]).unwrap().metadata.labels.unwrap();
         assert_eq!(labels[MEMBER], "Back_End");
-        assert_eq!(maker().selector(), "teamwire.dev/host=cluster,teamwire.dev/team=acme");
+        assert_eq!(maker().selector(), "teamwire.dev/host=cluster,teamwire.dev/team=acme,!teamwire.dev/reported");
     }
 }

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     env, fs,
+    path::Path,
     time::{Duration, SystemTime},
 };
 
@@ -30,7 +31,7 @@ pub(crate) const TOKEN: &str = "twj:acme:x1:0123456789abcdef";
 const OWNER: &str = "teamwire-host";
 
 /// Meets the Pod Security Standard "restricted".
-const TEMPLATE: &str = r#"
+pub(crate) const TEMPLATE: &str = r#"
 metadata: {labels: {tier: agents}}
 spec:
   securityContext: {runAsNonRoot: true, runAsUser: 65532, fsGroup: 65532, seccompProfile: {type: RuntimeDefault}}
@@ -60,7 +61,10 @@ impl Cluster {
         plane.namespace(&namespace, json!({})).await;
         let options = KubeConfigOptions::default();
         let host = Config::from_custom_kubeconfig(plane.kubeconfig("host", &namespace), &options).await.unwrap();
-        let cluster = Self { admin: plane.admin().await, host, namespace, directory: TempDir::new().unwrap() };
+        let directory = TempDir::new().unwrap();
+        let kubeconfig = serde_json::to_string(&plane.kubeconfig("host", &namespace)).unwrap();
+        fs::write(directory.path().join("kubeconfig"), kubeconfig).unwrap();
+        let cluster = Self { admin: plane.admin().await, host, namespace, directory };
         cluster.give_rights().await;
         let owner = ConfigMap { metadata: named(OWNER), ..ConfigMap::default() };
         cluster.api::<ConfigMap>().create(&PostParams::default(), &owner).await.unwrap();
@@ -99,6 +103,13 @@ impl Cluster {
 
     /// Starts a host whose profile `agent` has another template.
     pub(crate) async fn host_with(&self, template: &str) -> Result<Jobs, ConnectError> {
+        self.write_profiles(template);
+        let profiles = Profiles::read(&self.directory.path().join("host.toml")).unwrap();
+        Jobs::with_config(self.host.clone(), profiles, "cluster", "acme").await
+    }
+
+    /// Writes the file of a host, and its templates. Returns the directory that they are in, with a kubeconfig.
+    pub(crate) fn write_profiles(&self, template: &str) -> &Path {
         let write = |name: &str, text: &str| fs::write(self.directory.path().join(name), text).unwrap();
         let profile = |name: &str| format!("[profiles.{name}]\npod = \"{name}.yaml\"\n");
         let profiles: String = ["agent", "huge", "root"].map(profile).concat();
@@ -111,8 +122,7 @@ impl Cluster {
         for (name, text) in [("agent", template), ("huge", HUGE), ("root", ROOT), ("echo", &echo)] {
             write(&format!("{name}.yaml"), text);
         }
-        let profiles = Profiles::read(&self.directory.path().join("host.toml")).unwrap();
-        Jobs::with_config(self.host.clone(), profiles, "cluster", "acme").await
+        self.directory.path()
     }
 
     /// Returns a new order.
@@ -134,7 +144,7 @@ impl Cluster {
     }
 
     /// Returns a directory that is deleted with the test.
-    pub(crate) fn directory(&self) -> &std::path::Path {
+    pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
 

@@ -6,21 +6,43 @@ use std::{
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::Arc,
 };
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
-use teamwire_agents::host::{Host, HostEnd};
-use teamwire_client::{Client, Closed, v1};
+use teamwire_client::{Client, v1};
 use tempfile::TempDir;
-use tokio_util::sync::CancellationToken;
 
-use crate::{cluster::Cluster, control_plane::eventually};
+use crate::{
+    cluster::{Cluster, TEMPLATE},
+    control_plane::eventually,
+};
+
+/// A process that does not outlive its test.
+struct Process(Child);
+
+impl Process {
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    /// Waits for its end, and returns its exit code.
+    async fn exit_code(&mut self) -> Option<i32> {
+        eventually("the end of a process", async || self.0.try_wait().unwrap()).await.code()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 /// A coordinator of a test.
 struct Coordinator {
-    process: Child,
+    _process: Process,
     directory: TempDir,
 }
 
@@ -37,7 +59,7 @@ impl Coordinator {
             .stderr(log)
             .spawn()
             .unwrap();
-        Self { process, directory }
+        Self { _process: Process(process), directory }
     }
 
     /// Creates a team, and returns the client of its lead.
@@ -57,22 +79,12 @@ impl Coordinator {
     }
 }
 
-impl Drop for Coordinator {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 pub(crate) async fn an_ordered_member_joins_from_its_pod_and_ends_with_it(cluster: Cluster) {
     let coordinator = Coordinator::start();
     let lead = coordinator.lead().await;
     let invite = v1::InviteRequest { member: "cluster".to_owned(), host: true, ..v1::InviteRequest::default() };
     let invited = lead.invite(invite).await.unwrap();
-    let client = teamwire_client::join(&invited.join_string, "cluster").await.unwrap();
-    let jobs = Arc::new(cluster.host().await);
-    let host = Host::new(client, jobs.clone(), Arc::new(|event| eprintln!("host: {event}")));
-    let running = tokio::spawn(host.run(CancellationToken::new()));
+    let mut host = start_host(&cluster, Some(&invited.join_string));
 
     let request = || v1::SpawnRequest {
         name: "backend".to_owned(),
@@ -92,10 +104,11 @@ pub(crate) async fn an_ordered_member_joins_from_its_pod_and_ends_with_it(cluste
     let labels = member(&lead, "backend").await.attributes.unwrap().labels;
     assert_eq!(labels["k8s.pod.name"], pod.metadata.name.clone().unwrap());
 
-    // Killed by its node: it cannot report its end, so the host does.
-    process.kill().unwrap();
-    process.wait().unwrap();
+    // The host dies, and the member goes on. Then the node kills the member: it cannot report its end, so the next host does.
+    host.kill();
+    process.kill();
     cluster.report(&pod, "Failed", json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}})).await;
+    let mut host = start_host(&cluster, None);
     let exited = async || {
         let found = member(&lead, "backend").await;
         (found.state() == v1::MemberState::Exited).then(|| found.exit.unwrap())
@@ -112,14 +125,13 @@ pub(crate) async fn an_ordered_member_joins_from_its_pod_and_ends_with_it(cluste
     let wait = v1::WaitForDecisionRequest { request_id: ordered.id, ..v1::WaitForDecisionRequest::default() };
     assert_eq!(lead.wait_for_decision(wait).await.unwrap().request.unwrap().state(), v1::RequestState::Approved);
     lead.send(teamwire_client::message::shutdown_request("backend", "Well done.")).await.unwrap();
-    let ended = tokio::task::spawn_blocking(move || process.wait().unwrap()).await.unwrap();
-    assert_eq!(ended.code(), Some(0));
+    assert_eq!(process.exit_code().await, Some(0));
     cluster.report(&pod, "Succeeded", json!({"terminated": {"exitCode": 0, "reason": "Completed"}})).await;
     cluster.finished(&order).await;
 
     lead.delete_team("acme").await.unwrap();
-    assert!(matches!(running.await.unwrap(), HostEnd::Closed(Closed::TeamDeleted)));
-    jobs.delete_all().await.unwrap();
+    let code = host.exit_code().await;
+    assert_eq!(code, Some(0), "{}", fs::read_to_string(cluster.directory().join("host.log")).unwrap());
     cluster.gone(&order).await;
 }
 
@@ -128,8 +140,28 @@ async fn member(lead: &Client, name: &str) -> v1::Member {
     listed.members.into_iter().find(|member| member.name == name).unwrap()
 }
 
+/// Starts `teamwire host --kubernetes`, with a kubeconfig that has the rights of the chart.
+fn start_host(cluster: &Cluster, join_string: Option<&str>) -> Process {
+    let directory = cluster.write_profiles(TEMPLATE);
+    let log = fs::OpenOptions::new().create(true).append(true).open(directory.join("host.log")).unwrap();
+    let file = directory.join("host.toml");
+    let process = Command::new(teamwire())
+        .args(["host", "--kubernetes", "--json", "--config", file.to_str().unwrap()])
+        .env_clear()
+        .env("KUBECONFIG", directory.join("kubeconfig"))
+        .env("TEAMWIRE_STATE_DIR", directory)
+        .env("TEAMWIRE_CONTEXT", directory.join("context.json"))
+        .envs(join_string.map(|text| ("TEAMWIRE_JOIN", text)))
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .spawn()
+        .unwrap();
+    Process(process)
+}
+
 /// Runs what a Pod describes as a process: with its command, its environment, and its Secret as files.
-async fn run(cluster: &Cluster, pod: &Pod) -> Child {
+async fn run(cluster: &Cluster, pod: &Pod) -> Process {
     let directory = cluster.directory().join(pod.metadata.name.as_deref().unwrap());
     let (secrets, state) = (directory.join("secrets"), directory.join("state"));
     for made in [&secrets, &state] {
@@ -162,7 +194,7 @@ async fn run(cluster: &Cluster, pod: &Pod) -> Child {
         here(&named)
     };
     let log = fs::File::create(directory.join("log")).unwrap();
-    Command::new(&container.command.as_ref().unwrap()[0])
+    let process = Command::new(&container.command.as_ref().unwrap()[0])
         .args(container.args.iter().flatten().map(expand))
         .env_clear()
         .env("HOME", &directory)
@@ -171,7 +203,8 @@ async fn run(cluster: &Cluster, pod: &Pod) -> Child {
         .stdout(log.try_clone().unwrap())
         .stderr(log)
         .spawn()
-        .unwrap()
+        .unwrap();
+    Process(process)
 }
 
 fn write_private(path: &Path, content: &[u8]) {
