@@ -53,7 +53,7 @@ impl Coordinator {
         let process = Command::new(teamwire())
             .args(["serve", "--listen", "127.0.0.1:0"])
             .env_clear()
-            .env("TEAMWIRE_STATE_DIR", directory.path())
+            .env("TEAMWIRE_STATE_DIR", directory.path().join("state"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
@@ -66,7 +66,7 @@ impl Coordinator {
     async fn lead(&self) -> Client {
         let read = async |name: &str| {
             let look = async || {
-                let text = fs::read_to_string(self.directory.path().join(name)).ok()?;
+                let text = fs::read_to_string(self.directory.path().join("state").join(name)).ok()?;
                 Some(text.trim().to_owned()).filter(|text| !text.is_empty())
             };
             eventually(name, look).await
@@ -149,7 +149,7 @@ fn start_host(cluster: &Cluster, join_string: Option<&str>) -> Process {
         .args(["host", "--kubernetes", "--json", "--config", file.to_str().unwrap()])
         .env_clear()
         .env("KUBECONFIG", directory.join("kubeconfig"))
-        .env("TEAMWIRE_STATE_DIR", directory)
+        .env("TEAMWIRE_STATE_DIR", directory.join("host-state"))
         .env("TEAMWIRE_CONTEXT", directory.join("context.json"))
         .envs(join_string.map(|text| ("TEAMWIRE_JOIN", text)))
         .stdin(Stdio::null())
