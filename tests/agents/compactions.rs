@@ -50,5 +50,5 @@ fn after_a_compaction_the_agent_knows_who_it_is_and_has_its_tools(setup: Setup) 
 fn is_compacted(requests: &[Request]) -> bool {
     let filled = requests.iter().skip_while(|request| request.rule.as_deref() != Some(FILL));
     let mut others = filled.filter(|request| request.rule.is_none() && !request.new.contains("afterwards"));
-    others.any(|request| request.new.contains("summar"))
+    others.any(|request| request.new.contains("summary"))
 }

@@ -131,7 +131,7 @@ fn an_order_in_the_hand_of_a_killed_host_is_carried_out_once_by_its_successor(wo
 
 #[test]
 fn a_full_host_refuses_and_another_takes_the_order() {
-    let world = World::configured("[limits]\nlease_ttl = \"10s\"\nlost_grace = \"0s\"");
+    let world = World::configured("[delivery]\nheartbeat_interval = \"2s\"\n[limits]\nlease_ttl = \"10s\"\nlost_grace = \"0s\"");
     world.create_team("acme");
     let lead = Orderer::new(&world);
     for name in ["gpu-1", "gpu-2"] {

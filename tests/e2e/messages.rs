@@ -193,8 +193,12 @@ fn a_message_at_which_a_program_keeps_failing_is_dead_lettered_and_the_next_one_
     eventually("the next message is processed", || (receipt(&honey)["state"] == "processed").then_some(()));
     assert_eq!(receipt(&poison)["dead_letter_cause"], "delivery_limit", "{}", receipt(&poison));
     assert_eq!(texts(&worker.heard()), ["poison", "poison", "poison", "honey"]);
-    // It is no takeover: the runner is the same process.
-    assert!(world.take_inbox(LEAD).iter().all(|message| message["notice"]["kind"] != "session_superseded"));
+    // It is no takeover, because the runner is the same process. And a member that waits to try again is not idle.
+    let history = world.history(LEAD);
+    assert!(history.iter().all(|entry| entry["message"]["notice"]["kind"] != "session_superseded"));
+    let first_idle = history.iter().position(|entry| entry["message"]["notice"]["kind"] == "idle");
+    let dead = history.iter().position(|entry| entry["dead_letter"]["message_id"] == poison.as_str());
+    assert!(first_idle.is_none_or(|idle| dead.is_some_and(|dead| dead < idle)), "{history:?}");
 }
 
 fn a_member_that_has_nothing_to_do_tells_the_lead(world: World) {

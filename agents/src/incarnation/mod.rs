@@ -258,6 +258,11 @@ impl<'a> Incarnation<'a> {
         self.in_flight.note_turn_ended(done_last);
     }
 
+    /// Sets whether the runner waits before it tries a message again. Until then, the member does not become idle.
+    pub(crate) fn set_retrying(&mut self, is_retrying: bool) {
+        self.in_flight.set_retrying(is_retrying);
+    }
+
     /// Sets whether the member claims no task for now.
     pub(crate) fn set_resting(&mut self, is_resting: bool) {
         self.in_flight.set_resting(is_resting);

@@ -109,8 +109,8 @@ impl Metrics {
     pub fn new(usage_members_max: usize) -> Self {
         let usage = Usage::new(usage_members_max);
         let mut registry = Registry::with_prefix("teamwire");
+        usage.register(&mut registry);
         let mut add = Adding(&mut registry);
-        usage.register(&mut add);
         let metrics = Self {
             is_watched: AtomicBool::new(false),
             names_teams: AtomicBool::new(false),
@@ -157,8 +157,7 @@ impl Metrics {
     }
 }
 
-/// Adds numbers to a registry.
-pub(super) struct Adding<'r>(&'r mut Registry);
+struct Adding<'r>(&'r mut Registry);
 
 impl Adding<'_> {
     fn plain<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
@@ -166,7 +165,7 @@ impl Adding<'_> {
     }
 
     /// The registry adds the full stop to the help text.
-    pub(super) fn add<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
+    fn add<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
         self.0.register(name, help.trim_end_matches('.'), metric.clone());
         metric
     }

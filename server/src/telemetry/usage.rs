@@ -7,10 +7,12 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use prometheus_client::metrics::{counter::Counter, family::Family};
+use prometheus_client::{
+    metrics::{counter::Counter, family::Family},
+    registry::Registry,
+};
 use teamwire_proto::name::Name;
 
-use super::metrics::Adding;
 use crate::{domain::records::Used, store::Namespace};
 
 /// What the tokens are that members have used.
@@ -62,19 +64,19 @@ impl Usage {
         usage
     }
 
-    /// Shows the counters.
-    pub(super) fn register(&self, add: &mut Adding<'_>) {
-        let (turns, cost) =
-            ("Turns of models, as members report them.", "Cost of models in US dollars, as members report it.");
-        add.add("tokens", "Tokens used by kind, as members report them.", self.tokens.clone());
+    /// Adds the counters to a registry, which adds the full stop to each help text.
+    pub(super) fn register(&self, registry: &mut Registry) {
+        let turns = "Turns of models, as members report them";
+        let cost = "Cost of models in US dollars, as members report it";
+        registry.register("tokens", "Tokens used by kind, as members report them", self.tokens.clone());
         match self.members_max {
             0 => {
-                add.add("turns", turns, self.all_turns.clone());
-                add.add("cost_usd", cost, self.all_cost_usd.clone());
+                registry.register("turns", turns, self.all_turns.clone());
+                registry.register("cost_usd", cost, self.all_cost_usd.clone());
             }
             _ => {
-                add.add("turns", turns, self.turns.clone());
-                add.add("cost_usd", cost, self.cost_usd.clone());
+                registry.register("turns", turns, self.turns.clone());
+                registry.register("cost_usd", cost, self.cost_usd.clone());
             }
         }
     }
@@ -183,7 +185,7 @@ mod tests {
     use crate::telemetry::Metrics;
 
     fn name(text: &str) -> Name {
-        Name::parse(text, "name").unwrap()
+        Name::parse(text, "name").expect("a name")
     }
 
     fn namespace(team: &str) -> Namespace {
@@ -196,7 +198,7 @@ mod tests {
 
     /// Returns the labels and values of the series whose names begin with `teamwire_` and one of these.
     fn series(metrics: &Metrics, names: &[&str]) -> Vec<String> {
-        let text = metrics.encode().unwrap();
+        let text = metrics.encode().expect("text");
         let samples = text.lines().filter_map(|line| line.strip_prefix("teamwire_"));
         let mut found: Vec<String> = samples
             .filter_map(|line| names.iter().find_map(|name| line.strip_prefix(name)))

@@ -8,6 +8,7 @@ use teamwire_proto::{
         self, CancelCause, DeadLetterCause, MemberState, NoticeKind, ReceiptState, RequestState, Role, message::Body,
     },
 };
+use teamwire_server::delivery::Session;
 use tonic::Code;
 
 use crate::{calls::RuleCalls as _, team::*};
@@ -621,4 +622,32 @@ async fn offers_are_checked() {
     let lacking = t.coordinator.spawn(&t.lead.who, &codex);
     let refusal = t.refused(lacking, Code::FailedPrecondition, Reason::NoHostFits, "host").await;
     assert!(refusal.message.contains("gpu-1 has no profile codex, but claude"), "{refusal}");
+}
+
+#[tokio::test]
+async fn a_member_whose_order_failed_begins_no_other_life() {
+    let mut t = Team::new().await;
+    let gpu = host(&t, "gpu-1", 2).await;
+    let id = order_id(&t, "backend").await;
+    let backend = join_with(&t, &take(&t, &gpu, &id).await).await.unwrap();
+    let lead = t.lead.clone();
+    t.pass_and_sweep(61 * SECOND, &[&lead, &gpu]).await;
+    let again = t.try_join(&backend, v1::JoinRequest::default());
+    t.refused(again, Code::FailedPrecondition, Reason::MemberStopped, "").await;
+}
+
+#[tokio::test]
+async fn nobody_decides_an_overdue_order_before_it_expires() {
+    let mut t = Team::new().await;
+    let gpu = host(&t, "gpu-1", 2).await;
+    let (id, other) = (order_id(&t, "backend").await, order_id(&t, "frontend").await);
+    let backend = join_with(&t, &take(&t, &gpu, &id).await).await.unwrap();
+    t.pass(61 * SECOND).await;
+    let open = Session::open(&t.coordinator, &backend.who, &v1::StreamRequest::default()).await;
+    assert_eq!(open.map(drop).unwrap_err().reason, Reason::MemberStopped);
+    report_exit(&t, &gpu, &other, 1).await.unwrap();
+    let lead = t.lead.clone();
+    t.pass_and_sweep(SECOND, &[&lead, &gpu]).await;
+    let states = [t.request(&id).await.state(), t.request(&other).await.state()];
+    assert_eq!(states, [RequestState::Expired; 2]);
 }

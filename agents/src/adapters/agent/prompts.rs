@@ -170,9 +170,9 @@ impl Prompts {
         }
         self.attempts = if first == self.failing { self.attempts.saturating_add(1) } else { 1 };
         self.failing = first.clone();
-        let is_due =
-            self.attempts % ATTEMPTS_BEFORE_NOTICE == 0 && (self.attempts / ATTEMPTS_BEFORE_NOTICE).is_power_of_two();
-        let report = is_due.then(|| v1::WorkFailure { attempts: self.attempts, ..first });
+        let is_due = self.attempts.is_multiple_of(ATTEMPTS_BEFORE_NOTICE)
+            && (self.attempts / ATTEMPTS_BEFORE_NOTICE).is_power_of_two();
+        let report = is_due.then_some(v1::WorkFailure { attempts: self.attempts, ..first });
         let delay = self.delays.next().unwrap_or(RETRY_DELAY_MAX);
         self.retry_at = Some(Instant::now() + delay);
         // The program may have lost the welcome.

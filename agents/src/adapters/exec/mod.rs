@@ -178,6 +178,7 @@ impl Exec<'_, '_> {
             self.alone = self.alone.max(1);
             self.failures += 1;
             self.incarnation.tell(RunnerEvent::GivenBack { message_id: failed.clone() });
+            self.incarnation.set_retrying(true);
             self.incarnation.renew_session(delivery).await;
         } else {
             self.alone = batch.len();
@@ -187,6 +188,7 @@ impl Exec<'_, '_> {
         }
         let until = Instant::now() + retry_delay(self.failures);
         self.wait_until(until, |first| first.message.id != failed).await?;
+        self.incarnation.set_retrying(false);
         if self.incarnation.waiting().front().is_none_or(|first| first.message.id != failed) {
             // It is a dead letter now, or a shutdown request has overtaken it.
             self.failures = 0;

@@ -34,7 +34,10 @@ mod workspace;
 use std::{
     io,
     path::{Component, Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -78,6 +81,8 @@ struct Inner {
     /// Where members with limits run. Err: why there are no limits.
     cgroups: Option<Result<Cgroups, String>>,
     table: Table,
+    /// True once everything was asked to end: no order is admitted from then on.
+    is_stopping: AtomicBool,
 }
 
 impl Processes {
@@ -92,6 +97,7 @@ impl Processes {
             records: Records::open(&state)?,
             state,
             cgroups: has_limits.then(Cgroups::prepare),
+            is_stopping: AtomicBool::new(false),
             table: Table::new(usize::try_from(file.slots()).unwrap_or(usize::MAX)),
             file,
         }));
@@ -255,6 +261,9 @@ impl Backend for Processes {
     }
 
     async fn admit(&self, order: &Order) -> Result<(), StartError> {
+        if self.0.is_stopping.load(Ordering::Relaxed) {
+            return Err(StartError::here_only("The host is about to end."));
+        }
         let profile = self.profile(order)?;
         check_names(order)?;
         // A relative path starts at the member's directory, where the runner looks.
@@ -317,6 +326,7 @@ impl Backend for Processes {
                 }
             }
         };
+        self.0.is_stopping.store(true, Ordering::Relaxed);
         signal(Signal::SIGTERM);
         if timeout(STOP_PATIENCE, self.0.table.all_ended()).await.is_err() {
             signal(Signal::SIGKILL);

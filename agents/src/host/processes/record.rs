@@ -106,9 +106,9 @@ impl Records {
         self.directory(request_id).join(IDENTITY).exists()
     }
 
-    /// Returns the directory of an order. Its id is a UUID, as the coordinator made it.
+    /// Returns the directory of an order. Its id has no other characters, as the coordinator made it.
     fn directory(&self, request_id: &str) -> PathBuf {
-        let plain: String = request_id.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+        let plain: String = request_id.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')).collect();
         self.root.join(plain)
     }
 }

@@ -74,10 +74,14 @@ impl Workspace {
     pub(super) async fn clean(&self) {
         match &self.worktree {
             Some(worktree) if self.root.exists() => worktree.remove_if_clean(&self.root).await,
-            // Fails unless it is empty, from the inside out.
             _ => {
                 let inner = self.start.ancestors().take_while(|above| above.starts_with(&self.root));
-                let _ = inner.map(fs::remove_dir).collect::<io::Result<Vec<()>>>();
+                let removed = |directory: &Path| match fs::remove_dir(directory) {
+                    Err(error) => error.kind() == io::ErrorKind::NotFound,
+                    Ok(()) => true,
+                };
+                // From the inside out, up to the first that is not empty.
+                let _ = inner.take_while(|directory| removed(directory)).count();
             }
         }
     }

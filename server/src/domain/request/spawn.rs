@@ -127,11 +127,15 @@ pub fn check_pending(tx: &Tx<'_>, request: &v1::Request) -> Result<(), Refusal> 
     Err(Refusal::new(reason, text).field("request_id"))
 }
 
-/// Approves the order that began the member's life, if it is pending: its first session opens. The caller puts the
-/// team.
+/// Approves the order that began the member's life, if it is pending: its first session opens. Refuses the session if the order
+/// is overdue. The caller puts the team.
 pub fn started(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<(), RuleError> {
     let Some(pending) = team.member(name).and_then(|member| member.pending_order.clone()) else { return Ok(()) };
     let request = find(tx, &pending.id)?;
+    if super::is_overdue(tx, &request) {
+        let text = format!("{name} started after its order had expired. End this process.");
+        return Err(Refusal::new(Reason::MemberStopped, text).into());
+    }
     remove_pending(team, &request)?;
     let by = Some((&Actor::Member(name.clone())).into());
     conclude(tx, &v1::Request { decided_by: by, ..leave_pending(tx, &request, RequestState::Approved) });
@@ -218,7 +222,12 @@ fn free_name(tx: &mut Tx<'_>, team: &mut TeamRecord, request: &v1::Request, why:
     match team.member(&name).map(|member| member.life.clone()) {
         Some(Life::Spawning) => end_reserved(tx, team, &name, why),
         Some(Life::Live | Life::Lost | Life::Stopping { .. }) => {
-            conclude_life(tx, team, &name, Exit { detail: why.to_owned(), ..Exit::default() })
+            conclude_life(tx, team, &name, Exit { detail: why.to_owned(), ..Exit::default() })?;
+            // Those who ordered it have been told that it was not started, so it may not come back.
+            if let Life::Exited { dismissed, .. } = &mut member_mut(team, &name)?.life {
+                *dismissed = true;
+            }
+            Ok(())
         }
         Some(Life::Exited { .. }) | None => Ok(()),
     }

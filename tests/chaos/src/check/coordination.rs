@@ -147,7 +147,8 @@ pub(super) fn answers(index: &Index<'_>) -> Vec<String> {
                 }
             }
             What::AnswerDelivered { request_id, approve } => {
-                if delivered.insert(request_id, *approve).is_some_and(|other| other != *approve) {
+                let earlier = delivered.insert(request_id, *approve);
+                if earlier == Some(!*approve) {
                     wrong.push(format!("{request_id} was answered with yes and no"));
                 }
             }
