@@ -18,7 +18,8 @@ pub(crate) const TEAMWIRE: &str = "TEAMWIRE_TEST_BINARY";
 
 /// Checks the charts, and that the committed manifests are what they render.
 pub(crate) fn check() -> Result<(), Failure> {
-    script(&[])?.env("TEAMWIRE", teamwire()?).advice("fix what it names, in deploy/; xtask/charts says why").run()
+    let teamwire = teamwire()?;
+    script(&[])?.env("TEAMWIRE", teamwire).advice("fix what it names, in deploy/; xtask/charts says why").run()
 }
 
 /// Returns the path of teamwire. Builds it unless the environment names one.
