@@ -1,12 +1,14 @@
 //! The backend of a host in a cluster: answers the host's loop.
 
-use std::{collections::BTreeMap, fs, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use futures::future::try_join_all;
-use k8s_openapi::{
-    api::{batch::v1::Job, core::v1::Pod},
-    jiff::Timestamp,
-};
+use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::Client;
 use teamwire_agents::host::{Backend, Ended, Found, Order, StartError, Ticket};
 use teamwire_client::{Pem, TlsOptions};
@@ -17,7 +19,7 @@ use teamwire_proto::{
     v1::{HostOffer, HostProfile, SpawnTerms},
 };
 use tokio::{
-    sync::{Mutex, Notify, mpsc, mpsc::UnboundedReceiver},
+    sync::{Mutex, Notify, mpsc, mpsc::Receiver},
     time::timeout,
 };
 
@@ -32,6 +34,9 @@ use crate::{
 /// How long a wait for a change lasts before the API server is asked again anyway.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
+/// How many ends wait for the host's loop. While there are as many, the watcher waits, too.
+const ENDS_MAX: usize = 64;
+
 /// The id of the order with which a profile is tried. No order has it.
 const TRIAL: &str = "00000000-0000-0000-0000-000000000000";
 
@@ -41,7 +46,7 @@ pub struct Jobs {
     maker: Maker,
     profiles: Profiles,
     namespace: String,
-    ends: Mutex<UnboundedReceiver<Ended>>,
+    ends: Mutex<Receiver<Ended>>,
     changed: Arc<Notify>,
 }
 
@@ -104,7 +109,7 @@ impl Jobs {
             let trial = job::job(&maker, &trial(team, name), profile, &[]).map_err(|error| unusable(error.reason))?;
             cluster.try_job(&trial).await.map_err(|error| unusable(explain(&error)))?;
         }
-        let (sender, ends) = mpsc::unbounded_channel();
+        let (sender, ends) = mpsc::channel(ENDS_MAX);
         let changed = Arc::new(Notify::new());
         let watcher = Watcher::new(cluster.clone(), sender, changed.clone());
         tokio::spawn(watcher.run(maker.selector()));
@@ -199,7 +204,7 @@ impl Backend for Jobs {
                 },
                 Err(error) => tracing::debug!(%error, "the API server does not answer; trying again"),
             }
-            if order.expires_at.is_some_and(|at| at <= std::time::SystemTime::now()) {
+            if order.expires_at.is_some_and(|at| at <= SystemTime::now()) {
                 return Found::Nothing;
             }
             let _ = timeout(ASK_AGAIN, self.changed.notified()).await;
@@ -261,7 +266,7 @@ fn trial(team: &str, profile: &str) -> Order {
         member: "trial".to_owned(),
         team: team.to_owned(),
         terms: SpawnTerms { profile: profile.to_owned(), ..SpawnTerms::default() },
-        expires_at: Timestamp::now().try_into().ok(),
+        expires_at: Some(SystemTime::now()),
     }
 }
 

@@ -21,7 +21,7 @@ use kube::runtime::{
 };
 use teamwire_agents::host::Ended;
 use tokio::{
-    sync::{Notify, mpsc::UnboundedSender},
+    sync::{Notify, mpsc::Sender},
     time::{Instant, sleep_until},
 };
 
@@ -37,15 +37,16 @@ const RETRY: Duration = Duration::from_secs(2);
 
 /// One of the streams has said something.
 enum Heard {
-    Job(watcher::Result<Event<Job>>),
-    Pod(watcher::Result<Event<Pod>>),
-    Happening(watcher::Result<Event<Happening>>),
+    Job(Box<Event<Job>>),
+    Pod(Box<Event<Pod>>),
+    Happening(Box<Event<Happening>>),
+    Failed(watcher::Error),
 }
 
 /// Follows the objects of a host.
 pub(crate) struct Watcher {
     cluster: Cluster,
-    ends: UnboundedSender<Ended>,
+    ends: Sender<Ended>,
     /// Notified whenever something has changed.
     changed: Arc<Notify>,
     orders: HashMap<String, Entry>,
@@ -64,7 +65,7 @@ struct Entry {
 }
 
 impl Watcher {
-    pub(crate) fn new(cluster: Cluster, ends: UnboundedSender<Ended>, changed: Arc<Notify>) -> Self {
+    pub(crate) fn new(cluster: Cluster, ends: Sender<Ended>, changed: Arc<Notify>) -> Self {
         Self {
             cluster,
             ends,
@@ -100,11 +101,13 @@ impl Watcher {
 
     async fn take(&mut self, heard: Heard) {
         let orders: Vec<String> = match heard {
-            Heard::Job(Ok(event)) => self.job(event),
-            Heard::Pod(Ok(event)) => self.pod(event),
-            Heard::Happening(Ok(Event::Apply(event) | Event::InitApply(event))) => self.happening(event),
-            Heard::Happening(Ok(_)) => Vec::new(),
-            Heard::Job(Err(error)) | Heard::Pod(Err(error)) | Heard::Happening(Err(error)) => {
+            Heard::Job(event) => self.job(*event),
+            Heard::Pod(event) => self.pod(*event),
+            Heard::Happening(event) => match *event {
+                Event::Apply(event) | Event::InitApply(event) => self.happening(event),
+                _ => Vec::new(),
+            },
+            Heard::Failed(error) => {
                 tracing::debug!(%error, "the API server does not answer; trying again");
                 Vec::new()
             }
@@ -235,7 +238,7 @@ impl Watcher {
                 entry.is_reported = true;
                 let ended = ended(order, &entry.seen, end, try_another_host);
                 // Nobody waits anymore: the next process reports it.
-                let _ = self.ends.send(ended);
+                let _ = self.ends.send(ended).await;
             }
         }
     }
@@ -255,11 +258,20 @@ fn ended(order: &str, seen: &Seen, end: End, try_another_host: bool) -> Ended {
 /// Returns everything that the API server says of the objects of a host, with lists and watches that start again by themselves.
 fn streams(cluster: &Cluster, selector: &str) -> BoxStream<'static, Heard> {
     let of_host = || watcher::Config::default().labels(selector);
-    let jobs = watcher(cluster.jobs.clone(), of_host()).default_backoff().map(Heard::Job).boxed();
-    let pods = watcher(cluster.pods.clone(), of_host()).default_backoff().map(Heard::Pod).boxed();
+    let jobs = watcher(cluster.jobs.clone(), of_host())
+        .default_backoff()
+        .map(|heard| heard.map_or_else(Heard::Failed, |event| Heard::Job(Box::new(event))))
+        .boxed();
+    let pods = watcher(cluster.pods.clone(), of_host())
+        .default_backoff()
+        .map(|heard| heard.map_or_else(Heard::Failed, |event| Heard::Pod(Box::new(event))))
+        .boxed();
     // Only events say that a Pod was refused. They have no labels.
     let refused = watcher::Config::default().fields("involvedObject.kind=Job,reason=FailedCreate");
-    let events = watcher(cluster.events.clone(), refused).default_backoff().map(Heard::Happening).boxed();
+    let events = watcher(cluster.events.clone(), refused)
+        .default_backoff()
+        .map(|heard| heard.map_or_else(Heard::Failed, |event| Heard::Happening(Box::new(event))))
+        .boxed();
     futures::stream::select_all([jobs, pods, events]).boxed()
 }
 
