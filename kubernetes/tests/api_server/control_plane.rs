@@ -50,8 +50,6 @@ impl ControlPlane {
                     format!("--listen-peer-urls={}", url(peers)),
                     format!("--initial-advertise-peer-urls={}", url(peers)),
                     format!("--initial-cluster=default={}", url(peers)),
-                    // Nothing outlives the test.
-                    "--unsafe-no-fsync".to_owned(),
                 ],
             ),
             (
