@@ -15,12 +15,14 @@ pub const OUTCOME_UNKNOWN: u8 = 75;
 pub const NOT_PERMITTED: u8 = 77;
 /// The coordinator refused the call for any other reason, or something on this machine failed.
 pub const REFUSED: u8 = 1;
-/// The member or the lead rejected the request.
+/// The member, the lead or the host rejected the request.
 pub const REJECTED: u8 = 3;
 /// The request expired or was cancelled before it was answered.
 pub const UNANSWERED: u8 = 4;
 /// The awaited event did not happen in time.
 pub const NOT_IN_TIME: u8 = 5;
+/// The user stopped waiting with Ctrl-C.
+pub const INTERRUPTED: u8 = 130;
 
 /// The reason why a command failed.
 #[derive(Debug)]

@@ -12,6 +12,7 @@ pub mod address;
 pub mod body;
 pub mod credential;
 pub mod dialect;
+mod host;
 pub mod id;
 pub mod join_string;
 pub mod method;

@@ -60,7 +60,7 @@ async fn answer(
     output: Output,
 ) -> Result<(), Failure> {
     let caller = context.caller()?;
-    let request_id = &id::request(&caller, request_id).await?;
+    let request_id = &id::request_to_answer(&caller, request_id).await?;
     let reply = caller.client.answer(request_id, approve, text).await?;
     // Answering a request proves that its message was processed, so acknowledge it. On failure the message is delivered
     // again, and its text says that the request was answered.

@@ -6,7 +6,7 @@ use teamwire_proto::{
     Reason, Refusal,
     id::{REQUEST_ID_CHARS, REQUEST_ID_PREFIX},
     name::LEAD_ALIAS,
-    v1::{RequestState, Role},
+    v1::{RequestKind, RequestState, Role},
 };
 
 use crate::{
@@ -60,6 +60,20 @@ pub(super) fn is_named(member: &v1::Member, named: &str) -> bool {
 
 /// Returns the id of the request that `typed` means. `last` is the newest pending request, or else the newest one.
 pub(super) async fn request(caller: &Caller, typed: &str) -> Result<String, Failure> {
+    request_among(caller, typed, |_| true).await
+}
+
+/// Returns the id of the request to answer that `typed` means. `last` is never an order, which only a host answers.
+pub(super) async fn request_to_answer(caller: &Caller, typed: &str) -> Result<String, Failure> {
+    request_among(caller, typed, |request| request.kind() != RequestKind::Spawn).await
+}
+
+/// Returns the id of the request that `typed` means. `may_be_last`: whether `last` may mean it.
+async fn request_among(
+    caller: &Caller,
+    typed: &str,
+    may_be_last: impl Fn(&v1::Request) -> bool,
+) -> Result<String, Failure> {
     let is_whole = typed.starts_with(REQUEST_ID_PREFIX) && typed.len() >= REQUEST_ID_PREFIX.len() + REQUEST_ID_CHARS;
     if is_whole {
         return Ok(typed.to_owned());
@@ -67,7 +81,7 @@ pub(super) async fn request(caller: &Caller, typed: &str) -> Result<String, Fail
     refuse_short(typed, typed.trim_start_matches(REQUEST_ID_PREFIX), &REQUEST)?;
     let listed = caller.client.list_all_requests(v1::ListRequestsRequest::default(), SEARCHED_MAX).await?.requests;
     if typed == "last" {
-        let mut newest: Vec<_> = listed.iter().collect();
+        let mut newest: Vec<_> = listed.iter().filter(|request| may_be_last(request)).collect();
         newest.sort_by_key(|request| {
             let at = request.created_at.unwrap_or_default();
             (request.state() == RequestState::Pending, at.seconds, at.nanos)

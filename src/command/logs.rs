@@ -2,7 +2,7 @@
 
 use clap::Args;
 use teamwire_client::{HistoryFollower, v1};
-use teamwire_proto::v1::history_entry::Event;
+use teamwire_proto::{v1::history_entry::Event, word};
 
 use super::{Output, waiting::last_sequence};
 use crate::{
@@ -45,7 +45,7 @@ impl Logs {
         printer.lines(&kept.lines[kept.lines.len().saturating_sub(self.lines)..]);
         let Some(changes) = changes else {
             if kept.lines.is_empty() && !self.output.json {
-                anstream::eprintln!("{} has not reported any activity.", self.member);
+                anstream::eprintln!("{}", self.silence(&caller).await?);
             }
             return Ok(());
         };
@@ -54,6 +54,20 @@ impl Logs {
             failed = follow(&caller, request, changes, printer) => failed,
             _ = tokio::signal::ctrl_c() => Ok(()),
         }
+    }
+
+    /// Says why there are no lines.
+    async fn silence(&self, caller: &Caller) -> Result<String, Failure> {
+        let member = caller.find_member(&self.member).await?.unwrap_or_default();
+        let silent = format!("{} has not reported any activity.", self.member);
+        Ok(match &member.exit {
+            _ if !member.pending_order.is_empty() => format!(
+                "{} was ordered from {}, and has not started yet. `teamwire requests {} --wait` waits for it.",
+                member.name, member.spawned_on, member.pending_order
+            ),
+            Some(exit) => format!("{silent} It exited: {}.", show::plain(&word::exit(exit))),
+            None => silent,
+        })
     }
 
     /// Follows the history of the member from now on.

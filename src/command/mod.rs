@@ -18,6 +18,7 @@ mod help;
 mod history;
 mod hook;
 mod host;
+mod hosts;
 mod id;
 mod identity;
 mod inbox;
@@ -41,6 +42,7 @@ mod serve;
 mod setup;
 mod shown;
 mod shutdown;
+mod spawn;
 mod status;
 mod stop_on_signal;
 mod successor;
@@ -69,10 +71,10 @@ pub(crate) use help::command;
     version,
     max_term_width = 100,
     after_help = "\
-Exit codes: 0 success; 1 the coordinator refused the call, or a local failure; 3 the member or the lead rejected the \
-request; 4 the request expired or was cancelled; 5 timed out; 64 wrong usage; 69 coordinator unreachable; 74 output \
+Exit codes: 0 success; 1 the coordinator refused the call, or a local failure; 3 the member, the lead or the host rejected \
+the request; 4 the request expired or was cancelled; 5 timed out; 64 wrong usage; 69 coordinator unreachable; 74 output \
 cannot be written; 75 outcome unknown (`run`: also if the name is taken); 77 not permitted; 126 and 127 the program of \
-`run` cannot be executed or found. `run` otherwise returns the program's exit code."
+`run` cannot be executed or found; 130 `spawn` was interrupted while it waited. `run` otherwise returns the program's exit code."
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -140,6 +142,8 @@ enum Command {
     #[command(subcommand)]
     Team(team::Team),
     Invite(invite::Invite),
+    Hosts(hosts::Hosts),
+    Spawn(spawn::Spawn),
     Join(join::Join),
     Leave(leave::Leave),
     Run(run::Run),
@@ -204,6 +208,8 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Run(command) => return command.run(&context).await,
         Command::Host(command) => return command.run(&context).await,
         Command::Invite(command) => (command.run(&context).await, command.output.json),
+        Command::Hosts(command) => (command.run(&context).await, command.output.json),
+        Command::Spawn(command) => (command.run(&context).await, command.output.json),
         Command::Join(command) => (command.run(&context).await, command.output.json),
         Command::Leave(command) => (command.run(&context).await, command.output.json),
         Command::Send(command) => (command.run(&context).await, command.is_json()),
@@ -253,6 +259,12 @@ fn text(argument: &str) -> Result<String, Failure> {
         return Ok(argument.to_owned());
     }
     std::io::read_to_string(std::io::stdin()).map_err(|error| Failure::local("Cannot read standard input", error))
+}
+
+/// Parses `KEY=VALUE`.
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("must be KEY=VALUE")?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 /// Returns the beginning of a text as a one-line summary of at most 80 characters.

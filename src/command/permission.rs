@@ -88,7 +88,7 @@ impl Request {
 impl Withdraw {
     async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
-        let request_id = id::request(&caller, &self.request_id).await?;
+        let request_id = id::request_to_answer(&caller, &self.request_id).await?;
         let request = caller.client.withdraw_request(&request_id).await?;
         if self.output.json {
             show::line(&show::json("Request", &request));

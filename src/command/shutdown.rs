@@ -6,7 +6,7 @@ use clap::Args;
 use teamwire_client::{Error, message, v1};
 use teamwire_proto::{
     Reason,
-    v1::{MemberState, RequestState},
+    v1::{MemberState, RequestState, Role},
     word,
 };
 
@@ -45,7 +45,8 @@ pub struct Shutdown {
     /// How long the request stays open, in seconds
     #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = parse_deadline, allow_negative_numbers = true)]
     deadline: u32,
-    /// Stop the member immediately without asking it: its credential is revoked, and its runner kills the process
+    /// Stop the member immediately without asking it: its credential is revoked, and its runner kills the process. If it has not
+    /// started yet, cancel its order
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -125,10 +126,18 @@ impl Shutdown {
 
     async fn force(&self, caller: &Caller) -> Result<(), Failure> {
         let member = caller.client.force_stop(&self.name, &self.reason).await?;
+        let (name, is_host, is_over) =
+            (&member.name, member.role() == Role::Host, member.state() == MemberState::Exited);
         if !self.output.json {
-            anstream::println!("Stopped {} by force.", member.name);
+            match (is_host, is_over) {
+                (true, _) => {
+                    anstream::println!("Stopped the host {name} by force. The teammates that it started go on.")
+                }
+                (_, true) => anstream::println!("Cancelled the order of {name}, which had not started."),
+                _ => anstream::println!("Stopped {name} by force."),
+            }
         }
-        if self.wait {
+        if self.wait && !is_host && !is_over {
             return self.wait_for_exit(caller, &member.name, None).await;
         }
         if self.output.json {

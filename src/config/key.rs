@@ -156,8 +156,8 @@ pub(super) const KEYS: &[Key] = keys! {
     "limits.shutdown_deadline": Seconds(1..=86_400) => limits.shutdown_deadline;
     "limits.plan_deadline": Seconds(1..=2_592_000) => limits.plan_deadline;
     "limits.permission_deadline": Seconds(1..=2_592_000) => limits.permission_deadline;
-    "limits.spawn_deadline": Seconds(1..=3_600) => limits.spawn_deadline;
     "limits.pending_permissions_max": Number(1..=64) => limits.pending_permissions_max;
+    "limits.spawn_deadline": Seconds(1..=3_600) => limits.spawn_deadline;
     "limits.join_token_ttl": Seconds(1..=2_592_000) => limits.join_token_ttl;
     "limits.open_tasks_max": Number(1..=100_000) => limits.open_tasks_max;
     "limits.task_dependencies_max": Number(0..=1_000) => limits.task_dependencies_max;

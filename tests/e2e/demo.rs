@@ -2,7 +2,10 @@
 
 use std::fs;
 
-use crate::world::{LEAD, Output, Running, World, eventually, processes_with};
+use crate::{
+    agents,
+    world::{LEAD, Output, Running, ScriptedHost, World, eventually, offer, processes_with},
+};
 
 fn is_chinese(c: char) -> bool {
     matches!(c, '\u{4e00}'..='\u{9fff}')
@@ -84,6 +87,9 @@ fn an_id_may_be_short_or_last_and_names_complete_on_tab() {
     assert!(complete(&["shutdown", "a"]).starts_with("ann"), "members");
     assert!(complete(&["team", "delete", ""]).contains("acme"), "teams");
     assert!(complete(&["shut"]).contains("shutdown"), "commands");
+    let _host = ScriptedHost::join(&world, "gpu-1", offer(&["claude"], &[], 1));
+    assert!(complete(&["spawn", "bob", "--on", ""]).starts_with("gpu-1"), "hosts");
+    assert!(complete(&["spawn", "bob", "--profile", "c"]).starts_with("claude"), "profiles");
 }
 
 #[test]
@@ -129,17 +135,19 @@ fn what_commands_print_as_json_follows_the_published_schema() {
     let schema = include_str!("../../docs/cli.schema.json");
     let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
     let world = World::embedded();
-    let check = |identity: &str, command: &str, arguments: &[&str]| {
+    let follows = |command: &str, lines: Vec<serde_json::Value>| {
         let mut of_command = schema["properties"][command].clone();
         assert!(of_command.is_object(), "the schema has `{command}`");
         of_command["$defs"] = schema["$defs"].clone();
         let validator = jsonschema::validator_for(&of_command).unwrap();
-        let lines = world.cli(identity, &[arguments, &["--json"]].concat()).succeeds().lines();
         assert!(!lines.is_empty(), "`{command}` prints something");
         for line in lines {
             let errors: Vec<String> = validator.iter_errors(&line).map(|error| error.to_string()).collect();
             assert!(errors.is_empty(), "`{command}` printed {line}: {errors:?}");
         }
+    };
+    let check = |identity: &str, command: &str, arguments: &[&str]| {
+        follows(command, world.cli(identity, &[arguments, &["--json"]].concat()).succeeds().lines());
     };
     check(LEAD, "team create", &["team", "create", "acme"]);
     check(LEAD, "invite", &["invite", "bob"]);
@@ -160,6 +168,16 @@ fn what_commands_print_as_json_follows_the_published_schema() {
     check("ann", "task show", &["task", "show", "1"]);
     check("ann", "task complete", &["task", "complete", "1"]);
     check(LEAD, "task list", &["task", "list"]);
+    check(LEAD, "invite", &["invite", "--host"]);
+    let mut host = ScriptedHost::join(&world, "gpu-1", offer(&["claude"], &[("gpu", "a100")], 2));
+    check(LEAD, "hosts", &["hosts"]);
+    check(LEAD, "spawn --no-wait", &["spawn", "tester", "--profile", "claude", "--plan", "--no-wait"]);
+    host.next_order();
+    let spawning = world.spawn(LEAD, &["spawn", "backend", "--profile", "claude", "--json"], "");
+    let order = host.next_order();
+    let _backend = host.start(&world, &order, agents::WILLING);
+    follows("spawn", spawning.output().succeeds().lines());
+    check(LEAD, "requests", &["requests"]);
     check(LEAD, "status", &["status"]);
     check("ann", "whoami", &["whoami"]);
     check(LEAD, "shutdown --force", &["shutdown", "ann", "--force"]);

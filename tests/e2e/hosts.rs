@@ -131,7 +131,9 @@ fn an_order_in_the_hand_of_a_killed_host_is_carried_out_once_by_its_successor(wo
 
 #[test]
 fn a_full_host_refuses_and_another_takes_the_order() {
-    let world = World::configured("[delivery]\nheartbeat_interval = \"2s\"\n[limits]\nlease_ttl = \"10s\"\nlost_grace = \"0s\"");
+    let world = World::configured(
+        "[delivery]\nheartbeat_interval = \"2s\"\n[limits]\nlease_ttl = \"10s\"\nlost_grace = \"0s\"",
+    );
     world.create_team("acme");
     let lead = Orderer::new(&world);
     for name in ["gpu-1", "gpu-2"] {
@@ -348,7 +350,8 @@ fn a_host_that_is_asked_to_end_takes_no_orders_and_may_end_its_members() {
     let refused = lead.runtime.block_on(lead.client.spawn(request)).unwrap_err().to_string();
     assert!(refused.contains("gpu-1"), "{refused}");
 
-    let gpu = HostProcess::start(&world, "gpu-1", &["--stop-members", "--json"]);
+    let gpu = HostProcess::begin(&world, "gpu-1", &["--stop-members", "--json"]);
+    gpu.await_said("\"event\":\"ready\"");
     gpu.terminate().succeeds();
     assert!(!is_alive(runner));
     await_state(&world, "backend", "exited");

@@ -80,6 +80,7 @@ mod readme;
 mod rolling;
 mod setup;
 mod shutdowns;
+mod spawn;
 mod stores;
 mod takers;
 mod tasks;

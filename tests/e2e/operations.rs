@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 
 use crate::{
     agents,
-    world::{LEAD, SECRET, World, eventually},
+    world::{LEAD, SECRET, ScriptedHost, World, eventually, offer},
 };
 
 scenarios! {
@@ -91,8 +91,31 @@ fn the_numbers_say_exactly_what_was_done(world: World) {
     eventually("the member that has ended is counted as such", || {
         (coordinator.metric("teamwire_members{state=\"exited\"}") == 1.0).then_some(())
     });
+    is("teamwire_decisions_total{kind=\"shutdown\",outcome=\"approved\"}", 1.0);
+
+    let mut host = ScriptedHost::join(&world, "gpu-1", offer(&["claude"], &[], 4));
+    let spawn = ["spawn", "tester", "--profile", "claude", "--no-wait"];
+    world.cli(LEAD, &spawn).succeeds();
+    let order = host.next_order();
+    host.refuse(&order, "no disk");
+    world.cli(LEAD, &spawn).succeeds();
+    let order = host.next_order();
+    let _tester = host.start(&world, &order, agents::WILLING).ready();
+    eventually("the start is counted", || {
+        let started = coordinator.metric("teamwire_decisions_total{kind=\"spawn\",outcome=\"approved\"}");
+        (started == 1.0).then_some(())
+    });
+    is("teamwire_decisions_total{kind=\"spawn\",outcome=\"rejected\"}", 1.0);
+    eventually("the host and its slots are counted", || {
+        let series = [
+            "teamwire_hosts{state=\"live\"}",
+            "teamwire_host_slots{state=\"taken\"}",
+            "teamwire_host_slots{state=\"free\"}",
+        ];
+        (series.map(|series| coordinator.metric(series)) == [1.0, 1.0, 3.0]).then_some(())
+    });
     let metrics = coordinator.metrics();
-    for name in ["acme", "ann", "bob", "nobody"] {
+    for name in ["acme", "ann", "bob", "nobody", "gpu-1", "tester"] {
         assert!(!metrics.contains(&format!("\"{name}")), "a name in a label: {metrics}");
     }
 }

@@ -1,8 +1,8 @@
 //! The MCP server: a team's tools for an agent, over standard input and output.
 //!
 //! It acts as one member. Every member gets the tools to send messages, to read its inbox and to work on tasks; the lead
-//! also gets those that manage the team, and the others one that submits a plan. A tool that is refused answers with the coordinator's sentence, which says what to
-//! do next.
+//! also gets those that manage the team, and the others one that submits a plan. A tool that is refused answers with the
+//! coordinator's sentence, which says what to do next.
 //!
 //! | module | tools |
 //! |---|---|
@@ -11,10 +11,12 @@
 //! | `tasks`, `task_update` | `TaskCreate`, `TaskList`, `TaskGet`, `TaskClaim`, `TaskUpdate` |
 //! | `teamless` | `TeamCreate`, for a person who is in no team |
 //! | `team` | `TeamStatus`, and the lead's `Invite`, `ForceStop`, `TeamDelete` |
+//! | `spawn` | the lead's `Task`, which starts a teammate |
 
 mod check_inbox;
 mod in_reply_to;
 mod send_message;
+mod spawn;
 mod task_update;
 mod tasks;
 mod team;
@@ -47,7 +49,7 @@ use self::in_reply_to::Shown;
 pub use self::teamless::{CreateTeam, TeamlessServer};
 
 /// The tools that only the lead is offered.
-const FOR_THE_LEAD: [&str; 3] = ["Invite", "ForceStop", "TeamDelete"];
+const FOR_THE_LEAD: [&str; 4] = ["Task", "Invite", "ForceStop", "TeamDelete"];
 
 /// The tool that the lead is not offered: plans go to the lead.
 const FOR_TEAMMATES: &str = "SubmitPlan";
@@ -81,7 +83,8 @@ impl McpServer {
             + Self::inbox_tools()
             + Self::task_tools()
             + Self::task_update_tools()
-            + Self::team_tools();
+            + Self::team_tools()
+            + Self::spawn_tools();
         if in_runner {
             tools.disable_route(CHECK_INBOX);
         }

@@ -10,7 +10,7 @@ use teamwire_proto::{
     word,
 };
 
-use super::{McpServer, text::failure};
+use super::{McpServer, spawn::host_line, text::failure};
 use crate::agent_text::escaped;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -36,7 +36,7 @@ struct ForceStop {
 
 #[tool_router(router = team_tools, vis = "pub(super)")]
 impl McpServer {
-    /// Show who is in your team, and what each member is doing.
+    /// Show who is in your team, and what each member is doing; to the lead also the hosts that can start teammates.
     #[tool(name = "TeamStatus", annotations(title = "Show the team", read_only_hint = true, open_world_hint = false))]
     async fn team_status(&self) -> Result<String, String> {
         let team = self.client.get_team(v1::GetTeamRequest::default()).await.map_err(failure)?.team.unwrap_or_default();
@@ -44,6 +44,13 @@ impl McpServer {
         let mut text = format!("Team {}. You are {}. The lead is {}.", team.name, self.client.name(), team.lead);
         for member in &members {
             _ = write!(text, "\n{}", member_line(member));
+        }
+        if team.lead.eq_ignore_ascii_case(self.client.name()) {
+            let listed =
+                self.client.list_all_hosts(v1::ListHostsRequest::default(), usize::MAX).await.map_err(failure)?;
+            for host in listed.hosts.iter().filter(|host| host.state() != MemberState::Exited) {
+                _ = write!(text, "\n{}", host_line(host));
+            }
         }
         Ok(text)
     }
@@ -107,6 +114,9 @@ impl McpServer {
 fn member_line(member: &v1::Member) -> String {
     let role = if member.role() == Role::Lead { "lead" } else { "teammate" };
     let mut line = format!("{} ({role}): {}", member.name, word::member_state(member.state()));
+    if !member.spawned_on.is_empty() {
+        _ = write!(line, " on {}", member.spawned_on);
+    }
     if let (MemberState::Exited, Some(exit)) = (member.state(), &member.exit) {
         _ = write!(line, ", {}", word::exit(exit));
     } else if !member.last_summary.is_empty() {

@@ -86,7 +86,11 @@ impl Client {
             v1::RequestKind::Spawn => Err(Error::Refused(
                 Refusal::new(
                     Reason::RequestKindMismatch,
-                    "This request is an order to start a member: its host answers it. To cancel it, stop the member by force.",
+                    format!(
+                        "This request is an order to start {0}, which its host answers. To cancel it, stop {0} by force: `teamwire \
+                         shutdown {0} --force`.",
+                        request.member
+                    ),
                 )
                 .field("request_id"),
             )),

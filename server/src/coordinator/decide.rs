@@ -109,6 +109,7 @@ impl Coordinator {
             self.durability.store(commit.durability as u8, Ordering::Relaxed);
         }
         self.cache.apply(namespace, txn, commit.version);
+        self.count_decisions(txn);
         self.notifier.committed(namespace, txn, commit);
     }
 
@@ -157,6 +158,11 @@ impl<'c> Decision<'c> {
                     self.snapshot.inboxes.insert(member.folded().to_owned(), places);
                     continue;
                 }
+                // A cached record may be older than another record that was read.
+                Err(RuleError::Corrupt(_)) if self.from_cache => {
+                    self.reload_uncached().await?;
+                    continue;
+                }
                 Err(RuleError::Corrupt(what)) => return Err(corrupt(self.namespace, &what)),
                 Err(RuleError::Refused(refusal)) => Err(refusal),
                 Ok(value) if tx.is_read_only() => Ok(value),
@@ -178,8 +184,7 @@ impl<'c> Decision<'c> {
             if !unchecked.is_empty() {
                 self.look_up(unchecked).await?;
             } else if self.from_cache {
-                (self.from_cache, self.cache_allowed) = (false, false);
-                self.reload().await?;
+                self.reload_uncached().await?;
             } else {
                 return answer.map(|value| Done { value, durability: self.coordinator.last_durability() });
             }
@@ -201,6 +206,12 @@ impl<'c> Decision<'c> {
         let rest: Vec<Key> = self.preload.iter().filter(is_missing).cloned().collect();
         keys.extend(rest);
         self.load(keys).await
+    }
+
+    /// Reads every record of the snapshot from the store, and takes no more from the cache.
+    async fn reload_uncached(&mut self) -> Result<(), Refusal> {
+        (self.from_cache, self.cache_allowed) = (false, false);
+        self.reload().await
     }
 
     /// Reads every record of the snapshot again.

@@ -15,10 +15,10 @@ use crate::{
         identity::{CallerCredentials, Principal, namespace_of},
         page::{self, PAGE_SIZE_MAX, Page, page_size},
         query,
-        records::TeamRecord,
+        records::{RecordType, TeamRecord},
         streams::REQUESTS,
     },
-    store::{Namespace, Range},
+    store::{Namespace, Range, Txn, Write},
 };
 
 /// How long a call waits for a decision by default.
@@ -28,6 +28,16 @@ const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_secs(1);
 
 impl Coordinator {
+    /// Counts the requests that a transaction has decided. A request is never written again after its decision.
+    pub(super) fn count_decisions(&self, txn: &Txn) {
+        let puts = txn.writes.iter().filter_map(|write| match write {
+            Write::Put { key, data } if key.kind == v1::Request::KIND => <v1::Request as RecordType>::decode(data).ok(),
+            _ => None,
+        });
+        puts.filter(|request| request.state() != RequestState::Pending)
+            .for_each(|request| self.metrics.decisions.count(&request));
+    }
+
     async fn visible_request(
         &self,
         namespace: &Namespace,

@@ -5,16 +5,17 @@ use teamwire_proto::{Refusal, name::Name, v1};
 use super::{Coordinator, decide::Touches, keys::team_key, store_errors::unavailable};
 use crate::{
     domain::{
+        host,
         identity::{self, CallerCredentials, namespace_of},
         page::{self, PAGE_SIZE_MAX, Page, page_size},
         query,
-        records::{Life, ListedTeam, RecordType, TeamRecord},
+        records::{HostRecord, Life, ListedTeam, RecordType, TeamRecord},
         streams,
         task::board::BoardRecord,
         team,
     },
-    store::{Check, Key, Loss, Namespace, Txn, Write},
-    telemetry::{MEMBER_STATES, TASK_STATUSES},
+    store::{Check, Key, Leases, Loss, Namespace, Txn, Write},
+    telemetry::{HOST_STATES, MEMBER_STATES, SLOT_STATES, TASK_STATUSES},
 };
 
 /// The numbers of one team.
@@ -26,6 +27,10 @@ pub struct TeamCount {
     pub members: [u32; MEMBER_STATES.len()],
     /// Open tasks, in the order of [`TASK_STATUSES`].
     pub tasks: [u64; TASK_STATUSES.len()],
+    /// Hosts, in the order of [`HOST_STATES`].
+    pub hosts: [u32; HOST_STATES.len()],
+    /// Slots of live hosts, in the order of [`SLOT_STATES`].
+    pub slots: [u32; SLOT_STATES.len()],
     /// Messages in all inboxes.
     pub messages: u64,
     /// Messages in the fullest inbox.
@@ -182,10 +187,39 @@ impl Coordinator {
             };
             count.members[state] += 1;
         }
+        self.count_hosts(namespace, &team, &leases, &mut count).await?;
         count.messages = extents.iter().map(|extent| extent.entries).sum();
         count.messages_max = extents.iter().map(|extent| extent.entries).max().unwrap_or(0);
         count.bytes = extents.iter().map(|extent| extent.weight).sum();
         Ok(Some((count, team.members.iter().map(|member| member.name.clone()).collect())))
+    }
+
+    async fn count_hosts(
+        &self,
+        namespace: &Namespace,
+        team: &TeamRecord,
+        leases: &Leases,
+        count: &mut TeamCount,
+    ) -> Result<(), Refusal> {
+        let ids: Vec<String> = team.hosts().map(|host| host.name.folded().to_owned()).collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let offers = self.fetch::<HostRecord>(namespace, ids).await?;
+        let offers = offers.into_iter().map(|offer| offer.as_deref().cloned());
+        for (host, candidate) in team.hosts().zip(host::candidates(team, offers, leases)) {
+            let state = match host.life {
+                Life::Exited { .. } => 2,
+                _ if candidate.is_live => 0,
+                _ => 1,
+            };
+            count.hosts[state] += 1;
+            if candidate.is_live {
+                count.slots[0] += candidate.slots_used;
+                count.slots[1] += candidate.free();
+            }
+        }
+        Ok(())
     }
 
     /// Notifies a team that the store has lost commits that it had acknowledged: once, however many coordinators

@@ -9,6 +9,7 @@ use teamwire_proto::{
 use super::{
     actor::Actor,
     history::{self, member_event},
+    host,
     limits::Limits,
     membership::conclude_life,
     notices,
@@ -38,6 +39,7 @@ pub fn carry_out_due(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result
     for name in &names {
         if expired < EXPIRED_REQUESTS_MAX {
             expired += request::expiry::expire_overdue(tx, &mut team, name)?;
+            expired += usize::from(host::expire_overdue(tx, &mut team, name)?);
         }
         changed |= end_detached(tx, &mut team, name)?;
         changed |= alarm(tx, &mut team, name)?;

@@ -109,7 +109,7 @@ impl Sending<'_> {
         let body =
             Body::Message(v1::DirectMessage { recipient: to.name.to_string(), summary, content: ask.content.clone() });
         let message = self.post(tx, body, &[&to.name], Urgency::Ordinary);
-        Ok(reply(&message, lost_warning(to)))
+        Ok(reply(&message, late_warning(to)))
     }
 
     fn broadcast(&self, tx: &mut Tx<'_>, ask: &v1::Broadcast) -> Result<v1::SendResponse, RuleError> {
@@ -241,7 +241,7 @@ impl Sending<'_> {
         let summary = summary(&ask.summary, Required::Yes, &tx.ctx.limits)?;
         check_size(&ask.detail, "content", &tx.ctx.limits)?;
         let ttl_ms = ttl(ask.ttl.as_ref(), tx.ctx.limits.permission_deadline, REQUEST_DAYS_MAX)?;
-        let mut warnings = lost_warning(to);
+        let mut warnings = late_warning(to);
         warnings.extend(ended.map(|how| format!("{} {how}, so {} is asked instead.", approver.name, to.name)));
         let body = Body::PermissionRequest(v1::PermissionRequest {
             recipient: to.name.to_string(),
@@ -296,12 +296,13 @@ impl Sending<'_> {
 }
 
 /// Warns that a recipient may not read a message soon.
-fn lost_warning(to: &MemberRecord) -> Vec<String> {
+fn late_warning(to: &MemberRecord) -> Vec<String> {
     match to.life {
         Life::Lost => vec![format!(
             "{} has given no heartbeat for some time and counts as lost. The message waits in its inbox.",
             to.name
         )],
+        Life::Spawning => vec![format!("{} has not started yet. The message waits in its inbox.", to.name)],
         _ => Vec::new(),
     }
 }

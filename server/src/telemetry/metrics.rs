@@ -12,7 +12,7 @@ use prometheus_client::{
 };
 use teamwire_proto::{Kind, Reason, Refusal, v1};
 
-use super::usage::Usage;
+use super::{decisions::Decisions, usage::Usage};
 use crate::{domain::dead_letters::Undeliverable, store::Failed};
 
 /// The bounds of all histograms of time, in seconds.
@@ -20,6 +20,12 @@ const BUCKETS_S: [f64; 13] = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05,
 
 /// The states of members that are counted, as the roster has them.
 pub const MEMBER_STATES: [&str; 6] = ["live", "lost", "stopping", "exited", "away", "spawning"];
+
+/// The states of hosts that are counted.
+pub const HOST_STATES: [&str; 3] = ["live", "lost", "exited"];
+
+/// What the slots of live hosts are.
+pub const SLOT_STATES: [&str; 2] = ["taken", "free"];
 
 /// Where the tasks are that are counted: the places of the board, without those that are closed.
 pub const TASK_STATUSES: [&str; 4] = ["ready", "assigned", "blocked", "in_progress"];
@@ -57,6 +63,8 @@ pub struct Metrics {
     pub(crate) acks: Counter,
     /// Messages moved to the dead letters, by cause.
     dead_letters: Family<Label, Counter>,
+    /// How requests end.
+    pub(crate) decisions: Decisions,
     /// What members have reported of their models.
     pub(crate) usage: Usage,
     /// Transactions that the store refused, by the check that failed.
@@ -86,6 +94,8 @@ pub struct Metrics {
     pub(crate) tasks: Family<Label, Gauge>,
     /// The tasks of each team, if the metrics may name teams.
     team_tasks: Family<[(&'static str, String); 2], Gauge>,
+    pub(crate) hosts: Family<Label, Gauge>,
+    pub(crate) host_slots: Family<Label, Gauge>,
     pub(crate) inbox_messages: Gauge<u64, AtomicU64>,
     pub(crate) inbox_messages_max: Gauge<u64, AtomicU64>,
     pub(crate) inbox_bytes: Gauge<u64, AtomicU64>,
@@ -110,6 +120,7 @@ impl Metrics {
         let usage = Usage::new(usage_members_max);
         let mut registry = Registry::with_prefix("teamwire");
         usage.register(&mut registry);
+        let decisions = Decisions::new(&mut registry);
         let mut add = Adding(&mut registry);
         let metrics = Self {
             is_watched: AtomicBool::new(false),
@@ -121,6 +132,7 @@ impl Metrics {
                 .plain("redeliveries", "Messages handed to sessions that an earlier session may have seen."),
             acks: add.plain("acks", "Messages acknowledged."),
             dead_letters: add.plain("dead_letters", "Messages moved to the dead letters, by cause."),
+            decisions,
             usage,
             commit_conflicts: add
                 .plain("commit_conflicts", "Transactions the store refused, by the check that failed."),
@@ -143,7 +155,10 @@ impl Metrics {
             store_up: add.plain("store_up", "1 while the store answers, 0 while it does not."),
             store_writable: add.plain("store_writable", "1 while the store takes writes, 0 while it does not."),
             teams: add.plain("teams", "Teams in the store."),
-            members: add.plain("members", "Members in the store by state: live, lost, stopping, away or exited."),
+            members: add
+                .plain("members", "Members in the store by state: live, lost, stopping, away, spawning or exited."),
+            hosts: add.plain("hosts", "Hosts in the store by state: live, lost or exited."),
+            host_slots: add.plain("host_slots", "Slots of live hosts, taken or free."),
             tasks: add.plain("tasks", "Open tasks in the store by status: ready, assigned, blocked or in_progress."),
             team_tasks: add.plain("team_tasks", "Open tasks by team and status, if the configuration allows names."),
             inbox_messages: add.plain("inbox_messages", "Unprocessed messages in all inboxes of the store."),
@@ -196,6 +211,12 @@ impl Metrics {
         }
         for state in MEMBER_STATES {
             drop(self.members.get_or_create(&[("state", state)]));
+        }
+        for state in HOST_STATES {
+            drop(self.hosts.get_or_create(&[("state", state)]));
+        }
+        for state in SLOT_STATES {
+            drop(self.host_slots.get_or_create(&[("state", state)]));
         }
         for status in TASK_STATUSES {
             drop(self.tasks.get_or_create(&[("status", status)]));

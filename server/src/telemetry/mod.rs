@@ -9,6 +9,7 @@
 //! number of series is bounded by what is written in this program. The exception is the usage of models (`usage.rs`), if the
 //! configuration allows names there: the configuration bounds these series. `domain/` knows nothing of this.
 
+mod decisions;
 pub mod metered_conn;
 pub mod metered_store;
 mod metrics;
@@ -16,5 +17,5 @@ pub mod metrics_endpoint;
 mod span;
 mod usage;
 
-pub use metrics::{Label, Labels, MEMBER_STATES, Metrics, TASK_STATUSES};
+pub use metrics::{HOST_STATES, Label, Labels, MEMBER_STATES, Metrics, SLOT_STATES, TASK_STATUSES};
 pub(crate) use span::step;

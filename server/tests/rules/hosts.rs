@@ -651,3 +651,15 @@ async fn nobody_decides_an_overdue_order_before_it_expires() {
     let states = [t.request(&id).await.state(), t.request(&other).await.state()];
     assert_eq!(states, [RequestState::Expired; 2]);
 }
+
+#[tokio::test]
+async fn a_host_answers_at_a_coordinator_that_has_not_seen_the_order() {
+    let t = Team::new().await;
+    let gpu = host(&t, "gpu-1", 2).await;
+    let other = t.another_coordinator().await;
+    // It caches the team as it is before the order.
+    other.heartbeat(&gpu.who, &v1::HeartbeatRequest::default()).await.unwrap();
+    let request_id = order_id(&t, "backend").await;
+    let refusal = v1::RefuseOrderRequest { request_id, reason: "no GPU".to_owned(), try_another_host: false };
+    assert_eq!(other.refuse_order(&gpu.who, &refusal).await.unwrap().state(), RequestState::Rejected);
+}

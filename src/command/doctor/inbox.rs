@@ -18,7 +18,8 @@ const EXAMINED_MAX: usize = 20;
 impl Doctor {
     /// Reports the messages in a member's inbox that wait too long.
     ///
-    /// What waits for a member that has exited is no finding here: no message will be delivered to that life.
+    /// What waits for a member that has exited is no finding here: no message will be delivered to that life. Nor is what waits
+    /// for a member that has not started: its order is the finding.
     pub(super) async fn waiting(
         &self,
         caller: &Caller,
@@ -26,7 +27,7 @@ impl Doctor {
         member: &v1::Member,
         findings: &mut Vec<Finding>,
     ) -> Result<(), Failure> {
-        if member.inbox_depth == 0 || member.state() == MemberState::Exited {
+        if member.inbox_depth == 0 || matches!(member.state(), MemberState::Exited | MemberState::Spawning) {
             return Ok(());
         }
         let request = v1::ListInboxRequest { member: member.name.clone(), ..v1::ListInboxRequest::default() };

@@ -136,6 +136,9 @@ fn has_failed(member: &v1::Member) -> bool {
 pub(super) fn begin_again(member: &v1::Member) -> String {
     let name = &member.name;
     match (member.liveness(), host(member)) {
+        _ if !member.spawned_on.is_empty() => {
+            format!("`teamwire spawn {name} --profile PROFILE` (it ran on {}).", member.spawned_on)
+        }
         (Liveness::Detached, _) => format!("`teamwire invite {name}`, and send the join string to the person."),
         (_, "") => format!("`teamwire run {name} -- COMMAND`."),
         (_, host) => format!("`teamwire run {name} -- COMMAND` (it ran on {host})."),
@@ -171,7 +174,8 @@ pub(super) fn unknown(reader: &Reader, named: &str, members: &[v1::Member]) -> F
         ),
         if reader.can_lead() {
             format!(
-                "Check the spelling, or add the member: `teamwire run {named} -- COMMAND` or `teamwire invite {named}`."
+                "Check the spelling, or add the member: `teamwire run {named} -- COMMAND`, `teamwire invite {named}`, or \
+                 `teamwire spawn {named}` if the team has a host."
             )
         } else {
             "Check the spelling. Only the lead can add members.".to_owned()

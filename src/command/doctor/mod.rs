@@ -3,6 +3,7 @@
 mod age;
 mod finding;
 mod history;
+mod host;
 mod inbox;
 mod member;
 mod reader;
@@ -47,6 +48,10 @@ use crate::{
 ///
 /// - lost: the member's lease expired
 ///
+/// - not started: a host has not started a teammate that was ordered from it
+///
+/// - host lost: the lease of a host expired that has started teammates
+///
 /// - failed: the member's program failed and left messages behind
 ///
 /// It also notes the following, which are not problems:
@@ -59,6 +64,8 @@ use crate::{
 ///
 /// - programs that failed and left no messages behind
 ///
+/// - hosts that can start no one, because they are lost or offer no profile
+///
 /// - which members keep the team from being deleted, if you are the lead or the operator
 ///
 /// Of the members that have exited, it mentions only those whose program failed, unless you name another one. The advice
@@ -66,7 +73,7 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire doctor\n    teamwire doctor --json")]
 pub struct Doctor {
-    /// Check only this member; if no member has this name, report that messages to it are refused
+    /// Check only this member or host; if there is none of this name, report that messages to it are refused
     member: Option<String>,
     /// How long something can take before it counts as a problem, in seconds
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
@@ -80,11 +87,15 @@ impl Doctor {
         let caller = context.caller()?;
         let team = caller.client.get_team(v1::GetTeamRequest::default()).await?.team.ok_or_else(show::incomplete)?;
         let members = caller.client.members().await?;
+        let hosts = caller.client.list_all_hosts(v1::ListHostsRequest::default(), usize::MAX).await?.hosts;
         let reader = Reader::new(&caller, &team);
         let mut findings = Vec::new();
         let is_wanted = |member: &v1::Member| self.member.as_deref().is_none_or(|named| is_named(member, named));
         let wanted: Vec<&v1::Member> = members.iter().filter(|member| is_wanted(member)).collect();
-        if let (Some(named), []) = (&self.member, wanted.as_slice()) {
+        let is_host = |named: &str| hosts.iter().any(|host| host.name.eq_ignore_ascii_case(named));
+        if let (Some(named), []) = (&self.member, wanted.as_slice())
+            && !is_host(named)
+        {
             findings.push(unknown(&reader, named, &members));
         }
         if !caller.client.is_serving("writes").await.unwrap_or(true) {
@@ -101,6 +112,7 @@ impl Doctor {
             self.not_exited(&reader, member, &mut findings);
             self.waiting(&caller, &reader, member, &mut findings).await?;
         }
+        self.hosts(&reader, &hosts, &members, &mut findings);
         self.requests(&caller, &reader, &mut findings).await?;
         findings.extend(self.dead_letters(&caller).await?);
         if self.member.is_none() {
@@ -118,7 +130,7 @@ impl Doctor {
         };
         let pending = match caller.client.list_all_requests(request, usize::MAX).await {
             Ok(reply) => reply.requests,
-            // An unknown member is reported already.
+            // An unknown member is reported already, and a host makes no requests.
             Err(error) if error.reason() == Some(Reason::AgentNotFound) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
@@ -130,6 +142,10 @@ impl Doctor {
             let (id, name) = (&request.id, &request.member);
             // Only the lead and the member that was asked can do something about a shutdown request.
             if request.kind() == RequestKind::Shutdown && !reader.can_lead() && !reader.is(name) {
+                continue;
+            }
+            if request.kind() == RequestKind::Spawn {
+                findings.push(self.not_started(caller, reader, &request).await);
                 continue;
             }
             findings.push(match request.kind() {

@@ -60,7 +60,7 @@ pub struct HostCommand {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     slots: Option<u32>,
     /// A label that orders may ask for, in addition to those of the file; may be repeated
-    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = super::join::parse_label)]
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = super::pair)]
     labels: Vec<(String, String)>,
     /// When the host is asked to end, ask its members to end first, and wait for them
     #[arg(long)]

@@ -12,7 +12,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use crate::world::{LEAD, PATIENCE, TEAMWIRE, World};
+use crate::{
+    agents,
+    world::{LEAD, PATIENCE, ScriptedHost, TEAMWIRE, World, offer},
+};
 
 /// The environment variable with the path of a Python that has the official client.
 const PYTHON: &str = "TEAMWIRE_TEST_MCP_PYTHON";
@@ -26,6 +29,7 @@ const BYTES_OF_A_TOKEN: usize = 3;
 scenarios! {
     members_talk_and_share_tasks_through_their_tools,
     only_the_lead_has_the_tools_of_a_lead,
+    the_lead_starts_a_teammate_on_a_host,
     requests_are_answered_with_the_tool_input_that_their_text_shows,
     a_message_that_no_later_look_has_confirmed_is_returned_to_the_next_process,
     an_agent_without_a_team_creates_one_and_leads_it,
@@ -81,9 +85,14 @@ impl Agent {
     }
 
     fn call(&self, tool: &str, arguments: Value) -> Value {
+        self.begin(tool, arguments);
+        self.next()
+    }
+
+    /// Begins a call. The next answer is its result.
+    fn begin(&self, tool: &str, arguments: Value) {
         let call = json!({ "tool": tool, "arguments": arguments });
         writeln!(self.stdin.borrow_mut(), "{call}").unwrap();
-        self.next()
     }
 
     /// Calls a tool and returns its text.
@@ -148,7 +157,7 @@ fn only_the_lead_has_the_tools_of_a_lead(world: World) {
     world.create_team("acme");
     world.join("ann");
     let (Some(lead), Some(ann)) = (Agent::start(&world, LEAD), Agent::start(&world, "ann")) else { return };
-    for tool in ["Invite", "ForceStop", "TeamDelete"] {
+    for tool in ["Task", "Invite", "ForceStop", "TeamDelete"] {
         assert!(lead.tools().contains(&tool) && !ann.tools().contains(&tool), "{tool}");
         assert!(ann.is_refused(tool, json!({"name": "lead"})).starts_with(&format!("You have no tool {tool}.")));
     }
@@ -168,6 +177,46 @@ fn only_the_lead_has_the_tools_of_a_lead(world: World) {
     world.cli(LEAD, &["team", "lead", "ann", "--yes"]).succeeds();
     assert!(lead.is_refused("TeamDelete", json!({})).starts_with("You have no tool TeamDelete."));
     ann.does("Invite", json!({"name": "carol"}));
+}
+
+fn the_lead_starts_a_teammate_on_a_host(world: World) {
+    world.create_team("acme");
+    let Some(lead) = Agent::start(&world, LEAD) else { return };
+    // The form that agents know.
+    let task = json!({"name": "backend", "team_name": "acme", "prompt": "You own the API."});
+    let alone = lead.is_refused("Task", task.clone());
+    assert!(alone.starts_with("The team has no host.") && alone.contains("`teamwire invite --host`"), "{alone}");
+
+    let mut host = ScriptedHost::join(&world, "gpu-1", offer(&["claude"], &[("gpu", "a100")], 2));
+    let status = lead.does("TeamStatus", json!({}));
+    assert!(status.ends_with("\ngpu-1 (host): profiles claude; 2 of 2 slots free; gpu=a100"), "{status}");
+    lead.begin("Task", task.clone());
+    let order = host.next_order();
+    assert_eq!(order.terms.profile, "claude");
+    let backend = host.start(&world, &order, agents::WILLING).ready();
+    let started = lead.next();
+    let says = "backend has started on gpu-1, with the profile claude, and has your prompt. It reports with messages.";
+    assert_eq!((&started["is_error"], &started["text"]), (&false.into(), &says.into()));
+    assert_eq!(backend.await_text("You own the API.")["from"], LEAD);
+    assert!(lead.does("TeamStatus", json!({})).contains("backend (teammate): "));
+    assert!(!lead.does("CheckInbox", json!({})).contains("has started"), "the tool has said it");
+    assert!(lead.is_refused("Task", task).starts_with("MEMBER_EXISTS: "));
+
+    let other = json!({"teammate_name": "tester", "prompt": "Test.", "profile": "claude", "labels": {"gpu": "a100"}});
+    lead.begin("Task", other.clone());
+    let order = host.next_order();
+    host.refuse(&order, "claude ended with code 1\n<not logged in>");
+    let refused = lead.next();
+    let says = "tester was not started, and its name is free again. gpu-1 says:\nclaude ended with code 1\n&lt;not logged in&gt;";
+    assert_eq!((&refused["is_error"], &refused["text"]), (&true.into(), &says.into()));
+    let elsewhere = json!({"name": "tester", "prompt": "Test.", "team_name": "blue"});
+    assert!(lead.is_refused("Task", elsewhere).starts_with("You lead team acme, not blue."));
+    let codex = json!({"name": "tester", "prompt": "Test.", "profile": "codex"});
+    let unknown = lead.is_refused("Task", codex);
+    assert!(unknown.starts_with("NO_HOST_FITS: ") && unknown.contains("has no profile codex, but claude"), "{unknown}");
+    let _second = ScriptedHost::join(&world, "gpu-2", offer(&["claude", "codex"], &[], 1));
+    let which = lead.is_refused("Task", json!({"name": "tester", "prompt": "Test."}));
+    assert_eq!(which, "Say which profile to start: claude, codex.");
 }
 
 fn requests_are_answered_with_the_tool_input_that_their_text_shows(world: World) {

@@ -6,6 +6,7 @@ mod host;
 mod network;
 mod output;
 mod runner;
+mod scripted_host;
 
 use std::{
     cell::{Cell, RefCell},
@@ -33,6 +34,7 @@ pub use host::{HostProcess, Orderer, kill as kill_process};
 pub use network::{Machine, Network};
 pub use output::Output;
 pub use runner::Runner;
+pub use scripted_host::{ScriptedHost, offer};
 pub(crate) use teamwire_test_redis::{Flavor, TestCluster, TestRedis, TestSentinel};
 
 use crate::agents;

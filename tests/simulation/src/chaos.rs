@@ -290,7 +290,8 @@ impl Chaos {
     }
 }
 
-fn repair_link(sim: &mut Sim<'_>, a: &str, b: &str) {
+/// Makes a link healthy.
+pub(crate) fn repair_link(sim: &mut Sim<'_>, a: &str, b: &str) {
     sim.set_link_fail_rate(a, b, 0.0);
     sim.set_link_max_message_latency(a, b, LATENCY_MAX);
     // Held segments are delivered now; dropped ones stay lost.

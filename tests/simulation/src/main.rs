@@ -10,6 +10,7 @@
 mod chaos;
 mod determinism;
 mod faulty_store;
+mod fleet;
 mod lead;
 mod net;
 mod world;
@@ -43,6 +44,9 @@ struct Cli {
     /// The number of seeds [default: 1 with --seed, otherwise 20]
     #[arg(long, value_name = "N")]
     seeds: Option<u64>,
+    /// Order members from many hosts instead, while hosts are killed, cut off, lost and added
+    #[arg(long)]
+    fleet: bool,
     /// Plant a bug into the coordinators' store
     #[arg(long, value_enum, default_value = "none")]
     bug: Bug,
@@ -84,6 +88,7 @@ fn run_all(cli: &Cli, first: u64) -> Result<bool, String> {
             let seed = first + place;
             let mut command = Command::new(&program);
             command.args(["--here", "--seed", &seed.to_string(), "--bug", &bug]);
+            command.args(cli.fleet.then_some("--fleet"));
             if let Some(directory) = &cli.keep {
                 command.arg("--keep").arg(directory);
             }
@@ -101,9 +106,10 @@ fn run_all(cli: &Cli, first: u64) -> Result<bool, String> {
     let mut failed = failed.into_inner();
     failed.sort_unstable();
     eprintln!("simulation: {seeds} seeds in {} s, {} failed", began.elapsed().as_secs(), failed.len());
+    let fleet = if cli.fleet { " --fleet" } else { "" };
     let with_bug = if cli.bug == Bug::None { String::new() } else { format!(" --bug {bug}") };
     for seed in &failed {
-        eprintln!("simulation: reproduce it with `cargo xtask simulate --seed {seed}{with_bug}`");
+        eprintln!("simulation: reproduce it with `cargo xtask simulate --seed {seed}{fleet}{with_bug}`");
     }
     Ok(failed.is_empty())
 }
@@ -119,6 +125,9 @@ fn run(cli: &Cli, seed: u64) -> Result<bool, String> {
     let filter = tracing_subscriber::EnvFilter::from_default_env();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
 
+    if cli.fleet {
+        return run_fleet(cli, seed);
+    }
     let histories = tempfile::Builder::new().prefix("teamwire-simulation-").tempdir();
     let histories = histories.map_err(|error| format!("cannot create a directory for histories: {error}"))?;
     let (directory, bug) = (histories.path().to_owned(), cli.bug);
@@ -149,6 +158,29 @@ fn run(cli: &Cli, seed: u64) -> Result<bool, String> {
         copy(&directory, &to).map_err(|error| format!("{}: {error}", to.display()))?;
     } else if !is_kept && bug == Bug::None {
         println!("seed {seed}: its histories are in {}", histories.keep().display());
+    }
+    Ok(is_kept)
+}
+
+/// Runs a seed of the fleet. Returns whether every promise was kept.
+fn run_fleet(cli: &Cli, seed: u64) -> Result<bool, String> {
+    let bug = cli.bug;
+    let mut outcome = thread::scope(|scope| scope.spawn(|| fleet::run(seed, bug)).join())
+        .map_err(|_| format!("seed {seed} panicked"))?;
+    if HAS_PANICKED.load(Ordering::Relaxed) {
+        outcome.broken.push("a thread panicked".to_owned());
+    }
+    let is_kept = outcome.broken.is_empty();
+    println!(
+        "seed {seed}: {}, fingerprint {:016x}, {} s, {} faults; {}",
+        if is_kept { "kept" } else { "BROKEN" },
+        outcome.fingerprint,
+        outcome.took.as_secs(),
+        outcome.faults,
+        outcome.summary,
+    );
+    for broken in outcome.broken.iter().take(20) {
+        println!("seed {seed}: BROKEN: {broken}");
     }
     Ok(is_kept)
 }

@@ -158,15 +158,7 @@ pub(crate) struct Outcome {
 pub(crate) fn run(seed: u64, bug: Bug, directory: &Path) -> Outcome {
     determinism::install(seed);
     let mut random: StdRng = rand::make_rng();
-    let mut sim = turmoil::Builder::new()
-        .rng_seed(random.random())
-        .enable_random_order()
-        .tick_duration(STEP)
-        .simulation_duration(END)
-        .min_message_latency(Duration::from_millis(1))
-        .max_message_latency(Duration::from_millis(20))
-        .tcp_capacity(256)
-        .build();
+    let mut sim = simulation(&mut random);
     let model = ModelStore::new();
     let buggy_store = BuggyStore::new(Arc::clone(&model) as _, bug);
 
@@ -226,8 +218,21 @@ pub(crate) fn run(seed: u64, bug: Bug, directory: &Path) -> Outcome {
     }
 }
 
+/// Makes a simulation without hosts.
+pub(crate) fn simulation<'s>(random: &mut StdRng) -> Sim<'s> {
+    turmoil::Builder::new()
+        .rng_seed(random.random())
+        .enable_random_order()
+        .tick_duration(STEP)
+        .simulation_duration(END)
+        .min_message_latency(Duration::from_millis(1))
+        .max_message_latency(Duration::from_millis(20))
+        .tcp_capacity(256)
+        .build()
+}
+
 /// Adds a coordinator's host.
-fn start_coordinator(sim: &mut Sim<'_>, number: usize, store: &Arc<BuggyStore>) -> Coordinator {
+pub(crate) fn start_coordinator(sim: &mut Sim<'_>, number: usize, store: &Arc<BuggyStore>) -> Coordinator {
     let (host, faulty) = (format!("c{number}"), FaultyStore::new(Arc::clone(store) as _));
     let shutdown = Arc::new(Mutex::new(CancellationToken::new()));
     let (to_store, told) = (Arc::clone(&faulty), Arc::clone(&shutdown));

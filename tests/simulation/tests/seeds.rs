@@ -33,6 +33,12 @@ fn every_promise_is_kept_in_every_seed() {
 }
 
 #[test]
+fn orders_to_a_fleet_of_hosts_are_kept_in_every_seed() {
+    let (is_kept, printed) = simulate(1, 2, &["--fleet"]);
+    assert!(is_kept, "{printed}");
+}
+
+#[test]
 fn a_seed_is_reproducible() {
     let (first, second) = (simulate(1_001, 2, &[]).1, simulate(1_001, 2, &[]).1);
     let sorted = |printed: &str| {

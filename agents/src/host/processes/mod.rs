@@ -115,7 +115,8 @@ impl Processes {
 
     /// Returns how many members that an earlier process started still run.
     pub fn running(&self) -> usize {
-        self.0.table.running().len()
+        let is_alive = |record: &Record| matches!(&record.phase, Phase::Started(pid) if pid.is_alive());
+        self.0.table.running().iter().filter(|record| is_alive(record)).count()
     }
 
     /// Goes on with an order that an earlier process has begun.

@@ -108,7 +108,8 @@ impl Records {
 
     /// Returns the directory of an order. Its id has no other characters, as the coordinator made it.
     fn directory(&self, request_id: &str) -> PathBuf {
-        let plain: String = request_id.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')).collect();
+        let plain: String =
+            request_id.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')).collect();
         self.root.join(plain)
     }
 }

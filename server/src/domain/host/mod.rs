@@ -3,12 +3,14 @@
 //! A host is a member of the roster that takes orders and does nothing else. An order is a request; `request/spawn.rs` says how
 //! it ends.
 
+mod ending;
 mod offer;
 mod order;
 mod placement;
 mod spawn;
 
+pub use ending::expire_overdue;
 pub use offer::{show, update};
 pub use order::{refuse, report_exit, take};
-pub use placement::Candidate;
+pub use placement::{Candidate, candidates};
 pub use spawn::spawn;

@@ -7,7 +7,10 @@ use teamwire_proto::{
     v1::{self, RequestState},
 };
 
-use super::placement::{candidates, place};
+use super::{
+    ending,
+    placement::{candidates, place},
+};
 use crate::{
     domain::{
         identity::{self, Admit, CallerCredentials},
@@ -89,7 +92,7 @@ pub fn refuse(
     };
     let answered = match next {
         Some(next) => spawn::hand_on(tx, &mut team, &order, &next)?,
-        None => spawn::reject(tx, &mut team, &order, &host, &request.reason)?,
+        None => ending::reject(tx, &mut team, &order, &host, &request.reason)?,
     };
     tx.put("", &team);
     Ok(answered)
@@ -134,7 +137,7 @@ pub fn report_exit(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::Repor
         Life::Spawning if check_pending(tx, &order).is_err() => return Ok(()),
         Life::Spawning => {
             let how = teamwire_proto::word::exit(&v1::ExitReport::from(exit));
-            spawn::reject(tx, &mut team, &order, &host, &format!("Its runner ended before it joined: {how}."))?;
+            ending::reject(tx, &mut team, &order, &host, &format!("Its runner ended before it joined: {how}."))?;
         }
         Life::Live | Life::Lost | Life::Stopping { .. } => conclude_life(tx, &mut team, &name, exit)?,
     }

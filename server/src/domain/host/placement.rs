@@ -25,7 +25,7 @@ pub struct Candidate {
 
 impl Candidate {
     /// Returns how many slots are free.
-    fn free(&self) -> u32 {
+    pub fn free(&self) -> u32 {
         self.offer.as_ref().map_or(0, |offer| offer.slots.saturating_sub(self.slots_used))
     }
 
@@ -61,7 +61,7 @@ impl Candidate {
 }
 
 /// Lists the hosts of a team. `offers`: what each offers, in the order of the roster.
-pub(super) fn candidates(
+pub fn candidates(
     team: &TeamRecord,
     offers: impl IntoIterator<Item = Option<HostRecord>>,
     leases: &Leases,

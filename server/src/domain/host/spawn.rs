@@ -155,7 +155,7 @@ fn check_free(tx: &mut Tx<'_>, team: &TeamRecord, name: &Name, leases: &Leases) 
 
 /// Reserves a name. Returns the number of the life that is to begin.
 fn reserve(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, plan_mode_required: bool) -> Result<u64, RuleError> {
-    request::cancel_all(tx, team, name, CancelCause::TargetReplaced)?;
+    request::cancel::cancel_all(tx, team, name, CancelCause::TargetReplaced)?;
     let before = team.member(name).cloned();
     let secret = tx.new_secret();
     let attributes = Attributes::default();

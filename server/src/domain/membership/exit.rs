@@ -79,7 +79,7 @@ pub(in crate::domain) fn conclude_life(
     mut exit: Exit,
 ) -> Result<(), RuleError> {
     let now_ms = tx.ctx.now_ms;
-    request::cancel_all(tx, team, name, CancelCause::TargetExited)?;
+    request::cancel::cancel_all(tx, team, name, CancelCause::TargetExited)?;
     let handed_over = request::hand_on::hand_to_lead(tx, team, name)?;
     let is_lead = team.is_lead(name);
     let member = team.member_mut(name).ok_or_else(invalid)?;
@@ -175,11 +175,11 @@ pub fn force_stop(
     let name = target.name.clone();
     let mut team = TeamRecord::clone(&team);
     if target.life == Life::Spawning {
-        request::cancel_all(tx, &mut team, &name, CancelCause::Forced)?;
+        request::cancel::cancel_all(tx, &mut team, &name, CancelCause::Forced)?;
         tx.put("", &team);
         tx.ends_something();
     } else if !matches!(target.life, Life::Stopping { request_id: None, .. }) {
-        request::cancel_all(tx, &mut team, &name, CancelCause::Forced)?;
+        request::cancel::cancel_all(tx, &mut team, &name, CancelCause::Forced)?;
         let now_ms = tx.ctx.now_ms;
         let member = team.member_mut(&name).ok_or_else(invalid)?;
         member.enter(Life::Stopping { request_id: None, alarmed: false }, now_ms);

@@ -107,7 +107,7 @@ pub fn join(
         Some(present) => (present.ordered.clone(), present.pending_order.take()),
         None => (None, None),
     };
-    request::cancel_all(tx, &mut team, &name, CancelCause::TargetReplaced)?;
+    request::cancel::cancel_all(tx, &mut team, &name, CancelCause::TargetReplaced)?;
     let plan_mode_required = told.plan_mode_required
         || token.as_ref().is_some_and(|token| token.plan_mode_required)
         || (token.is_none() && before.as_ref().is_some_and(|before| before.plan_mode_required));

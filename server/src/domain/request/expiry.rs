@@ -5,16 +5,19 @@ use teamwire_proto::{
     v1::{self, NoticeKind, RequestKind, RequestState},
 };
 
-use super::{approver, conclude, find_pending, leave_pending, remove_pending, spawn, tell, tell_requester};
+use super::{approver, conclude, find_pending, leave_pending, remove_pending, tell, tell_requester};
 use crate::domain::{
     records::TeamRecord,
     tx::{RuleError, Tx},
 };
 
-/// Expires the member's pending requests whose time has passed. Returns how many there were. The caller puts the team.
+/// Expires the member's pending requests whose time has passed, but not an order, whose end also ends the member. Returns how
+/// many there were. The caller puts the team.
 pub fn expire_overdue(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<usize, RuleError> {
     let now_ms = tx.ctx.now_ms;
-    let overdue = find_pending(tx, team, name, |pending| pending.expires_ms <= now_ms)?;
+    let order = team.member(name).and_then(|member| member.pending_order.clone());
+    let overdue =
+        find_pending(tx, team, name, |pending| pending.expires_ms <= now_ms && Some(pending) != order.as_ref())?;
     for request in &overdue {
         expire(tx, team, request)?;
     }
@@ -23,9 +26,6 @@ pub fn expire_overdue(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Re
 
 /// Expires a pending request, and notifies the requester. The caller puts the team.
 fn expire(tx: &mut Tx<'_>, team: &mut TeamRecord, request: &v1::Request) -> Result<(), RuleError> {
-    if request.kind() == RequestKind::Spawn {
-        return spawn::expire(tx, team, request);
-    }
     let member = remove_pending(team, request)?;
     conclude(tx, &leave_pending(tx, request, RequestState::Expired));
     let text = match request.kind() {

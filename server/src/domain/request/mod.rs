@@ -5,6 +5,7 @@
 //! most one shutdown, one plan, one order and a bounded number of permissions per member, so that every change of a life sees
 //! them.
 
+pub mod cancel;
 pub mod expiry;
 pub mod hand_on;
 pub mod permission;
@@ -179,11 +180,11 @@ fn decide(
     message
 }
 
-fn leave_pending(tx: &Tx<'_>, request: &v1::Request, state: RequestState) -> v1::Request {
+pub(super) fn leave_pending(tx: &Tx<'_>, request: &v1::Request, state: RequestState) -> v1::Request {
     v1::Request { state: state.into(), decided_at: Some(timestamp(tx.ctx.now_ms)), ..request.clone() }
 }
 
-fn conclude(tx: &mut Tx<'_>, request: &v1::Request) {
+pub(super) fn conclude(tx: &mut Tx<'_>, request: &v1::Request) {
     tx.put(&request.id, request);
     history::append(tx, Event::Decision(v1::Request { id: request.id.clone(), ..v1::Request::default() }));
     tx.notify(Topic::Requests);
@@ -194,15 +195,6 @@ fn requester(team: &TeamRecord, request: &v1::Request) -> Option<Name> {
     let sender = request.requester.as_ref().filter(|sender| sender.kind() == v1::SenderKind::Member)?;
     let name = Name::parse(&sender.name, "requester").ok()?;
     team.member(&name).map(|member| member.name.clone())
-}
-
-/// Cancels all requests of the member that are pending, because its life ends. Notifies the requesters of shutdowns. The caller
-/// puts the team.
-pub fn cancel_all(tx: &mut Tx<'_>, team: &mut TeamRecord, member: &Name, cause: CancelCause) -> Result<(), RuleError> {
-    for request in find_pending(tx, team, member, |_| true)? {
-        cancel(tx, team, &request, cause)?;
-    }
-    Ok(())
 }
 
 /// Returns the pending requests of a member that pass a filter.
@@ -216,21 +208,6 @@ fn find_pending(
     let ids: Vec<String> = pending.filter(|pending| is_wanted(pending)).map(|pending| pending.id.clone()).collect();
     tx.want::<v1::Request>(ids.iter().cloned())?;
     ids.iter().map(|id| find(tx, id)).collect()
-}
-
-fn cancel(tx: &mut Tx<'_>, team: &mut TeamRecord, request: &v1::Request, cause: CancelCause) -> Result<(), RuleError> {
-    let member = remove_pending(team, request)?;
-    let cancelled = v1::Request { cancel_cause: cause.into(), ..leave_pending(tx, request, RequestState::Cancelled) };
-    conclude(tx, &cancelled);
-    if request.kind() == RequestKind::Spawn {
-        spawn::cancelled(tx, team, request, &format!("its start was cancelled: {}", cause_text(cause)))?;
-    }
-    // A member that submits a newer plan, withdraws a request or has exited needs no notice about the old one.
-    if request.kind() == RequestKind::Shutdown {
-        let text = format!("The shutdown request for {member} was cancelled: {}.", cause_text(cause));
-        tell_requester(tx, team, request, NoticeKind::RequestCancelled, text)?;
-    }
-    Ok(())
 }
 
 fn tell_requester(
@@ -268,7 +245,7 @@ fn approver(team: &TeamRecord, request: &v1::Request) -> Result<Name, RuleError>
 }
 
 /// Removes a request from those that the roster lists as pending. Returns the member that it concerns.
-fn remove_pending(team: &mut TeamRecord, request: &v1::Request) -> Result<Name, RuleError> {
+pub(super) fn remove_pending(team: &mut TeamRecord, request: &v1::Request) -> Result<Name, RuleError> {
     let name = Name::parse(&request.member, "member")?;
     member_mut(team, &name)?.remove_pending(&request.id);
     Ok(name)

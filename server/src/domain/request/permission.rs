@@ -7,8 +7,8 @@ use teamwire_proto::{
 };
 
 use super::{
-    Answer, Decided, approver, cancel, decide, expect_kind, expiry::expire_overdue, find, find_visible, member_mut,
-    new_request, remove_pending, settled,
+    Answer, Decided, approver, cancel::cancel, decide, expect_kind, expiry::expire_overdue, find, find_visible,
+    member_mut, new_request, remove_pending, settled,
 };
 use crate::domain::{
     actor::Actor,

@@ -6,7 +6,7 @@ use teamwire_proto::{
     v1::{self, CancelCause, RequestKind},
 };
 
-use super::{Answer, Decided, cancel, decide, expect_kind, find, member_mut, new_request, settled};
+use super::{Answer, Decided, cancel::cancel, decide, expect_kind, find, member_mut, new_request, settled};
 use crate::domain::{
     actor::Actor,
     records::{Pending, TeamRecord},

@@ -1,4 +1,4 @@
-//! The order that a host start a member: how it is made and handed to a host, how it ends, and what becomes of the member.
+//! The order that a host start a member: how it is made, handed to a host, and approved. `host/ending.rs` says how else it ends.
 //!
 //! The name is reserved while the order is pending. The first session of the member approves the order. However else it ends,
 //! the name is free afterwards, the join token is void, and the prompt is gone from the inbox.
@@ -16,7 +16,6 @@ use crate::domain::{
     actor::Actor,
     history::{self, member_event},
     inbox::{Leaving, remove_from_inbox},
-    membership::conclude_life,
     notices,
     post::{self, Urgency},
     records::{Exit, JoinTokenRecord, Life, Ordered, Pending, TeamRecord},
@@ -25,9 +24,6 @@ use crate::domain::{
     topics::Topic,
     tx::{RuleError, Tx},
 };
-
-/// How many characters of a reason an exit and a notice repeat.
-const REASON_CHARS_MAX: usize = 160;
 
 /// An order that is about to be made.
 #[derive(Debug)]
@@ -160,51 +156,9 @@ pub fn hand_on(
     Ok(hand_to(tx, team, v1::Request { spawn: Some(terms), ..request.clone() }, to))
 }
 
-/// Rejects an order for good: its host, or no other host, can start the member. The caller puts the team.
-pub fn reject(
-    tx: &mut Tx<'_>,
-    team: &mut TeamRecord,
-    request: &v1::Request,
-    host: &Name,
-    reason: &str,
-) -> Result<v1::Request, RuleError> {
-    let rejected = v1::Request {
-        decided_by: Some((&Actor::Member(host.clone())).into()),
-        reason: reason.to_owned(),
-        ..leave_pending(tx, request, RequestState::Rejected)
-    };
-    remove_pending(team, request)?;
-    conclude(tx, &rejected);
-    let brief = brief(reason);
-    free_name(tx, team, request, &format!("{host} did not start it: {brief}"))?;
-    let text = format!(
-        "{} was not started: {host} says: {brief} See `teamwire requests {}`. The name is free again.",
-        request.member, request.id
-    );
-    tell(tx, team, request, NoticeKind::SpawnFailed, text)?;
-    Ok(rejected)
-}
-
-/// Expires an order. The caller puts the team.
-pub(super) fn expire(tx: &mut Tx<'_>, team: &mut TeamRecord, request: &v1::Request) -> Result<(), RuleError> {
-    remove_pending(team, request)?;
-    conclude(tx, &leave_pending(tx, request, RequestState::Expired));
-    free_name(tx, team, request, &format!("{} did not start it in time", request.approver))?;
-    let text = format!(
-        "{} was ordered from {}, which has not started it in time. The name is free again. See `teamwire hosts`, and order it \
-         again.",
-        request.member, request.approver
-    );
-    tell(tx, team, request, NoticeKind::SpawnFailed, text)
-}
-
-/// Clears up after an order that was cancelled. The caller puts the team.
-pub(super) fn cancelled(
-    tx: &mut Tx<'_>,
-    team: &mut TeamRecord,
-    request: &v1::Request,
-    why: &str,
-) -> Result<(), RuleError> {
+/// Clears up after an order that ended without an approval: its token is void, its prompt leaves the inbox, and the name is free
+/// if nobody has joined with it. The caller puts the team.
+pub fn clear_up(tx: &mut Tx<'_>, team: &mut TeamRecord, request: &v1::Request, why: &str) -> Result<(), RuleError> {
     withdraw_prompt(tx, team, request)?;
     let name = Name::parse(&request.member, "member")?;
     void_token(tx, team, &name)?;
@@ -212,25 +166,6 @@ pub(super) fn cancelled(
         end_reserved(tx, team, &name, why)?;
     }
     Ok(())
-}
-
-/// Frees the name of a member that was not started, or that joined and never opened a session.
-fn free_name(tx: &mut Tx<'_>, team: &mut TeamRecord, request: &v1::Request, why: &str) -> Result<(), RuleError> {
-    withdraw_prompt(tx, team, request)?;
-    let name = Name::parse(&request.member, "member")?;
-    void_token(tx, team, &name)?;
-    match team.member(&name).map(|member| member.life.clone()) {
-        Some(Life::Spawning) => end_reserved(tx, team, &name, why),
-        Some(Life::Live | Life::Lost | Life::Stopping { .. }) => {
-            conclude_life(tx, team, &name, Exit { detail: why.to_owned(), ..Exit::default() })?;
-            // Those who ordered it have been told that it was not started, so it may not come back.
-            if let Life::Exited { dismissed, .. } = &mut member_mut(team, &name)?.life {
-                *dismissed = true;
-            }
-            Ok(())
-        }
-        Some(Life::Exited { .. }) | None => Ok(()),
-    }
 }
 
 fn end_reserved(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, why: &str) -> Result<(), RuleError> {
@@ -268,20 +203,8 @@ pub fn void_token(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result
     Ok(())
 }
 
-/// Returns the first line of a reason as the end of a sentence, without what is too long for a notice.
-fn brief(reason: &str) -> String {
-    let line = reason.lines().next().unwrap_or_default().trim();
-    let mut brief: String = line.chars().filter(|c| !c.is_control()).take(REASON_CHARS_MAX).collect();
-    if brief.len() < line.len() {
-        brief.push('…');
-    } else if !brief.ends_with(['.', '!', '?']) {
-        brief.push('.');
-    }
-    brief
-}
-
 /// Sends a notice about an order to the lead and to the member that made it.
-fn tell(
+pub fn tell(
     tx: &mut Tx<'_>,
     team: &TeamRecord,
     request: &v1::Request,

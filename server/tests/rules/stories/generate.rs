@@ -238,7 +238,7 @@ fn host_acts() -> impl Strategy<Value = Act> {
     let wishes = wishes.prop_map(|(name, host, slow, prompt, plan_mode, keyed, rightly)| {
         Act::Spawn(Wish { name, host, slow, prompt, plan_mode, keyed, rightly })
     });
-    let (latest, detached, starts) = (prop::bool::weighted(0.8), prop::bool::weighted(0.2), prop::bool::weighted(0.6));
+    let (latest, detached, starts) = (prop::bool::weighted(0.6), prop::bool::weighted(0.2), prop::bool::weighted(0.6));
     prop_oneof![
         2 => hosts().prop_map(|host| Act::HostJoin { host }),
         2 => (0..3_usize, any::<bool>()).prop_map(|(slots, slow)| Act::Offer { slots, slow }),
@@ -295,8 +295,8 @@ fn steps(focus: Focus) -> impl Strategy<Value = Step> {
     (callers(), 0..2_usize, acts(focus)).prop_map(|(who, coordinator, act)| Step { who, coordinator, act })
 }
 
-/// The steps of one story, mostly about tasks in one of four, and about hosts in another.
+/// The steps of one story, mostly about tasks in one of five, and about hosts in two others.
 pub(super) fn stories() -> impl Strategy<Value = Vec<Step>> {
-    let focus = prop_oneof![2 => Just(Focus::Messages), 1 => Just(Focus::Tasks), 1 => Just(Focus::Hosts)];
+    let focus = prop_oneof![2 => Just(Focus::Messages), 1 => Just(Focus::Tasks), 2 => Just(Focus::Hosts)];
     focus.prop_flat_map(|focus| vec(steps(focus), 20..90))
 }

@@ -38,7 +38,7 @@ pub(super) struct Wish {
 impl Story {
     /// Lets the hosts of a story join and say what they offer.
     pub(super) async fn add_hosts(&mut self) {
-        for (coordinator, (host, slots)) in HOSTS.into_iter().zip([2, 1, 1]).enumerate() {
+        for (coordinator, (host, slots)) in HOSTS.into_iter().zip([1, 1, 1]).enumerate() {
             for act in [Act::HostJoin { host }, Act::Offer { slots, slow: host != "west" }] {
                 let who = match act {
                     Act::Offer { .. } => Who::latest(host),

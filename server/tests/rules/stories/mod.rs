@@ -30,6 +30,13 @@
 //! | a full inbox is skipped instead of refusing | a send was accepted but must be refused |
 //! | a redelivery is not marked | the delivery count |
 //! | a new life keeps its predecessor's claims | a task's status |
+//! | a host answers the order of another host | reporting an exit was accepted but must be refused |
+//! | a reserved name takes no slot | the slots of a host |
+//! | the prompt of a failed order stays | the inbox differs |
+//! | an order is handed to the host that refused it | the order went to another host |
+//! | a host may do what a member may | a send was accepted but must be refused |
+//! | an expired order keeps its name | a member's state |
+//! | a join without the order's token goes on with the order | the slots of a host |
 
 mod acts;
 mod check;
@@ -359,7 +366,7 @@ async fn redis(server: &TestRedis, prefix: &str, case: usize) -> Arc<dyn Store> 
 
 #[test]
 fn a_team_matches_its_model_on_the_embedded_store() {
-    run_with_sessions(32, |_| async { EmbeddedStore::in_memory().unwrap() as Arc<dyn Store> });
+    run_with_sessions(40, |_| async { EmbeddedStore::in_memory().unwrap() as Arc<dyn Store> });
 }
 
 #[test]
