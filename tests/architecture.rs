@@ -10,7 +10,7 @@ use std::{
 };
 
 /// The sources of the product's crates.
-const PRODUCT: [&str; 5] = ["agents/src", "client/rust/src", "proto/src", "server/src", "src"];
+const PRODUCT: [&str; 6] = ["agents/src", "client/rust/src", "kubernetes/src", "proto/src", "server/src", "src"];
 
 /// The crates whose modules must not name each other in a circle, not even a module and those inside it.
 const UNTIED: [&str; 2] = ["proto/src", "server/src"];
@@ -32,11 +32,12 @@ const SERVER_PARTS: [(&str, &[&str]); 12] = [
 ];
 
 /// What a crate of this workspace may depend on among the others.
-const CRATES: [(&str, &[&str]); 4] = [
+const CRATES: [(&str, &[&str]); 5] = [
     ("proto", &[]),
     ("server", &["teamwire-proto"]),
     ("client/rust", &["teamwire-proto"]),
     ("agents", &["teamwire-client", "teamwire-proto"]),
+    ("kubernetes", &["teamwire-agents", "teamwire-client", "teamwire-proto"]),
 ];
 
 /// The reasons that the coordinator may give by itself: the store has failed. All others are rules.
@@ -95,7 +96,7 @@ fn the_coordinator_contains_no_rule_that_refuses() {
 #[test]
 fn unsafe_code_is_in_one_place_of_the_product_and_one_of_the_tests() {
     let mut everywhere = Sources::default();
-    for root in ["agents", "bench", "client/rust", "fuzz", "proto", "server", "src", "tests", "xtask"] {
+    for root in ["agents", "bench", "client/rust", "fuzz", "kubernetes", "proto", "server", "src", "tests", "xtask"] {
         everywhere.add(root, root);
     }
     let found = unsafe_code(&everywhere);

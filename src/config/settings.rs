@@ -21,6 +21,7 @@ pub struct Settings {
     pub health: String,
     /// Empty: off.
     pub metrics: String,
+    pub metrics_teams: bool,
     pub metrics_members_max: usize,
     pub log: String,
     pub log_format: String,
@@ -48,6 +49,7 @@ impl Default for Settings {
             operator_credential: None,
             health: String::new(),
             metrics: String::new(),
+            metrics_teams: false,
             metrics_members_max: 0,
             log: "info".to_owned(),
             log_format: "text".to_owned(),

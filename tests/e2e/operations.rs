@@ -11,6 +11,7 @@ use crate::{
 
 scenarios! {
     the_numbers_say_exactly_what_was_done,
+    the_open_tasks_of_each_team_are_shown_only_if_the_configuration_says_so,
     every_number_is_documented_and_every_documented_one_is_there,
     the_log_holds_no_secret_and_no_content,
     reflection_lists_every_service,
@@ -75,6 +76,13 @@ fn the_numbers_say_exactly_what_was_done(world: World) {
         (states.iter().sum::<f64>() == 3.0).then_some(())
     });
 
+    world.cli(LEAD, &["task", "create", "count the words"]).succeeds();
+    world.cli(LEAD, &["task", "create", "sum them up", "--blocked-by", "1"]).succeeds();
+    eventually("the open tasks are counted", || {
+        let of = |status| coordinator.metric(&format!("teamwire_tasks{{status=\"{status}\"}}"));
+        (["ready", "assigned", "blocked", "in_progress"].map(of) == [1.0, 0.0, 1.0, 0.0]).then_some(())
+    });
+
     world.cli(LEAD, &["shutdown", "ann", "--wait"]).succeeds();
     assert_eq!(ann.exit(), 0);
     is("teamwire_sends_total{type=\"shutdown_request\",outcome=\"ok\"}", 1.0);
@@ -112,6 +120,19 @@ fn the_numbers_say_exactly_what_was_done(world: World) {
     }
 }
 
+fn the_open_tasks_of_each_team_are_shown_only_if_the_configuration_says_so(mut world: World) {
+    world.create_team("acme");
+    world.cli(LEAD, &["task", "create", "count the words"]).succeeds();
+    let series = "teamwire_team_tasks{team=\"acme\",status=\"ready\"}";
+    eventually("the task is counted", || {
+        (world.coordinator.metric("teamwire_tasks{status=\"ready\"}") == 1.0).then_some(())
+    });
+    assert!(!world.coordinator.metrics().contains("acme"));
+
+    world.coordinator.restart_with(&[("TEAMWIRE_METRICS_TEAMS", "true")]);
+    eventually("the task is counted by team", || (world.coordinator.metric(series) == 1.0).then_some(()));
+}
+
 fn every_number_is_documented_and_every_documented_one_is_there(world: World) {
     world.create_team("acme");
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations.md");
@@ -132,8 +153,8 @@ fn every_number_is_documented_and_every_documented_one_is_there(world: World) {
     // What the text says elsewhere of numbers, in rules for alarms, is there as well.
     let words =
         docs.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| word.starts_with("teamwire_"));
-    // One is the crate, in an example of the log.
-    for word in words.filter(|word| *word != "teamwire_server") {
+    // One is the crate, in an example of the log; one is off.
+    for word in words.filter(|word| !["teamwire_server", "teamwire_team_tasks"].contains(word)) {
         let name = ["_bucket", "_count", "_sum"].iter().find_map(|end| word.strip_suffix(end)).unwrap_or(word);
         assert!(shown.contains(name), "{word} is no number");
     }

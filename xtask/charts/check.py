@@ -28,7 +28,14 @@ TEAMWIRE = os.environ.get("TEAMWIRE")
 
 # The oldest version that the charts support, and the latest four; and the kinds that Kubernetes' schemas lack.
 VERSIONS = ["1.30", "1.34", "1.35", "1.36", "1.37"]
-FOREIGN = {("cert-manager.io/v1", "Certificate"), ("monitoring.coreos.com/v1", "ServiceMonitor")}
+FOREIGN = {
+    ("cert-manager.io/v1", "Certificate"),
+    ("gateway.networking.k8s.io/v1", "BackendTLSPolicy"),
+    ("gateway.networking.k8s.io/v1", "GRPCRoute"),
+    ("keda.sh/v1alpha1", "ScaledObject"),
+    ("monitoring.coreos.com/v1", "PrometheusRule"),
+    ("monitoring.coreos.com/v1", "ServiceMonitor"),
+}
 
 # The tests of kube-score that do not apply, and why.
 UNSCORED = {
@@ -153,6 +160,8 @@ def main():
             (ROOT / path).write_text(text)
         return
 
+    # The metrics that dashboards, alerts and autoscalers use.
+    metrics = set()
     version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
     for chart in ("teamwire", "teammate"):
         meta = yaml.safe_load((ROOT / "deploy/helm" / chart / "Chart.yaml").read_text())
@@ -162,7 +171,9 @@ def main():
             name = str(values.relative_to(ROOT))
             linted = helm("lint", f"deploy/helm/{chart}", "--strict", "--quiet", "--values", name)
             check(name, filter(None, [linted.returncode and linted.stdout + linted.stderr]))
-            good(name, render(chart, "--values", name)[1])
+            objects = render(chart, "--values", name)[1]
+            good(name, objects)
+            metrics |= rules.metrics(objects)
 
     # The values in the page start with the name of their chart.
     page = (ROOT / "docs/kubernetes.md").read_text()
@@ -198,7 +209,8 @@ def main():
             text = rejection(list(filter(None, yaml.safe_load_all(made.stdout)))) or "it was accepted"
         check(f"{chart} {' '.join(arguments)}", [] if expected in text else [f"it should say {expected!r}: {text}"])
 
-    for name, problems in pods.run(TEAMWIRE, ROOT, render):
+    check("metrics", [] if len(metrics) > 15 else [f"the charts use only {sorted(metrics)}"])
+    for name, problems in pods.run(TEAMWIRE, ROOT, render, metrics):
         check(name, problems)
 
     for failure in failures:

@@ -5,6 +5,11 @@ def find(objects, kind):
     return next(thing for thing in objects if thing["kind"] == kind)
 
 
+def host(objects):
+    """Returns the Deployment of the host."""
+    return next(t for t in objects if t["kind"] == "Deployment" and t["metadata"]["labels"]["app.kubernetes.io/component"] == "host")
+
+
 def spec(kind, change):
     """Changes the specification of the first object of a kind."""
     return lambda objects: change(find(objects, kind)["spec"])
@@ -77,6 +82,13 @@ FAULTS = [
     ("a port without a listener", "teamwire", "minimal", container(put("ports", 0, "containerPort", to=7000)), "ports"),
     ("a kill during the drain", "teamwire", "external-redis", pod(put("terminationGracePeriodSeconds", to=60)), "drain"),
     ("a drain without a wait", "teamwire", "minimal", container(drop("lifecycle")), "drain"),
+    ("an alert about others' coordinators", "teamwire", "everything", spec("PrometheusRule", put("groups", 0, "rules", 0, "expr", to="max(teamwire_store_up) == 0")), "selected_coordinators"),
+    ("two numbers of workers", "teammate", "autoscaled", spec("StatefulSet", put("replicas", to=2)), "scaled_workers"),
+    ("an autoscaler that ends those who work", "teammate", "autoscaled", spec("ScaledObject", put("triggers", 0, "metadata", "query", to="teamwire_team_tasks{status=\"ready\"}")), "scaled_workers"),
+    ("a host that reads Secrets", "teamwire", "host", lambda it: find(it, "Role")["rules"][1]["verbs"].append("get"), "host_rights"),
+    ("a host with rights everywhere", "teamwire", "host", lambda it: find(it, "RoleBinding").update(kind="ClusterRoleBinding"), "host_rights"),
+    ("two hosts under one name", "teamwire", "host", lambda it: host(it)["spec"].pop("strategy"), "one_host"),
+    ("a host without a token", "teamwire", "host", lambda it: host(it)["spec"]["template"]["spec"].update(automountServiceAccountToken=False), "no_api_access"),
     ("an update below the requested number", "teamwire", "minimal", spec("Deployment", put("strategy", "rollingUpdate", "maxUnavailable", to=1)), "rollout"),
     ("an update with two owners of a file", "teamwire", "embedded", spec("Deployment", put("strategy", to={"type": "RollingUpdate"})), "rollout"),
     ("no spreading", "teamwire", "minimal", pod(drop("topologySpreadConstraints")), "spread"),
@@ -116,6 +128,13 @@ REJECTED = [
     # Teamwire itself rejects these.
     ("teamwire", ["--set", "config.limits.members_mx=3"], "members_max"),
     ("teamwire", ["--set", "config.limits.members_max=0"], "members_max"),
+    ("teamwire", ["--set", "metrics.prometheusRule.enabled=true"], "serviceMonitor"),
+    ("teamwire", ["--set", "route.enabled=true"], "route.parentRefs"),
+    ("teamwire", ["--set", "route.enabled=true,route.parentRefs[0].name=x"], "join strings would identify"),
+    ("teamwire", ["--set", "host.enabled=true"], "host.join.existingSecret"),
+    ("teamwire", ["--set", "host.enabled=true,host.join.existingSecret=x"], "host.profiles"),
+    ("teammate", ["--set", "command={sh},join.existingSecret=x,autoscaling.enabled=true"], "kind StatefulSet"),
+    ("teammate", ["--set", "command={sh},join.existingSecret=x,kind=StatefulSet,autoscaling.enabled=true"], "autoscaling.prometheus"),
     ("teammate", ["--set", "join.existingSecret=x"], "say what the program is"),
     ("teammate", ["--set", "command={sh}"], "join.existingSecret"),
     ("teammate", ["--set", "command={sh},join.existingSecret=x,kind=Deployment"], "kind"),

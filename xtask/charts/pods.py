@@ -14,6 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import urllib.request
 
 NAMESPACE = "teamwire"
 PATIENCE = 60
@@ -139,8 +140,8 @@ def until(what, condition):
     return found
 
 
-def run(program, root, render):
-    """Yields the name of each test, and its problems."""
+def run(program, root, render, metrics):
+    """Yields the name of each test, and its problems. `metrics`: the names that the charts use."""
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="teamwire-charts-"))
         cluster = Cluster(pathlib.Path(program).absolute(), directory)
@@ -149,12 +150,13 @@ def run(program, root, render):
         template = next(thing for thing in objects if thing["kind"] == "Deployment")["spec"]["template"]
         coordinator = Pod(cluster, template, "teamwire-0")
         # An embedded store replaces the bundled one, whose server is not installed here.
-        serving = coordinator.first(TEAMWIRE_STORE="")
+        serving = coordinator.first(TEAMWIRE_STORE="", TEAMWIRE_METRICS_TEAMS="true")
         stack.callback(serving.process.kill)
         tested = Pod(cluster, next(thing for thing in objects if thing["kind"] == "Pod"), "teamwire-test")
         tests = {
             "probes": probed(cluster, template["spec"]["containers"][0]),
             "helm test": steps(tested),
+            "metrics": measured(cluster, metrics),
             "deploy/examples": example(cluster, render, stack),
             "a coordinator that gets SIGTERM": ended(serving),
         }
@@ -199,16 +201,16 @@ def steps(pod):
             yield f"the lead got no message: {step.output()}"
 
 
-def example(cluster, render, stack):
-    """Runs the example team while its Pods are evicted, killed and replaced."""
-    home = cluster.directory / "operator"
+def operator_of(cluster, team):
+    """Returns a function that runs a command as the operator, for a team."""
+    home = cluster.directory / f"operator-{team}"
     home.mkdir()
     environment = {
         "TEAMWIRE_ADDRESS": cluster.here("https://teamwire-headless.teamwire.svc:7420"),
         "TEAMWIRE_CA": str(home / "ca.crt"),
         "TEAMWIRE_CREDENTIAL": cluster.files["Secret", "teamwire-operator"]["credential"].decode(),
         "TEAMWIRE_CONTEXT": str(home / "context.json"),
-        "TEAMWIRE_TEAM": "acme",
+        "TEAMWIRE_TEAM": team,
     }
     (home / "ca.crt").write_bytes(cluster.files["Secret", "teamwire-tls"]["ca.crt"])
 
@@ -217,6 +219,38 @@ def example(cluster, render, stack):
         if done.returncode:
             raise TimeoutError(f"{words}: {done.stderr}")
         return done.stdout
+
+    return operator
+
+
+def measured(cluster, metrics):
+    """Looks up in a scrape every metric that the charts use, with the labels that they use."""
+    operator = operator_of(cluster, "measured")
+    operator("team", "create", "measured", "--json")
+    address = cluster.here("http://0.0.0.0:9464/metrics")
+
+    def missing():
+        with urllib.request.urlopen(address, timeout=PATIENCE) as scrape:
+            text = scrape.read().decode()
+        found = {(name, label) for name, labels in re.findall(r"^(\w+)(?:{(.*)})? ", text, re.MULTILINE) for label in labels_of(labels)}
+        return sorted(metrics - found)
+
+    # A team is counted a few seconds later.
+    with contextlib.suppress(TimeoutError):
+        until("every metric", lambda: not missing())
+    for name, label in missing():
+        yield f"the charts use {name} with the label {label!r}, which no scrape has" if label else f"the charts use {name}, which no scrape has"
+
+
+def labels_of(text):
+    """Yields the names of the labels of a series, and an empty one for the series itself."""
+    yield ""
+    yield from re.findall(r"(\w+)=\"", text)
+
+
+def example(cluster, render, stack):
+    """Runs the example team while its Pods are evicted, killed and replaced."""
+    operator = operator_of(cluster, "acme")
 
     def member(name):
         found = [m for m in json.loads(operator("status", "--json"))["members"] if m["name"] == name]

@@ -4,8 +4,18 @@ A rule takes the objects of a rendering and yields what is wrong with them. kube
 image tags, disruption budgets, and that network policies exist.
 """
 
+import json
 import re
 import tomllib
+
+# By API group and resource.
+HOST_RIGHTS = {
+    ("batch", "jobs"): {"create", "delete", "get", "list", "patch", "watch"},
+    ("", "secrets"): {"create"},
+    ("", "pods"): {"list", "watch"},
+    ("", "events"): {"list", "watch"},
+    ("", "configmaps"): {"get"},
+}
 
 TEMPLATES = {"Deployment", "StatefulSet", "Job"}
 VOLUMES = {"configMap", "secret", "emptyDir", "persistentVolumeClaim", "downwardAPI", "projected"}
@@ -56,6 +66,35 @@ def port_of(address):
     return int(address.rsplit(":", 1)[1])
 
 
+# Prometheus adds these when it scrapes.
+SCRAPED = {"namespace", "job", "pod"}
+
+
+def expressions(objects):
+    """Yields the queries of dashboards, alerts and autoscalers."""
+    for dashboard in of_kind(objects, "ConfigMap"):
+        if "teamwire.json" in dashboard["data"]:
+            for panel in json.loads(dashboard["data"]["teamwire.json"])["panels"]:
+                yield from (target["expr"] for target in panel["targets"])
+    for thing in of_kind(objects, "PrometheusRule"):
+        yield from (rule["expr"] for group in thing["spec"]["groups"] for rule in group["rules"])
+    for thing in of_kind(objects, "ScaledObject"):
+        yield from (trigger["metadata"]["query"] for trigger in thing["spec"]["triggers"])
+    for thing in of_kind(objects, "HorizontalPodAutoscaler"):
+        yield from (metric["pods"]["metric"]["name"] for metric in thing["spec"]["metrics"])
+
+
+def metrics(objects):
+    """Returns the metrics that a rendering uses, each alone and with every label that selects or groups it."""
+    used = set()
+    for query in expressions(objects):
+        grouped = {label.strip() for labels in re.findall(r"by \(([^)]*)\)", query) for label in labels.split(",") if label.strip()}
+        for name, selectors in re.findall(r"\b(teamwire_\w+)(?:{([^}]*)})?", query):
+            selected = set(re.findall(r"(\w+)(?:=~|!~|!=|=)", selectors))
+            used |= {(name, label) for label in {"", *selected, *grouped} - SCRAPED}
+    return used
+
+
 def restricted(objects):
     """Pods meet the Pod Security Standard "restricted"."""
     for name, _, spec in pods(objects):
@@ -81,10 +120,11 @@ def restricted(objects):
 
 
 def no_api_access(objects):
-    """No Pod can use the API server, and no variables of Services can pass for configuration."""
-    for name, _, spec in pods(objects):
-        if spec.get("automountServiceAccountToken") is not False:
-            yield f"{name} has a token of its service account"
+    """No Pod but a host's can use the API server, and no variables of Services can pass for configuration."""
+    for name, labels, spec in pods(objects):
+        is_host = labels.get("app.kubernetes.io/component") == "host"
+        if spec.get("automountServiceAccountToken") is not is_host:
+            yield f"{name} has {'no' if is_host else 'a'} token of its service account"
         if spec.get("enableServiceLinks") is not False:
             yield f"{name} has the Services in its environment"
 
@@ -224,8 +264,61 @@ def teammates(objects):
             yield "an eviction counts as a failure"
 
 
+def host_rights(objects):
+    """A host may do what docs/kubernetes.md says, in its own namespace, and nothing else."""
+    if of_kind(objects, "ClusterRole", "ClusterRoleBinding"):
+        yield "it has rights in all namespaces"
+    for role in of_kind(objects, "Role"):
+        may = {
+            (group, resource): set(rule["verbs"])
+            for rule in role["rules"]
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+        }
+        if may != HOST_RIGHTS:
+            yield f"{role['metadata']['name']} may {may}"
+        if any(rule.get("resourceNames") is None for rule in role["rules"] if "configmaps" in rule["resources"]):
+            yield f"{role['metadata']['name']} may read every ConfigMap"
+
+
+def one_host(objects):
+    """A host that is replaced ends before the new one starts, and keeps its identity."""
+    for thing in of_kind(objects, "Deployment"):
+        spec = thing["spec"]["template"]
+        if spec["metadata"]["labels"].get("app.kubernetes.io/component") != "host":
+            continue
+        if thing["spec"]["replicas"] != 1 or thing["spec"].get("strategy", {}).get("type") != "Recreate":
+            yield "two hosts may have one name"
+        if not any("persistentVolumeClaim" in volume for volume in spec["spec"]["volumes"]):
+            yield "a replaced host loses its identity"
+
+
+def selected_coordinators(objects):
+    """An alert is about the coordinators of its release only."""
+    for thing in of_kind(objects, "PrometheusRule"):
+        for rule in (rule for group in thing["spec"]["groups"] for rule in group["rules"]):
+            for selectors in re.findall(r"teamwire_\w+({[^}]*})?", rule["expr"]):
+                if rule["alert"].startswith("Teamwire") and f'namespace="{thing["metadata"]["namespace"]}"' not in selectors:
+                    yield f"{rule['alert']} is about all namespaces"
+
+
+def scaled_workers(objects):
+    """An autoscaler owns the number of members, and counts the tasks that members work on."""
+    for thing in of_kind(objects, "ScaledObject"):
+        name = thing["spec"]["scaleTargetRef"]["name"]
+        for target in of_kind(objects, "StatefulSet"):
+            if target["metadata"]["name"] == name and "replicas" in target["spec"]:
+                yield f"{name} has a number of replicas, too"
+        if "in_progress" not in thing["spec"]["triggers"][0]["metadata"]["query"]:
+            yield f"{name} ends members that work"
+
+
 RULES = [
     restricted,
+    host_rights,
+    one_host,
+    selected_coordinators,
+    scaled_workers,
     no_api_access,
     bounded_volumes,
     private_secrets,

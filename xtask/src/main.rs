@@ -17,6 +17,7 @@ mod faults;
 mod fuzz;
 mod generate;
 mod install;
+mod kubernetes;
 mod lint;
 mod network;
 mod prose;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         ["simulate", ref options @ ..] => faults::simulate(options),
         ["fuzz", ref options @ ..] => fuzz::run(options),
         ["containers"] => containers::test(),
+        ["kubernetes"] => kubernetes::test(),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             Ok(())

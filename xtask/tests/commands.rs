@@ -407,6 +407,28 @@ fn charts_installs_its_tools_once_and_checks_with_the_teamwire_it_built() {
 }
 
 #[test]
+fn kubernetes_builds_its_programs_once_and_tests_with_them() {
+    let go = "if [ $1 = install ]; then /bin/mkdir -p $GOBIN && /bin/ln -s $0 $GOBIN/helm && echo 'echo kind: Role' \
+              >$GOBIN/helm.does; else : >$9; fi";
+    let machine = Machine::new("kubernetes").with("go", go).with_file("xtask/kubernetes/go.mod", "module kubernetes\n");
+    let machine = machine.with("cargo", "[ -f $TEAMWIRE_TEST_KUBERNETES/etcd ] && [ -f $TEAMWIRE_TEST_HOST_CHART ]");
+    let built = ("TEAMWIRE_TEST_BINARY", "/bin/true");
+    let output = machine.xtask(&["kubernetes"], &[built]);
+    assert!(output.status.success(), "{output:?}");
+    let calls = machine.calls();
+    let names = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+    for (call, name) in calls.iter().zip(names) {
+        assert!(call.starts_with("go -C ") && call.contains(&format!("/{name} ")), "{call}");
+    }
+    assert!(calls[4].starts_with("go install helm.sh/helm/v3/cmd/helm@v3."), "{calls:?}");
+    assert!(calls[5].starts_with("helm template teamwire deploy/helm/teamwire"), "{calls:?}");
+    assert_eq!(calls[6..], ["cargo test --locked --package teamwire-kubernetes --test api_server -- --ignored"]);
+
+    assert!(machine.xtask(&["kubernetes"], &[built]).status.success());
+    assert!(!machine.calls().iter().any(|call| call.starts_with("go ")));
+}
+
+#[test]
 fn containers_uses_a_reachable_docker_and_removes_its_images_even_after_a_failure() {
     let machine = Machine::new("containers").with("docker", "").with("git", "echo 1a2b");
     let machine = machine.with("cargo", "echo $TEAMWIRE_TEST_CONTAINERS $TEAMWIRE_IMAGE $TEAMWIRE_REVISION; exit 1");

@@ -10,17 +10,23 @@ use crate::{
         page::{self, PAGE_SIZE_MAX, Page, page_size},
         query,
         records::{HostRecord, Life, ListedTeam, RecordType, TeamRecord},
-        streams, team,
+        streams,
+        task::board::BoardRecord,
+        team,
     },
     store::{Check, Key, Leases, Loss, Namespace, Txn, Write},
-    telemetry::{HOST_STATES, MEMBER_STATES, SLOT_STATES},
+    telemetry::{HOST_STATES, MEMBER_STATES, SLOT_STATES, TASK_STATUSES},
 };
 
 /// The numbers of one team.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TeamCount {
+    /// The team.
+    pub name: String,
     /// Members, in the order of [`MEMBER_STATES`].
     pub members: [u32; MEMBER_STATES.len()],
+    /// Open tasks, in the order of [`TASK_STATUSES`].
+    pub tasks: [u64; TASK_STATUSES.len()],
     /// Hosts, in the order of [`HOST_STATES`].
     pub hosts: [u32; HOST_STATES.len()],
     /// Slots of live hosts, in the order of [`SLOT_STATES`].
@@ -160,14 +166,16 @@ impl Coordinator {
         self.store.has_lost(namespace).await.map_err(unavailable)
     }
 
-    /// Counts a team's members and messages, and returns its roster. `None`: the team is deleted.
+    /// Counts a team's members, open tasks and messages, and returns its roster. `None`: the team is deleted.
     pub async fn count(&self, namespace: &Namespace) -> Result<Option<(TeamCount, Vec<Name>)>, Refusal> {
         let found = self.fetch::<TeamRecord>(namespace, vec![String::new()]).await?.pop().flatten();
         let Some(team) = found else { return Ok(None) };
         let inboxes: Vec<String> = team.members.iter().map(|member| streams::inbox(&member.name)).collect();
         let extents = self.store.extents(namespace, &inboxes).await.map_err(unavailable)?;
         let leases = self.store.leases(namespace).await.map_err(unavailable)?;
-        let mut count = TeamCount::default();
+        let board = self.fetch::<BoardRecord>(namespace, vec![String::new()]).await?.pop().flatten();
+        let tasks = board.map(|board| board.open_by_status()).unwrap_or_default();
+        let mut count = TeamCount { name: team.name.to_string(), tasks, ..TeamCount::default() };
         for member in team.members.iter().filter(|member| !member.is_host) {
             let state = match member.life {
                 Life::Live if member.is_away(&leases) => 4,

@@ -1,5 +1,5 @@
-//! Numbers that no event reports, looked up from time to time: teams, their members and hosts by state, and how full inboxes
-//! are.
+//! Numbers that no event reports, looked up from time to time: teams, their members and hosts by state, their open tasks,
+//! and how full inboxes are.
 //!
 //! The due worker visits every team anyway; during some visits it also counts the team, if metrics are served. The
 //! gauges show the sums of the latest counts, which may be as old as [`EVERY`].
@@ -14,7 +14,7 @@ use prometheus_client::metrics::{family::Family, gauge::Gauge};
 use crate::{
     coordinator::{Coordinator, teams::TeamCount},
     store::Namespace,
-    telemetry::{HOST_STATES, Label, MEMBER_STATES, Metrics, SLOT_STATES},
+    telemetry::{HOST_STATES, Label, MEMBER_STATES, Metrics, SLOT_STATES, TASK_STATUSES},
 };
 
 /// How often a team is counted at most.
@@ -62,6 +62,11 @@ impl Gauges {
         set(&metrics.members, &MEMBER_STATES, |n| counts().map(|count| i64::from(count.members[n])).sum());
         set(&metrics.hosts, &HOST_STATES, |n| counts().map(|count| i64::from(count.hosts[n])).sum());
         set(&metrics.host_slots, &SLOT_STATES, |n| counts().map(|count| i64::from(count.slots[n])).sum());
+        for (n, status) in TASK_STATUSES.iter().enumerate() {
+            let tasks: u64 = counts().map(|count| count.tasks[n]).sum();
+            metrics.tasks.get_or_create(&[("status", *status)]).set(i64::try_from(tasks).unwrap_or(i64::MAX));
+        }
+        metrics.set_team_tasks(counts().map(|count| (count.name.as_str(), count.tasks)));
         metrics.inbox_messages.set(counts().map(|count| count.messages).sum());
         metrics.inbox_messages_max.set(counts().map(|count| count.messages_max).max().unwrap_or(0));
         metrics.inbox_bytes.set(counts().map(|count| count.bytes).sum());

@@ -27,6 +27,9 @@ pub const HOST_STATES: [&str; 3] = ["live", "lost", "exited"];
 /// What the slots of live hosts are.
 pub const SLOT_STATES: [&str; 2] = ["taken", "free"];
 
+/// Where the tasks are that are counted: the places of the board, without those that are closed.
+pub const TASK_STATUSES: [&str; 4] = ["ready", "assigned", "blocked", "in_progress"];
+
 /// The operations of a store that are timed.
 pub(super) const STORE_OPERATIONS: [&str; 7] = ["read", "scan", "range", "extents", "leases", "now", "commit"];
 
@@ -47,6 +50,7 @@ fn time() -> Histogram {
 pub struct Metrics {
     registry: Registry,
     pub(super) is_watched: AtomicBool,
+    names_teams: AtomicBool,
     /// Sends, by type and outcome.
     sends: Family<Labels, Counter>,
     /// How long sends took.
@@ -87,6 +91,9 @@ pub struct Metrics {
     pub(crate) store_writable: Gauge,
     pub(crate) teams: Gauge,
     pub(crate) members: Family<Label, Gauge>,
+    pub(crate) tasks: Family<Label, Gauge>,
+    /// The tasks of each team, if the metrics may name teams.
+    team_tasks: Family<[(&'static str, String); 2], Gauge>,
     pub(crate) hosts: Family<Label, Gauge>,
     pub(crate) host_slots: Family<Label, Gauge>,
     pub(crate) inbox_messages: Gauge<u64, AtomicU64>,
@@ -117,6 +124,7 @@ impl Metrics {
         let mut add = Adding(&mut registry);
         let metrics = Self {
             is_watched: AtomicBool::new(false),
+            names_teams: AtomicBool::new(false),
             sends: add.plain("sends", "Sends by type and outcome: ok, replayed or the reason of the refusal."),
             send_seconds: add.add("send_seconds", "How long sends took, from the call to the reply.", time()),
             deliveries: add.plain("deliveries", "Messages handed to sessions."),
@@ -151,6 +159,8 @@ impl Metrics {
                 .plain("members", "Members in the store by state: live, lost, stopping, away, spawning or exited."),
             hosts: add.plain("hosts", "Hosts in the store by state: live, lost or exited."),
             host_slots: add.plain("host_slots", "Slots of live hosts, taken or free."),
+            tasks: add.plain("tasks", "Open tasks in the store by status: ready, assigned, blocked or in_progress."),
+            team_tasks: add.plain("team_tasks", "Open tasks by team and status, if the configuration allows names."),
             inbox_messages: add.plain("inbox_messages", "Unprocessed messages in all inboxes of the store."),
             inbox_messages_max: add
                 .plain("inbox_messages_max", "Unprocessed messages in the fullest inbox of the store."),
@@ -207,6 +217,28 @@ impl Metrics {
         }
         for state in SLOT_STATES {
             drop(self.host_slots.get_or_create(&[("state", state)]));
+        }
+        for status in TASK_STATUSES {
+            drop(self.tasks.get_or_create(&[("status", status)]));
+        }
+    }
+
+    /// Lets the metrics name teams, in the labels of `teamwire_team_tasks`. Otherwise, they contain no names.
+    pub fn name_teams(&self) {
+        self.names_teams.store(true, Ordering::Relaxed);
+    }
+
+    /// Replaces the numbers of open tasks of every team.
+    pub(crate) fn set_team_tasks<'t>(&self, teams: impl Iterator<Item = (&'t str, [u64; TASK_STATUSES.len()])>) {
+        if !self.names_teams.load(Ordering::Relaxed) {
+            return;
+        }
+        self.team_tasks.clear();
+        for (team, tasks) in teams {
+            for (status, tasks) in TASK_STATUSES.into_iter().zip(tasks) {
+                let labels = [("team", team.to_owned()), ("status", status.to_owned())];
+                self.team_tasks.get_or_create(&labels).set(i64::try_from(tasks).unwrap_or(i64::MAX));
+            }
         }
     }
 

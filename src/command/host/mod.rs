@@ -1,5 +1,7 @@
 //! `teamwire host`: starts members on this machine when the lead orders them.
 
+#[cfg(feature = "kubernetes")]
+mod cluster;
 mod identity;
 
 use std::{
@@ -9,7 +11,7 @@ use std::{
 };
 
 use clap::Args;
-use teamwire_agents::host::{Backend, Host, HostEvent, HostFile, Processes};
+use teamwire_agents::host::{Backend, Host, HostEnd, HostEvent, HostFile, Processes};
 use teamwire_client::{Client, JOIN_VARIABLE};
 use tokio_util::sync::CancellationToken;
 
@@ -63,6 +65,12 @@ pub struct HostCommand {
     /// When the host is asked to end, ask its members to end first, and wait for them
     #[arg(long)]
     stop_members: bool,
+    /// Start members as Jobs of Kubernetes: with the service account of this Pod, or with your kubeconfig
+    ///
+    /// The file is required, and its profiles are Pod templates; see docs/kubernetes.md.
+    #[cfg(feature = "kubernetes")]
+    #[arg(long, requires = "config")]
+    kubernetes: bool,
     #[command(flatten)]
     output: Output,
 }
@@ -81,6 +89,10 @@ impl HostCommand {
 
     async fn run_host(&self, context: &ContextArgs) -> Result<(), Failure> {
         refuse_within_runner("A host cannot run here.")?;
+        #[cfg(feature = "kubernetes")]
+        if self.kubernetes {
+            return self.run_in_cluster(context).await;
+        }
         let file = self.file(context)?;
         let stop = stop_on_signal("the host ends; its members go on")?;
         let directory = HostDirectory::open(context, self.join_string()?)?;
@@ -98,34 +110,32 @@ impl HostCommand {
             client = directory.enter(context, name.as_deref()) => client?,
             () = stop.cancelled() => return Ok(()),
         };
-        self.serve(client, processes, stop, &directory).await
+        directory.ended(self.serve(client, Arc::new(processes), stop).await?)
     }
 
     /// Carries out orders until the host is asked to stop, or may not go on.
     async fn serve<B: Backend>(
         &self,
         client: Client,
-        backend: B,
+        backend: Arc<B>,
         stop: CancellationToken,
-        directory: &HostDirectory,
-    ) -> Result<(), Failure> {
+    ) -> Result<HostEnd, Failure> {
         let json = self.output.json;
-        let backend = Arc::new(backend);
         // Patient, and without the messages for a person who waits for a command.
         let client = Client::connect_with(client.address(), client.tls())?.with_credential(client.credential())?;
         let host = Host::new(client, backend.clone(), Arc::new(move |event| print(event, json)));
         if self.stop_members {
             let stopped = CancellationToken::new();
-            let (members, done) = (backend.clone(), stopped.clone());
+            let done = stopped.clone();
             // The host goes on meanwhile, to report what its members do not.
             tokio::spawn(async move {
                 stop.cancelled().await;
-                members.stop_all().await;
+                backend.stop_all().await;
                 done.cancel();
             });
-            return directory.ended(host.run(stopped).await);
+            return Ok(host.run(stopped).await);
         }
-        directory.ended(host.run(stop).await)
+        Ok(host.run(stop).await)
     }
 
     /// Reads the file, and adds what the command line says.

@@ -159,6 +159,9 @@ impl Serve {
             metrics: Arc::new(Metrics::new(settings.metrics_members_max)),
             ..server::Config::new(&secret)
         };
+        if settings.metrics_teams {
+            config.metrics.name_teams();
+        }
         let stop_metrics = CancellationToken::new();
         let _stop_metrics_on_return = stop_metrics.clone().drop_guard();
         if let Some(listener) = metrics_listener {

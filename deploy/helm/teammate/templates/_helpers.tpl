@@ -29,6 +29,11 @@ annotations:
 {{- .Values.member | default .Release.Name -}}
 {{- end -}}
 
+{{/* Not empty: there may be several members, so each has its index in its name. */}}
+{{- define "teammate.indexed" -}}
+{{- if or (gt (int .Values.count) 1) .Values.autoscaling.enabled }}true{{ end -}}
+{{- end -}}
+
 {{- define "teammate.serviceAccount" -}}
 {{- .Values.serviceAccount.name | default (include "teammate.fullname" .) -}}
 {{- end -}}
@@ -37,7 +42,7 @@ annotations:
 {{- define "teammate.arguments" -}}
 {{- $run := .Values.runner -}}
 {{- $member := include "teammate.member" . -}}
-{{- if gt (int .Values.count) 1 }}{{ $member = printf "%s-$(MEMBER_INDEX)" $member }}{{ end -}}
+{{- if include "teammate.indexed" . }}{{ $member = printf "%s-$(MEMBER_INDEX)" $member }}{{ end -}}
 {{- $arguments := list "run" $member "--via" $run.via "--on-shutdown" $run.onShutdown "--restart" $run.restart "--wrap-up" (toString (int $run.wrapUpSeconds)) "--grace" (toString (int $run.graceSeconds)) -}}
 {{- if $run.claim }}{{ $arguments = append $arguments "--claim" }}{{ end -}}
 {{- $labels := mergeOverwrite (dict "k8s.pod.name" "$(POD_NAME)" "k8s.namespace.name" "$(POD_NAMESPACE)" "k8s.node.name" "$(NODE_NAME)") (deepCopy $run.labels) -}}
@@ -48,6 +53,11 @@ annotations:
 {{- define "teammate.check" -}}
 {{- if not .Values.command }}{{ fail "say what the program is: --set command='{python3,/etc/teammate/echo.py}'" }}{{ end -}}
 {{- if not .Values.join.existingSecret }}{{ fail "name the Secret with the join string as join.existingSecret; `teamwire invite` prints one" }}{{ end -}}
+{{- if .Values.autoscaling.enabled -}}
+{{- if ne .Values.kind "StatefulSet" }}{{ fail "autoscaling.enabled needs kind StatefulSet: a Job runs a number of members once" }}{{ end -}}
+{{- if not (and .Values.team .Values.autoscaling.prometheus) }}{{ fail "autoscaling.enabled: name the team whose tasks count as team, and the address of Prometheus as autoscaling.prometheus" }}{{ end -}}
+{{- if gt (int .Values.autoscaling.minReplicas) (int .Values.autoscaling.maxReplicas) }}{{ fail "autoscaling.minReplicas exceeds autoscaling.maxReplicas" }}{{ end -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "teammate.pod" -}}
@@ -118,7 +128,7 @@ spec:
           valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
         - name: NODE_NAME
           valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
-        {{- if gt (int .Values.count) 1 }}
+        {{- if include "teammate.indexed" . }}
         - name: MEMBER_INDEX
           valueFrom: {fieldRef: {fieldPath: "metadata.labels['{{ if eq .Values.kind "Job" }}batch.kubernetes.io/job-completion-index{{ else }}apps.kubernetes.io/pod-index{{ end }}']"}}
         {{- end }}

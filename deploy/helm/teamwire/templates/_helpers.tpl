@@ -151,6 +151,31 @@ capabilities:
 {{- end }}
 {{ end -}}
 
+{{/* The host's file. */}}
+{{- define "teamwire.hostConfig" -}}
+{{- $host := .Values.host -}}
+name = {{ $host.name | default (include "teamwire.fullname" .) | toJson }}
+slots = {{ int $host.slots }}
+
+[labels]
+{{- range $key, $value := $host.labels }}
+{{ toJson $key }} = {{ toJson $value }}
+{{- end }}
+
+[kubernetes]
+namespace = {{ .Release.Namespace | toJson }}
+owner = {{ printf "%s-host" (include "teamwire.fullname" .) | toJson }}
+keep = {{ $host.keepFinished | toJson }}
+{{- range $name, $profile := $host.profiles }}
+
+[profiles.{{ toJson $name }}]
+pod = {{ printf "%s.yaml" $name | toJson }}
+{{- range $key, $value := omit $profile "pod" }}
+{{ snakecase $key }} = {{ toJson $value }}
+{{- end }}
+{{- end }}
+{{ end -}}
+
 {{/* Fails for values that contradict each other. */}}
 {{- define "teamwire.check" -}}
 {{- if eq .Values.store.kind "embedded" -}}
@@ -175,5 +200,27 @@ capabilities:
 {{- end -}}
 {{- if and .Values.metrics.serviceMonitor.enabled (not .Values.metrics.enabled) -}}
 {{- fail "metrics.serviceMonitor.enabled needs metrics.enabled" -}}
+{{- end -}}
+{{- if and .Values.metrics.prometheusRule.enabled (not .Values.metrics.serviceMonitor.enabled) -}}
+{{- fail "metrics.prometheusRule.enabled needs metrics.serviceMonitor.enabled, which names the job that its rules select" -}}
+{{- end -}}
+{{- if .Values.host.enabled -}}
+{{- if not .Values.host.join.existingSecret -}}
+{{- fail "host.enabled: name the Secret with the output of `teamwire invite --host` as host.join.existingSecret" -}}
+{{- end -}}
+{{- if not .Values.host.profiles -}}
+{{- fail "host.enabled: say what members it may start, as host.profiles" -}}
+{{- end -}}
+{{- end -}}
+{{- if .Values.route.enabled -}}
+{{- if not .Values.route.parentRefs -}}
+{{- fail "route.enabled: name the Gateway as route.parentRefs" -}}
+{{- end -}}
+{{- if eq .Values.tls.kind "generated" -}}
+{{- fail "route.enabled: join strings would identify the generated authority, but clients see the Gateway's certificate. Set tls.kind to certManager, existingSecret or none" -}}
+{{- end -}}
+{{- if .Values.tls.clientCaSecret -}}
+{{- fail "route.enabled: a Gateway that terminates TLS presents no client's certificate. Leave tls.clientCaSecret out, or use service.type LoadBalancer" -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}

@@ -165,9 +165,14 @@ pub enum Place {
 impl BoardRecord {
     /// Returns how many tasks are neither completed nor deleted.
     pub fn open(&self) -> u64 {
+        self.open_by_status().iter().sum()
+    }
+
+    /// Returns how many tasks are ready, assigned, blocked, and in progress, in this order.
+    pub fn open_by_status(&self) -> [u64; 4] {
         let of = |ids: &Ids| ids.iter().map(|range| range.end() - range.start() + 1).sum::<u64>();
         let mine = |by: &BTreeMap<Name, Ids>| by.values().map(of).sum::<u64>();
-        of(&self.ready) + of(&self.blocked) + mine(&self.assigned) + mine(&self.claimed)
+        [of(&self.ready), mine(&self.assigned), of(&self.blocked), mine(&self.claimed)]
     }
 
     /// Moves a task to its place.
