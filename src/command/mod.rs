@@ -44,6 +44,7 @@ mod status;
 mod successor;
 mod task;
 mod team;
+mod up;
 mod waiting;
 mod watchdog;
 
