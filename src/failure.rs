@@ -21,6 +21,8 @@ pub const REJECTED: u8 = 3;
 pub const UNANSWERED: u8 = 4;
 /// The awaited event did not happen in time.
 pub const NOT_IN_TIME: u8 = 5;
+/// The user stopped waiting with Ctrl-C.
+pub const INTERRUPTED: u8 = 130;
 
 /// The reason why a command failed.
 #[derive(Debug)]

@@ -3,11 +3,11 @@
 //! A suggestion never delays the user for longer than [`PATIENCE`] and never fails: if the coordinator does not answer in
 //! time, there is none.
 
-use std::{ffi::OsStr, time::Duration};
+use std::{collections::BTreeMap, ffi::OsStr, time::Duration};
 
 use clap::{Arg, FromArgMatches as _};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, ValueCompleter};
-use teamwire_client::v1;
+use teamwire_client::{Client, v1};
 use teamwire_proto::v1::{MemberState, RequestState, TaskStatus};
 
 use super::{Cli, command};
@@ -35,6 +35,8 @@ enum Suggest {
     Teams,
     Requests,
     Tasks,
+    Hosts,
+    Profiles,
 }
 
 /// Gives an argument its suggestions.
@@ -44,6 +46,8 @@ pub(super) fn suggest(arg: Arg) -> Arg {
         ("MEMBER" | "[RECIPIENT] TEXT", _) => Suggest::Members,
         ("WHO", _) | (_, "who") => Suggest::Identities,
         ("TEAM", _) => Suggest::Teams,
+        ("HOST", "on") => Suggest::Hosts,
+        ("PROFILE", _) => Suggest::Profiles,
         ("REQUEST_ID", _) | (_, "request_id") => Suggest::Requests,
         ("ID", _) | (_, "id") => Suggest::Tasks,
         _ => return arg,
@@ -118,7 +122,22 @@ impl Suggest {
                     listed.iter().filter(|task| !matches!(task.status(), TaskStatus::Completed | TaskStatus::Deleted));
                 open.map(|task| (task.id.to_string(), show::one_line(&task.subject))).collect()
             }
+            Self::Hosts => {
+                let text = |host: &v1::Host| show::one_line(&host.offer.clone().unwrap_or_default().platform);
+                live_hosts(client).await?.iter().map(|host| (host.name.clone(), text(host))).collect()
+            }
+            Self::Profiles => {
+                let offers = live_hosts(client).await?.into_iter().filter_map(|host| host.offer);
+                let profiles = offers.flat_map(|offer| offer.profiles);
+                let named = profiles.map(|profile| (profile.name, show::one_line(&profile.description)));
+                named.collect::<BTreeMap<_, _>>().into_iter().collect()
+            }
             Self::Identities => Vec::new(),
         })
     }
+}
+
+async fn live_hosts(client: &Client) -> Result<Vec<v1::Host>, teamwire_client::Error> {
+    let listed = client.list_all_hosts(v1::ListHostsRequest::default(), SUGGESTED_MAX).await?.hosts;
+    Ok(listed.into_iter().filter(show::is_live).collect())
 }

@@ -7,14 +7,15 @@ use teamwire_proto::{address::Address, join_string::JoinString};
 use super::Output;
 use crate::{context::ContextArgs, failure::Failure, show};
 
-/// Invite a new member
+/// Invite a new member or a host
 ///
 /// Prints a join string: the coordinator's addresses, the fingerprint of its certificate authority, and a join token. Paste it
-/// on the other machine: `teamwire join JOIN_STRING`, or `teamwire run NAME --join JOIN_STRING -- COMMAND`. Anyone who has
-/// it can join, so treat it like a password.
+/// on the other machine: `teamwire join JOIN_STRING`, or `teamwire run NAME --join JOIN_STRING -- COMMAND`. With --host, it is
+/// for a machine that starts teammates: `teamwire host --join JOIN_STRING`. Anyone who has it can join, so treat it like a
+/// password.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n\n    teamwire invite backend\n    teamwire invite --uses 10 --minutes 60\n    teamwire invite --observer"
+    after_help = "Examples:\n\n    teamwire invite backend\n    teamwire invite --uses 10 --minutes 60\n    teamwire invite --host\n    teamwire invite --observer"
 )]
 pub struct Invite {
     /// The only name the token can be used for [default: any free name]
@@ -28,8 +29,11 @@ pub struct Invite {
     /// Require the new member to have a plan approved before it works on tasks
     #[arg(long)]
     plan: bool,
+    /// Invite a host, a machine that starts teammates when you order them with `teamwire spawn`
+    #[arg(long, conflicts_with = "plan")]
+    host: bool,
     /// Create a read-only credential for an observer instead
-    #[arg(long, conflicts_with_all = ["name", "uses", "plan"])]
+    #[arg(long, conflicts_with_all = ["name", "uses", "plan", "host"])]
     observer: bool,
     #[command(flatten)]
     pub output: Output,
@@ -54,7 +58,7 @@ impl Invite {
             uses_max: self.uses,
             ttl,
             plan_mode_required: self.plan,
-            host: false,
+            host: self.host,
         };
         let reply = caller.client.invite(request).await?;
         // An older coordinator returns no join string.
@@ -63,7 +67,12 @@ impl Invite {
         let value = serde_json::json!({
             "token": reply.join_token, "join_string": join_string, "address": caller.address,
         });
-        self.print(value, &join_string, reply.expires_at, "teamwire join JOIN_STRING");
+        // A host is started by a paste, so its command is complete.
+        let use_it = match self.host {
+            true => format!("teamwire host --join {join_string}"),
+            false => "teamwire join JOIN_STRING".to_owned(),
+        };
+        self.print(value, &join_string, reply.expires_at, &use_it);
         match JoinString::parse(&join_string).map(|joining| joining.addresses).unwrap_or_default().as_slice() {
             [] => warn("The token does not include the coordinator's address. Join with --address URL."),
             addresses if addresses.iter().all(Address::is_loopback) => {

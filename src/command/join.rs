@@ -4,7 +4,7 @@ use clap::Args;
 use teamwire_client::{JOIN_VARIABLE, v1};
 use teamwire_proto::v1::Liveness;
 
-use super::Output;
+use super::{Output, pair};
 use crate::{
     context::{Caller, ContextArgs, identity, may_rejoin, refuse_within_runner},
     failure::{Failure, REFUSED},
@@ -50,16 +50,11 @@ pub struct Attributes {
     #[arg(long, default_value = "", hide_default_value = true)]
     color: String,
     /// A label to attach to the member; may be repeated
-    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]
     labels: Vec<(String, String)>,
     /// Require the member to have a plan approved before it works on tasks
     #[arg(long = "plan-mode")]
     plan_mode: bool,
-}
-
-fn parse_label(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("must be KEY=VALUE")?;
-    Ok((key.to_owned(), value.to_owned()))
 }
 
 impl Attributes {

@@ -17,6 +17,7 @@ mod health;
 mod help;
 mod history;
 mod hook;
+mod hosts;
 mod id;
 mod identity;
 mod inbox;
@@ -40,6 +41,7 @@ mod serve;
 mod setup;
 mod shown;
 mod shutdown;
+mod spawn;
 mod status;
 mod successor;
 mod task;
@@ -139,6 +141,8 @@ enum Command {
     #[command(subcommand)]
     Team(team::Team),
     Invite(invite::Invite),
+    Hosts(hosts::Hosts),
+    Spawn(spawn::Spawn),
     Join(join::Join),
     Leave(leave::Leave),
     Run(run::Run),
@@ -201,6 +205,8 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Team(command) => command.run(&context).await,
         Command::Run(command) => return command.run(&context).await,
         Command::Invite(command) => (command.run(&context).await, command.output.json),
+        Command::Hosts(command) => (command.run(&context).await, command.output.json),
+        Command::Spawn(command) => (command.run(&context).await, command.output.json),
         Command::Join(command) => (command.run(&context).await, command.output.json),
         Command::Leave(command) => (command.run(&context).await, command.output.json),
         Command::Send(command) => (command.run(&context).await, command.is_json()),
@@ -250,6 +256,12 @@ fn text(argument: &str) -> Result<String, Failure> {
         return Ok(argument.to_owned());
     }
     std::io::read_to_string(std::io::stdin()).map_err(|error| Failure::local("Cannot read standard input", error))
+}
+
+/// Parses `KEY=VALUE`.
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("must be KEY=VALUE")?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 /// Returns the beginning of a text as a one-line summary of at most 80 characters.

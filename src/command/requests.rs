@@ -1,8 +1,8 @@
-//! `teamwire requests`: lists requests or waits for a decision.
+//! `teamwire requests`: lists requests, or waits for a decision.
 
 use clap::{Args, ValueEnum};
 use teamwire_client::v1;
-use teamwire_proto::v1::RequestState;
+use teamwire_proto::v1::{RequestKind, RequestState};
 
 use super::{
     Output, id, shown,
@@ -17,11 +17,12 @@ use crate::{
 /// How many requests are listed: the newest.
 const SHOWN_MAX: usize = 100;
 
-/// List shutdown requests, plans and permission requests, or wait for a decision
+/// List shutdown requests, plans, permission requests and orders of teammates, or wait for a decision
 ///
-/// With --wait, the command also acknowledges the answer in your inbox, because it has shown it.
+/// An order is approved when the teammate starts, and rejected if its host cannot start it. With --wait, the command also
+/// acknowledges the answer in your inbox, because it has shown it.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n\n    teamwire requests last --wait")]
+#[command(after_help = "Examples:\n\n    teamwire requests --state pending\n    teamwire requests last --wait")]
 pub struct Requests {
     /// Only this request: its id, the beginning or end of its id, or `last`: the newest pending
     /// one, or else the newest one
@@ -81,6 +82,9 @@ impl Requests {
             caller.client.get_request(request).await?.request.ok_or_else(show::incomplete)?
         };
         self.print(std::slice::from_ref(&request));
+        if !self.output.json && self.wait.is_none() && request.kind() == RequestKind::Spawn {
+            show::last_lines(&request).iter().for_each(|line| anstream::println!("    {line}"));
+        }
         if self.wait.is_none() {
             return Ok(());
         }
@@ -91,7 +95,11 @@ impl Requests {
             RequestState::Expired | RequestState::Cancelled => UNANSWERED,
             RequestState::Pending | RequestState::Unspecified => NOT_IN_TIME,
         };
-        Err(Failure::with_code(code, format!("The request is {}", show::request_text(&request))))
+        let text = match request.kind() {
+            RequestKind::Spawn => format!("{} was {}", request.member, show::order_in_full(&request)),
+            _ => format!("The request is {}", show::request_text(&request)),
+        };
+        Err(Failure::with_code(code, text))
     }
 
     fn print(&self, requests: &[v1::Request]) {

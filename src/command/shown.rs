@@ -17,10 +17,15 @@ pub(super) async fn acknowledge(caller: &Caller, message_ids: Vec<String>) {
     let _ = caller.client.ack(v1::AckRequest { session_id: String::new(), message_ids }).await;
 }
 
-/// Acknowledges the answer to a request, and the notice of its end if it got no answer.
+/// Acknowledges the answer to a request, or the notice of its end if no message answered it.
 pub(super) async fn acknowledge_decision(caller: &Caller, request: &v1::Request) {
     if request.answer_message_id.is_empty() {
-        let kinds = [NoticeKind::RequestExpired, NoticeKind::RequestCancelled];
+        let kinds = [
+            NoticeKind::RequestExpired,
+            NoticeKind::RequestCancelled,
+            NoticeKind::SpawnStarted,
+            NoticeKind::SpawnFailed,
+        ];
         acknowledge_notices(caller, |notice| kinds.contains(&notice.kind()) && notice.request_id == request.id).await;
     } else {
         acknowledge(caller, vec![request.answer_message_id.clone()]).await;

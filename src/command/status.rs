@@ -11,6 +11,8 @@ use crate::{
 };
 
 /// Show your team and its members: role, state, inbox size, what they are doing, and what they have used
+///
+/// If the team has hosts, it also shows how many of their slots are taken.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire status")]
 pub struct Status {
@@ -27,17 +29,19 @@ impl Status {
 /// Prints the team `named`, or the caller's own, and its members.
 pub async fn show(caller: &Caller, named: Option<&str>, output: Output) -> Result<(), Failure> {
     let named = named.unwrap_or_default().to_owned();
-    let team = caller.client.get_team(v1::GetTeamRequest { team: named.clone() }).await?;
+    let client = &caller.client;
+    let team = client.get_team(v1::GetTeamRequest { team: named.clone() }).await?;
     let team = team.team.ok_or_else(show::incomplete)?;
-    let members = caller
-        .client
-        .list_all_members(v1::ListMembersRequest { team: named, ..Default::default() }, usize::MAX)
-        .await?
-        .members;
+    let of_team = v1::ListMembersRequest { team: named.clone(), ..Default::default() };
+    let members = client.list_all_members(of_team, usize::MAX).await?.members;
+    let of_team = v1::ListHostsRequest { team: named, ..Default::default() };
+    let hosts = client.list_all_hosts(of_team, usize::MAX).await?.hosts;
     let usage = show::usage_of_all(&members);
     if output.json {
         let shown: Vec<_> = members.iter().map(|member| show::json("Member", member)).collect();
-        let mut value = serde_json::json!({ "team": show::json("Team", &team), "members": shown });
+        let shown_hosts: Vec<_> = hosts.iter().map(|host| show::json("Host", host)).collect();
+        let mut value =
+            serde_json::json!({ "team": show::json("Team", &team), "members": shown, "hosts": shown_hosts });
         if let Some(usage) = usage {
             value["usage"] = show::json("Usage", &usage);
         }
@@ -55,6 +59,9 @@ pub async fn show(caller: &Caller, named: Option<&str>, output: Output) -> Resul
     }
     anstream::println!();
     show::members(&members);
+    if let Some(text) = show::hosts_in_all(&hosts) {
+        anstream::println!("\n{text}");
+    }
     if let Some(usage) = usage {
         anstream::println!("\nUsed in all: {}", show::usage(&usage));
     }

@@ -6,10 +6,7 @@ use indicatif::ProgressBar;
 use jiff::{SignedDuration, fmt::friendly::SpanParser};
 use teamwire_client::{Error, v1};
 use teamwire_proto::v1::{ReceiptState, RequestKind};
-use tokio::{
-    sync::OnceCell,
-    time::{Instant, MissedTickBehavior, interval},
-};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::{context::Caller, show};
 
@@ -78,16 +75,19 @@ pub(super) async fn decision(
     open: Duration,
     patience: Duration,
 ) -> Result<v1::Request, Error> {
-    let asked = OnceCell::new();
     let read = async || {
         let request = v1::GetRequestRequest { request_id: request_id.to_owned(), ..v1::GetRequestRequest::default() };
         caller.client.get_request(request).await.ok()?.request
     };
     // Only a terminal shows it, so only then is the request read.
     let status = async || {
-        let request = asked.get_or_try_init(|| async { read().await.ok_or(()) }).await.ok()?;
-        let noun = if request.kind() == RequestKind::PlanApproval { "plan" } else { "request" };
-        progress_of(caller, &request.message_id, noun, "answered").await
+        let request = read().await?;
+        let (noun, awaited) = match request.kind() {
+            RequestKind::PlanApproval => ("plan", "answered".to_owned()),
+            RequestKind::Spawn => ("order", format!("started {}", request.member)),
+            _ => ("request", "answered".to_owned()),
+        };
+        progress_of(caller, &request.message_id, noun, &awaited).await
     };
     wait_for(open, status, caller.client.wait_decision(request_id, patience)).await
 }

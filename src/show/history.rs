@@ -4,7 +4,7 @@ use anstyle::AnsiColor;
 use serde_json::Value;
 use teamwire_proto::{
     dialect,
-    v1::{self, MemberState, TaskEventKind, TeamEventKind, history_entry::Event},
+    v1::{self, MemberState, RequestKind, TaskEventKind, TeamEventKind, history_entry::Event},
     word,
 };
 
@@ -22,6 +22,9 @@ pub fn entry(entry: &v1::HistoryEntry, own: Option<&str>) {
     let text = match &entry.event {
         Some(Event::Message(message)) => {
             format!("{}{}", message_event(message, own), receipts(&entry.receipts))
+        }
+        Some(Event::Decision(order)) if order.kind() == RequestKind::Spawn => {
+            format!("{} has {}", order.member, request_text(order))
         }
         Some(Event::Decision(request)) => {
             format!("{} of {} {}", request_kind(request.kind()), request.member, request_text(request))

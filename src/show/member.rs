@@ -17,6 +17,7 @@ pub fn members(members: &[v1::Member]) {
     let usage = |member: &v1::Member| member.total_usage.unwrap_or_default();
     let has_tokens = members.iter().any(|member| !tokens(&usage(member)).is_empty());
     let has_cost = members.iter().any(|member| !cost(&usage(member)).is_empty());
+    let has_host = members.iter().any(|member| !member.spawned_on.is_empty());
     let rows = members.iter().map(|member| {
         let role = if member.role() == v1::Role::Lead { "lead" } else { "teammate" };
         let mut row = vec![
@@ -27,12 +28,14 @@ pub fn members(members: &[v1::Member]) {
             member.inbox_depth.to_string(),
             member.incarnation.to_string(),
         ];
+        row.extend(has_host.then(|| member.spawned_on.clone()));
         row.extend(has_tokens.then(|| tokens(&usage(member))));
         row.extend(has_cost.then(|| cost(&usage(member))));
         row.push(note(member));
         row
     });
     let mut headings = vec!["member", "role", "state", "since", "inbox", "life"];
+    headings.extend(has_host.then_some("host"));
     headings.extend(has_tokens.then_some("tokens in/out"));
     headings.extend(has_cost.then_some("cost"));
     headings.push("note");
@@ -68,7 +71,7 @@ fn note(member: &v1::Member) -> String {
         several => notes.push(format!("waits for {} permissions", several.len())),
     }
     if !member.pending_order.is_empty() {
-        notes.push(format!("ordered from {} ({})", member.spawned_on, member.pending_order));
+        notes.push(format!("has not started yet ({})", member.pending_order));
     }
     if !member.last_summary.is_empty() && member.exit.is_none() {
         notes.push(one_line(&member.last_summary));

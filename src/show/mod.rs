@@ -5,6 +5,7 @@
 
 mod activity;
 mod history;
+mod host;
 mod member;
 mod message;
 mod request;
@@ -26,9 +27,10 @@ use crate::failure::Failure;
 pub use self::{
     activity::{activity_line, usage, usage_of_all},
     history::{entry, entry_json},
+    host::{hosts, hosts_in_all, is_live},
     member::members,
     message::{dead_letter_cause, delivery, delivery_json, message, summary_and_content},
-    request::{request_kind, request_text},
+    request::{last_lines, order_in_full, request_kind, request_text},
     style::{bold, dim, paint, warning},
     table::table,
     task::{task, task_line, tasks},

@@ -1,11 +1,17 @@
-//! Shutdown requests, plans and permission requests.
+//! Shutdown requests, plans, permission requests, and orders.
 
 use teamwire_proto::v1::{self, RequestKind, RequestState};
 
-use super::plain;
+use super::{one_line, plain};
 
-/// Describes the state of a request: who decided it, and why.
+/// How many of the last lines are shown of what a program wrote that did not start.
+const LAST_LINES_MAX: usize = 20;
+
+/// Describes the state of a request: who decided it, and why. An order's reason is its first line.
 pub fn request_text(request: &v1::Request) -> String {
+    if request.kind() == RequestKind::Spawn {
+        return order_text(request);
+    }
     let by = request.decided_by.as_ref().map_or_else(String::new, |by| format!(" by {}", by.name));
     let mut text = format!("{}{by}", request_state(request.state()));
     if !request.reason.is_empty() {
@@ -13,14 +19,45 @@ pub fn request_text(request: &v1::Request) -> String {
         text.push_str(&plain(&request.reason));
     }
     if request.state() == RequestState::Cancelled {
-        let cause = format!("{:?}", request.cancel_cause());
-        let words: String = cause
-            .chars()
-            .flat_map(|c| c.is_uppercase().then_some(' ').into_iter().chain([c.to_ascii_lowercase()]))
-            .collect();
-        text.push_str(&format!(" ({})", words.trim()));
+        text.push_str(&format!(" ({})", cancel_cause(request)));
     }
     text
+}
+
+fn cancel_cause(request: &v1::Request) -> String {
+    let cause = format!("{:?}", request.cancel_cause());
+    let words: String = cause
+        .chars()
+        .flat_map(|c| c.is_uppercase().then_some(' ').into_iter().chain([c.to_ascii_lowercase()]))
+        .collect();
+    words.trim().to_owned()
+}
+
+/// Describes the state of an order. Reads on after "backend has" or "backend was".
+fn order_text(request: &v1::Request) -> String {
+    let host = &request.approver;
+    match request.state() {
+        RequestState::Unspecified => "unknown".to_owned(),
+        RequestState::Pending => format!("not started yet: {host} has the order"),
+        RequestState::Approved => format!("started on {host}"),
+        RequestState::Rejected => {
+            let reason = request.reason.lines().next().unwrap_or_default();
+            format!("not started: {host} says: {}", one_line(reason))
+        }
+        RequestState::Expired => format!("not started: {host} did not start it in time"),
+        RequestState::Cancelled => format!("not started: the order was cancelled ({})", cancel_cause(request)),
+    }
+}
+
+/// Returns the last lines that a program wrote that did not start.
+pub fn last_lines(order: &v1::Request) -> Vec<String> {
+    let written: Vec<String> = order.reason.lines().skip(1).map(plain).collect();
+    written[written.len().saturating_sub(LAST_LINES_MAX)..].to_vec()
+}
+
+/// Describes the state of an order like [`request_text`], followed by the [`last_lines`].
+pub fn order_in_full(order: &v1::Request) -> String {
+    last_lines(order).iter().fold(order_text(order), |text, line| text + "\n    " + line)
 }
 
 pub fn request_kind(kind: RequestKind) -> &'static str {

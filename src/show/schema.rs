@@ -32,6 +32,7 @@ const COMMANDS: &[(&str, Prints)] = &[
     ),
     ("health", Object(&[("serving", "boolean"), ("address", "string")])),
     ("history", Message("HistoryEntry")),
+    ("hosts", Message("Host")),
     ("inbox", Object(&[("sequence", "integer"), ("delivery_count", "integer"), ("message", "SendMessage")])),
     (
         "identities",
@@ -71,7 +72,9 @@ const COMMANDS: &[(&str, Prints)] = &[
     ("shutdown", Message("SendResponse")),
     ("shutdown --force", Object(&[("member", "Member")])),
     ("shutdown --wait", Object(&[("request", "Request?"), ("member", "Member?")])),
-    ("status", Object(&[("team", "Team"), ("members", "Member*"), ("usage", "Usage?")])),
+    ("spawn", Message("Request")),
+    ("spawn --no-wait", Message("SpawnResponse")),
+    ("status", Object(&[("team", "Team"), ("members", "Member*"), ("hosts", "Host*"), ("usage", "Usage?")])),
     ("task claim", Message("Claim")),
     ("task complete", Message("CompleteTaskResponse")),
     ("task create", Message("Task")),
@@ -85,7 +88,7 @@ const COMMANDS: &[(&str, Prints)] = &[
     ("team delete", Object(&[("deleted", "string")])),
     ("team lead", Message("Team")),
     ("team list", Message("Team")),
-    ("team show", Object(&[("team", "Team"), ("members", "Member*"), ("usage", "Usage?")])),
+    ("team show", Object(&[("team", "Team"), ("members", "Member*"), ("hosts", "Host*"), ("usage", "Usage?")])),
     ("whoami", Object(&[("member", "string?"), ("team", "string?"), ("address", "string")])),
 ];
 

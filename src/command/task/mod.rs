@@ -19,7 +19,7 @@ use self::{
     show::Show,
     update::Update,
 };
-use super::Output;
+use super::{Output, pair};
 use crate::{
     context::{Caller, ContextArgs},
     failure::Failure,
@@ -97,9 +97,4 @@ fn optional_text(argument: Option<&str>) -> Result<Option<String>, Failure> {
 
 fn task_number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "give the task's number, such as 7; `teamwire task list` shows it".to_owned())
-}
-
-fn pair(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("must be KEY=VALUE")?;
-    Ok((key.to_owned(), value.to_owned()))
 }

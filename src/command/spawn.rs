@@ -1,0 +1,171 @@
+//! `teamwire spawn`: orders a teammate from a host, and waits for its start.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, ValueEnum};
+use teamwire_client::v1;
+use teamwire_proto::v1::{RequestState, RestartPolicy};
+
+use super::{
+    Output, pair, shown,
+    waiting::{self, Wait},
+};
+use crate::{
+    context::{Caller, ContextArgs},
+    failure::{Failure, INTERRUPTED, NOT_IN_TIME, REJECTED, UNANSWERED},
+    show,
+};
+
+/// How much longer than the order's deadline the command waits, so that the coordinator's decision arrives.
+const DECISION_GRACE: Duration = Duration::from_secs(30);
+
+/// Start a teammate on a host
+///
+/// Orders a teammate from a host (see `teamwire host`), and waits until it has started. Without --on, the coordinator chooses
+/// the host: of those that have the profile and the labels, the one with the most free slots. The prompt becomes the teammate's
+/// first message. Only the lead and the operator can do this.
+///
+/// The exit code is 0 if the teammate has started, 3 if the host could not start it, 4 if the order expired or was cancelled,
+/// and 130 if you stop waiting with Ctrl-C; the order then remains. If the teammate did not start, its name is free again. The
+/// command also acknowledges the notice about the start in your inbox, because it has shown it.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n\n    teamwire spawn backend --profile claude --on gpu-1 --prompt \"You own the API. Start with task 3.\"\n    teamwire spawn reviewer --profile codex --label gpu=a100 --plan\n    teamwire spawn tester --profile claude --prompt-file tester.md --deadline 10m --no-wait"
+)]
+pub struct Spawn {
+    /// The new teammate's name
+    name: String,
+    /// What to start: the name of a profile that a host offers (see `teamwire hosts`)
+    #[arg(long, short, value_name = "PROFILE")]
+    profile: String,
+    /// The host to start it on [default: chosen by the coordinator]
+    #[arg(long, value_name = "HOST", default_value = "", hide_default_value = true)]
+    on: String,
+    /// A label that the host must have; may be repeated
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]
+    labels: Vec<(String, String)>,
+    /// What the teammate is to do; use '-' to read it from standard input
+    #[arg(long, value_name = "TEXT", conflicts_with = "prompt_file")]
+    prompt: Option<String>,
+    /// A file with what the teammate is to do
+    #[arg(long, value_name = "FILE")]
+    prompt_file: Option<PathBuf>,
+    /// Require the teammate to have a plan approved before it works on tasks
+    #[arg(long)]
+    plan: bool,
+    /// When its runner starts the program again [default: as the profile says]
+    #[arg(long, value_enum)]
+    restart: Option<Restart>,
+    /// The directory that it starts in, below the profile's directory
+    #[arg(long, value_name = "DIR", default_value = "", hide_default_value = true)]
+    dir: String,
+    /// How long the start may take, 1s to 1h [default: as the profile says, or 60s]
+    #[arg(long, value_name = "DURATION")]
+    deadline: Option<Wait>,
+    /// Return once the order is made, without waiting for the start
+    #[arg(long)]
+    no_wait: bool,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Restart {
+    Never,
+    OnFailure,
+    Always,
+}
+
+impl From<Restart> for RestartPolicy {
+    fn from(restart: Restart) -> Self {
+        match restart {
+            Restart::Never => Self::Never,
+            Restart::OnFailure => Self::OnFailure,
+            Restart::Always => Self::Always,
+        }
+    }
+}
+
+impl Spawn {
+    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        let request = self.request()?;
+        let caller = context.caller()?;
+        let reply = caller.client.spawn(request).await?;
+        let order = reply.request.as_ref().ok_or_else(show::incomplete)?;
+        if !self.output.json {
+            let (member, host) = (show::paint(show::bold(), &order.member), &order.approver);
+            anstream::println!("Ordered {member} from {host} {}", show::paint(show::dim(), &order.id));
+        }
+        if !self.no_wait {
+            return self.wait(&caller, order).await;
+        }
+        if self.output.json {
+            show::line(&show::json("SpawnResponse", &reply));
+        }
+        Ok(())
+    }
+
+    fn request(&self) -> Result<v1::SpawnRequest, Failure> {
+        let prompt = match (&self.prompt, &self.prompt_file) {
+            (Some(text), _) => super::text(text)?,
+            (None, Some(file)) => std::fs::read_to_string(file)
+                .map_err(|error| Failure::usage(format!("Cannot read {}: {error}.", file.display())))?,
+            (None, None) => String::new(),
+        };
+        let ttl = self.deadline.map(|Wait(deadline)| prost_types::Duration::try_from(deadline));
+        Ok(v1::SpawnRequest {
+            name: self.name.clone(),
+            profile: self.profile.clone(),
+            host: self.on.clone(),
+            labels: self.labels.iter().cloned().collect(),
+            prompt,
+            plan_mode_required: self.plan,
+            restart: self.restart.map_or(RestartPolicy::Unspecified, RestartPolicy::from).into(),
+            dir: self.dir.clone(),
+            ttl: ttl.transpose().map_err(|_| Failure::usage("--deadline is too long. Give at most 1h."))?,
+            ..v1::SpawnRequest::default()
+        })
+    }
+
+    async fn wait(&self, caller: &Caller, order: &v1::Request) -> Result<(), Failure> {
+        let open = time_to_start(order);
+        let request = tokio::select! {
+            decided = waiting::decision(caller, &order.id, open, open + DECISION_GRACE) => decided?,
+            _ = tokio::signal::ctrl_c() => return Err(interrupted(order)),
+        };
+        if self.output.json {
+            show::line(&show::json("Request", &request));
+        }
+        shown::acknowledge_decision(caller, &request).await;
+        let name = &request.member;
+        let code = match request.state() {
+            RequestState::Approved => {
+                if !self.output.json {
+                    anstream::println!("{name} has {}.", show::request_text(&request));
+                }
+                return Ok(());
+            }
+            RequestState::Rejected => REJECTED,
+            RequestState::Expired | RequestState::Cancelled => UNANSWERED,
+            RequestState::Pending | RequestState::Unspecified => NOT_IN_TIME,
+        };
+        Err(Failure::with_code(code, format!("{name} was {}", show::order_in_full(&request))))
+    }
+}
+
+/// Returns how long the coordinator gives the start.
+fn time_to_start(order: &v1::Request) -> Duration {
+    let seconds = |at: &Option<prost_types::Timestamp>| at.as_ref().map_or(0, |at| at.seconds);
+    Duration::from_secs(u64::try_from(seconds(&order.expires_at) - seconds(&order.created_at)).unwrap_or_default())
+}
+
+fn interrupted(order: &v1::Request) -> Failure {
+    let (name, id) = (&order.member, &order.id);
+    Failure::with_code(
+        INTERRUPTED,
+        format!(
+            "You stopped waiting, but {name} may still start. To wait on: `teamwire requests {id} --wait`. To cancel the order: \
+             `teamwire shutdown {name} --force`."
+        ),
+    )
+}
