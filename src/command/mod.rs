@@ -12,6 +12,7 @@ mod completions;
 mod confirm;
 mod demo;
 mod doctor;
+mod down;
 mod echo_teammate;
 mod health;
 mod help;
@@ -138,6 +139,8 @@ enum Command {
     Health(health::Health),
     Certs(certs::Certs),
     Demo(demo::Demo),
+    Up(up::Up),
+    Down(down::Down),
     #[command(subcommand)]
     Team(team::Team),
     Invite(invite::Invite),
@@ -202,6 +205,8 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Health(command) => (command.run(&context).await, command.output.json),
         Command::Certs(command) => (command.run(), command.output.json),
         Command::Demo(command) => (command.run().await, false),
+        Command::Up(command) => (command.run(&context).await, command.output.json),
+        Command::Down(command) => (command.run(&context).await, command.output.json),
         Command::Team(command) => command.run(&context).await,
         Command::Run(command) => return command.run(&context).await,
         Command::Invite(command) => (command.run(&context).await, command.output.json),

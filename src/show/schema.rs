@@ -30,6 +30,7 @@ const COMMANDS: &[(&str, Prints)] = &[
             ("next", "string"),
         ]),
     ),
+    ("down", Object(&[("what", "string"), ("name", "string"), ("outcome", "string"), ("text", "string")])),
     ("health", Object(&[("serving", "boolean"), ("address", "string")])),
     ("history", Message("HistoryEntry")),
     ("hosts", Message("Host")),
@@ -89,6 +90,7 @@ const COMMANDS: &[(&str, Prints)] = &[
     ("team lead", Message("Team")),
     ("team list", Message("Team")),
     ("team show", Object(&[("team", "Team"), ("members", "Member*"), ("hosts", "Host*"), ("usage", "Usage?")])),
+    ("up", Object(&[("what", "string"), ("name", "string"), ("outcome", "string"), ("text", "string")])),
     ("whoami", Object(&[("member", "string?"), ("team", "string?"), ("address", "string")])),
 ];
 

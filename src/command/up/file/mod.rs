@@ -9,6 +9,7 @@ use std::{
 };
 
 use serde::Deserialize;
+use teamwire_agents::host::HostFile;
 use teamwire_proto::v1::RestartPolicy;
 use toml_edit::Document;
 
@@ -91,7 +92,7 @@ pub(super) struct Task {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Hosts {
-    local: Option<serde::de::IgnoredAny>,
+    local: Option<HostFile>,
 }
 
 fn me() -> String {
@@ -120,6 +121,11 @@ impl TeamFile {
         file.local = file.hosts.local.is_some().then(|| source.table_at(&["hosts", LOCAL]));
         super::check::check(&mut file, &source)?;
         Ok(file)
+    }
+
+    /// Returns how many slots the file gives the local host.
+    pub(super) fn local_slots(&self) -> Option<u32> {
+        self.hosts.local.as_ref()?.slots
     }
 
     /// Returns the name of the person who runs `teamwire up`.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use teamwire_proto::v1::{self, MemberState, RequestState, RestartPolicy, TaskStatus};
 
 use super::file::{LOCAL, Member, Task, TeamFile, is_same};
+use crate::show::is_live;
 
 /// The key of a task's metadata that holds its key in the file.
 pub(super) const TASK_KEY: &str = "team-file.key";
@@ -87,12 +88,6 @@ impl Found {
         let key = task.and_then(|task| task.metadata.get(TASK_KEY));
         key.map_or_else(|| format!("task {id}"), |key| format!("\"{key}\""))
     }
-}
-
-/// Returns whether orders can reach a host.
-pub(super) fn is_live(host: &v1::Host) -> bool {
-    let has_lease = host.lease_left.is_some_and(|left| left.seconds > 0 || left.nanos > 0);
-    has_lease && matches!(host.state(), MemberState::Joined | MemberState::Active | MemberState::Idle)
 }
 
 /// Returns whether a member is missing: a new one can take its name.
