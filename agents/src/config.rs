@@ -294,4 +294,9 @@ pub enum Restart {
         /// How many failures in a row, each within a minute of the start, end the runner.
         failures_max: u32,
     },
+    /// Whenever it has ended, also with exit code 0: with the same delays, and as often.
+    Always {
+        /// How many ends in a row, each within a minute of the start, end the runner.
+        failures_max: u32,
+    },
 }

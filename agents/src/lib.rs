@@ -14,6 +14,7 @@
 //! | `line_protocol` | the lines that a program reads and writes | [`agent_text`] |
 //! | `process` | a process that never outlives its owner | `exit` |
 //! | [`mcp`] | the tools of a member, for agent programs | [`hooks`], `pending_replies`, [`agent_text`] |
+//! | [`host`] | starts members on this machine when the lead orders them | `process`, [`visible`] |
 //! | [`hooks`] | hands messages to the sessions that a person starts | [`setup`], [`agent_text`] |
 //! | [`setup`] | edits the settings of agent programs | |
 //! | `pending_replies` | finds the message that a program's message answers | |
@@ -45,6 +46,7 @@ mod config;
 mod event;
 mod exit;
 pub mod hooks;
+pub mod host;
 mod incarnation;
 mod line_protocol;
 pub mod mcp;
@@ -52,6 +54,7 @@ mod pending_replies;
 mod process;
 mod runner;
 pub mod setup;
+mod tls_environment;
 pub mod visible;
 
 pub use self::{

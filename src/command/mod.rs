@@ -18,6 +18,7 @@ mod health;
 mod help;
 mod history;
 mod hook;
+mod host;
 mod hosts;
 mod id;
 mod identity;
@@ -44,6 +45,7 @@ mod shown;
 mod shutdown;
 mod spawn;
 mod status;
+mod stop_on_signal;
 mod successor;
 mod task;
 mod team;
@@ -95,7 +97,7 @@ impl Cli {
 
     /// Returns whether the command keeps working after its output is closed.
     pub fn outlives_its_output(&self) -> bool {
-        matches!(self.command, Command::Serve(_) | Command::Run(_))
+        matches!(self.command, Command::Serve(_) | Command::Run(_) | Command::Host(_))
     }
 
     /// Returns the command if it must run before this process has any other thread.
@@ -149,6 +151,7 @@ enum Command {
     Join(join::Join),
     Leave(leave::Leave),
     Run(run::Run),
+    Host(host::HostCommand),
     Send(send::Send),
     Inbox(inbox::Inbox),
     Notices(notices::Notices),
@@ -192,7 +195,7 @@ pub async fn run(cli: Cli, traces: &Traces) -> u8 {
     }
     let span = match &cli.command {
         // Long-running commands are not one step of a trace.
-        Command::Serve(_) | Command::Run(_) => Span::none(),
+        Command::Serve(_) | Command::Run(_) | Command::Host(_) => Span::none(),
         _ => traces.command_span(),
     };
     dispatch(cli, traces).instrument(span).await
@@ -209,6 +212,7 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Down(command) => (command.run(&context).await, command.output.json),
         Command::Team(command) => command.run(&context).await,
         Command::Run(command) => return command.run(&context).await,
+        Command::Host(command) => return command.run(&context).await,
         Command::Invite(command) => (command.run(&context).await, command.output.json),
         Command::Hosts(command) => (command.run(&context).await, command.output.json),
         Command::Spawn(command) => (command.run(&context).await, command.output.json),

@@ -200,8 +200,12 @@ enum Containing {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum RestartWhen {
+    /// Never
     Never,
+    /// After a failure
     OnFailure,
+    /// Whenever it has ended, unless the member was asked to
+    Always,
 }
 
 impl Run {
@@ -268,6 +272,7 @@ impl Run {
         config.restart = match restart {
             RestartWhen::Never => Restart::Never,
             RestartWhen::OnFailure => Restart::OnFailure { failures_max: self.restarts_max },
+            RestartWhen::Always => Restart::Always { failures_max: self.restarts_max },
         };
         config.wrap_up = Duration::from_secs(self.wrap_up.unwrap_or(if is_agent { 30 } else { 5 }));
         config.grace = Duration::from_secs(self.grace);
@@ -419,7 +424,7 @@ async fn way_back(context: &ContextArgs, own: Option<KeptIdentity>) -> Option<St
 }
 
 /// Returns a path to this program that stays valid when its file is replaced, if the system has one.
-fn this_program() -> Option<OsString> {
+pub(super) fn this_program() -> Option<OsString> {
     if cfg!(target_os = "linux") { Some("/proc/self/exe".into()) } else { env::current_exe().ok().map(Into::into) }
 }
 

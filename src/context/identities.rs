@@ -59,6 +59,11 @@ impl ContextArgs {
         read(&self.runs_path()?)
     }
 
+    /// Returns the path of the context file. None: the environment does not say where it is.
+    pub fn context_path(&self) -> Option<PathBuf> {
+        self.path().ok()
+    }
+
     fn path(&self) -> Result<PathBuf, Failure> {
         self.context.clone().or_else(ContextFile::path).ok_or_else(home_not_set)
     }

@@ -60,6 +60,7 @@ mod errors;
 mod failover;
 mod failures_under_load;
 mod hooks;
+mod hosts;
 mod identities;
 mod joins;
 mod lives;

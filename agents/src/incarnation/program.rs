@@ -3,14 +3,14 @@
 use std::{
     env,
     ffi::OsString,
-    path::{self, PathBuf},
+    path::PathBuf,
     process::Stdio,
     time::Duration,
 };
 
 use teamwire_client::{
     ADDRESS_VARIABLE, CA_VARIABLE, CERT_VARIABLE, CREDENTIAL_VARIABLE, Closed, JOIN_VARIABLE, KEY_VARIABLE,
-    MEMBER_VARIABLE, Pem, TEAM_VARIABLE,
+    MEMBER_VARIABLE, TEAM_VARIABLE,
 };
 use tokio::{process::Command, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -21,6 +21,7 @@ use crate::{
     exit::{Exit, Why},
     line_protocol::input_lines::Welcome,
     process::Process,
+    tls_environment::tls_environment,
 };
 
 /// The variable with the welcome, an object of JSON. A program for one batch reads no welcome: its first line is a message.
@@ -95,16 +96,7 @@ impl Incarnation<'_> {
     pub(crate) fn environment(&self) -> Vec<(String, String)> {
         let team = self.joined.team.as_ref().map(|team| team.name.as_str()).unwrap_or_default();
         let member = self.joined.member.as_ref().map(|member| member.name.as_str()).unwrap_or_default();
-        let tls = self.client.tls();
-        let files = [(CA_VARIABLE, tls.ca), (CERT_VARIABLE, tls.cert), (KEY_VARIABLE, tls.key)];
-        let files = files.into_iter().filter_map(|(variable, pem)| {
-            let text = match pem? {
-                // The program may run in another directory.
-                Pem::File(path) => path::absolute(&path).unwrap_or(path).to_string_lossy().into_owned(),
-                Pem::Text(text) => text,
-            };
-            Some((variable, text))
-        });
+        let files = tls_environment(self.client.tls());
         let identity = [
             (ADDRESS_VARIABLE, self.client.address().to_owned()),
             (CREDENTIAL_VARIABLE, self.joined.credential.clone()),

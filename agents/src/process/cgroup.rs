@@ -14,13 +14,13 @@ use uuid::Uuid;
 
 /// A cgroup that holds one program and its descendants.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Cgroup {
+pub(crate) struct Cgroup {
     directory: PathBuf,
 }
 
 impl Cgroup {
     /// Returns the directory in which this process may create cgroups, or why there is none.
-    pub(super) fn parent() -> Result<PathBuf, String> {
+    pub(crate) fn parent() -> Result<PathBuf, String> {
         let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path} cannot be read: {error}"));
         let own = own_directory(&read("/proc/self/cgroup")?, &read("/proc/self/mountinfo")?)
             .ok_or("no hierarchy of version 2 is mounted here")?;
@@ -39,50 +39,50 @@ impl Cgroup {
     }
 
     /// Creates a cgroup within `parent`.
-    pub(super) fn create(parent: &Path, name: &str) -> io::Result<Self> {
+    pub(crate) fn create(parent: &Path, name: &str) -> io::Result<Self> {
         let directory = parent.join(format!("teamwire-{name}"));
         fs::create_dir(&directory)?;
         Ok(Self { directory })
     }
 
     /// Returns the cgroup of this directory.
-    pub(super) fn at(directory: PathBuf) -> Self {
+    pub(crate) fn at(directory: PathBuf) -> Self {
         Self { directory }
     }
 
     /// Returns its directory.
-    pub(super) fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 
     /// Opens the file through which a process joins.
-    pub(super) fn procs(&self) -> io::Result<File> {
+    pub(crate) fn procs(&self) -> io::Result<File> {
         OpenOptions::new().write(true).open(self.directory.join("cgroup.procs"))
     }
 
     /// Returns whether a process is in this cgroup itself.
-    pub(super) fn holds(&self, pid: i32) -> bool {
+    pub(crate) fn holds(&self, pid: i32) -> bool {
         let Some(name) = self.directory.file_name().and_then(|name| name.to_str()) else { return false };
         fs::read_to_string(format!("/proc/{pid}/cgroup"))
             .is_ok_and(|lines| lines.lines().any(|line| line.starts_with("0::") && line.ends_with(name)))
     }
 
     /// Returns the processes in this cgroup and in those that they have created within. Zombies are not among them.
-    pub(super) fn pids(&self) -> Vec<i32> {
+    pub(crate) fn pids(&self) -> Vec<i32> {
         let directories = self.directories();
         let lists = directories.iter().filter_map(|directory| fs::read_to_string(directory.join("cgroup.procs")).ok());
         lists.flat_map(|list| list.lines().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>()).collect()
     }
 
     /// Kills all its processes at once, so that none can fork in between.
-    pub(super) fn kill(&self) {
+    pub(crate) fn kill(&self) {
         if let Err(error) = fs::write(self.directory.join("cgroup.kill"), "1") {
             tracing::debug!(%error, "cannot kill a cgroup");
         }
     }
 
     /// Removes it, which fails while a process is in it.
-    pub(super) fn remove(&self) {
+    pub(crate) fn remove(&self) {
         for directory in self.directories().iter().rev() {
             let _ = fs::remove_dir(directory);
         }

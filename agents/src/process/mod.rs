@@ -18,4 +18,7 @@ mod watchdog;
 
 pub use executable::check_program;
 pub use watchdog::watch;
-pub(crate) use {boundary::Boundary, executable::find_program, process_tree::Process};
+pub(crate) use {
+    before_exec::start_in_new_session, boundary::Boundary, cgroup::Cgroup, executable::find_program,
+    process_table::Entry, process_tree::Process,
+};

@@ -6,14 +6,14 @@ use nix::sys::signal::Signal;
 
 /// A process, as listed in `/proc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub(super) pid: i32,
-    pub(super) parent: i32,
-    pub(super) group: i32,
+pub(crate) struct Entry {
+    pub(crate) pid: i32,
+    pub(crate) parent: i32,
+    pub(crate) group: i32,
     /// When it was started, in clock ticks since boot.
-    pub(super) started: u64,
+    pub(crate) started: u64,
     /// It has ended and has not been waited for.
-    pub(super) is_zombie: bool,
+    pub(crate) is_zombie: bool,
 }
 
 impl Entry {
@@ -33,13 +33,13 @@ impl Entry {
     }
 
     /// Looks up a process.
-    pub(super) fn of(pid: i32) -> Option<Self> {
+    pub(crate) fn of(pid: i32) -> Option<Self> {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
     /// Sends it a signal, unless it has ended. Another process that has its id by now gets none.
     #[cfg(target_os = "linux")]
-    pub(super) fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         use rustix::process::{Pid, PidfdFlags, Signal as RawSignal, pidfd_open, pidfd_send_signal};
 
         let (Some(pid), Some(raw)) = (Pid::from_raw(self.pid), RawSignal::from_named_raw(signal as i32)) else {
@@ -60,7 +60,7 @@ impl Entry {
 
     /// Does nothing: no process is found here.
     #[cfg(not(target_os = "linux"))]
-    pub(super) fn signal(&self, _: Signal) {}
+    pub(crate) fn signal(&self, _: Signal) {}
 }
 
 /// Returns all processes.

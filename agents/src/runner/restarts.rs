@@ -31,9 +31,13 @@ impl Restarts {
 
     /// Returns how long to wait before the next start, after an incarnation that ran for `ran`. None: do not restart.
     pub(super) fn next(&mut self, end: &End, ran: Duration) -> Option<Duration> {
-        let Restart::OnFailure { failures_max } = self.policy else { return None };
-        let has_failed = matches!(end.why, Why::Exited) && end.exit.as_ref().is_some_and(|exit| !exit.is_success());
-        if !has_failed || end.is_final {
+        let has_failed = end.exit.as_ref().is_some_and(|exit| !exit.is_success());
+        let failures_max = match self.policy {
+            Restart::OnFailure { failures_max } if has_failed => failures_max,
+            Restart::Always { failures_max } => failures_max,
+            Restart::OnFailure { .. } | Restart::Never => return None,
+        };
+        if !matches!(end.why, Why::Exited) || end.is_final {
             return None;
         }
         if ran >= SETTLED_AFTER {
@@ -69,5 +73,13 @@ mod tests {
         assert_eq!(restarts.next(&end(Why::Exited, 1), Duration::ZERO), None);
         assert_eq!(restarts.next(&end(Why::Exited, 1), SETTLED_AFTER), Some(Duration::from_secs(1)));
         assert_eq!(Restarts::new(Restart::Never).next(&end(Why::Exited, 1), Duration::ZERO), None);
+    }
+
+    #[test]
+    fn a_program_that_always_restarts_does_so_after_a_success_but_not_after_an_approved_shutdown() {
+        let mut restarts = Restarts::new(Restart::Always { failures_max: 2 });
+        assert_eq!(restarts.next(&end(Why::Approved, 0), Duration::ZERO), None);
+        assert_eq!(restarts.next(&end(Why::Exited, 0), Duration::ZERO), Some(Duration::from_secs(1)));
+        assert_eq!(restarts.next(&end(Why::Exited, 0), Duration::ZERO), None, "too often");
     }
 }

@@ -20,11 +20,11 @@ use teamwire_server::{
     store::{self, StoreError},
     telemetry::metrics_endpoint,
 };
-use tokio::signal::unix::SignalKind;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
 use self::listen::{bind_auxiliary, bind_protocol, local_address, raise_open_file_limit};
+use super::stop_on_signal::stop_on_signal;
 use crate::{
     config::{Config, Settings, schema::schema},
     context::{ADDRESS_FILE, ContextArgs, make_private_directory, refuse_shared, write_private},
@@ -133,7 +133,7 @@ impl Serve {
         let store_url = store_url(&settings, &state_dir);
         let store = store::open(&store_url).await.map_err(cannot_open)?;
 
-        let shutdown = stop_on_signal()?;
+        let shutdown = stop_on_signal("draining")?;
         if let Some(tls) = &tls {
             certificate::reload_on_hangup(Arc::clone(tls))?;
         }
@@ -275,28 +275,6 @@ fn store_kind(url: &str) -> &str {
         Some((kind, _)) => kind,
         None => "unknown",
     }
-}
-
-/// Returns a token that the first SIGTERM or SIGINT cancels. A second signal exits with 130, without draining.
-fn stop_on_signal() -> Result<CancellationToken, Failure> {
-    let shutdown = CancellationToken::new();
-    let mut terminate = tokio::signal::unix::signal(SignalKind::terminate())?;
-    let mut interrupt = tokio::signal::unix::signal(SignalKind::interrupt())?;
-    let stop = shutdown.clone();
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        tracing::info!("draining; send a second signal to exit immediately");
-        stop.cancel();
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        std::process::exit(130);
-    });
-    Ok(shutdown)
 }
 
 /// Commands to try next, one a line. An end-to-end test runs them.

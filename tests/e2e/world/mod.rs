@@ -2,6 +2,7 @@
 
 mod collector;
 mod coordinator;
+mod host;
 mod network;
 mod output;
 mod runner;
@@ -28,6 +29,7 @@ use tempfile::{NamedTempFile, TempDir};
 
 pub use collector::Collector;
 pub use coordinator::Coordinator;
+pub use host::{HostProcess, Orderer, kill as kill_process};
 pub use network::{Machine, Network};
 pub use output::Output;
 pub use runner::Runner;
@@ -334,6 +336,12 @@ impl Running {
     pub fn terminate(self) -> Output {
         signal(self.child.id(), Signal::SIGTERM);
         self.output()
+    }
+
+    /// Kills it, and waits until it is gone.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     /// Waits for its end.

@@ -1,0 +1,181 @@
+//! Every call about one order: takes it, has its member started, refuses it, and reports the member's end.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use teamwire_client::{Client, Error, Reason, Retry};
+use teamwire_proto::{v1, word};
+use tokio::time::timeout;
+
+use super::{Backend, Ended, Found, HostEvent, OnHostEvent, Order, REASON_BYTES_MAX, StartError, Ticket};
+
+/// How long an order without a deadline is tried.
+const DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
+
+/// How long a call may take whose order may have expired.
+const CALL_MIN: Duration = Duration::from_secs(5);
+
+/// Carries out the orders of a host. Cheap to clone.
+pub(super) struct Orders<B> {
+    client: Client,
+    backend: Arc<B>,
+    on_event: OnHostEvent,
+}
+
+impl<B> Clone for Orders<B> {
+    fn clone(&self) -> Self {
+        Self { client: self.client.clone(), backend: self.backend.clone(), on_event: self.on_event.clone() }
+    }
+}
+
+impl<B: Backend> Orders<B> {
+    pub(super) fn new(client: Client, backend: Arc<B>, on_event: OnHostEvent) -> Self {
+        Self { client, backend, on_event }
+    }
+
+    /// Starts the member of an order, or refuses the order. Returns once the order may be acknowledged.
+    pub(super) async fn carry_out(&self, order: &Order) {
+        let found = self.backend.recover(order).await;
+        if found == Found::Started {
+            return;
+        }
+        match timeout(left(order), self.backend.admit(order)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return self.refuse(order, error).await,
+            Err(_) => return self.passed(order, "the order expired while it waited"),
+        }
+        match self.take(order).await {
+            Ok(ticket) => match self.backend.start(order, ticket).await {
+                Ok(()) => (self.on_event)(&HostEvent::Started {
+                    member: order.member.clone(),
+                    profile: order.terms.profile.clone(),
+                    request_id: order.request_id.clone(),
+                }),
+                Err(error) => {
+                    self.backend.release(order).await;
+                    self.refuse(order, error).await;
+                }
+            },
+            Err(error) => {
+                self.backend.release(order).await;
+                // The member joined, and its runner ended with the host that had started it.
+                if found == Found::Interrupted && has_joined(&error) {
+                    let ended = Ended {
+                        request_id: order.request_id.clone(),
+                        member: order.member.clone(),
+                        exit: v1::ExitReport::default(),
+                        reason: "The host program was killed while it started the member.".to_owned(),
+                        try_another_host: false,
+                    };
+                    return self.report(ended).await;
+                }
+                self.passed(order, &error.to_string());
+                self.backend.forget(&order.request_id).await;
+            }
+        }
+    }
+
+    /// Takes an order.
+    async fn take(&self, order: &Order) -> Result<Ticket, Error> {
+        let client = self.client.clone().with_retry(Retry::within(left(order)));
+        let request = v1::TakeOrderRequest { request_id: order.request_id.clone() };
+        let taken = client.take_order(request).await?;
+        Ok(Ticket {
+            join_token: taken.join_token,
+            address: self.client.address().to_owned(),
+            tls: self.client.tls(),
+        })
+    }
+
+    /// Refuses an order.
+    async fn refuse(&self, order: &Order, error: StartError) {
+        let client = self.client.clone().with_retry(Retry::within(left(order)));
+        let reason = bounded(&error.reason);
+        let request = v1::RefuseOrderRequest {
+            request_id: order.request_id.clone(),
+            reason: reason.clone(),
+            try_another_host: error.try_another_host,
+        };
+        let (member, request_id) = (order.member.clone(), order.request_id.clone());
+        match client.refuse_order(request).await {
+            Ok(_) => (self.on_event)(&HostEvent::Refused { member, request_id, reason }),
+            Err(error) => self.passed(order, &error.to_string()),
+        }
+    }
+
+    fn passed(&self, order: &Order, detail: &str) {
+        (self.on_event)(&HostEvent::Passed {
+            member: order.member.clone(),
+            request_id: order.request_id.clone(),
+            detail: detail.to_owned(),
+        });
+    }
+
+    /// Reports the end of a member that was started: as a refusal if it never opened a session, else as its exit.
+    pub(super) async fn report(&self, ended: Ended) {
+        let Ended { request_id, member, exit, reason, try_another_host } = ended;
+        let client = self.client.clone().with_retry(Retry::within(Duration::MAX));
+        let reason = bounded(&reason);
+        let refusal = v1::RefuseOrderRequest {
+            request_id: request_id.clone(),
+            reason: reason.clone(),
+            try_another_host,
+        };
+        let reported = match client.refuse_order(refusal).await {
+            Ok(_) => {
+                (self.on_event)(&HostEvent::Refused { member: member.clone(), request_id: request_id.clone(), reason });
+                Ok(())
+            }
+            Err(error) if is_over(&error) => {
+                let detail = word::exit(&exit);
+                let report = v1::ReportExitRequest { request_id: request_id.clone(), exit: Some(exit) };
+                (self.on_event)(&HostEvent::Ended { member: member.clone(), request_id: request_id.clone(), detail });
+                client.report_exit(report).await.map(|_| ())
+            }
+            Err(error) => Err(error),
+        };
+        match reported {
+            Ok(()) => self.backend.forget(&request_id).await,
+            Err(Error::Refused(refusal)) if is_gone(refusal.reason) => self.backend.forget(&request_id).await,
+            // The next process reports it.
+            Err(error) => (self.on_event)(&HostEvent::CallFailed {
+                detail: format!("The end of {member} was not reported: {error}"),
+            }),
+        }
+    }
+}
+
+/// Returns how much time is left for an order.
+fn left(order: &Order) -> Duration {
+    let left = order.expires_at.map(|at| at.duration_since(SystemTime::now()).unwrap_or_default());
+    left.unwrap_or(DEADLINE_DEFAULT).max(CALL_MIN)
+}
+
+/// Returns whether an order could not be taken because its member has joined.
+fn has_joined(error: &Error) -> bool {
+    error.reason() == Some(Reason::AlreadyDecided)
+}
+
+/// Returns whether an order could not be refused because it has ended.
+fn is_over(error: &Error) -> bool {
+    matches!(
+        error.reason(),
+        Some(Reason::AlreadyDecided | Reason::RequestExpired | Reason::RequestCancelled)
+    )
+}
+
+/// Returns whether the coordinator does not, or no longer, know the order as one of this host.
+fn is_gone(reason: Reason) -> bool {
+    matches!(reason, Reason::RequestNotFound | Reason::NotRequestTarget)
+}
+
+/// Cuts a reason off that is too long. Never returns an empty one, which the coordinator would refuse.
+fn bounded(reason: &str) -> String {
+    let reason = reason.trim();
+    if reason.is_empty() {
+        return "The member was not started.".to_owned();
+    }
+    reason[..reason.floor_char_boundary(REASON_BYTES_MAX)].to_owned()
+}

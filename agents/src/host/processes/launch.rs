@@ -1,0 +1,111 @@
+//! Starts the runner of a member.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use teamwire_client::CONTEXT_VARIABLE;
+use teamwire_proto::v1::RestartPolicy;
+use tokio::{
+    io::AsyncWriteExt as _,
+    process::{Child, Command},
+};
+
+use super::workspace::Workspace;
+use crate::{
+    host::{
+        Order, Ticket,
+        profile::{Profile, RestartWhen},
+    },
+    process::start_in_new_session,
+    tls_environment::tls_environment,
+};
+
+/// The variables of the host's environment that every member gets.
+const KEPT: [&str; 5] = ["PATH", "HOME", "LANG", "TERM", "TZ"];
+
+/// What a runner is started with.
+pub(super) struct Launch<'a> {
+    /// The path of the teamwire binary.
+    pub(super) teamwire: &'a Path,
+    pub(super) profile: &'a Profile,
+    pub(super) order: &'a Order,
+    pub(super) ticket: &'a Ticket,
+    pub(super) workspace: &'a Workspace,
+    /// Where the runner keeps its identity.
+    pub(super) context: PathBuf,
+    /// Takes what the runner and its program write.
+    pub(super) log: File,
+    /// The file through which the runner joins its cgroup.
+    pub(super) cgroup_procs: Option<File>,
+}
+
+impl Launch<'_> {
+    /// Starts the runner in its own session. It waits for the join token at its standard input.
+    pub(super) fn spawn(self) -> io::Result<Child> {
+        let mut command = Command::new(self.teamwire);
+        command.arg0("teamwire").args(self.arguments());
+        command.env_clear().envs(self.environment());
+        command.current_dir(&self.workspace.start);
+        command.stdin(Stdio::piped()).stdout(self.log.try_clone()?).stderr(self.log);
+        start_in_new_session(&mut command, self.cgroup_procs);
+        command.spawn()
+    }
+
+    fn arguments(&self) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = ["run", &self.order.member, "--join", "-"].map(OsString::from).to_vec();
+        let profile = self.profile;
+        let restart = match self.order.terms.restart() {
+            RestartPolicy::Unspecified => profile.restart,
+            RestartPolicy::Never => Some(RestartWhen::Never),
+            RestartPolicy::OnFailure => Some(RestartWhen::OnFailure),
+            RestartPolicy::Always => Some(RestartWhen::Always),
+        };
+        let options = [
+            ("--via", profile.via.map(|via| via.as_str().to_owned())),
+            ("--permissions", profile.permissions.map(|permissions| permissions.as_str().to_owned())),
+            ("--approver", profile.approver.clone()),
+            ("--restart", restart.map(|restart| restart.as_str().to_owned())),
+        ];
+        for (option, value) in options {
+            // In one word, so that a value never counts as an option.
+            arguments.extend(value.map(|value| format!("{option}={value}").into()));
+        }
+        if profile.claim {
+            arguments.push("--claim".into());
+        }
+        arguments.push("--".into());
+        arguments.extend(profile.command.iter().map(OsString::from));
+        arguments
+    }
+
+    /// Returns the whole environment: what the profile says, and what a runner needs.
+    fn environment(&self) -> Vec<(OsString, OsString)> {
+        let passes = |name: &str| KEPT.contains(&name) || self.profile.passes(name);
+        let passed = env::vars_os().filter(|(name, _)| {
+            name.to_str().is_some_and(|name| passes(name) && !name.starts_with("TEAMWIRE_"))
+        });
+        let own = self.profile.env.iter().map(|(name, value)| (name.into(), value.into()));
+        let files = tls_environment(self.ticket.tls.clone());
+        let files = files.into_iter().map(|(name, value)| (name.into(), value.into()));
+        let context = (CONTEXT_VARIABLE.into(), self.context.clone().into());
+        passed.chain(own).chain(files).chain([context]).collect()
+    }
+}
+
+/// Returns the PATH on which the program of a profile is looked for.
+pub(super) fn path_of(profile: &Profile) -> Option<OsString> {
+    profile.env.get("PATH").map(OsString::from).or_else(|| env::var_os("PATH"))
+}
+
+/// Hands a runner its join token. The runner reads it to the end of the line.
+pub(super) async fn hand_token(child: &mut Child, ticket: &Ticket) -> io::Result<()> {
+    let mut input = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+    input.write_all(format!("{}@{}\n", ticket.join_token, ticket.address).as_bytes()).await?;
+    input.shutdown().await
+}

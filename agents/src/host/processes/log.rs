@@ -1,0 +1,96 @@
+//! The log of a member: what its runner and its program write. Bounded.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read as _, Seek as _, SeekFrom},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use bytesize::ByteSize;
+
+/// How large a log gets before the host moves it aside, so that a member has twice as much at most.
+const BYTES_MAX: u64 = ByteSize::mib(8).as_u64();
+
+/// How many bytes of a log a reason quotes.
+const QUOTED_BYTES: u64 = 3_000;
+
+/// How many lines of a log a reason quotes.
+const QUOTED_LINES: usize = 20;
+
+/// The log of a member.
+#[derive(Clone, Debug)]
+pub(super) struct Log {
+    path: PathBuf,
+}
+
+impl Log {
+    pub(super) fn of(state: &Path, member: &str) -> Self {
+        Self { path: state.join("logs").join(format!("{member}.log")) }
+    }
+
+    /// Opens it for a runner. Returns the file, and how long it is already.
+    pub(super) fn open(&self) -> io::Result<(File, u64)> {
+        if let Some(directory) = self.path.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        self.bound();
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path)?;
+        let length = file.metadata()?.len();
+        Ok((file, length))
+    }
+
+    /// Moves what it holds aside if that is too much, in place of what was moved aside before.
+    pub(super) fn bound(&self) {
+        if fs::metadata(&self.path).is_ok_and(|metadata| metadata.len() > BYTES_MAX) {
+            // The runner goes on writing to the same file, at its end.
+            let moved = fs::copy(&self.path, self.path.with_extension("log.1"))
+                .and_then(|_| OpenOptions::new().write(true).open(&self.path)?.set_len(0));
+            if let Err(error) = moved {
+                tracing::warn!(%error, "a log cannot be bounded");
+            }
+        }
+    }
+
+    /// Returns the last lines that were written after it had a length.
+    pub(super) fn last_lines(&self, after: u64) -> Vec<String> {
+        let read = || -> io::Result<Vec<u8>> {
+            let mut file = File::open(&self.path)?;
+            let length = file.metadata()?.len();
+            let after = if after > length { 0 } else { after };
+            file.seek(SeekFrom::Start(after.max(length.saturating_sub(QUOTED_BYTES))))?;
+            let mut bytes = Vec::new();
+            file.take(QUOTED_BYTES).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        let bytes = read().unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        let plain = |line: &str| line.chars().filter(|c| !c.is_control() || *c == '\t').collect::<String>();
+        let lines: Vec<String> = text.lines().map(plain).filter(|line| !line.trim().is_empty()).collect();
+        lines[lines.len().saturating_sub(QUOTED_LINES)..].to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn a_log_is_bounded_and_its_end_is_quoted() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let log = Log::of(directory.path(), "backend");
+        let (mut file, length) = log.open().expect("opened");
+        assert_eq!(length, 0);
+        writeln!(file, "first\n\n\u{1b}[1mlast").expect("written");
+        assert_eq!(log.last_lines(0), ["first", "[1mlast"]);
+        assert_eq!(log.last_lines(6), ["[1mlast"]);
+
+        file.write_all(&vec![b'x'; usize::try_from(BYTES_MAX).expect("a size")]).expect("written");
+        log.bound();
+        assert_eq!(fs::metadata(&log.path).expect("there").len(), 0);
+        writeln!(file, "goes on").expect("written");
+        assert_eq!(log.last_lines(BYTES_MAX), ["goes on"]);
+    }
+}

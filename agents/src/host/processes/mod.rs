@@ -1,0 +1,337 @@
+//! Starts each member as a runner on this machine, in its own session, so that it outlives the host program.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `table` | the orders in hand and their slots |
+//! | `record` | what is on disk about each order, for the next process of the host |
+//! | `launch` | the runner's command line, environment and join token |
+//! | `watch` | waits for the ends of runners |
+//! | `workspace` | directories and git worktrees |
+//! | `limits` | cgroups |
+//! | `log` | what a member writes |
+//! | `pid` | one process, told from a later one with the same id |
+//!
+//! # A start, step by step
+//!
+//! 1. The record says that the order is about to be started.
+//! 2. The runner starts, and waits for its join token at its standard input, a pipe from the host.
+//! 3. The record names the runner's process.
+//! 4. The host writes the token into the pipe.
+//! 5. The record says that the runner has its token. Then the host acknowledges the order.
+//!
+//! If the host dies before step 4, the pipe breaks and the runner ends. If it dies between 4 and 5, its successor looks whether
+//! the runner has joined, and ends it otherwise. In both cases the order is not acknowledged, so that it comes again.
+
+mod launch;
+mod limits;
+mod log;
+mod pid;
+mod record;
+mod table;
+mod watch;
+mod workspace;
+
+use std::{
+    io,
+    path::{Component, Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use nix::sys::signal::Signal;
+use teamwire_proto::{name::Name, v1};
+use tokio::{process::Child, time::timeout};
+
+use self::{
+    launch::{Launch, hand_token, path_of},
+    limits::Cgroups,
+    log::Log,
+    pid::Pid,
+    record::{Phase, Record, Records},
+    table::{State, Table},
+    workspace::Workspace,
+};
+use super::{Backend, Ended, Found, HostFile, Order, Profile, StartError, Ticket};
+use crate::process::{Cgroup, check_program};
+
+/// How long an earlier member of the same name may take to end by itself. The coordinator has ended its life already.
+const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long runners that were asked to end may take before they are killed.
+const STOP_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long an order without a deadline may take.
+const DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
+
+/// Starts members as processes on this machine.
+#[derive(Clone, Debug)]
+pub struct Processes(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// The path of the teamwire binary.
+    teamwire: PathBuf,
+    /// The host's state directory.
+    state: PathBuf,
+    file: HostFile,
+    records: Records,
+    /// Where members with limits run. Err: why there are no limits.
+    cgroups: Option<Result<Cgroups, String>>,
+    table: Table,
+}
+
+impl Processes {
+    /// Takes over what an earlier process of this host has started. `teamwire`: the path of the binary that runs members.
+    /// `state`: the host's state directory, which no other process uses.
+    ///
+    /// Must be called within a Tokio runtime.
+    pub async fn open(teamwire: PathBuf, state: PathBuf, file: HostFile) -> io::Result<Self> {
+        let has_limits = file.profiles.values().any(|profile| !profile.limits.is_empty());
+        let opened = Self(Arc::new(Inner {
+            teamwire,
+            records: Records::open(&state)?,
+            state,
+            cgroups: has_limits.then(Cgroups::prepare),
+            table: Table::new(usize::try_from(file.slots()).unwrap_or(usize::MAX)),
+            file,
+        }));
+        for record in opened.0.records.load()? {
+            opened.take_over(record).await?;
+        }
+        Ok(opened)
+    }
+
+    /// Returns why the limits of the profiles are not enforced. None: they are, or there are none.
+    pub fn weakness(&self) -> Option<String> {
+        let why = self.0.cgroups.as_ref()?.as_ref().err()?;
+        Some(format!("The limits of the profiles are not enforced: {why}."))
+    }
+
+    /// Returns how many members that an earlier process started still run.
+    pub fn running(&self) -> usize {
+        self.0.table.running().len()
+    }
+
+    /// Goes on with an order that an earlier process has begun.
+    async fn take_over(&self, record: Record) -> io::Result<()> {
+        let joined = self.0.records.has_joined(&record.request_id);
+        match record.phase.clone() {
+            Phase::Started(pid) => self.watch(record, pid, None),
+            Phase::Waiting(pid) if joined => {
+                let record = Record { phase: Phase::Started(pid.clone()), ..record };
+                self.0.records.save(&record)?;
+                self.watch(record, pid, None);
+            }
+            Phase::Waiting(pid) => {
+                pid.signal(Signal::SIGKILL);
+                pid.gone().await;
+                self.interrupted(record);
+            }
+            Phase::Starting => self.interrupted(record),
+        }
+        Ok(())
+    }
+
+    fn interrupted(&self, record: Record) {
+        self.0.table.set(&record.request_id.clone(), &record.member.clone(), State::Interrupted(record));
+    }
+
+    /// Watches a runner to its end.
+    fn watch(&self, record: Record, pid: Pid, child: Option<Child>) {
+        self.0.table.set(&record.request_id, &record.member, State::Running(record.clone()));
+        tokio::spawn(watch::watch(self.clone(), record, pid, child));
+    }
+
+    fn profile(&self, order: &Order) -> Result<&Profile, StartError> {
+        self.0.file.profiles.get(&order.terms.profile).ok_or_else(|| {
+            let known: Vec<&str> = self.0.file.profiles.keys().map(String::as_str).collect();
+            StartError::here_only(format!(
+                "The host has no profile {}. It has: {}.",
+                order.terms.profile,
+                known.join(", ")
+            ))
+        })
+    }
+
+    fn log(&self, member: &str) -> Log {
+        Log::of(&self.0.state, member)
+    }
+
+    /// Ends an earlier member of the name, whose life the coordinator has ended.
+    async fn end_predecessor(&self, order: &Order) {
+        if timeout(PREDECESSOR_PATIENCE, self.0.table.name_free(order)).await.is_ok() {
+            return;
+        }
+        for record in self.0.table.running() {
+            if let Phase::Started(pid) = &record.phase
+                && record.member.eq_ignore_ascii_case(&order.member)
+            {
+                pid.signal(Signal::SIGKILL);
+            }
+        }
+        self.0.table.name_free(order).await;
+    }
+
+    /// Removes what an order that was not started has left.
+    async fn undo(&self, record: &Record) {
+        self.clean(record).await;
+        self.0.records.remove(&record.request_id);
+    }
+
+    async fn clean(&self, record: &Record) {
+        record.workspace.clean().await;
+        if let Some(directory) = &record.cgroup {
+            let cgroup = Cgroup::at(directory.clone());
+            cgroup.kill();
+            cgroup.remove();
+        }
+    }
+
+    /// Starts the runner of an order, hands it its token, and writes each step down.
+    async fn launch(&self, order: &Order, ticket: &Ticket, record: &mut Record) -> Result<(Pid, Child), StartError> {
+        let records = &self.0.records;
+        let save = |record: &Record| records.save(record).map_err(|error| local("The host's state", &error));
+        let profile = self.profile(order)?;
+        let (log, length) = self.log(&order.member).open().map_err(|error| local("The member's log", &error))?;
+        record.log_begins_at = length;
+        let cgroup = match &self.0.cgroups {
+            Some(Ok(cgroups)) if !profile.limits.is_empty() => Some(
+                cgroups.create(&order.request_id, &profile.limits).map_err(|error| local("The limits", &error))?,
+            ),
+            _ => None,
+        };
+        record.cgroup = cgroup.as_ref().map(|cgroup| cgroup.directory().to_owned());
+        save(record)?;
+        record.workspace.create().await?;
+        let cgroup_procs = cgroup.map(|cgroup| cgroup.procs()).transpose();
+        let launch = Launch {
+            teamwire: &self.0.teamwire,
+            profile,
+            order,
+            ticket,
+            workspace: &record.workspace,
+            context: records.context(&order.request_id),
+            log,
+            cgroup_procs: cgroup_procs.map_err(|error| local("The limits", &error))?,
+        };
+        let mut child = launch.spawn().map_err(|error| local("The runner", &error))?;
+        let pid = child.id().and_then(|id| Pid::of(id.try_into().ok()?));
+        let Some(pid) = pid else {
+            return Err(StartError::new("The runner ended at once."));
+        };
+        record.phase = Phase::Waiting(pid.clone());
+        let handed = async {
+            save(record)?;
+            hand_token(&mut child, ticket).await.map_err(|error| local("The runner", &error))?;
+            record.phase = Phase::Started(pid.clone());
+            save(record)
+        };
+        if let Err(error) = handed.await {
+            pid.signal(Signal::SIGKILL);
+            let _ = child.wait().await;
+            return Err(error);
+        }
+        Ok((pid, child))
+    }
+}
+
+impl Backend for Processes {
+    fn offer(&self) -> v1::HostOffer {
+        self.0.file.offer()
+    }
+
+    async fn recover(&self, order: &Order) -> Found {
+        match self.0.table.state(&order.request_id) {
+            Some(State::Running(_) | State::Ended(_)) => Found::Started,
+            Some(State::Interrupted(_)) => Found::Interrupted,
+            Some(State::Reserved) | None => Found::Nothing,
+        }
+    }
+
+    async fn admit(&self, order: &Order) -> Result<(), StartError> {
+        let profile = self.profile(order)?;
+        check_names(order)?;
+        // A relative path starts at the member's directory, where the runner looks.
+        if let Some(program) = profile.command.first().filter(|program| !is_relative_path(program)) {
+            check_program(program.as_ref(), path_of(profile).as_deref(), None)
+                .map_err(|exit| StartError::here_only(exit.detail))?;
+        }
+        self.end_predecessor(order).await;
+        self.0.table.take_slot(order).await
+    }
+
+    async fn start(&self, order: &Order, ticket: Ticket) -> Result<(), StartError> {
+        let profile = self.profile(order)?;
+        let directory = profile.dir.clone().unwrap_or_else(|| self.0.state.join("work"));
+        let mut record = Record {
+            request_id: order.request_id.clone(),
+            member: order.member.clone(),
+            profile: order.terms.profile.clone(),
+            expires_at: order.expires_at.unwrap_or_else(|| SystemTime::now() + DEADLINE_DEFAULT),
+            workspace: Workspace::plan(&directory, &order.member, profile.worktree.as_deref(), &order.terms.dir),
+            log_begins_at: 0,
+            cgroup: None,
+            phase: Phase::Starting,
+        };
+        match self.launch(order, &ticket, &mut record).await {
+            Ok((pid, child)) => {
+                self.watch(record, pid, Some(child));
+                Ok(())
+            }
+            Err(error) => {
+                self.undo(&record).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn release(&self, order: &Order) {
+        if let Some(State::Reserved) = self.0.table.state(&order.request_id) {
+            self.0.table.remove(&order.request_id);
+        }
+    }
+
+    async fn next_end(&self) -> Ended {
+        self.0.table.next_end().await
+    }
+
+    async fn forget(&self, request_id: &str) {
+        // The name stays taken until its directory is free.
+        let Some(State::Ended(record) | State::Interrupted(record)) = self.0.table.state(request_id) else {
+            self.0.records.remove(request_id);
+            return;
+        };
+        self.undo(&record).await;
+        self.0.table.remove(request_id);
+    }
+
+    async fn stop_all(&self) {
+        let signal = |signal: Signal| {
+            for record in self.0.table.running() {
+                if let Phase::Started(pid) = &record.phase {
+                    pid.signal(signal);
+                }
+            }
+        };
+        signal(Signal::SIGTERM);
+        if timeout(STOP_PATIENCE, self.0.table.all_ended()).await.is_err() {
+            signal(Signal::SIGKILL);
+            self.0.table.all_ended().await;
+        }
+    }
+}
+
+fn is_relative_path(program: &str) -> bool {
+    program.contains('/') && !program.starts_with('/')
+}
+
+/// Checks the parts of an order that become parts of paths. The coordinator has checked them, too.
+fn check_names(order: &Order) -> Result<(), StartError> {
+    let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+    let is_sound = Name::parse(&order.member, "member").is_ok() && Path::new(&order.terms.dir).components().all(is_plain);
+    if is_sound { Ok(()) } else { Err(StartError::new("The name or the directory of the order is not valid.")) }
+}
+
+fn local(what: &str, error: &io::Error) -> StartError {
+    StartError::here_only(format!("{what} cannot be used on this host: {error}."))
+}

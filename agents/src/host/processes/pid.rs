@@ -1,0 +1,103 @@
+//! One process, told from a later one with the same id.
+
+use std::{fs, time::Duration};
+
+use nix::sys::signal::Signal;
+use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
+
+use crate::process::Entry;
+
+/// How often a process is looked for that the kernel does not watch for us.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// One process. A process that gets the same id later is another one: it started later, or after the machine did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Pid {
+    pub(super) id: i32,
+    /// When it was started, in clock ticks since boot.
+    started: u64,
+    /// The machine's boot.
+    boot: String,
+}
+
+impl Pid {
+    /// Returns the process that has this id now. None: there is none, or it has ended.
+    pub(super) fn of(id: i32) -> Option<Self> {
+        let entry = Entry::of(id)?;
+        Some(Self { id, started: entry.started, boot: boot() })
+    }
+
+    /// Returns whether it still runs.
+    pub(super) fn is_alive(&self) -> bool {
+        self.entry().is_some()
+    }
+
+    /// Sends it a signal, unless it has ended.
+    pub(super) fn signal(&self, signal: Signal) {
+        if let Some(entry) = self.entry() {
+            entry.signal(signal);
+        }
+    }
+
+    /// Waits until it has ended.
+    pub(super) async fn gone(&self) {
+        #[cfg(target_os = "linux")]
+        if self.is_watched_to_its_end().await {
+            return;
+        }
+        while self.is_alive() {
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn entry(&self) -> Option<Entry> {
+        let entry = Entry::of(self.id).filter(|entry| entry.started == self.started && !entry.is_zombie)?;
+        (boot() == self.boot).then_some(entry)
+    }
+
+    /// Has the kernel say when it ends. Returns false if the kernel cannot.
+    #[cfg(target_os = "linux")]
+    async fn is_watched_to_its_end(&self) -> bool {
+        use rustix::process::{PidfdFlags, pidfd_open};
+        use tokio::io::{Interest, unix::AsyncFd};
+
+        let Some(id) = rustix::process::Pid::from_raw(self.id) else { return false };
+        let Ok(descriptor) = pidfd_open(id, PidfdFlags::NONBLOCK).or_else(|_| pidfd_open(id, PidfdFlags::empty())) else {
+            return false;
+        };
+        // The descriptor is of the process that has the id now.
+        if !self.is_alive() {
+            return true;
+        }
+        let Ok(watched) = AsyncFd::with_interest(descriptor, Interest::READABLE) else { return false };
+        watched.readable().await.is_ok()
+    }
+}
+
+/// Returns what names the machine's boot. Empty: the system does not say.
+fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_has_the_id_later_is_another_one() {
+        let own = Pid::of(std::process::id().try_into().expect("an id")).expect("this process");
+        assert!(own.is_alive());
+        assert!(!Pid { started: own.started + 1, ..own.clone() }.is_alive());
+        assert!(!Pid { boot: "another".to_owned(), ..own }.is_alive());
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_process_is_noticed() {
+        let mut child = tokio::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().expect("cat");
+        let pid = Pid::of(child.id().expect("an id").try_into().expect("an id")).expect("a process");
+        drop(child.stdin.take());
+        tokio::time::timeout(Duration::from_secs(60), pid.gone()).await.expect("it ends");
+        child.wait().await.expect("its status");
+    }
+}

@@ -1,0 +1,164 @@
+//! The orders that a host has in hand, and the slots that they take.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{sync::Notify, time::timeout};
+
+use super::record::Record;
+use crate::host::{Ended, Order, StartError};
+
+/// How long an order waits for a slot: a member that has just left still ends.
+const SLOT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// What has become of an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It has a slot, and is about to be started.
+    Reserved,
+    /// Its runner has the join token.
+    Running(Record),
+    /// Its runner has ended.
+    Ended(Record),
+    /// An earlier process of the host died before the runner had its token. Nothing of it runs.
+    Interrupted(Record),
+}
+
+#[derive(Debug)]
+struct Entry {
+    member: String,
+    state: State,
+}
+
+/// The orders in hand. At most as many run at a time as there are slots.
+#[derive(Debug)]
+pub(super) struct Table {
+    slots: usize,
+    entries: Mutex<HashMap<String, Entry>>,
+    /// Ends that the host has not taken yet: at most one for each entry.
+    ends: Mutex<VecDeque<Ended>>,
+    /// An entry has changed.
+    changed: Notify,
+    /// There is an end to take.
+    ended: Notify,
+}
+
+impl Table {
+    pub(super) fn new(slots: usize) -> Self {
+        Self {
+            slots,
+            entries: Mutex::default(),
+            ends: Mutex::default(),
+            changed: Notify::new(),
+            ended: Notify::new(),
+        }
+    }
+
+    pub(super) fn state(&self, request_id: &str) -> Option<State> {
+        self.entries.lock().get(request_id).map(|entry| entry.state.clone())
+    }
+
+    pub(super) fn set(&self, request_id: &str, member: &str, state: State) {
+        self.entries.lock().insert(request_id.to_owned(), Entry { member: member.to_owned(), state });
+        self.changed.notify_waiters();
+    }
+
+    /// Forgets an order. Returns its record, if it has one.
+    pub(super) fn remove(&self, request_id: &str) -> Option<Record> {
+        let removed = self.entries.lock().remove(request_id)?;
+        self.changed.notify_waiters();
+        match removed.state {
+            State::Reserved => None,
+            State::Running(record) | State::Ended(record) | State::Interrupted(record) => Some(record),
+        }
+    }
+
+    /// Returns the records of all members that run.
+    pub(super) fn running(&self) -> Vec<Record> {
+        let entries = self.entries.lock();
+        let running = entries.values().filter_map(|entry| match &entry.state {
+            State::Running(record) => Some(record.clone()),
+            _ => None,
+        });
+        running.collect()
+    }
+
+    /// Waits until nothing runs.
+    pub(super) async fn all_ended(&self) {
+        self.until(|entries| !entries.values().any(|entry| matches!(entry.state, State::Running(_)))).await;
+    }
+
+    /// Waits until no other order of a member's name is in hand.
+    pub(super) async fn name_free(&self, order: &Order) {
+        self.until(|entries| {
+            let is_same = |(id, entry): (&String, &Entry)| {
+                *id != order.request_id && entry.member.eq_ignore_ascii_case(&order.member)
+            };
+            !entries.iter().any(is_same)
+        })
+        .await;
+    }
+
+    /// Takes a slot for an order. Fails if none is free within a few seconds.
+    pub(super) async fn take_slot(&self, order: &Order) -> Result<(), StartError> {
+        let taken = timeout(SLOT_PATIENCE, async {
+            while !self.try_take_slot(order) {
+                self.until(|entries| used(entries, &order.request_id) < self.slots).await;
+            }
+        });
+        let slots = if self.slots == 1 { "slot is" } else { "slots are" };
+        taken
+            .await
+            .map_err(|_| StartError::here_only(format!("The host is full: its {} {slots} taken.", self.slots)))
+    }
+
+    fn try_take_slot(&self, order: &Order) -> bool {
+        let mut entries = self.entries.lock();
+        let is_free = used(&entries, &order.request_id) < self.slots;
+        if is_free {
+            let entry = Entry { member: order.member.clone(), state: State::Reserved };
+            entries.insert(order.request_id.clone(), entry);
+        }
+        is_free
+    }
+
+    /// Takes note that a member has ended, which frees its slot.
+    pub(super) fn end(&self, record: Record, ended: Ended) {
+        self.set(&record.request_id.clone(), &record.member.clone(), State::Ended(record));
+        self.ends.lock().push_back(ended);
+        self.ended.notify_one();
+    }
+
+    /// Waits for the next end. Cancel-safe.
+    pub(super) async fn next_end(&self) -> Ended {
+        loop {
+            if let Some(ended) = self.ends.lock().pop_front() {
+                return ended;
+            }
+            self.ended.notified().await;
+        }
+    }
+
+    /// Waits until the entries have a property.
+    async fn until(&self, holds: impl Fn(&HashMap<String, Entry>) -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if holds(&self.entries.lock()) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+/// Returns how many slots other orders take.
+fn used(entries: &HashMap<String, Entry>, but: &str) -> usize {
+    let takes_slot =
+        |(id, entry): &(&String, &Entry)| *id != but && matches!(entry.state, State::Reserved | State::Running(_));
+    entries.iter().filter(takes_slot).count()
+}

@@ -1,0 +1,109 @@
+//! Waits for the end of a runner, and says how it ended.
+
+use std::{
+    os::unix::process::ExitStatusExt as _,
+    process::ExitStatus,
+    time::{Duration, SystemTime},
+};
+
+use nix::sys::signal::Signal;
+use teamwire_proto::v1;
+use tokio::{
+    process::Child,
+    time::{MissedTickBehavior, interval, sleep},
+};
+
+use super::{Processes, pid::Pid, record::Record};
+use crate::host::Ended;
+
+/// How often the size of a log is looked at.
+const BOUND_EVERY: Duration = Duration::from_secs(10);
+
+/// How long after its order has expired a runner that has not joined is killed. It ends by itself unless it hangs.
+const JOIN_GRACE: Duration = Duration::from_secs(10);
+
+/// Watches a runner to its end. `child`: the process, if this process started it.
+pub(super) async fn watch(processes: Processes, record: Record, pid: Pid, child: Option<Child>) {
+    let log = processes.log(&record.member);
+    let mut bound = interval(BOUND_EVERY);
+    bound.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let late = record.expires_at.duration_since(SystemTime::now()).unwrap_or_default() + JOIN_GRACE;
+    let end = end(child, &pid);
+    tokio::pin!(end);
+    let expiry = sleep(late);
+    tokio::pin!(expiry);
+    let mut may_hang = true;
+    let status = loop {
+        tokio::select! {
+            status = &mut end => break status,
+            _ = bound.tick() => log.bound(),
+            () = &mut expiry, if may_hang => {
+                may_hang = false;
+                if !processes.0.records.has_joined(&record.request_id) {
+                    pid.signal(Signal::SIGKILL);
+                }
+            }
+        }
+    };
+    let ended = Ended {
+        request_id: record.request_id.clone(),
+        member: record.member.clone(),
+        exit: report(status),
+        reason: reason(status, &log.last_lines(record.log_begins_at)),
+        try_another_host: false,
+    };
+    processes.0.table.end(record, ended);
+}
+
+/// Waits for the end of a process. None: its status is not known.
+async fn end(child: Option<Child>, pid: &Pid) -> Option<ExitStatus> {
+    match child {
+        Some(mut child) => child.wait().await.ok(),
+        None => {
+            pid.gone().await;
+            None
+        }
+    }
+}
+
+/// Returns how the coordinator learns of the end, if the runner has not reported it.
+fn report(status: Option<ExitStatus>) -> v1::ExitReport {
+    let detail = match status.map(|status| status.signal()) {
+        Some(Some(signal)) => format!("Signal {signal} killed its runner."),
+        Some(None) => "Its runner ended without a report.".to_owned(),
+        None => "Its runner was gone when its host looked for it.".to_owned(),
+    };
+    v1::ExitReport {
+        code: status.and_then(|status| status.code()),
+        signal: status.and_then(|status| status.signal()).unwrap_or_default(),
+        detail,
+        ..v1::ExitReport::default()
+    }
+}
+
+/// Returns why the member never opened a session: a sentence, then the last lines of its log.
+fn reason(status: Option<ExitStatus>, lines: &[String]) -> String {
+    let how = match status.map(|status| (status.code(), status.signal())) {
+        Some((Some(code), _)) => format!("with exit code {code}"),
+        Some((None, signal)) => format!("by signal {}", signal.unwrap_or_default()),
+        None => "while its host was not running".to_owned(),
+    };
+    let Some(last) = lines.last() else { return format!("Its runner ended {how} before it had connected.") };
+    let last = last.trim();
+    let last = ["teamwire: ", "error: "].iter().find_map(|prefix| last.strip_prefix(prefix)).unwrap_or(last);
+    format!("Its runner ended {how} before it had connected: {last}\n{}", lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_begins_with_the_last_thing_that_the_runner_said() {
+        let lines = ["teamwire: joined".to_owned(), "error: no such model".to_owned()];
+        let said = reason(Some(ExitStatus::from_raw(3 << 8)), &lines);
+        assert_eq!(said.lines().next(), Some("Its runner ended with exit code 3 before it had connected: no such model"));
+        assert!(said.ends_with("teamwire: joined\nerror: no such model"), "{said}");
+        assert_eq!(reason(Some(ExitStatus::from_raw(9)), &[]), "Its runner ended by signal 9 before it had connected.");
+    }
+}

@@ -1,0 +1,215 @@
+//! `teamwire host`: starts members on this machine when the lead orders them.
+
+mod identity;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use clap::Args;
+use teamwire_agents::host::{Backend, Host, HostEnd, HostEvent, HostFile, Processes};
+use teamwire_client::{Client, Closed, ContextFile, JOIN_VARIABLE, Retry};
+use tokio_util::sync::CancellationToken;
+
+use self::identity::HostDirectory;
+use super::{Output, run::this_program, stop_on_signal::stop_on_signal};
+use crate::{
+    context::{ContextArgs, refuse_within_runner},
+    failure::{Failure, NOT_PERMITTED},
+    show,
+};
+
+/// The name of the default file, beside the context file.
+const FILE: &str = "host.toml";
+
+/// Start members on this machine when the lead orders them
+///
+/// A host joins a team with the join string of `teamwire invite --host`, says what it can start, and carries out the orders of
+/// `teamwire spawn`. Each member runs under `teamwire run` in its own session, so it goes on when the host ends or is killed.
+/// A host that starts again finds the members that run, and reports those that have ended meanwhile. `docs/hosts.md` says more.
+///
+/// The file says what may be started: an order names a profile, and never a command. Without a file, the host offers a profile
+/// for each agent program that it finds on the PATH.
+///
+/// SIGTERM and SIGINT end the host and not its members; see --stop-members.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n\n    teamwire host --join JOIN_STRING --name gpu-1 --label gpu=a100\n    teamwire host --config host.toml --slots 8"
+)]
+pub struct HostCommand {
+    /// The join string that `teamwire invite --host` printed; use '-' to read a line from standard input. Not needed once the
+    /// host has joined
+    ///
+    /// Other users of this machine can see it in the process list: prefer '-', --join-file or the environment.
+    #[arg(long, env = JOIN_VARIABLE, value_name = "JOIN_STRING", hide_env_values = true)]
+    join: Option<String>,
+    /// The file with the join string
+    #[arg(long, value_name = "FILE", conflicts_with = "join")]
+    join_file: Option<PathBuf>,
+    /// The host's name [default: the file's, or else the one that the join string is for, or else this machine's name]
+    #[arg(long, short, value_name = "NAME")]
+    name: Option<String>,
+    /// The file with the profiles [default: host.toml beside the context file, ~/.config/teamwire/host.toml, if it exists]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// How many members run at a time, 1 to 1,000 [default: the file's, or else 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    slots: Option<u32>,
+    /// A label that orders may ask for, in addition to those of the file; may be repeated
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = super::pair)]
+    labels: Vec<(String, String)>,
+    /// When the host is asked to end, ask its members to end first, and wait for them
+    #[arg(long)]
+    stop_members: bool,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl HostCommand {
+    /// Runs the host to its end. Returns the exit code.
+    pub async fn run(self, context: &ContextArgs) -> u8 {
+        match self.run_host(context).await {
+            Ok(()) => 0,
+            Err(failure) => {
+                failure.print(self.output.json);
+                failure.code()
+            }
+        }
+    }
+
+    async fn run_host(&self, context: &ContextArgs) -> Result<(), Failure> {
+        refuse_within_runner("A host cannot run here.")?;
+        let file = self.file(context)?;
+        let stop = stop_on_signal("the host ends; its members go on")?;
+        let directory = HostDirectory::open(context, self.join_string()?)?;
+        let teamwire = this_program().ok_or_else(|| Failure::usage("Cannot find the teamwire binary."))?;
+        let processes = Processes::open(teamwire.into(), directory.path().to_owned(), file.clone()).await;
+        let processes = processes.map_err(|error| Failure::local("Cannot read the host's state", error))?;
+        if let Some(weakness) = processes.weakness() {
+            self.say(&weakness);
+        }
+        if processes.running() > 0 {
+            self.say(&format!("{} of its members still run here.", processes.running()));
+        }
+        let name = self.name.clone().or_else(|| file.name.clone());
+        let client = tokio::select! {
+            client = directory.enter(context, name.as_deref()) => client?,
+            () = stop.cancelled() => return Ok(()),
+        };
+        self.serve(client, processes, stop, &directory).await
+    }
+
+    /// Carries out orders until the host is asked to stop, or may not go on.
+    async fn serve<B: Backend>(
+        &self,
+        client: Client,
+        backend: B,
+        stop: CancellationToken,
+        directory: &HostDirectory,
+    ) -> Result<(), Failure> {
+        let json = self.output.json;
+        let backend = Arc::new(backend);
+        let host = Host::new(client.with_retry(Retry::default()), backend.clone(), Arc::new(move |event| print(event, json)));
+        if self.stop_members {
+            let stopped = CancellationToken::new();
+            let (members, done) = (backend.clone(), stopped.clone());
+            // The host goes on meanwhile, to report what its members do not.
+            tokio::spawn(async move {
+                stop.cancelled().await;
+                members.stop_all().await;
+                done.cancel();
+            });
+            return directory.ended(host.run(stopped).await);
+        }
+        directory.ended(host.run(stop).await)
+    }
+
+    /// Reads the file, and adds what the command line says.
+    fn file(&self, context: &ContextArgs) -> Result<HostFile, Failure> {
+        let given = match &self.config {
+            Some(path) => Some(path.clone()),
+            None => context.context_path().map(|path| path.with_file_name(FILE)).filter(|path| path.exists()),
+        };
+        let mut file = match given {
+            Some(path) => read(&path)?,
+            None => HostFile::of_programs_on_path(),
+        };
+        if file.profiles.is_empty() {
+            return Err(Failure::usage(
+                "The host has nothing to offer: it found none of claude, codex, gemini and opencode on the PATH. Write a file \
+                 with a profile, and name it with --config:\n\n[profiles.agent]\ncommand = [\"python3\", \"/path/agent.py\"]",
+            ));
+        }
+        file.slots = self.slots.or(file.slots);
+        file.labels.extend(self.labels.iter().cloned());
+        Ok(file)
+    }
+
+    fn join_string(&self) -> Result<Option<String>, Failure> {
+        match (&self.join_file, self.join.as_deref()) {
+            (Some(path), _) => fs::read_to_string(path).map(Some).map_err(|error| {
+                Failure::usage(format!("Cannot read the join string from {}: {error}.", path.display()))
+            }),
+            (None, Some("-")) => {
+                let mut line = String::new();
+                std::io::stdin().read_line(&mut line)?;
+                Ok(Some(line))
+            }
+            (None, given) => Ok(given.map(ToOwned::to_owned)),
+        }
+    }
+
+    /// Says something to a person.
+    fn say(&self, text: &str) {
+        if !self.output.json {
+            anstream::eprintln!("{} {text}", show::paint(show::bold(), "teamwire:"));
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<HostFile, Failure> {
+    let text = fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("Cannot read the profiles from {}: {error}.", path.display())))?;
+    HostFile::parse(&text).map_err(|error| Failure::usage(format!("{} cannot be used: {error}", path.display())))
+}
+
+/// Prints an event. A closed output must not stop the host.
+fn print(event: &HostEvent, json: bool) {
+    use std::io::Write as _;
+
+    let mut out = anstream::stdout();
+    let _ = match json {
+        true => writeln!(out, "{}", to_json(event)),
+        false => writeln!(out, "{event}"),
+    };
+    let _ = out.flush();
+}
+
+/// Returns an event as an object for a program.
+fn to_json(event: &HostEvent) -> serde_json::Value {
+    use serde_json::json;
+
+    match event {
+        HostEvent::Ready { host, team, offer } => {
+            json!({ "event": "ready", "host": host, "team": team, "offer": show::json("HostOffer", offer) })
+        }
+        HostEvent::Disconnected { detail } => json!({ "event": "disconnected", "detail": detail }),
+        HostEvent::Reconnected => json!({ "event": "reconnected" }),
+        HostEvent::Started { member, profile, request_id } => {
+            json!({ "event": "started", "member": member, "profile": profile, "request_id": request_id })
+        }
+        HostEvent::Refused { member, request_id, reason } => {
+            json!({ "event": "refused", "member": member, "request_id": request_id, "reason": reason })
+        }
+        HostEvent::Passed { member, request_id, detail } => {
+            json!({ "event": "passed", "member": member, "request_id": request_id, "detail": detail })
+        }
+        HostEvent::Ended { member, request_id, detail } => {
+            json!({ "event": "ended", "member": member, "request_id": request_id, "detail": detail })
+        }
+        HostEvent::CallFailed { detail } => json!({ "event": "call_failed", "detail": detail }),
+        _ => json!({ "event": "other", "detail": event.to_string() }),
+    }
+}

@@ -1,0 +1,374 @@
+//! Hosts: members that the lead orders, and what happens to them when a host, a runner or a coordinator dies.
+
+use std::{fs, process::Command};
+
+use nix::sys::signal::Signal;
+use teamwire_client::v1::{self, RequestState};
+
+use crate::{
+    agents,
+    world::{HostProcess, LEAD, Orderer, World, eventually, is_alive, kill_process, processes_with, signal},
+};
+
+scenarios! {
+    an_ordered_member_starts_with_its_prompt_and_leaves_nothing_behind,
+    a_killed_runner_is_reported_by_its_host,
+    members_outlive_a_killed_host_which_goes_on_with_them,
+    an_order_in_the_hand_of_a_killed_host_is_carried_out_once_by_its_successor,
+    a_full_host_refuses_and_another_takes_the_order,
+}
+
+/// Starts a host `gpu-1` with the profile `agent`.
+fn host(world: &World, lead: &Orderer, script: &str, more: &str) -> HostProcess {
+    world.host_file("gpu-1", "slots = 2", script, more);
+    HostProcess::start(world, "gpu-1", &["--name", "gpu-1", "--join", &lead.invite_host("")])
+}
+
+fn state_of(world: &World, member: &str) -> String {
+    world.member(member)["state"].as_str().unwrap_or_default().to_owned()
+}
+
+#[track_caller]
+fn await_state(world: &World, member: &str, state: &str) {
+    eventually(&format!("{member} is {state}"), || (state_of(world, member) == state).then_some(()));
+}
+
+fn an_ordered_member_starts_with_its_prompt_and_leaves_nothing_behind(world: World) {
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    let gpu = host(&world, &lead, agents::WILLING, "");
+    assert_eq!(lead.host("gpu-1").offer.unwrap().slots, 2);
+    let order = lead.start("backend");
+    gpu.await_said("started backend");
+    let prompt = eventually("the prompt", || gpu.heard("backend").into_iter().find(|line| line["type"] == "message"));
+    assert_eq!(prompt["content"], "You own the API.");
+    assert_eq!(prompt["from"], LEAD);
+    assert_eq!(lead.host("gpu-1").slots_used, 1);
+    assert_eq!(world.member("backend")["spawned_on"], "gpu-1");
+    let answered = world.cli(LEAD, &["send", "backend", "ping", "--wait-reply", "60", "--json"]).succeeds();
+    assert_eq!(answered.lines().last().unwrap()["content"], "pong");
+
+    let runner = world.runner_on("gpu-1", &order);
+    world.cli(LEAD, &["shutdown", "backend", "--wait"]).succeeds();
+    eventually("the slot is free", || (lead.host("gpu-1").slots_used == 0).then_some(()));
+    gpu.await_said("backend has ended");
+    eventually("the runner is gone", || (!is_alive(runner)).then_some(()));
+    let orders = world.host_state("gpu-1").join("orders");
+    eventually("the order's record is gone", || fs::read_dir(&orders).unwrap().next().is_none().then_some(()));
+    // The name is free for another order.
+    lead.start("backend");
+}
+
+fn a_killed_runner_is_reported_by_its_host(world: World) {
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    let _gpu = host(&world, &lead, agents::WILLING, "");
+    let order = lead.start("backend");
+    kill_process(world.runner_on("gpu-1", &order));
+    // Long before its lease has run out and it would count as lost.
+    await_state(&world, "backend", "exited");
+    assert_eq!(world.member("backend")["exit"]["signal"], 9);
+    eventually("the slot is free", || (lead.host("gpu-1").slots_used == 0).then_some(()));
+}
+
+fn members_outlive_a_killed_host_which_goes_on_with_them(world: World) {
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    let gpu = host(&world, &lead, agents::WILLING, "");
+    let (backend, frontend) = (lead.start("backend"), lead.start("frontend"));
+    let runners = [&backend, &frontend].map(|order| world.runner_on("gpu-1", order));
+    gpu.kill();
+    assert!(runners.iter().all(|runner| is_alive(*runner)));
+    world.cli(LEAD, &["send", "backend", "ping", "--wait-reply", "60"]).succeeds();
+    // One of them dies while no host watches it.
+    kill_process(runners[1]);
+
+    let gpu = HostProcess::start(&world, "gpu-1", &[]);
+    await_state(&world, "frontend", "exited");
+    assert!(is_alive(runners[0]));
+    assert_eq!(lead.host("gpu-1").slots_used, 1);
+    kill_process(runners[0]);
+    await_state(&world, "backend", "exited");
+    let output = gpu.terminate().succeeds();
+    assert!(output.stdout.contains("backend has ended"), "{}", output.stdout);
+}
+
+fn an_order_in_the_hand_of_a_killed_host_is_carried_out_once_by_its_successor(world: World) {
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    // Git waits, so that the host has written its record and taken the order, and has not started the runner.
+    let home = world.home("gpu-1");
+    let bin = home.join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    let git = bin.join("git");
+    fs::write(&git, format!("#!/bin/sh\necho $$ > '{0}/git.pid'\nexec cat '{0}/gate'\n", home.display())).unwrap();
+    make_executable(&git);
+    assert!(Command::new("mkfifo").arg(home.join("gate")).status().unwrap().success());
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    world.environment.borrow_mut().push(("PATH".to_owned(), path.clone()));
+    let gpu = host(&world, &lead, agents::WILLING, &format!("worktree = \"{}\"", home.join("app").display()));
+    let order = lead.spawn("backend", |request| request.ttl = Some(prost_types::Duration { seconds: 120, nanos: 0 }));
+    let git_runs = || fs::read_to_string(home.join("git.pid")).ok()?.trim().parse::<u32>().ok();
+    let git_pid = eventually("git is asked for a worktree", git_runs);
+    gpu.kill();
+    signal(git_pid, Signal::SIGKILL);
+
+    // The successor gets the order again. Now git works.
+    fs::remove_file(&git).unwrap();
+    make_repository(&home.join("app"));
+    let gpu = HostProcess::start(&world, "gpu-1", &[]);
+    assert_eq!(lead.decision(&order).state(), RequestState::Approved);
+    gpu.await_said("started backend");
+    assert_eq!(world.member("backend")["incarnation"], 1);
+    let work = home.join("work/backend");
+    let runners = processes_with("TEAMWIRE_CONTEXT", &world.host_state("gpu-1").join("orders").join(&order.id).join("context.json"));
+    // The runner, its watchdog and its program.
+    assert!((1..=4).contains(&runners.len()), "{runners:?}");
+    assert_eq!(fs::read_to_string(work.join("pids")).unwrap().lines().count(), 1, "one program");
+}
+
+fn a_full_host_refuses_and_another_takes_the_order(world: World) {
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    for name in ["gpu-1", "gpu-2"] {
+        world.host_file(name, "", agents::WILLING, "");
+    }
+    let _first = HostProcess::start(&world, "gpu-1", &["--join", &lead.invite_host("gpu-1"), "--slots", "1"]);
+    let order = lead.start("backend");
+    // The coordinator counts the slot as free, but what ran in it cannot end.
+    let runner = world.runner_on("gpu-1", &order);
+    signal(runner, Signal::SIGSTOP);
+    world.cli(LEAD, &["shutdown", "backend", "--force"]).succeeds();
+    eventually("the slot counts as free", || (lead.host("gpu-1").slots_used == 0).then_some(()));
+    let second = HostProcess::start(&world, "gpu-2", &["--join", &lead.invite_host("gpu-2"), "--slots", "1"]);
+
+    let order = lead.spawn("frontend", |_| {});
+    assert_eq!(order.approver, "gpu-1", "it is the first by name");
+    let decided = lead.decision(&order);
+    assert_eq!(decided.state(), RequestState::Approved, "{decided:?}");
+    assert_eq!(decided.approver, "gpu-2");
+    assert_eq!(decided.spawn.unwrap().refused_by, ["gpu-1"]);
+    second.await_said("started frontend");
+    signal(runner, Signal::SIGCONT);
+}
+
+#[test]
+fn the_join_token_of_a_member_is_in_no_process_list() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    let secret = "TEAMWIRE_SECRET_OF_THE_HOST";
+    world.environment.borrow_mut().push((secret.to_owned(), "leaked".to_owned()));
+    world.environment.borrow_mut().push(("OTHER_SECRET".to_owned(), "leaked".to_owned()));
+    world.environment.borrow_mut().push(("GIVEN".to_owned(), "given".to_owned()));
+    world.host_file("gpu-1", "", agents::WILLING, "env = { GREETING = \"hello\" }");
+    let file = world.home("gpu-1").join("host.toml");
+    let text = fs::read_to_string(&file).unwrap().replace("pass_env = [", "pass_env = [\"GIVEN\", ");
+    fs::write(&file, text).unwrap();
+    let _gpu = HostProcess::start(&world, "gpu-1", &["--join", &lead.invite_host("gpu-1")]);
+    let order = lead.start("backend");
+    let runner = world.runner_on("gpu-1", &order);
+    let read = |file: &str| String::from_utf8_lossy(&fs::read(format!("/proc/{runner}/{file}")).unwrap()).replace('\0', "\n");
+    let (arguments, environment) = (read("cmdline"), read("environ"));
+    assert!(!arguments.contains("twj:") && !environment.contains("twj:"), "{arguments}\n{environment}");
+    assert!(!environment.contains("leaked"), "{environment}");
+    for expected in ["GIVEN=given", "GREETING=hello", "HOME=", "PATH="] {
+        assert!(environment.contains(expected), "{expected}: {environment}");
+    }
+    let teamwire: Vec<&str> = environment.lines().filter(|line| line.starts_with("TEAMWIRE_")).collect();
+    assert!(teamwire.len() == 1 && teamwire[0].starts_with("TEAMWIRE_CONTEXT="), "{teamwire:?}");
+    // Its files are private.
+    let record = world.host_state("gpu-1").join("orders").join(&order.id).join("order.json");
+    assert!(!fs::read_to_string(&record).unwrap().contains("twj:"));
+    for private in [record, world.host_state("gpu-1").join("identity.json")] {
+        use std::os::unix::fs::PermissionsExt as _;
+        assert_eq!(fs::metadata(&private).unwrap().permissions().mode() & 0o077, 0, "{}", private.display());
+    }
+}
+
+#[test]
+fn a_host_refuses_in_words_what_it_cannot_start() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    world.host_file("gpu-1", "", agents::WILLING, "");
+    let mark = "pass_env = [\"END_TO_END_WORLD\"]";
+    let more = format!(
+        "[profiles.missing]\ncommand = [\"nosuchprogram\"]\n{mark}\n\
+         [profiles.nowhere]\ncommand = [\"cat\"]\nworktree = \"/nowhere/app\"\n{mark}\n"
+    );
+    let file = world.home("gpu-1").join("host.toml");
+    fs::write(&file, fs::read_to_string(&file).unwrap() + &more).unwrap();
+    let gpu = HostProcess::start(&world, "gpu-1", &["--join", &lead.invite_host("gpu-1")]);
+    let refused = |profile: &str| {
+        let decided = lead.decision(&lead.spawn("backend", |request| request.profile = profile.to_owned()));
+        assert_eq!(decided.state(), RequestState::Rejected, "{decided:?}");
+        assert!(decided.reason.len() <= 4096);
+        decided.reason
+    };
+    let missing = refused("missing");
+    assert!(missing.contains("no program nosuchprogram on the PATH"), "{missing}");
+    let nowhere = refused("nowhere");
+    assert!(nowhere.starts_with("git cannot make a worktree of /nowhere/app.\n"), "{nowhere}");
+    gpu.await_said("did not start backend: git cannot");
+    // The name is free after each.
+    lead.start("backend");
+}
+
+#[test]
+fn a_runner_that_ends_before_it_connects_is_refused_with_its_last_words() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    // The program's path is relative to the member's directory, which only the runner knows.
+    world.host_file("gpu-1", "", agents::WILLING, "");
+    let file = world.home("gpu-1").join("host.toml");
+    let more = "[profiles.relative]\ncommand = [\"./agent\"]\npass_env = [\"END_TO_END_WORLD\"]\n";
+    fs::write(&file, fs::read_to_string(&file).unwrap() + more).unwrap();
+    let _gpu = HostProcess::start(&world, "gpu-1", &["--join", &lead.invite_host("gpu-1")]);
+    let decided = lead.decision(&lead.spawn("backend", |request| request.profile = "relative".to_owned()));
+    assert_eq!(decided.state(), RequestState::Rejected, "{decided:?}");
+    let first = decided.reason.lines().next().unwrap_or_default();
+    assert!(first.starts_with("Its runner ended with exit code 127 before it had connected: "), "{first}");
+    assert!(first.contains("There is no program ./agent"), "{first}");
+    eventually("the slot is free", || (lead.host("gpu-1").slots_used == 0).then_some(()));
+}
+
+#[test]
+fn a_worktree_goes_when_it_is_clean_and_stays_with_changes() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    let app = world.home("gpu-1").join("app");
+    make_repository(&app);
+    // The script's own files would be changes.
+    let script = "rm -f pids\nhear() { IFS= read -r line; }\n".to_owned() + agents::WILLING;
+    let gpu = host(&world, &lead, &script, &format!("worktree = \"{}\"", app.display()));
+    let worktree = world.home("gpu-1").join("work/backend");
+    lead.start("backend");
+    assert!(worktree.join("README").exists());
+    let branch = git(&worktree, &["branch", "--show-current"]);
+    assert_eq!(branch.trim(), "teamwire/backend");
+    world.cli(LEAD, &["shutdown", "backend", "--wait"]).succeeds();
+    eventually("the clean worktree is gone", || (!worktree.exists()).then_some(()));
+    gpu.await_said("backend has ended");
+
+    let again = lead.start("backend");
+    fs::write(worktree.join("new"), "work").unwrap();
+    world.cli(LEAD, &["shutdown", "backend", "--wait"]).succeeds();
+    let record = world.host_state("gpu-1").join("orders").join(&again.id);
+    eventually("the order is forgotten", || (!record.exists()).then_some(()));
+    assert_eq!(fs::read_to_string(worktree.join("new")).unwrap(), "work");
+    // The next member of the name goes on there.
+    lead.start("backend");
+    assert!(worktree.join("new").exists());
+}
+
+#[test]
+fn a_name_has_one_host_and_an_identity_one_process() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    let first = host(&world, &lead, agents::WILLING, "");
+    world.host_file("other", "", agents::WILLING, "");
+    let second = HostProcess::begin(&world, "other", &["--name", "gpu-1", "--join", &lead.invite_host("")]).output();
+    assert!(second.exits(1).stderr.contains("gpu-1"));
+    // The same directory.
+    let locked = HostProcess::begin(&world, "gpu-1", &[]).output();
+    assert!(locked.exits(1).stderr.contains("Another `teamwire host`"));
+
+    // The same identity elsewhere takes over, and the first says so.
+    let order = lead.start("backend");
+    let runner = world.runner_on("gpu-1", &order);
+    let state = world.host_state("other");
+    fs::create_dir_all(&state).unwrap();
+    fs::copy(world.host_state("gpu-1").join("identity.json"), state.join("identity.json")).unwrap();
+    make_private(&world.home("other").join("state/hosts"));
+    make_private(&state);
+    let _taker = HostProcess::start(&world, "other", &[]);
+    let superseded = first.output().exits(77);
+    assert!(superseded.stderr.contains("Another process uses this host's identity"), "{}", superseded.stderr);
+    assert!(is_alive(runner), "its members go on");
+}
+
+#[test]
+fn a_host_ends_with_its_team_and_its_members_do_too() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    let gpu = host(&world, &lead, agents::WILLING, "");
+    let order = lead.start("backend");
+    let runner = world.runner_on("gpu-1", &order);
+    world.cli(LEAD, &["team", "delete", "--yes", "--force"]).succeeds();
+    let ended = gpu.output().succeeds();
+    assert!(ended.stderr.contains("The team was deleted"), "{}", ended.stderr);
+    eventually("the runner is gone", || (!is_alive(runner)).then_some(()));
+    // Its identity is gone with the team.
+    let without = HostProcess::begin(&world, "gpu-1", &[]).output().exits(64);
+    assert!(without.stderr.contains("invite --host"), "{}", without.stderr);
+}
+
+#[test]
+fn a_host_that_is_asked_to_end_takes_no_orders_and_may_end_its_members() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    let gpu = host(&world, &lead, agents::WILLING, "");
+    let order = lead.start("backend");
+    let runner = world.runner_on("gpu-1", &order);
+    gpu.terminate().succeeds();
+    assert!(is_alive(runner));
+    let request = v1::SpawnRequest { name: "frontend".to_owned(), profile: "agent".to_owned(), ..Default::default() };
+    let refused = lead.runtime.block_on(lead.client.spawn(request)).unwrap_err().to_string();
+    assert!(refused.contains("gpu-1"), "{refused}");
+
+    let gpu = HostProcess::start(&world, "gpu-1", &["--stop-members", "--json"]);
+    gpu.terminate().succeeds();
+    assert!(!is_alive(runner));
+    await_state(&world, "backend", "exited");
+}
+
+#[test]
+fn a_host_says_what_is_wrong_with_its_file_or_its_join_string() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    world.host_file("gpu-1", "slot = 2", agents::WILLING, "");
+    let join = lead.invite_host("gpu-1");
+    let wrong = HostProcess::begin(&world, "gpu-1", &["--join", &join]).output().exits(64);
+    assert!(wrong.stderr.contains("line 1") && wrong.stderr.contains("slot"), "{}", wrong.stderr);
+    world.host_file("gpu-1", "", agents::WILLING, "");
+    let member = world.invite("backend");
+    let wrong = HostProcess::begin(&world, "gpu-1", &["--join", &member]).output().exits(64);
+    assert!(wrong.stderr.contains("is for a member"), "{}", wrong.stderr);
+    // Nothing of it is left that would keep the host from joining.
+    let gpu = HostProcess::start(&world, "gpu-1", &["--join", &join]);
+    assert_eq!(lead.host("gpu-1").name, "gpu-1");
+    gpu.terminate().succeeds();
+}
+
+fn make_executable(path: &std::path::Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn make_private(path: &std::path::Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+fn git(directory: &std::path::Path, arguments: &[&str]) -> String {
+    let mut command = Command::new("git");
+    command.arg("-C").arg(directory).args(["-c", "user.name=a", "-c", "user.email=a@example.com"]).args(arguments);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn make_repository(path: &std::path::Path) {
+    fs::create_dir_all(path).unwrap();
+    git(path, &["init", "--quiet"]);
+    fs::write(path.join("README"), "app").unwrap();
+    git(path, &["add", "README"]);
+    git(path, &["commit", "--quiet", "--message", "first"]);
+}
