@@ -8,7 +8,7 @@ use std::{
 
 use clap::Args;
 use futures::{StreamExt as _, stream::FuturesUnordered};
-use teamwire_client::{Error, Reason, v1};
+use teamwire_client::{Error, KeptIdentity, Reason, v1};
 use teamwire_proto::{
     v1::{MemberState, RequestState},
     word,
@@ -151,14 +151,22 @@ impl Down {
         let record = records.team(team)?;
         let is_ours = record.is_some_and(|record| record.created);
         if !self.keep_team && !is_ours {
-            let what = format!("Team {team}, which `teamwire up` has not created, will be deleted with all its data, for good.");
+            let what = format!(
+                "Team {team}, which `teamwire up` has not created, will be deleted with all its data, for good."
+            );
             self.confirm.ask(&what, " To keep it, add --keep-team.")?;
         }
-        self.end_members(caller, report).await?;
+        let own = context.load()?;
+        let own: Vec<&KeptIdentity> = own.in_team(team);
+        self.end_members(caller, &own, report).await?;
         stop_host(records, team, report).await?;
         if self.keep_team {
             report.line("team", team, Outcome::Kept, &format!("Team {team} stays."));
             return Ok(());
+        }
+        for identity in own.into_iter().filter(|identity| !caller.is(&identity.member)) {
+            // A live member keeps its team from being deleted. This one may have left before.
+            let _ = context.caller_of(identity)?.client.leave(0).await;
         }
         caller.client.delete_team(v1::DeleteTeamRequest { team: team.to_owned() }).await?;
         context.remove_identities(&caller.address, team, None)?;
@@ -167,22 +175,24 @@ impl Down {
         Ok(())
     }
 
-    /// Asks every member to shut down, and with --force stops those that do not.
-    async fn end_members(&self, caller: &Caller, report: Report) -> Result<(), Failure> {
+    /// Asks every member to shut down except the person who runs the command, and with --force stops those that do not.
+    /// `own`: that person's identities.
+    async fn end_members(&self, caller: &Caller, own: &[&KeptIdentity], report: Report) -> Result<(), Failure> {
         let members = caller.client.members().await?;
         let is_asked = |member: &&v1::Member| {
-            let state = member.state();
-            !caller.is(&member.name) && !matches!(state, MemberState::Exited | MemberState::Away | MemberState::Lost)
+            let is_own = caller.is(&member.name) || own.iter().any(|identity| identity.is(&member.name, None));
+            !is_own && !matches!(member.state(), MemberState::Exited | MemberState::Away | MemberState::Lost)
         };
-        let ask = async |member: &v1::Member| (member.name.clone(), self.ask(caller, member).await);
-        let mut answers: FuturesUnordered<_> = members.iter().filter(is_asked).map(ask).collect();
+        let asked = members.iter().filter(is_asked);
+        let mut answers: FuturesUnordered<_> =
+            asked.map(|member| async move { (&member.name, self.ask(caller, member).await) }).collect();
         let mut holding_out = Vec::new();
         while let Some((name, answer)) = answers.next().await {
             match answer? {
-                Answer::Ended(how) => report.line("member", &name, Outcome::Done, &format!("{name} {how}.")),
+                Answer::Ended(how) => report.line("member", name, Outcome::Done, &format!("{name} {how}.")),
                 Answer::HoldsOut(why, code) => {
                     let why = format!("{name} {why}");
-                    report.line("member", &name, Outcome::Failed, &why);
+                    report.line("member", name, Outcome::Failed, &why);
                     holding_out.push((name, code));
                 }
             }
@@ -198,12 +208,15 @@ impl Down {
                 ),
             ));
         }
-        for (name, _) in &holding_out {
+        for (name, _) in holding_out {
             force(caller, name).await?;
             let how = exit_of(caller, name, FORCED_EXIT_MAX).await?.ok_or_else(|| {
                 Failure::with_code(
                     NOT_IN_TIME,
-                    format!("{name} was stopped by force, but its process has not ended within {} s.", FORCED_EXIT_MAX.as_secs()),
+                    format!(
+                        "{name} was stopped by force, but its process has not ended within {} s.",
+                        FORCED_EXIT_MAX.as_secs()
+                    ),
                 )
             })?;
             report.line("member", name, Outcome::Done, &format!("{name} was stopped by force: {how}."));

@@ -121,7 +121,10 @@ fn an_order_in_the_hand_of_a_killed_host_is_carried_out_once_by_its_successor(wo
     gpu.await_said("started backend");
     assert_eq!(world.member("backend")["incarnation"], 1);
     let work = home.join("work/backend");
-    let runners = processes_with("TEAMWIRE_CONTEXT", &world.host_state("gpu-1").join("orders").join(&order.id).join("context.json"));
+    let runners = processes_with(
+        "TEAMWIRE_CONTEXT",
+        &world.host_state("gpu-1").join("orders").join(&order.id).join("context.json"),
+    );
     // The runner, its watchdog and its program.
     assert!((1..=4).contains(&runners.len()), "{runners:?}");
     assert_eq!(fs::read_to_string(work.join("pids")).unwrap().lines().count(), 1, "one program");
@@ -168,7 +171,8 @@ fn the_join_token_of_a_member_is_in_no_process_list() {
     let _gpu = HostProcess::start(&world, "gpu-1", &["--join", &lead.invite_host("gpu-1")]);
     let order = lead.start("backend");
     let runner = world.runner_on("gpu-1", &order);
-    let read = |file: &str| String::from_utf8_lossy(&fs::read(format!("/proc/{runner}/{file}")).unwrap()).replace('\0', "\n");
+    let read =
+        |file: &str| String::from_utf8_lossy(&fs::read(format!("/proc/{runner}/{file}")).unwrap()).replace('\0', "\n");
     let (arguments, environment) = (read("cmdline"), read("environ"));
     assert!(!arguments.contains("twj:") && !environment.contains("twj:"), "{arguments}\n{environment}");
     assert!(!environment.contains("leaked"), "{environment}");

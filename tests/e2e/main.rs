@@ -85,4 +85,5 @@ mod takers;
 mod tasks;
 mod tls;
 mod traces;
+mod up;
 mod web;

@@ -82,11 +82,7 @@ impl<B: Backend> Orders<B> {
         let client = self.client.clone().with_retry(Retry::within(left(order)));
         let request = v1::TakeOrderRequest { request_id: order.request_id.clone() };
         let taken = client.take_order(request).await?;
-        Ok(Ticket {
-            join_token: taken.join_token,
-            address: self.client.address().to_owned(),
-            tls: self.client.tls(),
-        })
+        Ok(Ticket { join_token: taken.join_token, address: self.client.address().to_owned(), tls: self.client.tls() })
     }
 
     /// Refuses an order.
@@ -118,11 +114,8 @@ impl<B: Backend> Orders<B> {
         let Ended { request_id, member, exit, reason, try_another_host } = ended;
         let client = self.client.clone().with_retry(Retry::within(Duration::MAX));
         let reason = bounded(&reason);
-        let refusal = v1::RefuseOrderRequest {
-            request_id: request_id.clone(),
-            reason: reason.clone(),
-            try_another_host,
-        };
+        let refusal =
+            v1::RefuseOrderRequest { request_id: request_id.clone(), reason: reason.clone(), try_another_host };
         let reported = match client.refuse_order(refusal).await {
             Ok(_) => {
                 (self.on_event)(&HostEvent::Refused { member: member.clone(), request_id: request_id.clone(), reason });
@@ -160,10 +153,7 @@ fn has_joined(error: &Error) -> bool {
 
 /// Returns whether an order could not be refused because it has ended.
 fn is_over(error: &Error) -> bool {
-    matches!(
-        error.reason(),
-        Some(Reason::AlreadyDecided | Reason::RequestExpired | Reason::RequestCancelled)
-    )
+    matches!(error.reason(), Some(Reason::AlreadyDecided | Reason::RequestExpired | Reason::RequestCancelled))
 }
 
 /// Returns whether the coordinator does not, or no longer, know the order as one of this host.

@@ -266,7 +266,9 @@ fn labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String,
     checked(deserializer, |labels: BTreeMap<String, String>| {
         let fits = |text: &str, max: usize| text.chars().count() <= max && !text.chars().any(char::is_control);
         match labels.iter().find(|(key, value)| key.is_empty() || !fits(key, 63) || !fits(value, 255)) {
-            Some((key, _)) => Err(format!("the label {key:?} is too long or has control characters: keys have 1 to 63 characters, values up to 255")),
+            Some((key, _)) => Err(format!(
+                "the label {key:?} is too long or has control characters: keys have 1 to 63 characters, values up to 255"
+            )),
             None if labels.len() > LABELS_MAX => Err(format!("there are more than {LABELS_MAX} labels")),
             None => Ok(labels),
         }
@@ -355,7 +357,8 @@ fn start_deadline<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<D
 fn memory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ByteSize>, D::Error> {
     checked(deserializer, |text: String| {
         let size = text.parse::<ByteSize>().ok().filter(|size| *size >= ByteSize::mib(1));
-        size.map(Some).ok_or_else(|| format!("memory is {text:?}; it must be \"1MiB\" or more, such as \"4G\" or \"4GiB\""))
+        size.map(Some)
+            .ok_or_else(|| format!("memory is {text:?}; it must be \"1MiB\" or more, such as \"4G\" or \"4GiB\""))
     })
 }
 

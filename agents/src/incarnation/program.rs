@@ -1,12 +1,6 @@
 //! Starts and ends the program of an incarnation.
 
-use std::{
-    env,
-    ffi::OsString,
-    path::PathBuf,
-    process::Stdio,
-    time::Duration,
-};
+use std::{env, ffi::OsString, path::PathBuf, process::Stdio, time::Duration};
 
 use teamwire_client::{
     ADDRESS_VARIABLE, CA_VARIABLE, CERT_VARIABLE, CREDENTIAL_VARIABLE, Closed, JOIN_VARIABLE, KEY_VARIABLE,

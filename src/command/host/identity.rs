@@ -19,9 +19,7 @@ use teamwire_proto::{
 use uuid::Uuid;
 
 use crate::{
-    context::{
-        Caller, ContextArgs, identity, make_private_directory, may_rejoin, refuse_shared, write_private,
-    },
+    context::{Caller, ContextArgs, identity, make_private_directory, may_rejoin, refuse_shared, write_private},
     failure::{Failure, NOT_PERMITTED},
     show,
 };

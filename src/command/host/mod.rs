@@ -111,7 +111,8 @@ impl HostCommand {
     ) -> Result<(), Failure> {
         let json = self.output.json;
         let backend = Arc::new(backend);
-        let host = Host::new(client.with_retry(Retry::default()), backend.clone(), Arc::new(move |event| print(event, json)));
+        let host =
+            Host::new(client.with_retry(Retry::default()), backend.clone(), Arc::new(move |event| print(event, json)));
         if self.stop_members {
             let stopped = CancellationToken::new();
             let (members, done) = (backend.clone(), stopped.clone());

@@ -134,7 +134,9 @@ impl Run<'_> {
                 progress.orders.push(order);
                 Ok(())
             }
-            Err(error) => self.failed("member", &member.name, &format!("{} was not ordered", member.name), error, progress),
+            Err(error) => {
+                self.failed("member", &member.name, &format!("{} was not ordered", member.name), error, progress)
+            }
         }
     }
 
@@ -156,7 +158,8 @@ impl Run<'_> {
 
     async fn create_task(&self, caller: &Caller, task: &Task, progress: &mut Progress) -> Result<(), Failure> {
         if let Some(missing) = task.depends_on.iter().find(|key| !progress.tasks.contains_key(*key)) {
-            let text = format!("Task \"{}\" was not created: it depends on \"{missing}\", which was not.", task.subject);
+            let text =
+                format!("Task \"{}\" was not created: it depends on \"{missing}\", which was not.", task.subject);
             self.report.line("task", task.key(), Outcome::Failed, &text);
             progress.failed.push((format!("task \"{}\"", task.subject), REFUSED));
             return Ok(());
@@ -187,8 +190,13 @@ impl Run<'_> {
     /// Waits until every member that was ordered has started, or turns out not to start.
     async fn await_starts(&self, caller: &Caller, progress: &mut Progress) -> Result<(), Failure> {
         let orders = std::mem::take(&mut progress.orders);
-        let wait = async |order: &v1::Request| caller.client.wait_decision(&order.id, time_to_start(order) + DECISION_GRACE).await;
-        let mut decisions: FuturesUnordered<_> = orders.iter().map(wait).collect();
+        let mut decisions: FuturesUnordered<_> = orders
+            .iter()
+            .map(|order| async move {
+                let patience = time_to_start(order) + DECISION_GRACE;
+                caller.client.wait_decision(&order.id, patience).await
+            })
+            .collect();
         while let Some(decided) = decisions.next().await {
             let order = decided?;
             let (name, text) = (&order.member, show::order_in_full(&order));

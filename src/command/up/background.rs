@@ -59,7 +59,7 @@ impl Background {
         }
         command.args(arguments).envs(variables.iter().copied()).current_dir(directory);
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        start_in_new_session(&mut command);
+        start_in_new_session(&mut command, None);
         let child = command.spawn().map_err(|error| cannot(&error))?;
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         let process = id.and_then(Pid::of).ok_or_else(|| cannot(&"this system does not say when it was started"))?;
@@ -80,7 +80,8 @@ impl Background {
                 sleep(LOOK_EVERY).await;
             }
         });
-        let too_long = || Failure::local(&format!("Cannot start {what}"), format!("not ready in {} s.", READY_MAX.as_secs()));
+        let too_long =
+            || Failure::local(&format!("Cannot start {what}"), format!("not ready in {} s.", READY_MAX.as_secs()));
         let failure = match ready.await.unwrap_or_else(|_| Err(too_long())) {
             Ok(ready) => return Ok(ready),
             Err(failure) => failure,

@@ -46,7 +46,8 @@ fn check_members(file: &mut TeamFile, source: &Source<'_>) -> Result<(), Failure
         let index = index.to_string();
         let at = |key| ["members", &index, key];
         let wrong = |key, what: &str| Err(source.wrong(&at(key), what));
-        let name = Name::parse_member(&member.name, "name").map_err(|refusal| refused(source, &at("name"), &refusal))?;
+        let name =
+            Name::parse_member(&member.name, "name").map_err(|refusal| refused(source, &at("name"), &refusal))?;
         if [ME, LOCAL].contains(&name.folded()) {
             return wrong("name", &format!("no member can be named \"{name}\": use another name"));
         }
@@ -68,14 +69,18 @@ fn check_members(file: &mut TeamFile, source: &Source<'_>) -> Result<(), Failure
                 return wrong("prompt_file", "give either prompt or prompt_file");
             }
             let path = file.directory.join(prompt);
-            member.prompt = fs::read_to_string(&path)
-                .map_err(|error| source.wrong(&at("prompt_file"), &format!("cannot read {}: {error}", path.display())))?;
+            member.prompt = fs::read_to_string(&path).map_err(|error| {
+                source.wrong(&at("prompt_file"), &format!("cannot read {}: {error}", path.display()))
+            })?;
         }
         let key = if member.prompt_file.is_some() { "prompt_file" } else { "prompt" };
         at_most(source, &at(key), member.prompt.len(), TEXT_BYTES_MAX, "bytes")?;
         let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
         if member.dir.len() > DIR_BYTES_MAX || !Path::new(&member.dir).components().all(is_plain) {
-            return wrong("dir", "a relative path without \"..\", of up to 1,000 bytes: it lies below the profile's directory");
+            return wrong(
+                "dir",
+                "a relative path without \"..\", of up to 1,000 bytes: it lies below the profile's directory",
+            );
         }
     }
     Ok(())
@@ -104,9 +109,8 @@ fn check_tasks(file: &TeamFile, source: &Source<'_>) -> Result<(), Failure> {
     for (index, task) in file.tasks.iter().enumerate() {
         let index = index.to_string();
         let at = |key| ["tasks", &index, key];
-        let is_line = |text: &str| {
-            (1..=LINE_CHARS_MAX).contains(&text.chars().count()) && !text.chars().any(char::is_control)
-        };
+        let is_line =
+            |text: &str| (1..=LINE_CHARS_MAX).contains(&text.chars().count()) && !text.chars().any(char::is_control);
         for (key, text) in [("subject", task.subject.as_str()), ("key", task.key())] {
             if !is_line(text) {
                 return Err(source.wrong(&at(key), "one line of 1 to 200 characters"));

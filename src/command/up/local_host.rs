@@ -42,7 +42,8 @@ pub(super) async fn start(
     if file.local_slots().is_none() {
         arguments.extend([OsStr::new("--slots"), OsStr::new(&slots)]);
     }
-    let invitation = v1::InviteRequest { member: LOCAL.to_owned(), host: true, uses_max: 1, ..v1::InviteRequest::default() };
+    let invitation =
+        v1::InviteRequest { member: LOCAL.to_owned(), host: true, uses_max: 1, ..v1::InviteRequest::default() };
     let invited = caller.client.invite(invitation).await?;
     // In the environment, other users do not see it.
     let variables = [(JOIN_VARIABLE, invited.join_string.as_str())];

@@ -117,9 +117,9 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Failure> {
     // Who can write there could have another process ended.
     refuse_shared(path)?;
     match fs::read(path) {
-        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
-            Failure::local(&format!("{} is not valid; move it away", path.display()), error)
-        }),
+        Ok(bytes) => serde_json::from_slice(&bytes)
+            .map(Some)
+            .map_err(|error| Failure::local(&format!("{} is not valid; move it away", path.display()), error)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Failure::local(&format!("Cannot read {}", path.display()), error)),
     }

@@ -153,4 +153,3 @@ pub fn kill(pid: u32) {
     signal(pid, Signal::SIGKILL);
     eventually("a killed process is gone", || (!is_alive(pid)).then_some(()));
 }
-

@@ -87,9 +87,8 @@ impl Launch<'_> {
     /// Returns the whole environment: what the profile says, and what a runner needs.
     fn environment(&self) -> Vec<(OsString, OsString)> {
         let passes = |name: &str| KEPT.contains(&name) || self.profile.passes(name);
-        let passed = env::vars_os().filter(|(name, _)| {
-            name.to_str().is_some_and(|name| passes(name) && !name.starts_with("TEAMWIRE_"))
-        });
+        let passed = env::vars_os()
+            .filter(|(name, _)| name.to_str().is_some_and(|name| passes(name) && !name.starts_with("TEAMWIRE_")));
         let own = self.profile.env.iter().map(|(name, value)| (name.into(), value.into()));
         let files = tls_environment(self.ticket.tls.clone());
         let files = files.into_iter().map(|(name, value)| (name.into(), value.into()));

@@ -9,7 +9,6 @@
 //! | `workspace` | directories and git worktrees |
 //! | `limits` | cgroups |
 //! | `log` | what a member writes |
-//! | `pid` | one process, told from a later one with the same id |
 //!
 //! # A start, step by step
 //!
@@ -25,7 +24,6 @@
 mod launch;
 mod limits;
 mod log;
-mod pid;
 mod record;
 mod table;
 mod watch;
@@ -46,13 +44,12 @@ use self::{
     launch::{Launch, hand_token, path_of},
     limits::Cgroups,
     log::Log,
-    pid::Pid,
     record::{Phase, Record, Records},
     table::{State, Table},
     workspace::Workspace,
 };
 use super::{Backend, Ended, Found, HostFile, Order, Profile, StartError, Ticket};
-use crate::process::{Cgroup, check_program};
+use crate::process::{Cgroup, Pid, check_program};
 
 /// How long an earlier member of the same name may take to end by itself. The coordinator has ended its life already.
 const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(5);
@@ -195,9 +192,9 @@ impl Processes {
         let (log, length) = self.log(&order.member).open().map_err(|error| local("The member's log", &error))?;
         record.log_begins_at = length;
         let cgroup = match &self.0.cgroups {
-            Some(Ok(cgroups)) if !profile.limits.is_empty() => Some(
-                cgroups.create(&order.request_id, &profile.limits).map_err(|error| local("The limits", &error))?,
-            ),
+            Some(Ok(cgroups)) if !profile.limits.is_empty() => {
+                Some(cgroups.create(&order.request_id, &profile.limits).map_err(|error| local("The limits", &error))?)
+            }
             _ => None,
         };
         record.cgroup = cgroup.as_ref().map(|cgroup| cgroup.directory().to_owned());
@@ -328,7 +325,8 @@ fn is_relative_path(program: &str) -> bool {
 /// Checks the parts of an order that become parts of paths. The coordinator has checked them, too.
 fn check_names(order: &Order) -> Result<(), StartError> {
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
-    let is_sound = Name::parse(&order.member, "member").is_ok() && Path::new(&order.terms.dir).components().all(is_plain);
+    let is_sound =
+        Name::parse(&order.member, "member").is_ok() && Path::new(&order.terms.dir).components().all(is_plain);
     if is_sound { Ok(()) } else { Err(StartError::new("The name or the directory of the order is not valid.")) }
 }
 

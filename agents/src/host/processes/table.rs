@@ -48,13 +48,7 @@ pub(super) struct Table {
 
 impl Table {
     pub(super) fn new(slots: usize) -> Self {
-        Self {
-            slots,
-            entries: Mutex::default(),
-            ends: Mutex::default(),
-            changed: Notify::new(),
-            ended: Notify::new(),
-        }
+        Self { slots, entries: Mutex::default(), ends: Mutex::default(), changed: Notify::new(), ended: Notify::new() }
     }
 
     pub(super) fn state(&self, request_id: &str) -> Option<State> {
@@ -110,9 +104,7 @@ impl Table {
             }
         });
         let slots = if self.slots == 1 { "slot is" } else { "slots are" };
-        taken
-            .await
-            .map_err(|_| StartError::here_only(format!("The host is full: its {} {slots} taken.", self.slots)))
+        taken.await.map_err(|_| StartError::here_only(format!("The host is full: its {} {slots} taken.", self.slots)))
     }
 
     fn try_take_slot(&self, order: &Order) -> bool {

@@ -13,8 +13,8 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep},
 };
 
-use super::{Processes, pid::Pid, record::Record};
-use crate::host::Ended;
+use super::{Processes, record::Record};
+use crate::{host::Ended, process::Pid};
 
 /// How often the size of a log is looked at.
 const BOUND_EVERY: Duration = Duration::from_secs(10);
@@ -102,7 +102,10 @@ mod tests {
     fn a_reason_begins_with_the_last_thing_that_the_runner_said() {
         let lines = ["teamwire: joined".to_owned(), "error: no such model".to_owned()];
         let said = reason(Some(ExitStatus::from_raw(3 << 8)), &lines);
-        assert_eq!(said.lines().next(), Some("Its runner ended with exit code 3 before it had connected: no such model"));
+        assert_eq!(
+            said.lines().next(),
+            Some("Its runner ended with exit code 3 before it had connected: no such model")
+        );
         assert!(said.ends_with("teamwire: joined\nerror: no such model"), "{said}");
         assert_eq!(reason(Some(ExitStatus::from_raw(9)), &[]), "Its runner ended by signal 9 before it had connected.");
     }

@@ -46,10 +46,8 @@ impl Workspace {
     /// starts, relative to it.
     pub(super) fn plan(directory: &Path, member: &str, repository: Option<&Path>, below: &str) -> Self {
         let root = directory.join(member);
-        let worktree = repository.map(|repository| Worktree {
-            repository: repository.to_owned(),
-            branch: format!("teamwire/{member}"),
-        });
+        let worktree = repository
+            .map(|repository| Worktree { repository: repository.to_owned(), branch: format!("teamwire/{member}") });
         Self { start: if below.is_empty() { root.clone() } else { root.join(below) }, root, worktree }
     }
 

@@ -11,7 +11,7 @@ use std::{
 use serde::Deserialize;
 use teamwire_agents::host::HostFile;
 use teamwire_proto::v1::RestartPolicy;
-use toml_edit::Document;
+use toml_edit::{Document, DocumentMut};
 
 use crate::{config::line_of, failure::Failure};
 
@@ -102,8 +102,9 @@ fn me() -> String {
 impl TeamFile {
     /// Reads and checks a file.
     pub(super) fn load(path: &Path) -> Result<Self, Failure> {
-        let text = fs::read_to_string(path)
-            .map_err(|error| Failure::usage(format!("Cannot read {}: {error}.{}", path.display(), how_to_write(path))))?;
+        let text = fs::read_to_string(path).map_err(|error| {
+            Failure::usage(format!("Cannot read {}: {error}.{}", path.display(), how_to_write(path)))
+        })?;
         let directory = match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             Some(parent) => parent.to_owned(),
             None => PathBuf::from("."),
@@ -148,8 +149,9 @@ impl TeamFile {
     pub(super) fn tasks_in_order(&self) -> Vec<&Task> {
         let (mut ordered, mut keys): (Vec<&Task>, BTreeSet<&str>) = Default::default();
         loop {
-            let is_next =
-                |task: &&Task| !keys.contains(task.key()) && task.depends_on.iter().all(|key| keys.contains(key.as_str()));
+            let is_next = |task: &&Task| {
+                !keys.contains(task.key()) && task.depends_on.iter().all(|key| keys.contains(key.as_str()))
+            };
             let Some(next) = self.tasks.iter().find(is_next) else { return ordered };
             keys.insert(next.key());
             ordered.push(next);
@@ -208,9 +210,10 @@ impl Source<'_> {
 
     /// Returns a table as a TOML document.
     fn table_at(&self, path: &[&str]) -> String {
-        let found = path.iter().try_fold(self.document.as_item(), |item, part| item.get(part));
+        let document = self.text.parse::<DocumentMut>().unwrap_or_default();
+        let found = path.iter().try_fold(document.as_item(), |item, part| item.get(part));
         let table = found.and_then(|item| item.clone().into_table().ok()).unwrap_or_default();
-        toml_edit::DocumentMut::from(table).to_string()
+        DocumentMut::from(table).to_string()
     }
 }
 

@@ -12,27 +12,65 @@ const MEMBER: &str = "name = \"acme\"\n\n[[members]]\nname = \"backend\"\nprofil
 #[test]
 fn errors_name_the_line_the_key_and_what_is_allowed() {
     let cases = [
-        ("nam = \"acme\"", "team.toml:1: unknown field `nam`, expected one of `name`, `description`, `lead`, `user`, `members`, `tasks`, `hosts`"),
+        (
+            "nam = \"acme\"",
+            "team.toml:1: unknown field `nam`, expected one of `name`, `description`, `lead`, `user`, `members`, `tasks`, `hosts`",
+        ),
         ("name = \"a b\"", "team.toml:1: name: \"a b\" is not a name. Use 1 to 63"),
         ("lead = \"me\"", "missing field `name`"),
         ("name = 3", "team.toml:1: invalid type: integer `3`, expected a string, in `name`"),
         ("name = \"acme\"\nname = \"b\"", "team.toml:2: duplicate key"),
         ("name = \"acme\"\nlead = \"ann\"", "team.toml:2: lead: \"ann\" is not a member. Use \"me\""),
-        (&format!("{MEMBER}prompts = \"x\""), "team.toml:6: unknown field `prompts`, expected one of `name`, `profile`, `host`"),
-        (&format!("{MEMBER}restart = \"often\""), "team.toml:6: unknown variant `often`, expected one of `never`, `on-failure`, `always`"),
-        (&format!("{MEMBER}dir = \"../x\""), "team.toml:6: members.dir: a relative path without \"..\""),
-        (&format!("{MEMBER}prompt = \"x\"\nprompt_file = \"p.md\""), "team.toml:7: members.prompt_file: give either prompt or prompt_file"),
-        (&format!("{MEMBER}prompt_file = \"/nowhere/p.md\""), "team.toml:6: members.prompt_file: cannot read /nowhere/p.md: "),
-        (&format!("{MEMBER}[[members]]\nname = \"Backend\"\nprofile = \"x\""), "team.toml:7: members.name: two members are named \"Backend\""),
-        (&format!("{MEMBER}[[members]]\nname = \"team-lead\"\nprofile = \"x\""), "team.toml:7: members.name: No member can be named"),
-        (&format!("{MEMBER}[[members]]\nname = \"lead\"\nprofile = \"x\""), "team.toml:7: members.name: \"lead\" is your own name"),
-        (&format!("{MEMBER}[[members]]\nname = \"local\"\nprofile = \"x\""), "team.toml:7: members.name: no member can be named \"local\""),
-        (&format!("{MEMBER}[[tasks]]\nsubject = \"\""), "team.toml:7: tasks.subject: one line of 1 to 200 characters"),
-        (&format!("{MEMBER}[[tasks]]\nsubject = \"a\"\nowner = \"x\""), "team.toml:8: tasks.owner: \"x\" is neither one of the members nor you, lead"),
-        (&format!("{MEMBER}[[tasks]]\nsubject = \"a\"\ndepends_on = [\"b\"]"), "team.toml:8: tasks.depends_on: no task has the key \"b\""),
-        (&format!("{MEMBER}[[tasks]]\nsubject = \"a\"\n[[tasks]]\nsubject = \"a\""), "team.toml:9: tasks.subject: two tasks have the key \"a\""),
         (
-            &format!("{MEMBER}[[tasks]]\nsubject = \"a\"\ndepends_on = [\"b\"]\n[[tasks]]\nsubject = \"b\"\ndepends_on = [\"b\"]"),
+            &format!("{MEMBER}prompts = \"x\""),
+            "team.toml:6: unknown field `prompts`, expected one of `name`, `profile`, `host`",
+        ),
+        (
+            &format!("{MEMBER}restart = \"often\""),
+            "team.toml:6: unknown variant `often`, expected one of `never`, `on-failure`, `always`",
+        ),
+        (&format!("{MEMBER}dir = \"../x\""), "team.toml:6: members.dir: a relative path without \"..\""),
+        (
+            &format!("{MEMBER}prompt = \"x\"\nprompt_file = \"p.md\""),
+            "team.toml:7: members.prompt_file: give either prompt or prompt_file",
+        ),
+        (
+            &format!("{MEMBER}prompt_file = \"/nowhere/p.md\""),
+            "team.toml:6: members.prompt_file: cannot read /nowhere/p.md: ",
+        ),
+        (
+            &format!("{MEMBER}[[members]]\nname = \"Backend\"\nprofile = \"x\""),
+            "team.toml:7: members.name: two members are named \"Backend\"",
+        ),
+        (
+            &format!("{MEMBER}[[members]]\nname = \"team-lead\"\nprofile = \"x\""),
+            "team.toml:7: members.name: No member can be named",
+        ),
+        (
+            &format!("{MEMBER}[[members]]\nname = \"lead\"\nprofile = \"x\""),
+            "team.toml:7: members.name: \"lead\" is your own name",
+        ),
+        (
+            &format!("{MEMBER}[[members]]\nname = \"local\"\nprofile = \"x\""),
+            "team.toml:7: members.name: no member can be named \"local\"",
+        ),
+        (&format!("{MEMBER}[[tasks]]\nsubject = \"\""), "team.toml:7: tasks.subject: one line of 1 to 200 characters"),
+        (
+            &format!("{MEMBER}[[tasks]]\nsubject = \"a\"\nowner = \"x\""),
+            "team.toml:8: tasks.owner: \"x\" is neither one of the members nor you, lead",
+        ),
+        (
+            &format!("{MEMBER}[[tasks]]\nsubject = \"a\"\ndepends_on = [\"b\"]"),
+            "team.toml:8: tasks.depends_on: no task has the key \"b\"",
+        ),
+        (
+            &format!("{MEMBER}[[tasks]]\nsubject = \"a\"\n[[tasks]]\nsubject = \"a\""),
+            "team.toml:9: tasks.subject: two tasks have the key \"a\"",
+        ),
+        (
+            &format!(
+                "{MEMBER}[[tasks]]\nsubject = \"a\"\ndepends_on = [\"b\"]\n[[tasks]]\nsubject = \"b\"\ndepends_on = [\"b\"]"
+            ),
             "team.toml:11: tasks.depends_on: \"b\" depends on itself",
         ),
         (&format!("{MEMBER}[hosts.gpu]"), "unknown field `gpu`, expected `local`"),

@@ -43,7 +43,10 @@ pub(super) enum Step<'f> {
     StartHost,
     Spawn(&'f Member),
     /// The member was ordered before, and has not started yet.
-    Await { name: &'f str, order: String },
+    Await {
+        name: &'f str,
+        order: String,
+    },
     CreateTask(&'f Task),
     /// Make a member the lead.
     HandOver(&'f Member),
@@ -99,7 +102,7 @@ fn is_missing(member: Option<&v1::Member>) -> bool {
 pub(super) fn plan<'f>(file: &'f TeamFile, state: &State) -> Plan<'f> {
     let mut plan = Plan::default();
     let nothing = Found::default();
-    let found = match state {
+    let found: &Found = match state {
         State::NoCoordinator => {
             plan.steps.extend([Step::StartCoordinator, Step::CreateTeam]);
             &nothing
@@ -176,10 +179,9 @@ impl<'f> Plan<'f> {
             MemberState::Spawning => {
                 self.steps.push(Step::Await { name: &member.name, order: there.pending_order.clone() });
             }
-            MemberState::Stopping => self.differences.push(format!(
-                "{} is about to exit. Once it has, `teamwire up` starts it again.",
-                there.name
-            )),
+            MemberState::Stopping => self
+                .differences
+                .push(format!("{} is about to exit. Once it has, `teamwire up` starts it again.", there.name)),
             _ => self.kept.push(format!("member {}", there.name)),
         }
         if let Some(order) = found.order_of(there) {
@@ -230,7 +232,11 @@ impl<'f> Plan<'f> {
             self.differences.push(format!("Task {} depends on {}, unlike in the file.", there.id, extra.join(", ")));
         }
         if !missing.is_empty() {
-            self.differences.push(format!("Task {} does not depend on {}, unlike in the file.", there.id, missing.join(", ")));
+            self.differences.push(format!(
+                "Task {} does not depend on {}, unlike in the file.",
+                there.id,
+                missing.join(", ")
+            ));
         }
     }
 

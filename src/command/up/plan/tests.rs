@@ -16,20 +16,24 @@ fn parse(text: &str) -> TeamFile {
 
 /// Carries out a step on a model of the team.
 fn apply(file: &TeamFile, step: &Step<'_>, state: &mut State) {
-    let found = match (step, state) {
-        (Step::StartCoordinator, state @ State::NoCoordinator) => return *state = State::NoTeam,
-        (Step::CreateTeam, state @ State::NoTeam) => {
+    match (step, &*state) {
+        (Step::StartCoordinator, State::NoCoordinator) => {
+            *state = State::NoTeam;
+            return;
+        }
+        (Step::CreateTeam, State::NoTeam) => {
             let team = v1::Team {
                 name: file.name.clone(),
                 description: file.description.clone(),
                 lead: file.user().to_owned(),
                 ..v1::Team::default()
             };
-            return *state = State::Team(Box::new(Found { team, ..Found::default() }));
+            *state = State::Team(Box::new(Found { team, ..Found::default() }));
+            return;
         }
-        (_, State::Team(found)) => found,
-        (step, state) => panic!("{step:?} in {state:?}"),
-    };
+        _ => {}
+    }
+    let State::Team(found) = state else { panic!("{step:?} without a team") };
     match step {
         Step::StartCoordinator | Step::CreateTeam => panic!("{step:?} for a team that exists"),
         Step::StartHost => {
@@ -118,8 +122,10 @@ fn member_text() -> impl Strategy<Value = String> {
     let restart = option::of(select(vec!["never", "on-failure", "always"]));
     (select(PROFILES.to_vec()), host, restart, any::<bool>(), option::of("[a-z]{1,8}")).prop_map(
         |(profile, host, restart, plan, prompt)| {
-            let line = |key: &str, value: Option<&str>| value.map_or_else(String::new, |it| format!("{key} = \"{it}\"\n"));
-            let texts = [("profile", Some(profile)), ("host", host), ("restart", restart), ("prompt", prompt.as_deref())];
+            let line =
+                |key: &str, value: Option<&str>| value.map_or_else(String::new, |it| format!("{key} = \"{it}\"\n"));
+            let texts =
+                [("profile", Some(profile)), ("host", host), ("restart", restart), ("prompt", prompt.as_deref())];
             let lines: String = texts.into_iter().map(|(key, value)| line(key, value)).collect();
             format!("{lines}plan = {plan}\n")
         },
@@ -139,14 +145,21 @@ fn file_text() -> impl Strategy<Value = String> {
             for (number, member) in members.iter().enumerate() {
                 text.push_str(&format!("[[members]]\nname = \"m{number}\"\n{member}"));
             }
-            let mut written: Vec<String> = tasks.iter().enumerate().map(|(number, (depends_on, owner))| {
-                let depends_on = depends_on.iter().filter(|_| number > 0);
-                let keys: Vec<String> = depends_on.map(|index| format!("\"t{}\"", index.index(number))).collect();
-                let owner = owner.filter(|_| !members.is_empty()).map_or_else(String::new, |owner| {
-                    format!("owner = \"m{}\"\n", owner.index(members.len()))
-                });
-                format!("[[tasks]]\nkey = \"t{number}\"\nsubject = \"s\"\ndepends_on = [{}]\n{owner}", keys.join(", "))
-            }).collect();
+            let mut written: Vec<String> = tasks
+                .iter()
+                .enumerate()
+                .map(|(number, (depends_on, owner))| {
+                    let depends_on = depends_on.iter().filter(|_| number > 0);
+                    let keys: Vec<String> = depends_on.map(|index| format!("\"t{}\"", index.index(number))).collect();
+                    let owner = owner
+                        .filter(|_| !members.is_empty())
+                        .map_or_else(String::new, |owner| format!("owner = \"m{}\"\n", owner.index(members.len())));
+                    format!(
+                        "[[tasks]]\nkey = \"t{number}\"\nsubject = \"s\"\ndepends_on = [{}]\n{owner}",
+                        keys.join(", ")
+                    )
+                })
+                .collect();
             if is_reversed {
                 written.reverse();
             }
@@ -175,22 +188,30 @@ fn any_state() -> impl Strategy<Value = State> {
     let hosts = vec(option::of((any::<bool>(), 0..3_u32)), 2);
     let tasks = vec(option::of((select(vec!["s", "other"]), vec(1..6_u64, 0..3))), 6);
     let lead = select(vec!["lead", "user", "m0", "m1", "other"]);
-    let team = (members, hosts, tasks, lead, select(vec!["d", ""])).prop_map(|(members, hosts, tasks, lead, description)| {
-        let mut found = Found::default();
-        (found.team.name, found.team.lead, found.team.description) = ("acme".into(), lead.into(), description.into());
-        for (number, (state, text, on)) in members.into_iter().enumerate().filter_map(|(n, it)| Some((n, it?))) {
-            let name = format!("m{number}");
-            let file = parse(&format!("name = \"acme\"\n[[members]]\nname = \"{name}\"\n{text}"));
-            found.orders.push(order(&file.members[0]));
-            found.members.push(there(&name, state, on));
-        }
-        let named = HOSTS.iter().zip(hosts).filter_map(|(name, it)| Some((name, it?)));
-        found.hosts = named.map(|(name, (is_live, slots))| host(name, is_live, slots)).collect();
-        for (number, (subject, blocked_by)) in tasks.into_iter().enumerate().filter_map(|(n, it)| Some((n, it?))) {
-            found.tasks.push(on_board(found.tasks.len() as u64 + 1, &format!("t{number}"), subject, "", blocked_by));
-        }
-        State::Team(Box::new(found))
-    });
+    let team =
+        (members, hosts, tasks, lead, select(vec!["d", ""])).prop_map(|(members, hosts, tasks, lead, description)| {
+            let mut found = Found::default();
+            (found.team.name, found.team.lead, found.team.description) =
+                ("acme".into(), lead.into(), description.into());
+            for (number, (state, text, on)) in members.into_iter().enumerate().filter_map(|(n, it)| Some((n, it?))) {
+                let name = format!("m{number}");
+                let file = parse(&format!("name = \"acme\"\n[[members]]\nname = \"{name}\"\n{text}"));
+                found.orders.push(order(&file.members[0]));
+                found.members.push(there(&name, state, on));
+            }
+            let named = HOSTS.iter().zip(hosts).filter_map(|(name, it)| Some((name, it?)));
+            found.hosts = named.map(|(name, (is_live, slots))| host(name, is_live, slots)).collect();
+            for (number, (subject, blocked_by)) in tasks.into_iter().enumerate().filter_map(|(n, it)| Some((n, it?))) {
+                found.tasks.push(on_board(
+                    found.tasks.len() as u64 + 1,
+                    &format!("t{number}"),
+                    subject,
+                    "",
+                    blocked_by,
+                ));
+            }
+            State::Team(Box::new(found))
+        });
     prop_oneof![1 => Just(State::NoCoordinator), 1 => Just(State::NoTeam), 6 => team]
 }
 
@@ -204,7 +225,7 @@ proptest! {
             apply(&file, step, &mut after);
         }
         let second = plan(&file, &after);
-        prop_assert_eq!(&second.steps, &vec![]);
+        prop_assert!(second.steps.is_empty(), "{:?}", second.steps);
         // What differs stays as it is.
         for difference in &first.differences {
             prop_assert!(second.differences.contains(difference), "{}", difference);
@@ -273,7 +294,7 @@ fn what_a_member_was_started_with_is_compared() {
         found.orders.push(order(member));
     }
     let plan = plan(&file, &State::Team(Box::new(found)));
-    assert_eq!(plan.steps, []);
+    assert!(plan.steps.is_empty(), "{:?}", plan.steps);
     assert_eq!(
         plan.differences,
         [

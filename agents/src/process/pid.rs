@@ -6,15 +6,15 @@ use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
-use crate::process::Entry;
+use super::Entry;
 
 /// How often a process is looked for that the kernel does not watch for us.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// One process. A process that gets the same id later is another one: it started later, or after the machine did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Pid {
-    pub(super) id: i32,
+pub struct Pid {
+    pub(crate) id: i32,
     /// When it was started, in clock ticks since boot.
     started: u64,
     /// The machine's boot.
@@ -23,25 +23,25 @@ pub(super) struct Pid {
 
 impl Pid {
     /// Returns the process that has this id now. None: there is none, or it has ended.
-    pub(super) fn of(id: i32) -> Option<Self> {
+    pub fn of(id: i32) -> Option<Self> {
         let entry = Entry::of(id)?;
         Some(Self { id, started: entry.started, boot: boot() })
     }
 
     /// Returns whether it still runs.
-    pub(super) fn is_alive(&self) -> bool {
+    pub fn is_alive(&self) -> bool {
         self.entry().is_some()
     }
 
     /// Sends it a signal, unless it has ended.
-    pub(super) fn signal(&self, signal: Signal) {
+    pub fn signal(&self, signal: Signal) {
         if let Some(entry) = self.entry() {
             entry.signal(signal);
         }
     }
 
     /// Waits until it has ended.
-    pub(super) async fn gone(&self) {
+    pub async fn gone(&self) {
         #[cfg(target_os = "linux")]
         if self.is_watched_to_its_end().await {
             return;
@@ -63,7 +63,8 @@ impl Pid {
         use tokio::io::{Interest, unix::AsyncFd};
 
         let Some(id) = rustix::process::Pid::from_raw(self.id) else { return false };
-        let Ok(descriptor) = pidfd_open(id, PidfdFlags::NONBLOCK).or_else(|_| pidfd_open(id, PidfdFlags::empty())) else {
+        let Ok(descriptor) = pidfd_open(id, PidfdFlags::NONBLOCK).or_else(|_| pidfd_open(id, PidfdFlags::empty()))
+        else {
             return false;
         };
         // The descriptor is of the process that has the id now.
