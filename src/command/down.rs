@@ -34,7 +34,7 @@ use crate::{
     show,
 };
 
-/// What members are told.
+/// The reason that members get.
 const REASON: &str = "teamwire down";
 
 /// How long a member that was stopped by force may take to exit: more than its runner's grace period.

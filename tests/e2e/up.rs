@@ -300,7 +300,7 @@ fn a_member_may_lead() {
 fn a_taken_port_does_not_keep_a_team_from_starting() {
     let machine = Machine::new();
     machine.write("name = \"acme\"");
-    // Whoever has the port, it is taken.
+    // If this fails, another process has the port.
     let _taken = TcpListener::bind("127.0.0.1:7420");
     let mut command = machine.command();
     command.env_remove("TEAMWIRE_LISTEN");

@@ -241,7 +241,7 @@ impl<'f> Plan<'f> {
     }
 
     fn lead(&mut self, file: &'f TeamFile, state: &State) {
-        // Whoever creates the team leads it at first.
+        // The person who creates the team leads it at first.
         let lead = match state {
             State::Team(found) => found.team.lead.as_str(),
             _ => file.user(),
