@@ -113,11 +113,7 @@ pub enum Interface {
 
 /// Returns who an agent is, who else is there, and how it answers.
 pub fn welcome(about: &About<'_>) -> String {
-    let (name, team) = (about.name, about.team);
-    let role = match about.lead {
-        Some(lead) => format!("You are {name}, a teammate of team {team}. Its lead is {lead}."),
-        None => format!("You are {name}, the lead of team {team}."),
-    };
+    let role = role(about);
     let others = match about.others {
         None => String::new(),
         Some([]) => " No one else is in the team yet.".to_owned(),
@@ -144,6 +140,23 @@ pub fn welcome(about: &About<'_>) -> String {
             .to_owned(),
     };
     format!("{role}{others} {answer}")
+}
+
+/// Returns what an agent with the member's tools must never forget, for its system prompt.
+pub fn identity(about: &About<'_>) -> String {
+    format!(
+        "{} Your teammates read only what you send with the tool SendMessage. Their messages arrive as <teammate-message> \
+         elements.",
+        role(about)
+    )
+}
+
+fn role(about: &About<'_>) -> String {
+    let (name, team) = (about.name, about.team);
+    match about.lead {
+        Some(lead) => format!("You are {name}, a teammate of team {team}. Its lead is {lead}."),
+        None => format!("You are {name}, the lead of team {team}."),
+    }
 }
 
 /// Returns what an agent reads first if it needs an approved plan before it may work on tasks.

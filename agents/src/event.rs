@@ -74,7 +74,7 @@ pub enum RunnerEvent {
         /// The beginning of the line, with all but visible characters escaped.
         line: String,
     },
-    /// A message has used up the retries of one session, and goes back to the coordinator.
+    /// The program has failed at a message, which goes back to the coordinator.
     GivenBack {
         /// The message's id.
         message_id: String,
@@ -179,7 +179,7 @@ impl fmt::Display for RunnerEvent {
             Self::ShutdownRequested { request_id } => write!(f, "asked to shut down: {request_id}"),
             Self::NotSent { detail } => write!(f, "not sent: {detail}"),
             Self::LineRefused { detail, line } => write!(f, "refused a line of the program: {detail} The line: {line}"),
-            Self::GivenBack { message_id } => write!(f, "gave message {message_id} back after repeated failures"),
+            Self::GivenBack { message_id } => write!(f, "gave message {message_id} back after a failure"),
             Self::TaskTaken { task_id } => write!(f, "took task {task_id}"),
             Self::TaskGone { task_id } => write!(f, "task {task_id} is no longer ours"),
             Self::TaskReleased { task_id, detail } => write!(f, "gave task {task_id} back: {detail}"),

@@ -5,8 +5,8 @@
 //! from the recipient.
 //!
 //! A message is in hand from when the program was handed it until the program acknowledges it or answers it with
-//! `in_reply_to`. As long as the program has acknowledged nothing in this session, its first answer is the end of a message,
-//! too, since nothing else could be.
+//! `in_reply_to`. As long as the program has acknowledged nothing in this session, the first answer to a message also takes
+//! it out of hand, because no acknowledgement may ever come.
 //!
 //! The answer only gets an `in_reply_to`. It does not acknowledge: "I am working on it" is an answer, and a message must not
 //! leave the inbox before it is processed.
@@ -29,7 +29,7 @@ pub(crate) struct PendingReplies {
     is_batch: bool,
     /// True: the program has acknowledged a message in this session.
     acknowledges: bool,
-    /// True: a message in hand was dropped, so that no one can tell which ones are the only ones.
+    /// True: a message is not remembered, so the runner cannot tell whether a remembered one is the only one in hand.
     is_incomplete: bool,
 }
 
@@ -123,7 +123,7 @@ impl PendingReplies {
         }
     }
 
-    /// Returns what a message answers that the program wants to send.
+    /// Returns which message `request`, which the program wants to send, answers.
     pub(crate) fn answerable(&self, request: &v1::SendRequest) -> Answerable {
         let Some(send_request::Body::Message(body)) = &request.body else { return Answerable::Unknown };
         if !request.in_reply_to.is_empty() || self.is_incomplete {

@@ -6,7 +6,7 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     process::{self, Stdio},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nix::{
@@ -742,8 +742,25 @@ async fn a_message_that_keeps_failing_goes_back_and_the_session_is_renewed() {
         (state.opened.iter().map(|opened| opened.instance_id.clone()).collect::<Vec<_>>(), state.sends.len())
     });
     assert_eq!((instances[0] == instances[1], sends), (true, 0));
+    let failed = coordinator.with(|state| state.opened.iter().map(|o| o.failed_sequences.clone()).collect::<Vec<_>>());
+    assert_eq!(failed, [vec![], vec![1]]);
     running.stopper.cancel();
     running.exit().await;
+}
+
+#[tokio::test]
+async fn a_shutdown_request_does_not_wait_for_the_next_attempt_at_a_message() {
+    let coordinator = Coordinator::start().await;
+    coordinator.put_text("poison").await;
+    let mut running = run(&coordinator, "cat > /dev/null; exit 1", exec);
+    for _ in 0..3 {
+        running.until(|event| matches!(event, RunnerEvent::GivenBack { .. })).await;
+    }
+    // The next attempt is due in 16 s.
+    let asked = Instant::now();
+    coordinator.put_shutdown_request("req_1").await;
+    assert_eq!(running.exit().await.code, 0);
+    assert!(asked.elapsed() < Duration::from_secs(12), "it waited {:?}", asked.elapsed());
 }
 
 #[tokio::test]

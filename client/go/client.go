@@ -37,6 +37,7 @@ type Client struct {
 	Requests v1.RequestServiceClient
 	Tasks    v1.TaskServiceClient
 	History  v1.HistoryServiceClient
+	Hosts    v1.HostServiceClient
 
 	// Name is the caller's name. Empty if the credential is not a member's.
 	Name string
@@ -136,7 +137,7 @@ func open(o Options) (*Client, error) {
 	}
 	c.place.Store(rand.Int32N(int32(len(c.conns))))
 	c.Messages, c.Teams, c.Requests = v1.NewMessageServiceClient(c), v1.NewTeamServiceClient(c), v1.NewRequestServiceClient(c)
-	c.Tasks, c.History = v1.NewTaskServiceClient(c), v1.NewHistoryServiceClient(c)
+	c.Tasks, c.History, c.Hosts = v1.NewTaskServiceClient(c), v1.NewHistoryServiceClient(c), v1.NewHostServiceClient(c)
 	return c, nil
 }
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import teamwire
-from teamwire.v1 import history_pb2, message_pb2, request_pb2, task_pb2, team_pb2
+from teamwire.v1 import history_pb2, host_pb2, message_pb2, request_pb2, task_pb2, team_pb2
 
 Json = dict[str, Any]
 
@@ -57,6 +57,42 @@ class Driver:
         reply = self.me.invite(name)
         expires_at = reply.expires_at.seconds
         return {"join_token": reply.join_token, "join_string": reply.join_string, "expires_at": expires_at}
+
+    def invite_host(self, name: str) -> Json:
+        reply = self.me.invite_host(name)
+        return {"join_token": reply.join_token, "join_string": reply.join_string}
+
+    def spawn(self, name: str, profile: str, prompt: str = "", host: str = "") -> Json:
+        reply = self.me.spawn(name, profile, prompt, host)
+        state = team_pb2.MemberState.Name(reply.member.state).removeprefix("MEMBER_STATE_").lower()
+        return {"request_id": reply.request.id, "state": state, "host": reply.request.approver}
+
+    def hosts(self) -> Json:
+        return {
+            host.name: {
+                "state": team_pb2.MemberState.Name(host.state).removeprefix("MEMBER_STATE_").lower(),
+                "slots": host.offer.slots,
+                "slots_used": host.slots_used,
+            }
+            for host in self.me.all_hosts()
+        }
+
+    def update_host(self, profile: str, slots: int, start_seconds: int = 60) -> Json:
+        offered = host_pb2.HostProfile(name=profile)
+        offered.start_deadline.FromSeconds(start_seconds)
+        return {"host": self.me.update_host(host_pb2.HostOffer(profiles=[offered], slots=slots)).name}
+
+    def take_order(self, request_id: str) -> Json:
+        reply = self.me.take_order(request_id)
+        order = reply.request
+        return {"member": order.member, "profile": order.spawn.profile, "join_token": reply.join_token}
+
+    def refuse_order(self, request_id: str, reason: str, try_another_host: bool = False) -> Json:
+        return self._decision(self.me.refuse_order(request_id, reason, try_another_host))
+
+    def report_exit(self, request_id: str, code: int) -> Json:
+        self.me.report_exit(request_id, message_pb2.ExitReport(code=code))
+        return {}
 
     def shutdown(self, name: str, reason: str, seconds: float = 20) -> Json:
         ended = self.me.shutdown(name, reason, seconds)
@@ -142,6 +178,8 @@ class Driver:
             "from": message.sender,
             "recipient": getattr(body, "recipient", ""),
             "tool": getattr(body, "tool", ""),
+            "member": body.member if message.type == "spawn_order" else "",
+            "profile": body.terms.profile if message.type == "spawn_order" else "",
             "summary": message.summary,
             "content": message.content,
             "request_id": message.request_id,

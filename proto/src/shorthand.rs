@@ -9,6 +9,20 @@ impl From<&str> for v1::InviteRequest {
     }
 }
 
+/// Says what a host offers.
+impl From<v1::HostOffer> for v1::UpdateHostRequest {
+    fn from(offer: v1::HostOffer) -> Self {
+        Self { offer: Some(offer) }
+    }
+}
+
+/// Names the order to take.
+impl From<&str> for v1::TakeOrderRequest {
+    fn from(request_id: &str) -> Self {
+        Self { request_id: request_id.to_owned() }
+    }
+}
+
 /// Names the team to delete.
 impl From<&str> for v1::DeleteTeamRequest {
     fn from(team: &str) -> Self {

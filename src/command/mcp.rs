@@ -22,8 +22,8 @@ const OUTAGE_MAX: Duration = Duration::from_secs(240);
 ///
 /// Add this command to the settings of a program that speaks the Model Context Protocol. It acts as your current identity,
 /// or as the one given with --as; in a program that `teamwire run` started, as the runner's member. Every member gets
-/// SendMessage, SubmitPlan, TeamStatus and the task board; outside of a runner also CheckInbox; the lead also Invite,
-/// ForceStop and TeamDelete.
+/// SendMessage, TeamStatus and the task board; outside of a runner also CheckInbox; the lead also Invite, ForceStop and
+/// TeamDelete; the others also SubmitPlan.
 ///
 /// If you are in no team, or the identity of --as is gone, it tells the agent so. On the coordinator's machine, the agent then
 /// has only TeamCreate, and gets the other tools once it has created a team. With --as, it can create only the team named

@@ -31,9 +31,10 @@ use crate::{
 /// --via selects how messages reach the program. With `stdin`, the runner writes each message as a line of JSON to the
 /// program's standard input, and the program answers with lines of JSON: {"ack": "MESSAGE_ID"} or any SendMessage
 /// object. With `exec`, the runner starts the program once for each batch of messages, and exit code 0 acknowledges the
-/// batch. After any other exit code, the runner tries again, and the lead gets a notice. Plain output goes back as a reply
-/// to the last message from a member in that batch. If the member is asked to shut down, the runner approves by itself
-/// after the current batch.
+/// batch. After any other exit code, the lead gets a notice, and the runner tries each message of the batch again, alone. A
+/// message at which the program has failed five times becomes a dead letter. Plain output goes back as a reply to the last
+/// message from a member in that batch. If the member is asked to shut down, the runner approves by itself after the current
+/// batch.
 ///
 /// The environment variable TEAMWIRE_WELCOME says who the program is, who else is in the team, and how to answer. With
 /// `stdin`, the first line says so, too. The runner answers with an error if a line is meant for it, but is malformed or

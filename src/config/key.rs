@@ -102,6 +102,7 @@ pub(super) const KEYS: &[Key] = keys! {
     "operator_credential": File => operator_credential;
     "health": Text => health;
     "metrics": Text => metrics;
+    "metrics_members_max": Number(0..=10_000) => metrics_members_max;
     "log": Text => log;
     "log_format": Choice(&["text", "json"]) => log_format;
     "tls.cert": File => tls_cert;

@@ -21,6 +21,7 @@ pub struct Settings {
     pub health: String,
     /// Empty: off.
     pub metrics: String,
+    pub metrics_members_max: usize,
     pub log: String,
     pub log_format: String,
     pub tls_cert: Option<PathBuf>,
@@ -47,6 +48,7 @@ impl Default for Settings {
             operator_credential: None,
             health: String::new(),
             metrics: String::new(),
+            metrics_members_max: 0,
             log: "info".to_owned(),
             log_format: "text".to_owned(),
             tls_cert: None,

@@ -140,7 +140,7 @@ fn put(file: &mut ContextFile, identity: KeptIdentity) {
 /// Reads a file of identities, unless other users could have written it.
 fn read(path: &Path) -> Result<ContextFile, Failure> {
     refuse_shared(path)?;
-    Ok(ContextFile::load(path)?)
+    Ok(ContextFile::load_checked(path)?)
 }
 
 fn update_file(path: &Path, change: impl FnOnce(&mut ContextFile)) -> Result<(), Failure> {
@@ -154,7 +154,7 @@ fn update_file(path: &Path, change: impl FnOnce(&mut ContextFile)) -> Result<(),
         .mode(0o600)
         .open(path.with_extension("lock"))?;
     lock.lock()?;
-    let mut file = ContextFile::load(path)?;
+    let mut file = ContextFile::load_checked(path)?;
     change(&mut file);
     let text =
         serde_json::to_vec_pretty(&file).map_err(|error| Failure::local("Cannot write the context file", error))?;

@@ -26,6 +26,7 @@ macro_rules! scenarios {
     )+};
 }
 
+mod compactions;
 mod crashes;
 mod makers;
 mod mcp;

@@ -1,13 +1,17 @@
 //! Outages: of the model's API, and of the coordinator.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use teamwire_scripted_model::{Request, Rule};
 
-use crate::setup::Setup;
+use crate::{
+    setup::{Setup, approval},
+    world::LEAD,
+};
 
 scenarios! {
     a_turn_outlasts_an_outage_of_the_model,
     a_turn_outlasts_the_coordinator,
+    the_lead_learns_of_a_message_that_keeps_failing_and_can_end_the_member,
 }
 
 fn a_turn_outlasts_an_outage_of_the_model(setup: Setup) {
@@ -46,5 +50,30 @@ fn a_turn_outlasts_the_coordinator(mut setup: Setup) {
     setup.world.await_inbox("lead", "the reply", |message| message["content"] == "Finished.");
     setup.await_receipt("start now", "processed");
     assert_eq!(backend.program(), program, "the program was restarted");
+    setup.shut_down(backend);
+}
+
+fn the_lead_learns_of_a_message_that_keeps_failing_and_can_end_the_member(setup: Setup) {
+    // Ahead of the rule that fails: a failed turn stays in the session, so the model reads both.
+    setup.model.add(approval());
+    setup.model.add(Rule::when("a poisoned message").fails(400).always());
+    let backend = setup.backend(&[]);
+    setup.send("a poisoned message");
+    let notice =
+        setup.world.await_inbox(LEAD, "the notice", |message: &Value| message["notice"]["kind"] == "work_failed");
+    let history = setup.world.history(LEAD);
+    let sent = history.iter().find(|entry| entry["message"]["content"] == "a poisoned message").unwrap();
+    assert_eq!(notice["notice"]["message_id"], sent["message"]["id"], "{notice}");
+    assert_eq!(notice["notice"]["member"], "backend");
+    let text = notice["content"].as_str().unwrap();
+    let id = sent["message"]["id"].as_str().unwrap();
+    let begins = format!("backend's program failed 3 times at message {id} (");
+    assert!(text.starts_with(&begins) && text.lines().count() == 1, "{text}");
+    let error = text[begins.len()..].split("). Its runner").next().unwrap();
+    assert!(
+        error.contains("400") || error.contains("the script says so"),
+        "the notice does not say what failed: {text}"
+    );
+    assert_eq!(setup.receipt("a poisoned message"), "delivered");
     setup.shut_down(backend);
 }

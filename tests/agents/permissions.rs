@@ -7,6 +7,7 @@ use crate::{setup::Setup, world::LEAD};
 
 scenarios! {
     a_command_runs_only_once_the_lead_has_permitted_it,
+    a_runner_that_permits_everything_lets_commands_write_and_asks_no_one,
 }
 
 fn a_command_runs_only_once_the_lead_has_permitted_it(setup: Setup) {
@@ -34,5 +35,16 @@ fn a_command_runs_only_once_the_lead_has_permitted_it(setup: Setup) {
     setup.world.cli(LEAD, &["approve", &request]).succeeds();
     setup.await_receipt("try again", "processed");
     assert!(setup.file("permitted").exists(), "the command did not run");
+    setup.shut_down(backend);
+}
+
+fn a_runner_that_permits_everything_lets_commands_write_and_asks_no_one(setup: Setup) {
+    setup.on_shell("write it", "echo written > here");
+    let backend = setup.backend(&["--permissions", "allow"]);
+    setup.send("write it");
+    setup.await_receipt("write it", "processed");
+    assert_eq!(std::fs::read_to_string(setup.file("here")).unwrap_or_default(), "written\n");
+    let asked = setup.world.history(LEAD).into_iter().find(|entry| entry["message"]["type"] == "permission_request");
+    assert_eq!(asked, None);
     setup.shut_down(backend);
 }

@@ -17,6 +17,8 @@ pub struct Program {
     pub takes_messages_in_mid_turn: bool,
     /// Whether it continues its conversation after it was killed.
     pub resumes: bool,
+    /// Whether the runner learns that it has compacted its context, which it does once the model has read too much.
+    pub reports_compaction: bool,
     /// Whether it ends when its input does. Otherwise, the runner ends it with SIGTERM.
     pub ends_with_its_input: bool,
     /// The tool that runs a shell command, and the field of its input that holds it.
@@ -30,15 +32,16 @@ const PROGRAMS: [Program; 4] = [
         arguments: &[],
         takes_messages_in_mid_turn: true,
         resumes: true,
+        reports_compaction: true,
         ends_with_its_input: true,
         shell: ("Bash", "command"),
     },
     Program {
         name: "codex",
-        // Otherwise, its commands can write nothing.
-        arguments: &["--sandbox", "workspace-write"],
+        arguments: &[],
         takes_messages_in_mid_turn: true,
         resumes: true,
+        reports_compaction: true,
         ends_with_its_input: true,
         shell: ("exec_command", "cmd"),
     },
@@ -48,6 +51,7 @@ const PROGRAMS: [Program; 4] = [
         takes_messages_in_mid_turn: false,
         // It says that it has no sessions for the project.
         resumes: false,
+        reports_compaction: false,
         ends_with_its_input: false,
         shell: ("run_shell_command", "command"),
     },
@@ -56,6 +60,7 @@ const PROGRAMS: [Program; 4] = [
         arguments: &[],
         takes_messages_in_mid_turn: false,
         resumes: true,
+        reports_compaction: true,
         ends_with_its_input: true,
         shell: ("bash", "command"),
     },
@@ -158,7 +163,8 @@ pub fn configure(home: &Path, model: &str) {
     let provider = json!({
         "npm": "@ai-sdk/openai-compatible", "name": "scripted",
         "options": {"baseURL": format!("{model}/v1"), "apiKey": "dummy"},
-        "models": {"scripted": {"name": "scripted"}},
+        // Otherwise, it never compacts its context.
+        "models": {"scripted": {"name": "scripted", "limit": {"context": 100_000, "output": 8_000}}},
     });
     let opencode = json!({
         "autoupdate": false, "share": "disabled", "model": "scripted/scripted", "small_model": "scripted/scripted",

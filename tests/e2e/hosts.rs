@@ -15,7 +15,6 @@ scenarios! {
     a_killed_runner_is_reported_by_its_host,
     members_outlive_a_killed_host_which_goes_on_with_them,
     an_order_in_the_hand_of_a_killed_host_is_carried_out_once_by_its_successor,
-    a_full_host_refuses_and_another_takes_the_order,
 }
 
 /// Starts a host `gpu-1` with the profile `agent`.
@@ -130,7 +129,9 @@ fn an_order_in_the_hand_of_a_killed_host_is_carried_out_once_by_its_successor(wo
     assert_eq!(fs::read_to_string(work.join("pids")).unwrap().lines().count(), 1, "one program");
 }
 
-fn a_full_host_refuses_and_another_takes_the_order(world: World) {
+#[test]
+fn a_full_host_refuses_and_another_takes_the_order() {
+    let world = World::configured("[delivery]\nheartbeat_interval = \"2s\"\n[limits]\nlease_ttl = \"10s\"\nlost_grace = \"0s\"");
     world.create_team("acme");
     let lead = Orderer::new(&world);
     for name in ["gpu-1", "gpu-2"] {
@@ -188,6 +189,16 @@ fn the_join_token_of_a_member_is_in_no_process_list() {
         use std::os::unix::fs::PermissionsExt as _;
         assert_eq!(fs::metadata(&private).unwrap().permissions().mode() & 0o077, 0, "{}", private.display());
     }
+}
+
+#[test]
+fn a_host_and_its_members_trust_the_authority_of_the_join_string() {
+    let world = World::with_tls();
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    let _gpu = host(&world, &lead, agents::WILLING, "");
+    lead.start("backend");
+    world.cli(LEAD, &["send", "backend", "ping", "--wait-reply", "60"]).succeeds();
 }
 
 #[test]
@@ -296,20 +307,31 @@ fn a_name_has_one_host_and_an_identity_one_process() {
 }
 
 #[test]
-fn a_host_ends_with_its_team_and_its_members_do_too() {
+fn a_host_ends_with_its_team() {
     let world = World::embedded();
     world.create_team("acme");
     let lead = Orderer::new(&world);
     let gpu = host(&world, &lead, agents::WILLING, "");
-    let order = lead.start("backend");
-    let runner = world.runner_on("gpu-1", &order);
-    world.cli(LEAD, &["team", "delete", "--yes", "--force"]).succeeds();
+    lead.start("backend");
+    world.cli(LEAD, &["shutdown", "backend", "--wait"]).succeeds();
+    world.cli(LEAD, &["team", "delete", "--yes"]).succeeds();
     let ended = gpu.output().succeeds();
     assert!(ended.stderr.contains("The team was deleted"), "{}", ended.stderr);
-    eventually("the runner is gone", || (!is_alive(runner)).then_some(()));
     // Its identity is gone with the team.
     let without = HostProcess::begin(&world, "gpu-1", &[]).output().exits(64);
     assert!(without.stderr.contains("invite --host"), "{}", without.stderr);
+}
+
+#[test]
+fn a_host_that_is_stopped_by_force_says_so() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    let gpu = host(&world, &lead, agents::WILLING, "");
+    world.cli(LEAD, &["shutdown", "gpu-1", "--force"]).succeeds();
+    let ended = gpu.output().exits(77);
+    assert!(ended.stderr.contains("the member was stopped"), "{}", ended.stderr);
+    HostProcess::begin(&world, "gpu-1", &[]).output().exits(77);
 }
 
 #[test]

@@ -143,3 +143,33 @@ fn usage_is_shown_per_member_and_in_all(world: World) {
     is("teamwire_cost_usd_total", 5.5);
     assert!(!world.coordinator.metrics().contains("\"backend"), "a name in a label");
 }
+
+#[test]
+fn usage_carries_names_if_the_configuration_allows_it_and_loses_them_with_the_team() {
+    let world = World::configured("metrics_members_max = 2\n");
+    world.coordinator.may_complain_of("metrics_members_max members have their own usage metrics");
+    let series = |names: &str, value: f64| {
+        eventually(&format!("{names} {value}"), || (world.coordinator.metric(names) == value).then_some(()));
+    };
+    for (team, member) in [("acme", "backend"), ("acme", "docs"), ("else", "tests")] {
+        if member != "docs" {
+            world.create_team(team);
+        }
+        let running = world.run(member, &[], agents::REPORTING).ready();
+        world.cli(LEAD, &["send", member, "used 3"]).succeeds();
+        let names = if member == "tests" { ("(other)", "(other)") } else { (team, member) };
+        let labels = format!("{{team=\"{}\",member=\"{}\"", names.0, names.1);
+        series(&format!("teamwire_turns_total{labels}}}"), 3.0);
+        series(&format!("teamwire_tokens_total{labels},kind=\"output\"}}"), 300.0);
+        series(&format!("teamwire_cost_usd_total{labels}}}"), 3.25);
+        world.cli(LEAD, &["shutdown", member, "--wait"]).succeeds();
+        assert_eq!(running.exit(), 0);
+    }
+    world.coordinator.await_log("metrics_members_max", 1);
+
+    world.cli(LEAD, &["team", "delete", "acme", "--yes"]).succeeds();
+    eventually("the deleted team's series are gone", || {
+        (!world.coordinator.metrics().contains("\"acme\"")).then_some(())
+    });
+    assert_eq!(world.coordinator.metric("teamwire_turns_total{team=\"(other)\",member=\"(other)\"}"), 3.0);
+}

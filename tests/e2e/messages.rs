@@ -171,6 +171,36 @@ fn an_unacknowledged_message_is_dead_lettered_and_its_sender_and_the_lead_get_a_
     assert!(doctor.contains(&format!("teamwire message show {message_id}")), "{doctor}");
 }
 
+#[test]
+fn a_message_at_which_a_program_keeps_failing_is_dead_lettered_and_the_next_one_is_processed() {
+    let world = World::configured("[limits]\ndeliveries_max = 3\n");
+    world.create_team("acme");
+    world.join("bob");
+    let script = r#"hear; case "$line" in *'"content":"poison"'*) exit 3 ;; esac"#;
+    let worker = world.run("worker", &["--via", "exec", "--batch", "1"], script);
+    worker.await_log("connected");
+    let sent = ["poison", "honey"].map(|text| world.cli("bob", &["send", "worker", text, "--json"]).succeeds().json());
+    let [poison, honey] = sent.map(|sent| sent["message_id"].as_str().unwrap().to_owned());
+    for told in ["bob", LEAD] {
+        let notice = world.await_inbox(told, "the notice", |message| message["notice"]["kind"] == "dead_letter");
+        assert_eq!((&notice["notice"]["message_id"], &notice["notice"]["member"]), (&json!(poison), &json!("worker")));
+        let text = notice["content"].as_str().unwrap();
+        assert!(text.contains("delivered to worker 3 times"), "{text}");
+    }
+    worker.await_text("honey");
+    let receipt =
+        |id: &str| world.cli("bob", &["message", "show", id, "--json"]).succeeds().json()["receipts"][0].clone();
+    eventually("the next message is processed", || (receipt(&honey)["state"] == "processed").then_some(()));
+    assert_eq!(receipt(&poison)["dead_letter_cause"], "delivery_limit", "{}", receipt(&poison));
+    assert_eq!(texts(&worker.heard()), ["poison", "poison", "poison", "honey"]);
+    // It is no takeover, because the runner is the same process. And a member that waits to try again is not idle.
+    let history = world.history(LEAD);
+    assert!(history.iter().all(|entry| entry["message"]["notice"]["kind"] != "session_superseded"));
+    let first_idle = history.iter().position(|entry| entry["message"]["notice"]["kind"] == "idle");
+    let dead = history.iter().position(|entry| entry["dead_letter"]["message_id"] == poison.as_str());
+    assert!(first_idle.is_none_or(|idle| dead.is_some_and(|dead| dead < idle)), "{history:?}");
+}
+
 fn a_member_that_has_nothing_to_do_tells_the_lead(world: World) {
     world.create_team("acme");
     let backend = world.run("backend", &[], agents::WILLING).ready();

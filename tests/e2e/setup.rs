@@ -15,8 +15,8 @@ const SETTINGS: [(&str, &str); 4] = [
     (
         ".claude/settings.local.json",
         "{\n    // Mine.\n    \"permissions\": { \"allow\": [\"Bash\"] },\n    \"hooks\": {\n        \"Stop\": [\n            \
-         {\n                \"hooks\": [ { \"type\": \"command\", \"command\": \"say done\" } ]\n            }\n        ]\n    \
-         }\n}",
+         {\n                \"hooks\": [ { \"type\": \"command\", \"command\": \"say done\" } ]\n            }\n        ],\n        \
+         \"PreCompact\": []\n    }\n}",
     ),
     (
         ".codex/config.toml",

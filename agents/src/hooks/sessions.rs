@@ -59,7 +59,7 @@ pub(super) struct Session {
     /// Whether a hook has said that no messages arrive.
     pub(super) has_told_away: bool,
     in_hand: Vec<InHand>,
-    /// The messages that a turn has seen to its end, and that are not acknowledged yet.
+    /// The messages that the model was shown in turns that have ended, and that are not acknowledged yet.
     pub(super) proven: Vec<String>,
 }
 
@@ -178,13 +178,13 @@ impl Session {
         }
         self.turns += 1;
         self.turn = if call.turn_id.is_empty() { self.turns.to_string() } else { call.turn_id.clone() };
-        // A prompt that a hook has caused is not one of the person.
+        // A prompt that a hook has caused does not come from the person.
         if !std::mem::take(&mut self.prompts_itself) {
             self.continued = 0;
         }
     }
 
-    /// Notes that the turn has ended, so that its model was shown what was printed for it.
+    /// Notes that the turn has ended, which proves that the model was shown what was printed for it.
     fn prove(&mut self, call: &HookCall) {
         let turn = self.turn.clone();
         let is_proven = |in_hand: &InHand| {

@@ -36,14 +36,15 @@ pub trait Backend: Send + Sync + 'static {
     /// Forgets an end that the coordinator knows of by now, and removes what is left of it.
     fn forget(&self, request_id: &str) -> impl Future<Output = ()> + Send;
 
-    /// Asks everything that it has started to end, and waits until it has. The ends still come from [`Backend::next_end`].
+    /// Asks everything that it has started to end, and waits until it has. Admits no more orders. The ends still come from
+    /// [`Backend::next_end`].
     fn stop_all(&self) -> impl Future<Output = ()> + Send;
 }
 
 /// An order to start a member.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Order {
-    /// Its id, a UUID. At most one member is started for it.
+    /// Its id. At most one member is started for it.
     pub request_id: String,
     /// The name of the member to start.
     pub member: String,

@@ -105,13 +105,7 @@ impl<B: Backend> Host<B> {
                     Some(Ok(_)) => {}
                     Some(Err(error)) => break HostEnd::Refused(error),
                 },
-                ended = self.backend.next_end() => {
-                    let orders = self.orders.clone();
-                    tasks.spawn(async move {
-                        orders.report(ended).await;
-                        Done::Order
-                    });
-                }
+                ended = self.backend.next_end() => self.report(&mut tasks, ended),
                 Some(done) = tasks.join_next() => match self.offered(done, &mut is_ready) {
                     Ok(()) => {}
                     Err(error) => break HostEnd::Refused(error),
@@ -119,8 +113,12 @@ impl<B: Backend> Host<B> {
             }
         };
         if matches!(end, HostEnd::Stopped) {
-            // What does not finish in time is carried out by the next process.
-            let _ = timeout(LAST_CALLS, tasks.join_all()).await;
+            // Ends that have come already.
+            while let Ok(ended) = timeout(Duration::ZERO, self.backend.next_end()).await {
+                self.report(&mut tasks, ended);
+            }
+            // The next process does what does not finish in time.
+            let _ = timeout(LAST_CALLS, async { while tasks.join_next().await.is_some() {} }).await;
             let _ = timeout(LAST_CALLS, inbox.flush()).await;
             self.leave().await;
         }
@@ -137,6 +135,15 @@ impl<B: Backend> Host<B> {
         tasks.spawn(async move {
             orders.carry_out(&order).await;
             delivery.ack();
+            Done::Order
+        });
+    }
+
+    /// Begins to report the end of a member.
+    fn report(&self, tasks: &mut JoinSet<Done>, ended: Ended) {
+        let orders = self.orders.clone();
+        tasks.spawn(async move {
+            orders.report(ended).await;
             Done::Order
         });
     }

@@ -41,40 +41,47 @@ impl<B: Backend> Orders<B> {
         if found == Found::Started {
             return;
         }
-        match timeout(left(order), self.backend.admit(order)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return self.refuse(order, error).await,
-            Err(_) => return self.passed(order, "the order expired while it waited"),
-        }
-        match self.take(order).await {
-            Ok(ticket) => match self.backend.start(order, ticket).await {
-                Ok(()) => (self.on_event)(&HostEvent::Started {
-                    member: order.member.clone(),
-                    profile: order.terms.profile.clone(),
+        match self.start(order).await {
+            Ok(()) => (self.on_event)(&HostEvent::Started {
+                member: order.member.clone(),
+                profile: order.terms.profile.clone(),
+                request_id: order.request_id.clone(),
+            }),
+            // The member joined, and its runner ended with the host that had started it.
+            Err(NotStarted::Over(error)) if found == Found::Interrupted && has_joined(&error) => {
+                let ended = Ended {
                     request_id: order.request_id.clone(),
-                }),
-                Err(error) => {
-                    self.backend.release(order).await;
-                    self.refuse(order, error).await;
-                }
-            },
-            Err(error) => {
-                self.backend.release(order).await;
-                // The member joined, and its runner ended with the host that had started it.
-                if found == Found::Interrupted && has_joined(&error) {
-                    let ended = Ended {
-                        request_id: order.request_id.clone(),
-                        member: order.member.clone(),
-                        exit: v1::ExitReport::default(),
-                        reason: "The host program was killed while it started the member.".to_owned(),
-                        try_another_host: false,
-                    };
-                    return self.report(ended).await;
-                }
+                    member: order.member.clone(),
+                    exit: v1::ExitReport::default(),
+                    reason: "The host program was killed while it started the member.".to_owned(),
+                    try_another_host: false,
+                };
+                self.report(ended).await;
+            }
+            Err(NotStarted::Over(error)) => {
                 self.passed(order, &error.to_string());
                 self.backend.forget(&order.request_id).await;
             }
+            Err(NotStarted::Refused(error)) => {
+                self.refuse(order, error).await;
+                self.backend.forget(&order.request_id).await;
+            }
         }
+    }
+
+    async fn start(&self, order: &Order) -> Result<(), NotStarted> {
+        match timeout(left(order), self.backend.admit(order)).await {
+            Ok(admitted) => admitted?,
+            Err(_) => return Err(StartError::here_only("The order waited for too long on this host.").into()),
+        }
+        let started = match self.take(order).await {
+            Ok(ticket) => self.backend.start(order, ticket).await.map_err(NotStarted::Refused),
+            Err(error) => Err(NotStarted::Over(error)),
+        };
+        if started.is_err() {
+            self.backend.release(order).await;
+        }
+        started
     }
 
     /// Takes an order.
@@ -137,6 +144,20 @@ impl<B: Backend> Orders<B> {
                 detail: format!("The end of {member} was not reported: {error}"),
             }),
         }
+    }
+}
+
+/// Why an order was not carried out.
+enum NotStarted {
+    /// The host cannot.
+    Refused(StartError),
+    /// It could not be taken: it has ended.
+    Over(Error),
+}
+
+impl From<StartError> for NotStarted {
+    fn from(error: StartError) -> Self {
+        Self::Refused(error)
     }
 }
 

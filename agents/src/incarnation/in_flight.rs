@@ -30,6 +30,8 @@ pub(crate) struct InFlight {
     tasks: HashMap<u64, String>,
     /// True: the member claims no task for now.
     is_resting: bool,
+    /// True: the runner waits before it tries a message again. Until then, the member is at work, although nothing is in hand.
+    is_retrying: bool,
 }
 
 impl InFlight {
@@ -45,6 +47,7 @@ impl InFlight {
             shutdown_requests: Vec::new(),
             tasks: HashMap::new(),
             is_resting: false,
+            is_retrying: false,
         }
     }
 
@@ -162,9 +165,15 @@ impl InFlight {
         self.report("");
     }
 
-    /// Returns whether the member may claim a task: it has nothing in hand and does not rest.
+    /// Sets whether the runner waits before it tries a message again.
+    pub(crate) fn set_retrying(&mut self, is_retrying: bool) {
+        self.is_retrying = is_retrying;
+        self.report("");
+    }
+
+    /// Returns whether the member may claim a task: it has nothing in hand, does not rest and tries no message again.
     pub(crate) fn is_free(&self) -> bool {
-        self.messages.is_empty() && self.tasks.is_empty() && !self.is_resting
+        self.messages.is_empty() && self.tasks.is_empty() && !self.is_resting && !self.is_retrying
     }
 
     fn close_request(&mut self, request_id: &str) {
@@ -178,7 +187,7 @@ impl InFlight {
 
     fn report(&self, summary: &str) {
         self.work.send_modify(|work| {
-            work.messages = self.messages.len();
+            work.messages = self.messages.len() + usize::from(self.is_retrying);
             work.tasks = self.tasks.len();
             work.has_begun = true;
             work.changed_at = Instant::now();

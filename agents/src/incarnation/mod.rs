@@ -258,6 +258,11 @@ impl<'a> Incarnation<'a> {
         self.in_flight.note_turn_ended(done_last);
     }
 
+    /// Sets whether the runner waits before it tries a message again. Until then, the member does not become idle.
+    pub(crate) fn set_retrying(&mut self, is_retrying: bool) {
+        self.in_flight.set_retrying(is_retrying);
+    }
+
     /// Sets whether the member claims no task for now.
     pub(crate) fn set_resting(&mut self, is_resting: bool) {
         self.in_flight.set_resting(is_resting);
@@ -274,11 +279,13 @@ impl<'a> Incarnation<'a> {
         }));
     }
 
-    /// Gives everything that is not acknowledged back to the coordinator, which delivers it again in a new session.
-    pub(crate) async fn renew_session(&mut self) {
+    /// Gives everything that is not acknowledged back to the coordinator, which delivers it again in a new session. For the
+    /// message at which the program has failed, that counts as another delivery; after the last one, it becomes a dead letter.
+    pub(crate) async fn renew_session(&mut self, failed: &Delivery) {
         // First confirm what was processed, so that it does not come again.
         let _ = timeout(FLUSH_DEADLINE, self.subscription.flush()).await;
-        self.subscription = self.client.subscribe(self.options.clone());
+        let options = SubscribeOptions { failed_sequences: vec![failed.sequence], ..self.options.clone() };
+        self.subscription = self.client.subscribe(options);
         self.in_flight.renew(self.subscription.acks());
         self.waiting.clear();
         self.own_requests = OwnRequests::default();

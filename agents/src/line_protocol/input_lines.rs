@@ -33,6 +33,8 @@ pub(crate) struct Welcome {
     pub(crate) line: String,
     /// As an agent reads it.
     pub(crate) text: String,
+    /// What an agent with the member's tools must never forget.
+    pub(crate) identity: String,
     /// Whether the lead must approve a plan before the member may work on tasks.
     pub(crate) plan_required: bool,
 }
@@ -82,7 +84,8 @@ pub(crate) fn welcome(
         text = format!("{text} {}", agent_text::plan_required(answer_with));
     }
     welcome["text"] = json!(text);
-    Welcome { line: line(&welcome), text, plan_required: member.plan_required }
+    let identity = agent_text::identity(&about);
+    Welcome { line: line(&welcome), text, identity, plan_required: member.plan_required }
 }
 
 fn roster_entry(member: &v1::Member) -> Value {

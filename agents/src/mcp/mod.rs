@@ -1,7 +1,7 @@
 //! The MCP server: a team's tools for an agent, over standard input and output.
 //!
 //! It acts as one member. Every member gets the tools to send messages, to read its inbox and to work on tasks; the lead
-//! also gets those that manage the team. A tool that is refused answers with the coordinator's sentence, which says what to
+//! also gets those that manage the team, and the others one that submits a plan. A tool that is refused answers with the coordinator's sentence, which says what to
 //! do next.
 //!
 //! | module | tools |
@@ -48,6 +48,9 @@ pub use self::teamless::{CreateTeam, TeamlessServer};
 
 /// The tools that only the lead is offered.
 const FOR_THE_LEAD: [&str; 3] = ["Invite", "ForceStop", "TeamDelete"];
+
+/// The tool that the lead is not offered: plans go to the lead.
+const FOR_TEAMMATES: &str = "SubmitPlan";
 
 /// The tool that a member under a runner is not offered: the runner hands its messages over.
 const CHECK_INBOX: &str = "CheckInbox";
@@ -100,12 +103,13 @@ impl McpServer {
     async fn offered(&self) -> Vec<Tool> {
         let leads = self.leads().await;
         let tools = self.tools.list_all().into_iter();
-        tools.filter(|tool| leads || !FOR_THE_LEAD.contains(&&*tool.name)).map(always_loaded).collect()
+        tools.filter(|tool| role_for(&tool.name).is_none_or(|must| must == leads)).map(always_loaded).collect()
     }
 
     /// Returns whether the member may use a tool now. Asks for its role only if the answer depends on it.
     async fn may_use(&self, name: &str) -> bool {
-        self.tools.has_route(name) && (!FOR_THE_LEAD.contains(&name) || self.leads().await)
+        let must_lead = role_for(name);
+        self.tools.has_route(name) && (must_lead.is_none() || must_lead == Some(self.leads().await))
     }
 
     /// Returns whether the member is the lead. If the coordinator cannot be reached, the member keeps its role.
@@ -116,6 +120,11 @@ impl McpServer {
         }
         self.was_lead.load(Ordering::Relaxed)
     }
+}
+
+/// Returns who is offered a tool: only the lead (true), only its teammates (false), or every member (None).
+fn role_for(name: &str) -> Option<bool> {
+    FOR_THE_LEAD.contains(&name).then_some(true).or_else(|| (name == FOR_TEAMMATES).then_some(false))
 }
 
 async fn serve_stdio(server: impl ServerHandler) -> Result<(), ServeError> {

@@ -8,8 +8,8 @@ use tokio::time::sleep;
 
 use super::Entry;
 
-/// How often a process is looked for that the kernel does not watch for us.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often a process is looked for that is not a child of this one.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// One process. A process that gets the same id later is another one: it started later, or after the machine did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,12 +40,8 @@ impl Pid {
         }
     }
 
-    /// Waits until it has ended.
+    /// Waits until it has ended. It need not be a child of this process, so no signal says when.
     pub async fn gone(&self) {
-        #[cfg(target_os = "linux")]
-        if self.is_watched_to_its_end().await {
-            return;
-        }
         while self.is_alive() {
             sleep(LOOK_EVERY).await;
         }
@@ -54,25 +50,6 @@ impl Pid {
     fn entry(&self) -> Option<Entry> {
         let entry = Entry::of(self.id).filter(|entry| entry.started == self.started && !entry.is_zombie)?;
         (boot() == self.boot).then_some(entry)
-    }
-
-    /// Has the kernel say when it ends. Returns false if the kernel cannot.
-    #[cfg(target_os = "linux")]
-    async fn is_watched_to_its_end(&self) -> bool {
-        use rustix::process::{PidfdFlags, pidfd_open};
-        use tokio::io::{Interest, unix::AsyncFd};
-
-        let Some(id) = rustix::process::Pid::from_raw(self.id) else { return false };
-        let Ok(descriptor) = pidfd_open(id, PidfdFlags::NONBLOCK).or_else(|_| pidfd_open(id, PidfdFlags::empty()))
-        else {
-            return false;
-        };
-        // The descriptor is of the process that has the id now.
-        if !self.is_alive() {
-            return true;
-        }
-        let Ok(watched) = AsyncFd::with_interest(descriptor, Interest::READABLE) else { return false };
-        watched.readable().await.is_ok()
     }
 }
 

@@ -34,9 +34,9 @@
 //!
 //! Each batch of messages gets a program, which reads the messages as the same lines (without a welcome) until its input
 //! ends. Exit code 0 means that the batch is processed; lines of output that are a SendMessage are sent, and the rest is a
-//! reply to the last sender. A batch that fails is retried, one message at a time, up to three times; then the session is
-//! renewed, so that the coordinator counts another delivery and, after the fifth, moves the message to the dead letters
-//! and notifies its sender.
+//! reply to the last sender. A batch that fails is retried one message at a time. Each time the program fails at a single
+//! message, the runner renews the session, and the coordinator counts another delivery. After the fifth, it moves the
+//! message to the dead letters, and notifies its sender and the lead.
 //!
 //! The runner approves a shutdown request between two batches, without a program. With
 //! [`OnShutdown::Ask`](crate::OnShutdown::Ask), a program reads the request alone: exit code 0 approves it, and any other
@@ -150,8 +150,8 @@ impl Runner {
             let Some(delay) = restarts.next(&end, began.elapsed()).filter(|_| !self.stop.is_cancelled()) else {
                 return self.report(&client, &end).await;
             };
-            // The next incarnation reports this exit when it joins with this credential, which cancels the requests that
-            // the dead program was asked and its successor will never answer. Until then the member stays in the team.
+            // The next incarnation reports this exit when it joins with this credential. Joining cancels the requests made to
+            // the dead program, which its successor will never answer. Until then the member stays in the team.
             previous_exit = end.exit.as_ref().map(Exit::report);
             (self.config.on_event)(&RunnerEvent::Restarting { after: delay });
             tokio::select! {
@@ -214,8 +214,8 @@ impl Runner {
         }
         let exit = end.exit.clone().unwrap_or_else(Exit::without_program);
         let request = v1::LeaveRequest { exit: Some(exit.report()), ..v1::LeaveRequest::default() };
-        // The credential alone proves who reports. A session that the coordinator has opened but the runner never heard
-        // from must not get the report refused.
+        // The credential alone proves who reports. So the report names no session. Otherwise the coordinator would refuse it
+        // if it had opened a newer session that the runner does not know of.
         let client = client.without_session().with_retry(Retry::within(self.config.report_patience));
         let is_report_lost = match self.hurry.bound(client.leave(request)).await {
             Some(Ok(_)) => false,

@@ -153,9 +153,10 @@ impl File<'_> {
     /// Removes all hooks of ours, and the lists and objects around them that are empty then.
     fn remove_hooks(&self, root: &CstObject) -> Result<(), SetupError> {
         let Some(hooks) = self.child(root, "hooks")? else { return Ok(()) };
-        let mut has_removed = false;
+        let mut has_removed_any = false;
         for event in hooks.properties().iter().filter_map(|property| property.decoded_name()) {
             let Some(groups) = self.groups(&hooks, &event)? else { continue };
+            let mut has_removed = false;
             for group in groups.elements() {
                 let ours: Vec<CstNode> = hooks_of(&group).into_iter().filter(is_ours).collect();
                 has_removed |= !ours.is_empty();
@@ -171,8 +172,9 @@ impl File<'_> {
             {
                 property.remove();
             }
+            has_removed_any |= has_removed;
         }
-        if has_removed {
+        if has_removed_any {
             remove_if_empty(root, "hooks");
         }
         Ok(())

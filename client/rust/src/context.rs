@@ -100,6 +100,11 @@ impl ContextFile {
     /// Reads a context file. A missing file counts as empty. Fails with [`Error::Context`], also if other users can access it.
     pub fn load(path: &Path) -> Result<Self, Error> {
         refuse_shared(path)?;
+        Self::load_checked(path)
+    }
+
+    /// Reads a context file that [`refuse_shared`] has accepted. A missing file counts as empty. Fails with [`Error::Context`].
+    pub fn load_checked(path: &Path) -> Result<Self, Error> {
         match fs::read(path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
                 Error::Context(format!(

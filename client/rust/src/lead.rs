@@ -1,4 +1,4 @@
-//! What a lead does: creates a team, lists its members, ends them, and hands over.
+//! What a lead does: creates a team, invites hosts, lists hosts and members, ends members, and hands over.
 
 use std::time::Duration;
 
@@ -37,6 +37,16 @@ impl Client {
     /// Lists all members of the team, in the order in which they first joined, including those that have exited.
     pub async fn members(&self) -> Result<Vec<v1::Member>, Error> {
         Ok(self.list_all_members(v1::ListMembersRequest::default(), usize::MAX).await?.members)
+    }
+
+    /// Creates a join token for a host of this name, or for one of any free name.
+    pub async fn invite_host(&self, name: &str) -> Result<v1::InviteResponse, Error> {
+        self.invite(v1::InviteRequest { host: true, ..name.into() }).await
+    }
+
+    /// Lists all hosts of the team, in the order in which they first joined, including those that have exited.
+    pub async fn all_hosts(&self) -> Result<Vec<v1::Host>, Error> {
+        Ok(self.list_all_hosts(v1::ListHostsRequest::default(), usize::MAX).await?.hosts)
     }
 
     /// Asks a member to shut down, and waits for its decision and, unless it refuses, its exit, for up to `patience`.

@@ -62,6 +62,13 @@
 //! with [`Client::invite`], ends them with [`Client::shutdown`] or [`Client::force_stop`], and answers their plans with
 //! [`Client::answer_plan`].
 //!
+//! # Hosts
+//!
+//! A lead orders a member from a host with [`Client::spawn`]; [`Client::wait_decision`] waits for its start. A host says what it
+//! offers with [`Client::update_host`]. Its subscription yields the orders, as messages with the body `SpawnOrder`. It answers each
+//! with [`Client::take_order`] or [`Client::refuse_order`], and reports with [`Client::report_exit`] when nothing of a member runs
+//! anymore.
+//!
 //! # Watch
 //!
 //! [`Client::follow_history`] and [`Client::follow_tasks`] stream the history and the task board as they change, and

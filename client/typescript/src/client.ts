@@ -7,7 +7,15 @@ import { Calls, Delays } from "./calls.js";
 import { TeamwireError } from "./error.js";
 import { HistoryService } from "./gen/teamwire/v1/history_pb.js";
 import {
+  type Host,
+  type HostOfferSchema,
+  HostService,
+  type SpawnResponse,
+  type TakeOrderResponse,
+} from "./gen/teamwire/v1/host_pb.js";
+import {
   type ExitReport,
+  type ExitReportSchema,
   type Message,
   MessageService,
   type SendRequestSchema,
@@ -56,6 +64,7 @@ export class Client {
   readonly requests: Stub<typeof RequestService>;
   readonly tasks: Stub<typeof TaskService>;
   readonly history: Stub<typeof HistoryService>;
+  readonly hosts: Stub<typeof HostService>;
   readonly #settings: Settings;
   readonly #calls: Calls;
   #inbox: Subscription | undefined;
@@ -70,6 +79,7 @@ export class Client {
     this.requests = createClient(RequestService, transport);
     this.tasks = createClient(TaskService, transport);
     this.history = createClient(HistoryService, transport);
+    this.hosts = createClient(HostService, transport);
   }
 
   /** The credential. A secret. */
@@ -195,6 +205,53 @@ export class Client {
       pageToken = page.nextPageToken;
       if (pageToken === "") return members;
     }
+  }
+
+  /** Creates a join token for a host of this name, or of any free one. */
+  inviteHost(name = ""): Promise<InviteResponse> {
+    return this.teams.invite({ member: name, host: true });
+  }
+
+  /**
+   * Orders a member from a host; without `host`, the coordinator chooses one. The reply has the `member`, which is still
+   * spawning, and the order as its `request`: `waitDecision` waits for the start. `hosts.spawn` has more options.
+   */
+  spawn(name: string, profile: string, prompt = "", host = ""): Promise<SpawnResponse> {
+    return this.hosts.spawn({ name, profile, prompt, host });
+  }
+
+  /** Lists all hosts in the order in which they first joined, including those that have exited. */
+  async allHosts(): Promise<Host[]> {
+    const hosts: Host[] = [];
+    for (let pageToken = ""; ; ) {
+      const page = await this.hosts.listHosts({ pageSize: PAGE_SIZE_MAX, pageToken });
+      hosts.push(...page.hosts);
+      pageToken = page.nextPageToken;
+      if (pageToken === "") return hosts;
+    }
+  }
+
+  /** Says what the caller, a host, offers from now on. Returns the host after the change. */
+  async updateHost(offer: MessageInitShape<typeof HostOfferSchema>): Promise<Host> {
+    return given((await this.hosts.updateHost({ offer })).host);
+  }
+
+  /**
+   * Takes an order that the caller, a host, has in its inbox as a message of the case `spawnOrder`. The reply has the order
+   * as its `request`, and the `joinToken` of the member to start, a secret. The token of an earlier call is void.
+   */
+  takeOrder(requestId: string): Promise<TakeOrderResponse> {
+    return this.hosts.takeOrder({ requestId });
+  }
+
+  /** Refuses an order as a host. Returns the order, which is still pending if another host has it now. */
+  async refuseOrder(requestId: string, reason: string, tryAnotherHost = false): Promise<Request> {
+    return given((await this.hosts.refuseOrder({ requestId, reason, tryAnotherHost })).request);
+  }
+
+  /** Reports that nothing runs anymore of the member that the caller, a host, started for this order. */
+  async reportExit(requestId: string, exit?: MessageInitShape<typeof ExitReportSchema>): Promise<void> {
+    await this.hosts.reportExit(exit === undefined ? { requestId } : { requestId, exit });
   }
 
   /** Asks a member to shut down. Returns the id of the request, or of the one that is already pending. */

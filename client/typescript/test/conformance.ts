@@ -31,6 +31,35 @@ const commands: Record<string, (command: Json) => Promise<unknown>> = {
     const { joinToken, joinString, expiresAt } = await client.invite(name);
     return { join_token: joinToken, join_string: joinString, expires_at: Number(expiresAt?.seconds) };
   },
+  invite_host: async ({ name }) => {
+    const { joinToken, joinString } = await client.inviteHost(name);
+    return { join_token: joinToken, join_string: joinString };
+  },
+  spawn: async ({ name, profile, prompt, host }) => {
+    const { member, request } = await client.spawn(name, profile, prompt, host);
+    const state = v1.MemberState[member?.state ?? 0]?.toLowerCase();
+    return { request_id: request?.id, state, host: request?.approver };
+  },
+  hosts: async () => {
+    const hosts = await client.allHosts();
+    return Object.fromEntries(
+      hosts.map(({ name, state, offer, slotsUsed }) => [
+        name,
+        { state: v1.MemberState[state].toLowerCase(), slots: offer?.slots ?? 0, slots_used: slotsUsed },
+      ]),
+    );
+  },
+  update_host: async ({ profile, slots, start_seconds = 60 }) => {
+    const profiles = [{ name: profile, startDeadline: { seconds: BigInt(start_seconds) } }];
+    return { host: (await client.updateHost({ profiles, slots })).name };
+  },
+  take_order: async ({ request_id }) => {
+    const { request, joinToken } = await client.takeOrder(request_id);
+    return { member: request?.member, profile: request?.spawn?.profile, join_token: joinToken };
+  },
+  refuse_order: async ({ request_id, reason, try_another_host }) =>
+    decision(await client.refuseOrder(request_id, reason, try_another_host)),
+  report_exit: ({ request_id, code }) => client.reportExit(request_id, { code }),
   shutdown: async ({ name, reason, seconds = 20 }) => {
     const { request, exit } = await client.shutdown(name, reason, 1_000 * seconds);
     return { ...decision(request), ...(exit?.code !== undefined && { code: exit.code }) };
@@ -164,6 +193,8 @@ function received({ id, sender, deliveryCount, requestId, inReplyTo, body }: Inb
     recipient: value.recipient,
     summary: value.summary,
     tool: value.tool,
+    member: body.case === "spawnOrder" ? body.value.member : undefined,
+    profile: body.case === "spawnOrder" ? body.value.terms?.profile : undefined,
     content: value.content || value.reason || value.plan || value.feedback || value.detail || value.text,
     approve: value.approve,
     notice: body.case === "notice" ? v1.NoticeKind[body.value.kind].toLowerCase() : undefined,

@@ -40,7 +40,9 @@ impl Coordinator {
             kept = self.extent(&namespace, &streams::activity(member)).await?;
         }
         let done = self.decide(&namespace, &keys, |tx| activity::report(tx, who, request, kept)).await?;
-        self.metrics.used(done.value);
+        if let Credential::Member { team, member, .. } = &who.credential {
+            self.metrics.usage.add(team, member, done.value);
+        }
         Ok(())
     }
 

@@ -35,7 +35,7 @@ use crate::{
     telemetry::step,
 };
 
-/// How often a commit may fail before the coordinator gives up. Each time another commit has succeeded.
+/// How often a commit may fail before the coordinator gives up. Each failure means that another commit has succeeded.
 const ATTEMPTS_MAX: u32 = 100;
 
 /// What a call's rule touches. Decides which records are loaded with the first read, and whether the call waits for its turn
@@ -101,10 +101,10 @@ impl Coordinator {
         }
     }
 
-    /// Takes over what a transaction has changed.
+    /// Applies what a transaction has changed to the cache, and passes it to the notifier.
     fn committed(&self, namespace: &Namespace, txn: &Txn, commit: &Commit) {
         self.clock.observe(commit.at_ms);
-        // Other commits promise less: a store need not make them as durable as it could.
+        // Only these commits tell how durable the store is. It need not make others as durable as it could.
         if txn.writes.iter().any(|write| matches!(write, Write::RememberReply { .. })) {
             self.durability.store(commit.durability as u8, Ordering::Relaxed);
         }
@@ -165,7 +165,8 @@ impl<'c> Decision<'c> {
                         return Ok(Done { value, durability });
                     }
                     if back_off(attempts).await {
-                        // What the conflict has taught is old by now; deciding on it would only find the next one.
+                        // By now, what the failed check returned is stale. Running the rule on it would only cause the next
+                        // conflict.
                         self.reload().await?;
                     }
                     attempts += 1;
@@ -249,7 +250,7 @@ impl<'c> Decision<'c> {
         }
         match committed {
             Err(StoreError::Full(_)) if !self.ctx.store_is_full => {
-                // Without what it can do without, the rule may fit.
+                // Without its notices, the rule's commit may fit.
                 self.ctx.store_is_full = true;
                 Ok(None)
             }
@@ -277,7 +278,7 @@ impl<'c> Decision<'c> {
         }
     }
 
-    /// Takes over what a failed check has taught, or refuses the call if running the rule again would not help.
+    /// Adopts the current state that a failed check returned, or refuses the call if running the rule again would not help.
     async fn learn(&mut self, txn: &Txn, failed: Failed) -> Result<(), Refusal> {
         match failed {
             Failed::Version { key, current } => {

@@ -155,8 +155,8 @@ impl Coordinator {
         self.store.has_lost(namespace).await.map_err(unavailable)
     }
 
-    /// Counts a team's members and messages. `None`: the team is deleted.
-    pub async fn count(&self, namespace: &Namespace) -> Result<Option<TeamCount>, Refusal> {
+    /// Counts a team's members and messages, and returns its roster. `None`: the team is deleted.
+    pub async fn count(&self, namespace: &Namespace) -> Result<Option<(TeamCount, Vec<Name>)>, Refusal> {
         let found = self.fetch::<TeamRecord>(namespace, vec![String::new()]).await?.pop().flatten();
         let Some(team) = found else { return Ok(None) };
         let inboxes: Vec<String> = team.members.iter().map(|member| streams::inbox(&member.name)).collect();
@@ -177,7 +177,7 @@ impl Coordinator {
         count.messages = extents.iter().map(|extent| extent.entries).sum();
         count.messages_max = extents.iter().map(|extent| extent.entries).max().unwrap_or(0);
         count.bytes = extents.iter().map(|extent| extent.weight).sum();
-        Ok(Some(count))
+        Ok(Some((count, team.members.iter().map(|member| member.name.clone()).collect())))
     }
 
     /// Notifies a team that the store has lost commits that it had acknowledged: once, however many coordinators

@@ -306,8 +306,8 @@ impl DeliveryLoop {
         Ok(())
     }
 
-    /// Delivers the next message, unless it has overtaken others before, or moves it to the dead letters. Returns false if
-    /// credit does not suffice; the message stays first in the queue.
+    /// Delivers the next message or moves it to the dead letters. Passes over one that was already delivered out of turn.
+    /// Returns false if credit does not suffice; the message stays first in the queue.
     async fn hand_over(&mut self, sequence: u64, message: Arc<v1::Message>) -> Result<bool, DeliverError> {
         if !self.cursor.has_delivered(sequence) {
             if self.dead_letter(sequence, &message).await? {

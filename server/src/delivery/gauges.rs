@@ -31,19 +31,29 @@ impl Gauges {
         if is_recent || !coordinator.metrics().is_watched() {
             return;
         }
-        if let Ok(Some(count)) = coordinator.count(namespace).await {
-            self.teams.insert(namespace.clone(), (Instant::now(), count));
-        } else {
-            self.teams.remove(namespace);
+        let usage = &coordinator.metrics().usage;
+        match coordinator.count(namespace).await {
+            Ok(Some((count, roster))) => {
+                usage.retain_members(namespace, &roster);
+                self.teams.insert(namespace.clone(), (Instant::now(), count));
+            }
+            Ok(None) => {
+                usage.retain_members(namespace, &[]);
+                self.teams.remove(namespace);
+            }
+            Err(_) => {
+                self.teams.remove(namespace);
+            }
         }
     }
 
-    /// Publishes the sums over the teams that still exist.
+    /// Publishes the sums over the teams that still exist, and drops the usage of others.
     pub(super) fn publish(&mut self, metrics: &Metrics, is_there: impl Fn(&Namespace) -> bool) {
         if !metrics.is_watched() {
             return;
         }
         self.teams.retain(|namespace, _| is_there(namespace));
+        metrics.usage.retain_teams(is_there);
         let counts = || self.teams.values().map(|(_, count)| count);
         metrics.teams.set(i64::try_from(self.teams.len()).unwrap_or(i64::MAX));
         for (n, state) in MEMBER_STATES.iter().enumerate() {

@@ -72,29 +72,15 @@ impl TeamRecord {
     }
 
     /// Resolves an address to a member that acts: its life goes on, and it has started. `instead`: what the caller can do if
-    /// not, as a sentence.
+    /// its life has ended, as a sentence.
     pub fn resolve_started(&self, text: &str, field: &str, instead: &str) -> Result<&MemberRecord, Refusal> {
-        let member = self.resolve_receiver(text, field, instead)?;
-        if member.life != Life::Spawning {
-            return Ok(member);
-        }
-        let text = format!(
-            "{} has not started yet. Wait until it has, or cancel its start with `teamwire shutdown {0} --force`.",
-            member.name
-        );
-        Err(Refusal::new(Reason::AgentExited, text).field(field))
+        self.resolve(text, field)?.started(field, instead)
     }
 
     /// Resolves an address to a member that messages reach: its life goes on, or it is about to start. `instead`: what the
     /// caller can do if its life has ended, as a sentence.
     pub fn resolve_receiver(&self, text: &str, field: &str, instead: &str) -> Result<&MemberRecord, Refusal> {
-        let member = self.resolve(text, field)?;
-        let why = match &member.life {
-            Life::Live | Life::Lost | Life::Spawning => return Ok(member),
-            Life::Stopping { .. } => "is stopping",
-            Life::Exited { .. } => "has exited",
-        };
-        Err(Refusal::new(Reason::AgentExited, format!("{} {why}. {instead}", member.name)).field(field))
+        self.resolve(text, field)?.receiver(field, instead)
     }
 
     fn not_found(&self, name: &Name, field: &str) -> Refusal {
@@ -129,6 +115,26 @@ impl TeamRecord {
 }
 
 impl MemberRecord {
+    /// Refuses a member whose life has ended. `instead`: see [`TeamRecord::resolve_receiver`].
+    pub fn receiver(&self, field: &str, instead: &str) -> Result<&Self, Refusal> {
+        let Some(why) = self.life.how_it_ends() else { return Ok(self) };
+        Err(Refusal::new(Reason::AgentExited, format!("{} {why}. {instead}", self.name)).field(field))
+    }
+
+    /// Refuses a member that does not act: its life has ended, or it has not started. `instead`: see
+    /// [`TeamRecord::resolve_started`].
+    pub fn started(&self, field: &str, instead: &str) -> Result<&Self, Refusal> {
+        let member = self.receiver(field, instead)?;
+        if member.life != Life::Spawning {
+            return Ok(member);
+        }
+        let text = format!(
+            "{} has not started yet. Wait until it has, or cancel its start with `teamwire shutdown {0} --force`.",
+            member.name
+        );
+        Err(Refusal::new(Reason::AgentExited, text).field(field))
+    }
+
     /// Returns whether a detached life is away: its lease has run out, so it has no session open and has not called for the
     /// time of a lease. `leases`: as just read.
     pub fn is_away(&self, leases: &Leases) -> bool {

@@ -139,7 +139,7 @@ impl Sending<'_> {
             Life::Stopping { .. } => format!("To wait for its exit, use `teamwire shutdown {} --wait`.", asked.name),
             _ => "Nothing is left to shut down.".to_owned(),
         };
-        let to = self.team.resolve_started(&ask.recipient, "recipient", &instead)?;
+        let to = asked.started("recipient", &instead)?;
         self.refuse_self(
             &to.name,
             "You cannot ask yourself to shut down. Name another member; to end your own membership, leave the team.",
@@ -230,14 +230,19 @@ impl Sending<'_> {
         };
         let named = if ask.recipient.is_empty() { LEAD_ALIAS } else { &ask.recipient };
         let instead = "Nothing was asked. Name another member as the approver, or ask again later.";
-        let to = self.team.resolve_started(named, "recipient", instead)?;
+        let approver = self.team.resolve(named, "recipient")?;
+        // The lead answers for an approver that has exited, unless the lead itself asks.
+        let ended = approver.life.how_it_ends().filter(|_| !self.team.is_lead(asker));
+        let is_for_the_lead = Address::parse(named, "recipient")?.is_lead_alias() || ended.is_some();
+        let to = if is_for_the_lead { self.team.resolve(LEAD_ALIAS, "recipient")? } else { approver };
+        let to = to.started("recipient", instead)?;
         self.refuse_self(&to.name, "Another member must approve what you ask for: name it as the recipient.")?;
-        let is_for_the_lead = Address::parse(named, "recipient")?.is_lead_alias();
         let tool = tool(&ask.tool, &tx.ctx.limits)?;
         let summary = summary(&ask.summary, Required::Yes, &tx.ctx.limits)?;
         check_size(&ask.detail, "content", &tx.ctx.limits)?;
         let ttl_ms = ttl(ask.ttl.as_ref(), tx.ctx.limits.permission_deadline, REQUEST_DAYS_MAX)?;
-        let warnings = lost_warning(to);
+        let mut warnings = lost_warning(to);
+        warnings.extend(ended.map(|how| format!("{} {how}, so {} is asked instead.", approver.name, to.name)));
         let body = Body::PermissionRequest(v1::PermissionRequest {
             recipient: to.name.to_string(),
             tool,

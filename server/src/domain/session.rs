@@ -7,7 +7,7 @@
 //! it delivers them, a window at a time; when a coordinator dies, its session counts as having delivered everything that
 //! it had reserved. So a message that may have been delivered before is always marked, at no cost per message. Whether a
 //! message becomes a dead letter depends only on deliveries that are certain, and a process that reconnects counts once: it
-//! still has the message.
+//! still has the message. If it has failed at the message and wants it again, it says so, and that delivery counts.
 
 use std::sync::Arc;
 
@@ -40,6 +40,10 @@ pub const RESERVED_AHEAD: u64 = 128;
 /// How many deliveries ahead of their turn a session's record counts exactly. More are possible only if as many shutdown
 /// requests were never acknowledged. Then everything up to the oldest counts as possibly delivered, which stays true.
 const OVERTOOK_MAX: usize = 64;
+
+/// How many messages one call may say that its process has failed at, and for how many of them a session's record counts
+/// the failures.
+const FAILED_MAX: usize = 64;
 
 /// How many possible deliveries of a message are counted, and so how high its delivery count can get. A
 /// process that reconnects may have more.
@@ -98,6 +102,11 @@ pub fn open(
             .field("instance_id")
             .into());
     }
+    let failed = &request.failed_sequences;
+    if failed.len() > FAILED_MAX {
+        let text = format!("failed_sequences takes up to {FAILED_MAX} sequences.");
+        return Err(Refusal::new(Reason::InvalidField, text).field("failed_sequences").into());
+    }
     // This session is about to supersede the caller's earlier one, which therefore proves nothing.
     let who = CallerCredentials { session_id: None, ..who.clone() };
     let (team, name) = identity::member_or_host(tx, &who, Admit::Stopping)?;
@@ -121,7 +130,12 @@ pub fn open(
         Some(cursor) if cursor.epoch == before.epoch => {
             let here = here.filter(|here| here.epoch == cursor.epoch && here.delivered >= cursor.delivered);
             let exact = here.map(|here| CursorRecord { reserved: cursor.reserved, ..here.clone() });
-            count_in(before, exact.as_ref().unwrap_or(cursor), is_reconnect, tx.ctx.limits.deliveries_max)
+            let cursor = exact.as_ref().unwrap_or(cursor);
+            let mut counted = count_in(before, cursor, is_reconnect, tx.ctx.limits.deliveries_max);
+            if is_reconnect {
+                count_failures(&mut counted, cursor, failed);
+            }
+            counted
         }
         _ => before,
     };
@@ -170,6 +184,7 @@ fn count_in(mut session: SessionRecord, cursor: &CursorRecord, is_reconnect: boo
     let is_left = |sequence: &u64| *sequence > cursor.delivered || cursor.is_unacked(*sequence);
     session.maybe_overtook.retain(is_left);
     session.surely_overtook.retain(is_left);
+    session.failures.retain(|(sequence, _)| is_left(sequence));
     for sequence in cursor.overtook.iter().copied().filter(|sequence| cursor.is_unacked(*sequence)) {
         if !is_reconnect {
             session.surely_overtook.push(sequence);
@@ -184,6 +199,18 @@ fn count_in(mut session: SessionRecord, cursor: &CursorRecord, is_reconnect: boo
     }
     surely_overtook.drain(..surely_overtook.len().saturating_sub(OVERTOOK_MAX));
     session
+}
+
+/// Counts the deliveries of the messages that a process has failed at, of which it still has the session of `cursor`.
+fn count_failures(session: &mut SessionRecord, cursor: &CursorRecord, failed: &[u64]) {
+    let failures = &mut session.failures;
+    for sequence in failed.iter().copied().filter(|sequence| cursor.is_unacked(*sequence)) {
+        match failures.iter_mut().find(|(known, _)| *known == sequence) {
+            Some((_, count)) => *count = count.saturating_add(1),
+            None => failures.push((sequence, 1)),
+        }
+    }
+    failures.drain(..failures.len().saturating_sub(FAILED_MAX));
 }
 
 fn insert_descending(cursors: &mut Vec<u64>, cursor: u64, keep: usize) {

@@ -43,7 +43,7 @@ struct State {
     check: bool,
     /// Delivered messages may have been acknowledged through another coordinator.
     recount: bool,
-    /// The inbox has gone back to an earlier state: only another session can tell which of its entries are new.
+    /// The inbox has gone back to an earlier state. This session must end: only a new session can tell which entries are new.
     begin_again: bool,
     /// Entries that were just committed here, by sequence.
     arrivals: BTreeMap<u64, Option<Arc<v1::Message>>>,
@@ -136,19 +136,19 @@ impl Mailbox {
         }
     }
 
-    /// Has the session read its inbox: it may have grown.
+    /// Makes the session read its inbox, which may have grown.
     pub(crate) fn look(&self) {
         self.state.lock().look = true;
         self.wake.notify_one();
     }
 
-    /// Has the session check whether it still holds its inbox.
+    /// Makes the session check whether it still holds its inbox.
     pub(crate) fn check(&self) {
         self.state.lock().check = true;
         self.wake.notify_one();
     }
 
-    /// Has the session find out which delivered messages have left the inbox through another coordinator.
+    /// Makes the session find out which delivered messages have left the inbox through another coordinator.
     pub(crate) fn recount(&self) {
         self.state.lock().recount = true;
         self.wake.notify_one();
@@ -221,12 +221,12 @@ impl Mailbox {
         self.state.lock().check = true;
     }
 
-    /// Returns whether the session may have ended, once.
+    /// Returns whether the session may have ended, and clears the note.
     pub(crate) fn take_check(&self) -> bool {
         std::mem::take(&mut self.state.lock().check)
     }
 
-    /// Returns whether delivered messages may have been acknowledged through another coordinator, once.
+    /// Returns whether delivered messages may have been acknowledged through another coordinator, and clears the note.
     pub(crate) fn take_recount(&self) -> bool {
         std::mem::take(&mut self.state.lock().recount)
     }
@@ -247,7 +247,7 @@ impl Mailbox {
         self.state.lock().begin_again
     }
 
-    /// Returns whether a message that this session had not delivered has left the inbox, once.
+    /// Returns whether a message that this session had not delivered has left the inbox, and clears the note.
     pub(crate) fn take_holes(&self) -> bool {
         std::mem::take(&mut self.state.lock().has_holes)
     }
@@ -277,7 +277,8 @@ impl Mailbox {
     /// Notes that a message is about to be delivered; it uses up credit from now on.
     pub(crate) fn deliver(&self, id: &str, delivered: Delivered) {
         let mut state = self.state.lock();
-        // If a message is in the inbox twice, because a store has lost that it was sent, the later entry counts.
+        // If the store has lost the commit that sent a message, and the message was sent again, the inbox has it at another
+        // place. The later entry counts.
         state.set_leaving(id, true);
         state.outstanding.messages += 1;
         state.outstanding.bytes += delivered.bytes;

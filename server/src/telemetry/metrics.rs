@@ -12,10 +12,8 @@ use prometheus_client::{
 };
 use teamwire_proto::{Kind, Reason, Refusal, v1};
 
-use crate::{
-    domain::{dead_letters::Undeliverable, records::Used},
-    store::Failed,
-};
+use super::usage::Usage;
+use crate::{domain::dead_letters::Undeliverable, store::Failed};
 
 /// The bounds of all histograms of time, in seconds.
 const BUCKETS_S: [f64; 13] = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
@@ -25,9 +23,6 @@ pub const MEMBER_STATES: [&str; 6] = ["live", "lost", "stopping", "exited", "awa
 
 /// The operations of a store that are timed.
 pub(super) const STORE_OPERATIONS: [&str; 7] = ["read", "scan", "range", "extents", "leases", "now", "commit"];
-
-/// What the tokens are that members have used.
-const TOKEN_KINDS: [&str; 3] = ["input", "cached_input", "output"];
 
 /// One label.
 pub type Label = [(&'static str, &'static str); 1];
@@ -58,12 +53,8 @@ pub struct Metrics {
     pub(crate) acks: Counter,
     /// Messages moved to the dead letters, by cause.
     dead_letters: Family<Label, Counter>,
-    /// Turns of models that members have reported.
-    turns: Counter,
-    /// Tokens that members have reported, by kind.
-    tokens: Family<Label, Counter>,
-    /// The cost that members have reported, in US dollars.
-    cost_usd: Counter<f64, AtomicU64>,
+    /// What members have reported of their models.
+    pub(crate) usage: Usage,
     /// Transactions that the store refused, by the check that failed.
     commit_conflicts: Family<Label, Counter>,
     /// Rules run again, by cause.
@@ -101,7 +92,17 @@ impl fmt::Debug for Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
+        Self::new(0)
+    }
+}
+
+impl Metrics {
+    /// Creates the numbers of a coordinator. `usage_members_max`: how many members have their own series of usage, with their
+    /// names; 0: none.
+    pub fn new(usage_members_max: usize) -> Self {
+        let usage = Usage::new(usage_members_max);
         let mut registry = Registry::with_prefix("teamwire");
+        usage.register(&mut registry);
         let mut add = Adding(&mut registry);
         let metrics = Self {
             is_watched: AtomicBool::new(false),
@@ -112,9 +113,7 @@ impl Default for Metrics {
                 .plain("redeliveries", "Messages handed to sessions that an earlier session may have seen."),
             acks: add.plain("acks", "Messages acknowledged."),
             dead_letters: add.plain("dead_letters", "Messages moved to the dead letters, by cause."),
-            turns: add.plain("turns", "Turns of models, as members report them."),
-            tokens: add.plain("tokens", "Tokens used by kind, as members report them."),
-            cost_usd: add.plain("cost_usd", "Cost of models in US dollars, as members report it."),
+            usage,
             commit_conflicts: add
                 .plain("commit_conflicts", "Transactions the store refused, by the check that failed."),
             decide_reruns: add.plain("decide_reruns", "Rules run again: missing a record, stale cache, or conflict."),
@@ -170,9 +169,6 @@ impl Metrics {
         }
         for cause in [Undeliverable::DeliveryLimit, Undeliverable::TargetReplaced] {
             drop(self.dead_letters.get_or_create(&[("cause", cause.as_str())]));
-        }
-        for kind in TOKEN_KINDS {
-            drop(self.tokens.get_or_create(&[("kind", kind)]));
         }
         for check in ["version", "key_used", "lease", "full"] {
             drop(self.commit_conflicts.get_or_create(&[("check", check)]));
@@ -233,17 +229,6 @@ impl Metrics {
     /// Counts a message moved to the dead letters.
     pub(crate) fn gave_up(&self, cause: &'static str) {
         self.dead_letters.get_or_create(&[("cause", cause)]).inc();
-    }
-
-    /// Counts what a member has used.
-    pub(crate) fn used(&self, used: Used) {
-        self.turns.inc_by(used.turns);
-        let tokens = [used.input_tokens, used.cached_input_tokens, used.output_tokens];
-        for (kind, tokens) in TOKEN_KINDS.into_iter().zip(tokens) {
-            self.tokens.get_or_create(&[("kind", kind)]).inc_by(tokens);
-        }
-        #[allow(clippy::cast_precision_loss)]
-        self.cost_usd.inc_by(used.cost_usd_micros as f64 / 1e6);
     }
 
     /// Counts a transaction that the store refused.

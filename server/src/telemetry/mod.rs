@@ -6,13 +6,15 @@
 //! Calls are counted, logged and traced in `grpc/metrics_layer.rs`.
 //!
 //! Architecture invariant: no label holds the name of a team or a member, or anything else that callers choose; so the
-//! number of series is bounded by what is written in this program. `domain/` knows nothing of this.
+//! number of series is bounded by what is written in this program. The exception is the usage of models (`usage.rs`), if the
+//! configuration allows names there: the configuration bounds these series. `domain/` knows nothing of this.
 
 pub mod metered_conn;
 pub mod metered_store;
 mod metrics;
 pub mod metrics_endpoint;
 mod span;
+mod usage;
 
 pub use metrics::{Label, Labels, MEMBER_STATES, Metrics};
 pub(crate) use span::step;

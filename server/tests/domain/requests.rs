@@ -6,6 +6,7 @@ use teamwire_proto::{
 };
 use teamwire_server::{
     domain::{
+        membership,
         records::{Exit, Life, Pending, SessionEnd, SessionRecord, TeamRecord},
         time::timestamp,
     },
@@ -46,7 +47,7 @@ fn answer_plan(author: &str, approve: bool) -> v1::SendRequest {
 
 /// A team in which the lead has asked `ann` to shut down.
 fn asked(expires_ms: u64) -> World {
-    let pending = Pending { id: request_id(), expires_ms };
+    let pending = Pending { id: request_id(), expires_ms, approver: None };
     World::with(&["lead", "ann", "bob"])
         .member("ann", |ann| ann.pending_shutdown = Some(pending))
         .record(&request_id(), &request(RequestKind::Shutdown, "lead", expires_ms))
@@ -58,7 +59,7 @@ fn submitted() -> World {
     World::with(&["lead", "ann", "bob"])
         .member("ann", |ann| {
             ann.plan_mode_required = true;
-            ann.pending_plan = Some(Pending { id: request_id(), expires_ms });
+            ann.pending_plan = Some(Pending { id: request_id(), expires_ms, approver: None });
         })
         .record(&request_id(), &request(RequestKind::PlanApproval, "ann", expires_ms))
 }
@@ -229,4 +230,27 @@ fn newer_plan_cancels_the_older_one() {
 fn approval_renews_the_lease_so_that_the_member_does_not_count_as_exited_at_once() {
     let (_, txn) = asked(NOW_MS + 1).life("ann", Life::Lost).send(&caller("ann"), &answer_shutdown(true)).unwrap();
     assert!(txn.writes.iter().any(|write| matches!(write, Write::Lease { name, .. } if name == "ann")));
+}
+
+#[test]
+fn requests_that_name_an_approver_do_not_count_against_those_that_a_new_lead_receives() {
+    let pending =
+        |approver: Option<&str>| Pending { id: request_id(), expires_ms: NOW_MS + 1, approver: approver.map(name) };
+    // Those that name an approver have no records: reading one would fail.
+    let named = Pending { id: "another".to_owned(), ..pending(Some("bob")) };
+    let world = World::with(&["lead", "ann", "bob", "eve"])
+        .member("bob", |bob| bob.pending_permissions = vec![named; 300])
+        .member("eve", |eve| eve.pending_permissions = vec![pending(None)])
+        .record(&request_id(), &request(RequestKind::Permission, "ann", NOW_MS + 1));
+    let to_ann = v1::SetLeadRequest { member: "ann".to_owned(), ..Default::default() };
+    let (_, txn) =
+        world.run(|tx| membership::set_lead(tx, &caller("lead"), &to_ann, &Default::default())).expect("a new lead");
+    // The request, and the notice that the lead has changed.
+    assert_eq!(
+        txn.writes
+            .iter()
+            .filter(|write| matches!(write, Write::Append { stream, .. } if stream == "inbox/ann"))
+            .count(),
+        2
+    );
 }

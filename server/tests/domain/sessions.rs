@@ -60,6 +60,45 @@ fn messages_that_have_left_the_inbox_are_forgotten() {
     assert_eq!((third.maybe_overtook, third.surely_overtook), (vec![], vec![]));
 }
 
+/// Opens the next session of a process that has failed at some messages of the last one.
+fn after_failing(before: &SessionRecord, cursor: CursorRecord, failed: &[u64], instance: &str) -> SessionRecord {
+    let world = World::with(&["lead", "ann"]).record("ann", before).record("ann", &cursor);
+    let request = v1::StreamRequest {
+        instance_id: instance.to_owned(),
+        failed_sequences: failed.to_vec(),
+        ..v1::StreamRequest::default()
+    };
+    match world.run(|tx| session::open(tx, &caller("ann"), &request, 0, None)).unwrap().0 {
+        Opened::Session { record, .. } => record,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn failed_delivery_of_a_process_that_reconnects_counts_and_its_other_deliveries_do_not() {
+    let first = SessionRecord { instance: "p1".to_owned(), ..first() };
+    // 3 was never delivered, and 8 was acknowledged.
+    let second = after_failing(&first, cursor(1, 9), &[1, 3, 8, 9], "p1");
+    assert_eq!([1, 2, 3, 8, 9].map(|sequence| second.surely_seen(sequence)), [1, 0, 0, 0, 1]);
+    let third = after_failing(&second, cursor(2, 9), &[1], "p1");
+    assert_eq!([1, 2, 9].map(|sequence| third.surely_seen(sequence)), [2, 0, 1]);
+    // The same call again, because its reply was lost: this session has delivered nothing yet.
+    let unread = CursorRecord { epoch: 3, ..CursorRecord::default() };
+    let fourth = after_failing(&third, unread, &[1], "p1");
+    assert_eq!([1, 2].map(|sequence| fourth.surely_seen(sequence)), [2, 0]);
+    // The deliveries to another process count by themselves.
+    let other = after_failing(&fourth, cursor(4, 9), &[1, 2], "p2");
+    assert_eq!([1, 2].map(|sequence| other.surely_seen(sequence)), [3, 1]);
+}
+
+#[test]
+fn failures_at_messages_that_have_left_the_inbox_are_forgotten() {
+    let first = SessionRecord { instance: "p1".to_owned(), ..first() };
+    let second = after_failing(&first, cursor(1, 9), &[1, 2], "p1");
+    let acked = CursorRecord { unacked: vec![(2, NOW_MS)], ..cursor(2, 9) };
+    assert_eq!(after_failing(&second, acked, &[], "p1").failures, [(2, 1)]);
+}
+
 #[test]
 fn deliveries_ahead_of_their_turn_are_bounded_and_never_lose_their_mark() {
     let overtook: Vec<u64> = (10..200).collect();

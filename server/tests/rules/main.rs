@@ -17,6 +17,7 @@ mod cursors;
 mod detached;
 mod errors;
 mod fillable;
+mod hosts;
 mod identity;
 mod members;
 mod notices;

@@ -79,7 +79,7 @@ async fn the_lead_must_name_another_member_as_the_approver() {
 
 #[tokio::test]
 async fn a_permission_request_needs_a_member_a_tool_and_a_summary() {
-    let (t, [bob, ann]) = Team::of(["bob", "ann"]).await;
+    let (t, [bob]) = Team::of(["bob"]).await;
     let with = |change: fn(&mut v1::PermissionRequest)| {
         let mut request = permission("");
         if let Some(v1::send_request::Body::PermissionRequest(body)) = &mut request.body {
@@ -96,9 +96,6 @@ async fn a_permission_request_needs_a_member_a_tool_and_a_summary() {
     t.refused(with(|it| it.detail = "x".repeat(65_537)), invalid, Reason::ContentTooLarge, "content").await;
     t.refused(with(|it| it.recipient = "*".to_owned()), invalid, Reason::InvalidName, "recipient").await;
     t.refused(with(|it| it.recipient = "zed".to_owned()), Code::NotFound, Reason::AgentNotFound, "recipient").await;
-    t.leave(&ann).await;
-    let exited = with(|it| it.recipient = "ann".to_owned());
-    t.refused(exited, Code::FailedPrecondition, Reason::AgentExited, "recipient").await;
     let by_operator = t.try_send(&t.operator, in_alpha(permission("bob")));
     t.refused(by_operator, Code::PermissionDenied, Reason::NotPermitted, "").await;
 }
@@ -321,6 +318,71 @@ async fn a_new_lead_is_handed_what_awaits_the_lead_and_may_answer_it() {
     t.refused(by_old, Code::NotFound, Reason::RequestNotFound, "request_id").await;
     t.send(&ann, allow(&of_lead, true, "")).await;
     t.send(&ann, allow(&of_ann, true, "")).await;
+}
+
+#[tokio::test]
+async fn what_awaits_an_approver_that_exits_goes_to_the_lead() {
+    let (t, [ann, bob, eve]) = Team::of(["ann", "bob", "eve"]).await;
+    let [first, second] = [t.ask(&bob, permission("ann")).await, t.ask(&eve, permission("ann")).await];
+    let of_lead = t.ask(&t.lead, permission("ann")).await;
+    let of_eve = t.ask(&bob, permission("eve")).await;
+    t.leave(&ann).await;
+    let handed: Vec<_> = t.inbox(&t.lead).await.into_iter().filter(|it| !it.request_id.is_empty()).collect();
+    let ids: Vec<&str> = handed.iter().map(|message| message.request_id.as_str()).collect();
+    assert_eq!(ids, [&first, &second]);
+    let Some(Body::PermissionRequest(body)) = &handed[0].body else { panic!("{handed:?}") };
+    let sender = handed[0].sender.as_ref().map(|sender| sender.name.as_str());
+    assert_eq!((&*body.recipient, &*body.tool, &*body.detail, sender), ("lead", "Bash", "rm -r target", Some("bob")));
+    let told = t.notices(&t.lead, NoticeKind::MemberExited).await;
+    assert!(told[0].text.contains("2 permission requests that it did not answer are yours now"), "{}", told[0].text);
+    assert!(told[0].important);
+
+    let approvers =
+        [t.request(&first).await.approver, t.request(&of_eve).await.approver, t.request(&of_lead).await.approver];
+    assert_eq!(approvers, ["", "eve", "ann"]);
+    assert_eq!(state(&t, &of_lead).await.0, RequestState::Pending);
+    t.send(&t.operator, in_alpha(allow(&of_lead, true, ""))).await;
+
+    // From now on, they are the lead's like any other: a new lead gets them, and a decision is final.
+    t.send(&t.lead, allow(&second, false, "no")).await;
+    t.try_set_lead(&t.lead, "eve").await.unwrap();
+    assert!(t.inbox(&eve).await.iter().any(|message| message.request_id == first));
+    t.send(&eve, allow(&first, true, "")).await;
+    let returned = t.rejoin(&ann).await;
+    let late = t.try_send(&returned, allow(&first, false, ""));
+    t.refused(late, Code::NotFound, Reason::RequestNotFound, "request_id").await;
+}
+
+#[tokio::test]
+async fn the_lead_is_asked_in_place_of_an_approver_that_has_exited() {
+    let (t, [ann, bob]) = Team::of(["ann", "bob"]).await;
+    t.leave(&ann).await;
+    let asked = t.send(&bob, permission("ann")).await;
+    assert_eq!(
+        (&*asked.recipients, &*asked.warnings),
+        (&["lead".to_owned()][..], &["ann has exited, so lead is asked instead.".to_owned()][..])
+    );
+    assert_eq!(t.request(&asked.request_id).await.approver, "");
+    let by_lead = t.try_send(&t.lead, permission("ann"));
+    let refusal = t.refused(by_lead, Code::FailedPrecondition, Reason::AgentExited, "recipient").await;
+    assert!(refusal.message.contains("Name another member as the approver"), "{refusal}");
+    let lead = t.lead.clone();
+    t.leave(&lead).await;
+    let to_no_one = t.try_send(&bob, permission("ann"));
+    t.refused(to_no_one, Code::FailedPrecondition, Reason::AgentExited, "recipient").await;
+}
+
+#[tokio::test]
+async fn an_approver_that_is_stopped_by_force_or_never_reports_its_exit_hands_its_requests_over() {
+    let (mut t, [ann, bob, eve]) = Team::of(["ann", "bob", "eve"]).await;
+    let (first, second) = (t.ask(&bob, permission("ann")).await, t.ask(&bob, permission("eve")).await);
+    t.try_force(&t.lead, "ann").await.unwrap();
+    let meanwhile = t.send(&bob, permission("ann")).await;
+    assert_eq!(meanwhile.warnings, ["ann is stopping, so lead is asked instead."]);
+    t.pass_and_sweep(MINUTE, &[&t.lead.clone(), &bob]).await;
+    assert_eq!(t.request(&first).await.approver, "", "its lease has run out");
+    assert_eq!(t.request(&second).await.approver, "eve", "it is lost, and may come back");
+    drop((ann, eve));
 }
 
 #[tokio::test]

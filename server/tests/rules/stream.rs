@@ -192,6 +192,31 @@ async fn a_process_that_reconnects_counts_once_toward_the_delivery_limit() {
 }
 
 #[tokio::test]
+async fn a_message_at_which_one_process_keeps_failing_becomes_a_dead_letter_and_the_next_one_does_not() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    let id = t.send(&t.lead, message("bob", "poison")).await.message_id;
+    t.send(&t.lead, message("bob", "fine")).await;
+    let mut failed_sequences = Vec::new();
+    for count in 1..=5 {
+        let request = v1::StreamRequest { instance_id: "p1".to_owned(), failed_sequences, ..Default::default() };
+        let mut session = t.open_with(&t.coordinator, &bob, &request).await;
+        let delivery = session.delivery().await;
+        assert_eq!((delivery.sequence, delivery.delivery_count), (1, count));
+        assert_eq!(session.delivery().await.sequence, 2);
+        failed_sequences = vec![delivery.sequence];
+    }
+    let request = v1::StreamRequest { instance_id: "p1".to_owned(), failed_sequences, ..Default::default() };
+    let mut session = t.open_with(&t.coordinator, &bob, &request).await;
+    assert_eq!(session.delivery().await.sequence, 2);
+    let receipt = t.receipts(&id).await.remove(0);
+    assert_eq!((receipt.dead_letter_cause(), receipt.delivery_count), (v1::DeadLetterCause::DeliveryLimit, 5));
+    assert!(t.notices(&t.lead, NoticeKind::SessionSuperseded).await.is_empty());
+    let many = v1::StreamRequest { failed_sequences: vec![1; 65], ..Default::default() };
+    let opened = t.coordinator.open_session(&bob.who, &many);
+    t.refused(opened, Code::InvalidArgument, Reason::InvalidField, "failed_sequences").await;
+}
+
+#[tokio::test]
 async fn a_session_on_another_coordinator_supersedes_as_well() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let old = t.open(&bob).await;

@@ -317,7 +317,13 @@ impl Team {
         self.open_with(&self.coordinator, member, &request).await
     }
 
-    async fn open_with(&self, coordinator: &Arc<Coordinator>, member: &Member, request: &v1::StreamRequest) -> Open {
+    /// Opens a session on a coordinator with a request, and reads its first frame.
+    pub(crate) async fn open_with(
+        &self,
+        coordinator: &Arc<Coordinator>,
+        member: &Member,
+        request: &v1::StreamRequest,
+    ) -> Open {
         let session = Session::open(coordinator, &member.who, request).await.unwrap();
         let draining = CancellationToken::new();
         let mut frames = session.start(Pace::default(), Arc::new(Heartbeats::default()), draining);

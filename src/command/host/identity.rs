@@ -67,6 +67,7 @@ impl HostDirectory {
             None => known_team(&hosts, context.team())?,
         };
         let path = hosts.join(team.to_ascii_lowercase());
+        make_private_directory(&context.state_dir()?)?;
         make_private_directory(&hosts)?;
         make_private_directory(&path)?;
         refuse_shared(&path)?;
@@ -152,8 +153,10 @@ impl HostDirectory {
         let joined = match client.join(request).await {
             Ok(joined) => joined,
             Err(error) => {
-                if !error.is_retryable() {
-                    self.forget()?;
+                match Credential::parse(&saved.identity.credential) {
+                    _ if error.is_retryable() => {}
+                    Ok(Credential::Join { .. }) => self.forget()?,
+                    _ => self.save(&Saved { joining: None, ..saved })?,
                 }
                 return Err(error.into());
             }
@@ -180,7 +183,7 @@ impl HostDirectory {
             HostEnd::Stopped => Ok(()),
             HostEnd::Closed(Closed::TeamDeleted) => {
                 self.forget()?;
-                anstream::eprintln!("The team was deleted. The host's members end, too.");
+                anstream::eprintln!("The team was deleted.");
                 Ok(())
             }
             HostEnd::Closed(Closed::Superseded) => Err(Failure::with_code(

@@ -9,15 +9,15 @@ use std::{
 };
 
 use clap::Args;
-use teamwire_agents::host::{Backend, Host, HostEnd, HostEvent, HostFile, Processes};
-use teamwire_client::{Client, Closed, ContextFile, JOIN_VARIABLE, Retry};
+use teamwire_agents::host::{Backend, Host, HostEvent, HostFile, Processes};
+use teamwire_client::{Client, JOIN_VARIABLE};
 use tokio_util::sync::CancellationToken;
 
 use self::identity::HostDirectory;
 use super::{Output, run::this_program, stop_on_signal::stop_on_signal};
 use crate::{
     context::{ContextArgs, refuse_within_runner},
-    failure::{Failure, NOT_PERMITTED},
+    failure::Failure,
     show,
 };
 
@@ -111,8 +111,9 @@ impl HostCommand {
     ) -> Result<(), Failure> {
         let json = self.output.json;
         let backend = Arc::new(backend);
-        let host =
-            Host::new(client.with_retry(Retry::default()), backend.clone(), Arc::new(move |event| print(event, json)));
+        // Patient, and without the messages for a person who waits for a command.
+        let client = Client::connect_with(client.address(), client.tls())?.with_credential(client.credential())?;
+        let host = Host::new(client, backend.clone(), Arc::new(move |event| print(event, json)));
         if self.stop_members {
             let stopped = CancellationToken::new();
             let (members, done) = (backend.clone(), stopped.clone());

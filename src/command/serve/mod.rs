@@ -18,7 +18,7 @@ use teamwire_server::{
     grpc::Advertised,
     server::{self, Listeners},
     store::{self, StoreError},
-    telemetry::metrics_endpoint,
+    telemetry::{Metrics, metrics_endpoint},
 };
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
@@ -93,7 +93,8 @@ pub struct Serve {
     health: Option<String>,
     /// Serve Prometheus metrics at http://HOST:PORT/metrics
     ///
-    /// Metrics contain no message contents, names or credentials, so it is safe to expose them to other machines.
+    /// Metrics contain no message contents, names or credentials, so it is safe to expose them to other machines. The
+    /// configuration key `metrics_members_max` adds the names of teams and members to the metrics of turns, tokens and cost.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
     /// The log format: text or json [default: text]
@@ -155,6 +156,7 @@ impl Serve {
             web_origins: settings.web_origins,
             drain_grace: settings.drain_grace,
             hard_stop: settings.hard_stop,
+            metrics: Arc::new(Metrics::new(settings.metrics_members_max)),
             ..server::Config::new(&secret)
         };
         let stop_metrics = CancellationToken::new();

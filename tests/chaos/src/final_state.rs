@@ -2,7 +2,10 @@
 
 use teamwire_client::{Client, Error, v1};
 
-use crate::history::{Recorder, What};
+use crate::{
+    history::{Recorder, What},
+    member,
+};
 
 /// Records all messages with their receipts, decisions, losses and tasks.
 pub async fn record(lead: &Client, note: &Recorder) -> Result<(), Error> {
@@ -38,7 +41,7 @@ pub async fn record(lead: &Client, note: &Recorder) -> Result<(), Error> {
                     note.note(What::FinalMessage { message_id: message.id, from, content, receipts });
                 }
                 Some(v1::history_entry::Event::Decision(request)) => {
-                    let state = word(request.state().as_str_name(), "REQUEST_STATE_");
+                    let state = member::state_of(&request);
                     note.note(What::FinalRequest { request_id: request.id, state });
                 }
                 Some(v1::history_entry::Event::Member(changed)) if changed.state() == v1::MemberState::Lost => {

@@ -68,6 +68,14 @@ pub enum What {
     Completed { op: u64 },
     /// It was not.
     CompleteRefused { op: u64, reason: String },
+    /// A member begins to ask for permission.
+    Asking { op: u64 },
+    /// The request was made.
+    Asked { op: u64, request_id: String },
+    /// The member that asked saw that its request is no longer pending.
+    Settled { request_id: String, state: String },
+    /// The answer to a permission request was delivered.
+    AnswerDelivered { request_id: String, approve: bool },
     /// An answer to a request begins.
     Deciding { op: u64, request_id: String, approve: bool },
     /// The request was decided as answered.
@@ -162,13 +170,14 @@ pub fn in_flight(events: &[Event]) -> usize {
     let mut begun = BTreeSet::new();
     for Event { member, process, what, .. } in events {
         match what {
-            What::Sending { op, .. } | What::Completing { op, .. } => {
+            What::Sending { op, .. } | What::Completing { op, .. } | What::Asking { op } => {
                 begun.insert((member, process, op));
             }
             What::Sent { op, .. }
             | What::SendRefused { op, .. }
             | What::Completed { op }
             | What::CompleteRefused { op, .. }
+            | What::Asked { op, .. }
             | What::Unknown { op, .. } => {
                 begun.remove(&(member, process, op));
             }

@@ -33,21 +33,27 @@ pub async fn give_work(lead: Client, history: PathBuf, every: Duration) {
     }
 }
 
-/// Answers every pending plan the same way at every interval, while another process answers it the opposite way.
+/// Answers every pending plan and permission request the same way at every interval, while another process answers it the
+/// opposite way. Leaves some requests to expire.
 pub async fn decide(lead: Client, recorder: Recorder, history: PathBuf, every: Duration, approve: bool) {
     let mut op = 0;
     while !member::is_quiet(&history) {
         sleep(every).await;
-        let pending = v1::ListRequestsRequest {
-            kind: v1::RequestKind::PlanApproval.into(),
-            state: v1::RequestState::Pending.into(),
-            ..Default::default()
-        };
+        let pending = v1::ListRequestsRequest { state: v1::RequestState::Pending.into(), ..Default::default() };
         let Ok(pending) = lead.list_all_requests(pending, usize::MAX).await else { continue };
         for request in pending.requests {
+            let is_plan = match request.kind() {
+                v1::RequestKind::PlanApproval => true,
+                v1::RequestKind::Permission if request.tool != member::IGNORED => false,
+                _ => continue,
+            };
             op += 1;
             recorder.note(What::Deciding { op, request_id: request.id.clone(), approve });
-            match lead.answer_plan(&request.member, &request.id, approve, "so").await {
+            let answered = match is_plan {
+                true => lead.answer_plan(&request.member, &request.id, approve, "so").await,
+                false => lead.answer_permission(&request.id, approve, "so").await,
+            };
+            match answered {
                 Ok(reply) => recorder.note(What::Decided { op, replayed: reply.replayed }),
                 Err(Error::Refused(refusal)) => {
                     recorder.note(What::DecideRefused { op, reason: refusal.reason.to_string() });

@@ -1,4 +1,5 @@
-//! A member's process: it sends, receives, acknowledges, claims and plans at random until it approves its shutdown.
+//! A member's process: it sends, receives, acknowledges, claims, plans and asks for permission at random until it approves its
+//! shutdown.
 
 use std::{
     path::{Path, PathBuf},
@@ -19,6 +20,13 @@ use crate::history::{Recorder, What};
 
 /// The file that tells members to start nothing new.
 pub const QUIET: &str = "quiet";
+
+/// The tool of permission requests that the lead leaves unanswered, so that they expire.
+pub const IGNORED: &str = "ignored";
+
+/// How long a permission request stays pending: one that the lead leaves unanswered, and any other one.
+const IGNORED_TTL: Duration = Duration::from_secs(2);
+const ANSWERED_TTL: Duration = Duration::from_secs(60);
 
 /// The exit code of a process that another one superseded.
 pub const SUPERSEDED: u8 = 3;
@@ -82,10 +90,15 @@ pub async fn run_over(client: Client, config: Config) -> Result<u8, Error> {
                     parts.spawn(Arc::clone(&this).send());
                     parts.spawn(Arc::clone(&this).claim());
                     parts.spawn(Arc::clone(&this).plan());
+                    parts.spawn(Arc::clone(&this).ask());
                 }
             }
             Event::Delivery(delivery) => {
                 this.note(delivered(&delivery));
+                if let Some(Body::PermissionResponse(answer)) = &delivery.message.body {
+                    let (request_id, approve) = (answer.request_id.clone(), answer.approve());
+                    this.note(What::AnswerDelivered { request_id, approve });
+                }
                 sleep(Duration::from_millis(random.random_range(0..4))).await;
                 this.note(What::Acking { message_id: delivery.message.id.clone() });
                 delivery.ack();
@@ -216,6 +229,52 @@ impl Member {
             let _ = self.client.submit_plan("1. Break it. 2. Look.", "proof").await;
         }
     }
+}
+
+impl Member {
+    /// Asks for permission, of the lead or of another member, and waits for the answer or withdraws the request. Two processes
+    /// of the lead answer each, except those that are left to expire.
+    async fn ask(self: Arc<Self>) {
+        let mut random = self.random(5);
+        while self.pause(random.random_range(300..1_000)).await {
+            let (tool, ttl) = if random.random_bool(0.2) { (IGNORED, IGNORED_TTL) } else { ("shell", ANSWERED_TTL) };
+            let approver = match random.random_bool(0.3) {
+                true => self.config.others.choose(&mut random).cloned().unwrap_or_default(),
+                false => String::new(),
+            };
+            let mut request = message::permission_request(approver, tool, "proof", "");
+            if let Some(v1::send_request::Body::PermissionRequest(body)) = &mut request.body {
+                body.ttl = ttl.try_into().ok();
+            }
+            request.idempotency_key = Uuid::now_v7().to_string();
+            let op = self.begin(|op| What::Asking { op });
+            let request_id = match self.client.send(request).await {
+                Ok(reply) => reply.request_id,
+                Err(error) => {
+                    self.note(What::Unknown { op, detail: error.to_string() });
+                    continue;
+                }
+            };
+            self.note(What::Asked { op, request_id: request_id.clone() });
+            let outcome = match random.random_bool(0.2) {
+                true => {
+                    sleep(Duration::from_millis(random.random_range(0..200))).await;
+                    self.client.withdraw_request(&request_id).await
+                }
+                false => self.client.wait_decision(&request_id, ANSWERED_TTL).await,
+            };
+            if let Ok(request) = outcome
+                && request.state() != v1::RequestState::Pending
+            {
+                self.note(What::Settled { request_id, state: state_of(&request) });
+            }
+        }
+    }
+}
+
+/// Returns the state of a request as histories record it.
+pub fn state_of(request: &v1::Request) -> String {
+    request.state().as_str_name().trim_start_matches("REQUEST_STATE_").to_ascii_lowercase()
 }
 
 /// Returns whether members must start nothing new.

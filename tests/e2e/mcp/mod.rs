@@ -152,6 +152,8 @@ fn only_the_lead_has_the_tools_of_a_lead(world: World) {
         assert!(lead.tools().contains(&tool) && !ann.tools().contains(&tool), "{tool}");
         assert!(ann.is_refused(tool, json!({"name": "lead"})).starts_with(&format!("You have no tool {tool}.")));
     }
+    assert!(ann.tools().contains(&"SubmitPlan") && !lead.tools().contains(&"SubmitPlan"), "plans go to the lead");
+    assert!(lead.is_refused("SubmitPlan", json!({"plan": "1. do"})).starts_with("You have no tool SubmitPlan."));
     let shutdown = json!({"type": "shutdown_request", "recipient": "lead", "content": "please"});
     assert!(ann.is_refused("SendMessage", shutdown).starts_with("LEAD_ONLY: "));
     let tokens = tokens(&lead);

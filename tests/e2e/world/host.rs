@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use teamwire_client::{Client, v1};
+use teamwire_client::{Client, ContextFile, v1};
 use tokio::runtime::Runtime;
 
 use super::{LEAD, MARK, Running, World, eventually, is_alive, signal};
@@ -19,8 +19,10 @@ pub struct Orderer {
 impl Orderer {
     pub fn new(world: &World) -> Self {
         let runtime = Runtime::new().unwrap();
+        let file = ContextFile::load(&world.home(LEAD).join("context.json")).unwrap();
+        let own = &file.identities[0];
         let client = runtime.block_on(async {
-            Client::connect(&world.coordinator.address()).unwrap().with_credential(&world.credential(LEAD)).unwrap()
+            Client::connect_with(&own.address, own.tls.clone()).unwrap().with_credential(&own.credential).unwrap()
         });
         Self { client, runtime }
     }

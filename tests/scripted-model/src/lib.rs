@@ -40,7 +40,7 @@ pub use rule::{Call, Rule};
 /// How long [`Model::await_request`] waits. Never reached unless something is wrong.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The tokens that every reply reports as its cost: of the input, and of the output.
+/// The tokens that a reply reports as its cost, unless its rule says otherwise: of the input, and of the output.
 pub const TOKENS: (u64, u64) = (10, 5);
 
 /// A running scripted model. Dropping it ends it; if the thread panics, it first prints every request.

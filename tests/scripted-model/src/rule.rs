@@ -22,6 +22,8 @@ pub struct Rule {
     #[serde(default)]
     pub(crate) status: Option<u16>,
     #[serde(default)]
+    input_tokens: Option<u64>,
+    #[serde(default)]
     always: bool,
     #[serde(skip)]
     is_used: bool,
@@ -47,7 +49,16 @@ impl Rule {
     /// Creates a rule that replies with nothing.
     pub fn when(pattern: &str) -> Self {
         let when = Regex::new(pattern).unwrap();
-        Self { when, say: String::new(), calls: Vec::new(), gate: None, status: None, always: false, is_used: false }
+        Self {
+            when,
+            say: String::new(),
+            calls: Vec::new(),
+            gate: None,
+            status: None,
+            input_tokens: None,
+            always: false,
+            is_used: false,
+        }
     }
 
     /// Has the model say a text.
@@ -71,6 +82,11 @@ impl Rule {
         Self { status: Some(status), ..self }
     }
 
+    /// Reports that the model has read so many tokens, and not [`TOKENS`](crate::TOKENS).
+    pub fn reads(self, input_tokens: u64) -> Self {
+        Self { input_tokens: Some(input_tokens), ..self }
+    }
+
     /// Answers every request that matches.
     pub fn always(self) -> Self {
         Self { always: true, ..self }
@@ -84,7 +100,8 @@ impl Rule {
         let found = self.when.captures(new)?;
         self.is_used = true;
         let calls = self.calls.iter().map(|call| call.fill(&found, offered)).collect();
-        Some(Answer { say: self.say.clone(), calls })
+        let input_tokens = self.input_tokens.unwrap_or(crate::TOKENS.0);
+        Some(Answer { say: self.say.clone(), calls, input_tokens })
     }
 }
 

@@ -75,7 +75,7 @@ impl Script {
         let tools = offered.iter().map(|tool| tool.name.clone()).collect();
         let mut request =
             Request { line, new: new.to_owned(), text: text_of(body), tools, rule: None, body: body.clone() };
-        let default = Answer { say: DEFAULT.to_owned(), calls: Vec::new() };
+        let default = Answer { say: DEFAULT.to_owned(), calls: Vec::new(), input_tokens: crate::TOKENS.0 };
         let mut decision = Decision { answer: default, gate: None, status: outage };
         if outage.is_none() && !offered.is_empty() {
             let answered = |rule: &mut Rule| rule.answer(new, offered).map(|answer| (answer, rule.clone()));

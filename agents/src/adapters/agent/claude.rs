@@ -215,6 +215,11 @@ impl Protocol for Claude {
             before.extend(["--mcp-config".to_owned(), config.to_string()]);
             before.extend(["--allowedTools".to_owned(), OUR_TOOLS.to_owned()]);
         }
+        // A compaction drops the welcome, and the model is asked again before a prompt could repeat it.
+        let taken = ["--append-system-prompt", "--append-system-prompt-file"];
+        if !self.setup.identity.is_empty() && !taken.iter().any(|option| self.has_argument(option)) {
+            before.extend(["--append-system-prompt".to_owned(), self.setup.identity.clone()]);
+        }
         if let Some(session_id) = &self.setup.resume {
             before.extend(["--resume".to_owned(), session_id.clone()]);
         }
@@ -422,6 +427,20 @@ mod tests {
         assert_eq!(out.events, [Event::PlanReady { key: "r1".to_owned(), plan: "1. do".to_owned() }]);
         let out = read(&mut claude, [asks(json!({}))]);
         assert_eq!(out.lines[0]["response"]["response"]["behavior"], json!("deny"));
+    }
+
+    #[test]
+    fn the_system_prompt_says_who_the_agent_is_unless_the_user_adds_to_it() {
+        let added = |arguments: &[&str]| {
+            let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+            let identity = "You are ann.".to_owned();
+            let before = Claude::new(Setup { arguments, identity, ..Setup::default() }).launch().before;
+            let option = before.iter().position(|argument| argument == "--append-system-prompt");
+            option.map(|at| before[at + 1].to_string_lossy().into_owned())
+        };
+        assert_eq!(added(&["--model", "x"]).as_deref(), Some("You are ann."));
+        assert_eq!(added(&["--append-system-prompt", "Be brief."]), None);
+        assert_eq!(added(&["--append-system-prompt-file=x"]), None);
     }
 
     #[test]

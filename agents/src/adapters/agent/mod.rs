@@ -20,6 +20,7 @@ mod wishes;
 use std::{env, mem, pin::pin, time::Duration};
 
 use serde_json::Value;
+use teamwire_proto::v1;
 use tokio::{
     process::ChildStdout,
     time::{Instant, sleep_until, timeout},
@@ -30,7 +31,7 @@ use self::{
     acp::Acp,
     claude::Claude,
     codex::Codex,
-    prompts::Prompts,
+    prompts::{Failure, Prompts},
     protocol::{Decision, Event, McpCommand, Outbox, Protocol, Setup, Usage, Wish},
     tools::{Called, Tools},
     wishes::{Answered, Wishes},
@@ -126,6 +127,8 @@ fn setup(incarnation: &mut Incarnation<'_>, welcome: &Welcome) -> Setup {
         mcp,
         tools: Vec::new(),
         plan_first: welcome.plan_required,
+        identity: welcome.identity.clone(),
+        permits_all: config.agent.permissions == Permissions::Allow,
     }
 }
 
@@ -165,7 +168,7 @@ struct Agent {
     /// None: the program has closed its output.
     output: Option<Lines<ChildStdout>>,
     out: Outbox,
-    /// What the program's session had used before this process of it.
+    /// What the program's session had used before the current process started.
     used_before: Usage,
     /// The last activity, for the notice that the member is idle.
     done_last: String,
@@ -313,9 +316,13 @@ impl Agent {
             }
             Event::Failed(id, detail) => {
                 let detail = first_line(&detail, ACTIVITY_CHARS_MAX);
-                if let Some(after) = self.prompts.failed(id) {
-                    incarnation.tell(RunnerEvent::PromptFailed { detail, after });
+                let Some(Failure { after, report }) = self.prompts.failed(id) else { return };
+                if let Some(report) = report {
+                    let error = first_line(&detail, SUMMARY_CHARS_MAX);
+                    let error = if error.is_empty() { "the program does not say why".to_owned() } else { error };
+                    incarnation.report_failure(v1::WorkFailure { error, ..report });
                 }
+                incarnation.tell(RunnerEvent::PromptFailed { detail, after });
             }
             Event::Activity(line) => {
                 let line = first_line(&line, ACTIVITY_CHARS_MAX);

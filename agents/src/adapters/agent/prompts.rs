@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until};
 use super::protocol::{Prompt, PromptId};
 use crate::{
     agent_text::{self, AnswerWith},
-    incarnation::Incarnation,
+    incarnation::{Incarnation, is_urgent},
 };
 
 /// The most text in one prompt, in bytes, unless a single message is longer.
@@ -26,6 +26,19 @@ const REMINDER_DELAY: Duration = Duration::from_secs(30);
 
 /// The longest delay before a prompt whose turn has failed is handed over again.
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(30);
+
+/// After how many failures in a row the lead is notified, the first time. Then after twice as many each time, so that a long
+/// outage causes few notices.
+const ATTEMPTS_BEFORE_NOTICE: u32 = 3;
+
+/// A turn that has failed.
+#[derive(Debug)]
+pub(super) struct Failure {
+    /// The delay until its prompt is handed over again.
+    pub(super) after: Duration,
+    /// What the lead should know, without the error. None: nothing yet.
+    pub(super) report: Option<v1::WorkFailure>,
+}
 
 /// A part of a prompt.
 #[derive(Debug)]
@@ -48,8 +61,12 @@ pub(super) struct Prompts {
     waiting: VecDeque<Item>,
     /// How many of those that wait come from prompts that failed.
     failed: usize,
-    /// True: a turn has failed, so that what waits goes one by one, and one bad message does not hold up the others for good.
+    /// True: a turn has failed, so that what waits goes one by one, and a bad message holds up none before it.
     is_retrying: bool,
+    /// The first message or task of the latest turn that failed, without the error.
+    failing: v1::WorkFailure,
+    /// How many turns in a row have failed at it.
+    attempts: u32,
     in_hand: BTreeMap<PromptId, Vec<Item>>,
     last_id: PromptId,
     /// When prompts are handed over again, after a turn has failed. None: now.
@@ -68,6 +85,8 @@ impl Prompts {
             waiting: VecDeque::new(),
             failed: 0,
             is_retrying: false,
+            failing: v1::WorkFailure::default(),
+            attempts: 0,
             in_hand: BTreeMap::new(),
             last_id: 0,
             retry_at: None,
@@ -91,7 +110,7 @@ impl Prompts {
         // A claim may have ended meanwhile.
         self.waiting.retain(|item| item.task_id().is_none_or(|id| incarnation.has_task(id)));
         let (mut items, mut text) = (Vec::new(), String::new());
-        while let Some(item) = self.waiting.pop_front().or_else(|| next_item(incarnation)) {
+        while let Some(item) = self.next_item(incarnation) {
             if self.is_retrying && !items.is_empty() {
                 self.waiting.push_front(item);
                 break;
@@ -132,13 +151,14 @@ impl Prompts {
             }
         }
         self.is_retrying &= !self.waiting.is_empty();
+        self.attempts = 0;
         self.delays = delays();
     }
 
-    /// Puts a prompt back that was not processed. Returns the delay until it is handed over again. None: the prompt is not
-    /// in hand.
-    pub(super) fn failed(&mut self, id: PromptId) -> Option<Duration> {
+    /// Puts a prompt back that was not processed. None: the prompt is not in hand.
+    pub(super) fn failed(&mut self, id: PromptId) -> Option<Failure> {
         let items = self.in_hand.remove(&id)?;
+        let first = items.first().map(Item::in_report).unwrap_or_default();
         self.is_retrying = true;
         // Prompts fail in the order of their numbers.
         for item in items {
@@ -146,13 +166,28 @@ impl Prompts {
             self.failed += 1;
         }
         if let Some(at) = self.retry_at {
-            return Some(at.saturating_duration_since(Instant::now()));
+            return Some(Failure { after: at.saturating_duration_since(Instant::now()), report: None });
         }
+        self.attempts = if first == self.failing { self.attempts.saturating_add(1) } else { 1 };
+        self.failing = first.clone();
+        let is_due = self.attempts.is_multiple_of(ATTEMPTS_BEFORE_NOTICE)
+            && (self.attempts / ATTEMPTS_BEFORE_NOTICE).is_power_of_two();
+        let report = is_due.then_some(v1::WorkFailure { attempts: self.attempts, ..first });
         let delay = self.delays.next().unwrap_or(RETRY_DELAY_MAX);
         self.retry_at = Some(Instant::now() + delay);
         // The program may have lost the welcome.
         self.is_welcome_needed |= id == 1;
-        Some(delay)
+        Some(Failure { after: delay, report })
+    }
+
+    /// Takes what comes next. A request to shut down overtakes what waits because it failed.
+    fn next_item(&mut self, incarnation: &mut Incarnation<'_>) -> Option<Item> {
+        let is_first_urgent = incarnation.waiting().front().is_some_and(|first| is_urgent(first));
+        if is_first_urgent {
+            next_item(incarnation)
+        } else {
+            self.waiting.pop_front().or_else(|| next_item(incarnation))
+        }
     }
 
     /// Puts the first prompt ahead of all others. Empty: there is none.
@@ -197,6 +232,15 @@ impl Item {
             Self::Task(claim) => claim.task.as_ref().map(|task| task.id),
             _ => None,
         }
+    }
+
+    /// Returns what names it in a report of a failure.
+    fn in_report(&self) -> v1::WorkFailure {
+        let message_id = match self {
+            Self::Message(delivery) => delivery.message.id.clone(),
+            _ => String::new(),
+        };
+        v1::WorkFailure { task_id: self.task_id().unwrap_or_default(), message_id, ..v1::WorkFailure::default() }
     }
 
     fn text(&self) -> String {

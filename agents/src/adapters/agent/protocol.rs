@@ -40,7 +40,8 @@ pub(super) trait Protocol: Send {
     /// Answers [`Event::ToolCalled`].
     fn tool_result(&mut self, _key: &str, _result: ToolResult, _out: &mut Outbox) {}
 
-    /// Returns whether the program's input must stay open for now: it would give up a turn that runs.
+    /// Returns whether the program's input must stay open for now, because closing it would make the program abandon the
+    /// current turn.
     fn is_in_turn(&self) -> bool {
         false
     }
@@ -73,6 +74,10 @@ pub(super) struct Setup {
     pub(super) tools: Vec<Tool>,
     /// True: the program begins in its plan mode, if it has one.
     pub(super) plan_first: bool,
+    /// Who the agent is, for programs whose system prompt can say so.
+    pub(super) identity: String,
+    /// True: the runner permits whatever the program asks.
+    pub(super) permits_all: bool,
 }
 
 /// The command of an MCP server over standard input and output.
@@ -119,12 +124,12 @@ pub(super) struct ToolResult {
 /// What a program does, as its protocol tells the loop.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Event {
-    /// The program takes prompts. Told again when its session id changes.
+    /// The program takes prompts. Emitted again when the session id changes.
     Ready {
         /// What [`Setup::resume`] takes to go on with this session.
         session_id: Option<String>,
     },
-    /// A prompt has reached the model's context. Told at most once for each prompt, and by some programs never.
+    /// A prompt has reached the model's context. Emitted at most once for each prompt; for some programs, never.
     Taken(PromptId),
     /// The turn that took the prompt has ended well: its messages are processed.
     Processed(PromptId),
@@ -211,7 +216,7 @@ impl From<v1::Usage> for Usage {
 }
 
 impl Usage {
-    /// Returns this usage and another one together.
+    /// Returns the sum of this usage and another.
     pub(super) fn plus(self, other: Self) -> Self {
         Self {
             turns: self.turns.saturating_add(other.turns),
@@ -227,7 +232,7 @@ impl Usage {
         }
     }
 
-    /// Returns what remains of this usage without an earlier one.
+    /// Returns this usage minus an earlier one.
     pub(super) fn minus(self, earlier: Self) -> Self {
         Self {
             turns: self.turns.saturating_sub(earlier.turns),

@@ -4,11 +4,13 @@
 //! lines of output that are a SendMessage are sent, and the rest, unless it is blank, becomes a reply to the last message
 //! of the batch that came from a member. With any other code the output is passed on and nothing is sent.
 //!
-//! A failed batch is retried one message at a time, so that one bad message cannot hold the others up for good: up to
-//! three times, after 1, 2 and 4 s. Then the runner ends its session and opens another. There the coordinator delivers
-//! the message again with a higher count; after the fifth session it moves the message to the dead letters and notifies
-//! the sender. Messages behind it wait that long, which keeps their order. The lead gets a notice of each failure; while it
-//! has not processed one, the notice counts the later ones.
+//! A failed batch is retried one message at a time, so that one bad message cannot hold the others up for good. If the
+//! program fails at a single message, the runner gives the message back: it opens another session and says there that it
+//! has failed, and the coordinator delivers the message again with a higher count. After the fifth delivery
+//! (`limits.deliveries_max`), the coordinator moves it to the dead letters instead, and notifies its sender and the lead.
+//! The runner waits 1, 4, 16 and then 60 s before it tries the message again. Messages behind it wait that long, which
+//! keeps their order. The lead gets a notice of each failure; while it has not processed one, the notice counts the later
+//! ones.
 //!
 //! A shutdown request overtakes the messages that wait, and is answered between batches: by the runner, which approves it,
 //! or, with [`OnShutdown::Ask`], by a program that reads only the request. Exit code 0 approves, unless the program has
@@ -45,11 +47,8 @@ use crate::{
     line_protocol::input_lines,
 };
 
-/// How often a message is retried within one session.
-const RETRIES_MAX: u32 = 3;
-
-/// The delay before the first retry. It doubles.
-const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// The longest delay before a retry. The first is 1 s, and each is four times as long as the one before it.
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(60);
 
 type Batch = Vec<Box<Delivery>>;
 
@@ -61,7 +60,7 @@ struct Exec<'a, 'c> {
     batch_messages_max: usize,
     /// How many of the waiting messages go alone, after a batch has failed.
     alone: usize,
-    /// How often the first waiting message has failed in this session, when it went alone.
+    /// How often in a row the program has failed at the message that it was given last.
     failures: u32,
     /// How many tasks in a row have failed.
     task_failures: u32,
@@ -171,28 +170,27 @@ impl Exec<'_, '_> {
         Ok(())
     }
 
-    /// Puts a failed batch back and waits, or gives it back to the coordinator.
+    /// Gives a failed message back to the coordinator, or puts the messages of a failed batch back to try each alone. Waits
+    /// until the next attempt is due, or another message comes first.
     async fn retry(&mut self, batch: Batch) -> Result<(), Ended> {
-        if batch.len() > 1 {
-            self.alone = batch.len();
-        } else {
-            self.failures += 1;
-        }
-        if self.failures > RETRIES_MAX {
-            self.incarnation.tell(RunnerEvent::GivenBack { message_id: batch[0].message.id.clone() });
-            self.incarnation.renew_session().await;
-            self.failures = 0;
-            self.alone = self.alone.max(1);
-            return Ok(());
-        }
         let failed = batch[0].message.id.clone();
-        for delivery in batch.into_iter().rev() {
-            self.incarnation.waiting().push_front(delivery);
+        if let [delivery] = &batch[..] {
+            self.alone = self.alone.max(1);
+            self.failures += 1;
+            self.incarnation.tell(RunnerEvent::GivenBack { message_id: failed.clone() });
+            self.incarnation.set_retrying(true);
+            self.incarnation.renew_session(delivery).await;
+        } else {
+            self.alone = batch.len();
+            for delivery in batch.into_iter().rev() {
+                self.incarnation.waiting().push_front(delivery);
+            }
         }
-        let until = Instant::now() + RETRY_DELAY * 2_u32.pow(self.failures.saturating_sub(1));
-        self.wait_until(until, false).await?;
+        let until = Instant::now() + retry_delay(self.failures);
+        self.wait_until(until, |first| first.message.id != failed).await?;
+        self.incarnation.set_retrying(false);
         if self.incarnation.waiting().front().is_none_or(|first| first.message.id != failed) {
-            // A shutdown request has overtaken it. Failures are counted for the first message only.
+            // It is a dead letter now, or a shutdown request has overtaken it.
             self.failures = 0;
         }
         Ok(())
@@ -226,14 +224,14 @@ impl Exec<'_, '_> {
         let release = Last::Act(Action::Release(task_id, detail));
         self.carry_out(Said { lines: VecDeque::new(), last: Some(release) }).await?;
         self.incarnation.drop_task(task_id);
-        self.wait_until(until, true).await?;
+        self.wait_until(until, |_| true).await?;
         self.incarnation.set_resting(false);
         Ok(())
     }
 
-    /// Waits, and takes in what arrives. `is_for_messages`: returns as soon as a message waits.
-    async fn wait_until(&mut self, until: Instant, is_for_messages: bool) -> Result<(), Ended> {
-        while !is_for_messages || self.incarnation.waiting().is_empty() {
+    /// Waits, and takes in what arrives. Returns early if the first message that waits must not wait any longer.
+    async fn wait_until(&mut self, until: Instant, is_due: impl Fn(&Delivery) -> bool) -> Result<(), Ended> {
+        while !self.incarnation.waiting().front().is_some_and(|first| is_due(first)) {
             tokio::select! {
                 biased;
                 news = self.incarnation.next() => check(news)?,
@@ -321,6 +319,11 @@ impl Exec<'_, '_> {
             self.incarnation.pass(b"\n");
         }
     }
+}
+
+/// Returns how long to wait after so many failures in a row.
+fn retry_delay(failures: u32) -> Duration {
+    Duration::from_secs(4_u64.saturating_pow(failures.saturating_sub(1))).min(RETRY_DELAY_MAX)
 }
 
 /// Returns the reason to end, if the news is one.

@@ -32,7 +32,10 @@ mod workspace;
 use std::{
     io,
     path::{Component, Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -75,6 +78,8 @@ struct Inner {
     /// Where members with limits run. Err: why there are no limits.
     cgroups: Option<Result<Cgroups, String>>,
     table: Table,
+    /// True once everything was asked to end: no order is admitted from then on.
+    is_stopping: AtomicBool,
 }
 
 impl Processes {
@@ -89,6 +94,7 @@ impl Processes {
             records: Records::open(&state)?,
             state,
             cgroups: has_limits.then(Cgroups::prepare),
+            is_stopping: AtomicBool::new(false),
             table: Table::new(usize::try_from(file.slots()).unwrap_or(usize::MAX)),
             file,
         }));
@@ -106,7 +112,8 @@ impl Processes {
 
     /// Returns how many members that an earlier process started still run.
     pub fn running(&self) -> usize {
-        self.0.table.running().len()
+        let is_alive = |record: &Record| matches!(&record.phase, Phase::Started(pid) if pid.is_alive());
+        self.0.table.running().iter().filter(|record| is_alive(record)).count()
     }
 
     /// Goes on with an order that an earlier process has begun.
@@ -122,15 +129,19 @@ impl Processes {
             Phase::Waiting(pid) => {
                 pid.signal(Signal::SIGKILL);
                 pid.gone().await;
-                self.interrupted(record);
+                self.interrupted(record).await;
             }
-            Phase::Starting => self.interrupted(record),
+            Phase::Starting => self.interrupted(record).await,
         }
         Ok(())
     }
 
-    fn interrupted(&self, record: Record) {
-        self.0.table.set(&record.request_id.clone(), &record.member.clone(), State::Interrupted(record));
+    /// Keeps an order in mind that comes again, because the earlier process has not acknowledged it.
+    async fn interrupted(&self, record: Record) {
+        if record.expires_at <= SystemTime::now() {
+            return self.undo(&record).await;
+        }
+        self.0.table.set(&record.request_id, &record.member, State::Interrupted);
     }
 
     /// Watches a runner to its end.
@@ -176,7 +187,9 @@ impl Processes {
     }
 
     async fn clean(&self, record: &Record) {
-        record.workspace.clean().await;
+        if !self.0.table.has_other(&record.request_id, &record.member) {
+            record.workspace.clean().await;
+        }
         if let Some(directory) = &record.cgroup {
             let cgroup = Cgroup::at(directory.clone());
             cgroup.kill();
@@ -239,13 +252,16 @@ impl Backend for Processes {
 
     async fn recover(&self, order: &Order) -> Found {
         match self.0.table.state(&order.request_id) {
-            Some(State::Running(_) | State::Ended(_)) => Found::Started,
-            Some(State::Interrupted(_)) => Found::Interrupted,
+            Some(State::Running(_) | State::Ended) => Found::Started,
+            Some(State::Interrupted) => Found::Interrupted,
             Some(State::Reserved) | None => Found::Nothing,
         }
     }
 
     async fn admit(&self, order: &Order) -> Result<(), StartError> {
+        if self.0.is_stopping.load(Ordering::Relaxed) {
+            return Err(StartError::here_only("The host is about to end."));
+        }
         let profile = self.profile(order)?;
         check_names(order)?;
         // A relative path starts at the member's directory, where the runner looks.
@@ -294,11 +310,9 @@ impl Backend for Processes {
 
     async fn forget(&self, request_id: &str) {
         // The name stays taken until its directory is free.
-        let Some(State::Ended(record) | State::Interrupted(record)) = self.0.table.state(request_id) else {
-            self.0.records.remove(request_id);
-            return;
-        };
-        self.undo(&record).await;
+        if let Some(record) = self.0.records.read(request_id) {
+            self.undo(&record).await;
+        }
         self.0.table.remove(request_id);
     }
 
@@ -310,6 +324,7 @@ impl Backend for Processes {
                 }
             }
         };
+        self.0.is_stopping.store(true, Ordering::Relaxed);
         signal(Signal::SIGTERM);
         if timeout(STOP_PATIENCE, self.0.table.all_ended()).await.is_err() {
             signal(Signal::SIGKILL);
@@ -333,3 +348,6 @@ fn check_names(order: &Order) -> Result<(), StartError> {
 fn local(what: &str, error: &io::Error) -> StartError {
     StartError::here_only(format!("{what} cannot be used on this host: {error}."))
 }
+
+#[cfg(test)]
+mod tests;

@@ -68,11 +68,12 @@ impl Records {
     /// Reads all records. Skips those that are not readable, which no process has finished writing.
     pub(super) fn load(&self) -> io::Result<Vec<Record>> {
         let directories = fs::read_dir(&self.root)?.collect::<io::Result<Vec<_>>>()?;
-        let read = |directory: fs::DirEntry| {
-            let text = fs::read(directory.path().join(FILE)).ok()?;
-            serde_json::from_slice(&text).inspect_err(|error| tracing::error!(%error, "a record is damaged")).ok()
-        };
-        Ok(directories.into_iter().filter_map(read).collect())
+        Ok(directories.into_iter().filter_map(|directory| read(&directory.path())).collect())
+    }
+
+    /// Reads the record of an order. None: there is none.
+    pub(super) fn read(&self, request_id: &str) -> Option<Record> {
+        read(&self.directory(request_id))
     }
 
     /// Writes a record. It replaces the earlier one as a whole.
@@ -106,9 +107,15 @@ impl Records {
         self.directory(request_id).join(IDENTITY).exists()
     }
 
-    /// Returns the directory of an order. Its id is a UUID, as the coordinator made it.
+    /// Returns the directory of an order. Its id has no other characters, as the coordinator made it.
     fn directory(&self, request_id: &str) -> PathBuf {
-        let plain: String = request_id.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+        let plain: String =
+            request_id.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')).collect();
         self.root.join(plain)
     }
+}
+
+fn read(directory: &Path) -> Option<Record> {
+    let text = fs::read(directory.join(FILE)).ok()?;
+    serde_json::from_slice(&text).inspect_err(|error| tracing::error!(%error, "the record of an order is damaged")).ok()
 }

@@ -22,9 +22,9 @@ pub(super) enum State {
     /// Its runner has the join token.
     Running(Record),
     /// Its runner has ended.
-    Ended(Record),
+    Ended,
     /// An earlier process of the host died before the runner had its token. Nothing of it runs.
-    Interrupted(Record),
+    Interrupted,
 }
 
 #[derive(Debug)]
@@ -60,14 +60,15 @@ impl Table {
         self.changed.notify_waiters();
     }
 
-    /// Forgets an order. Returns its record, if it has one.
-    pub(super) fn remove(&self, request_id: &str) -> Option<Record> {
-        let removed = self.entries.lock().remove(request_id)?;
+    /// Forgets an order.
+    pub(super) fn remove(&self, request_id: &str) {
+        self.entries.lock().remove(request_id);
         self.changed.notify_waiters();
-        match removed.state {
-            State::Reserved => None,
-            State::Running(record) | State::Ended(record) | State::Interrupted(record) => Some(record),
-        }
+    }
+
+    /// Returns whether another order of a member's name is in hand.
+    pub(super) fn has_other(&self, request_id: &str, member: &str) -> bool {
+        has_other(&self.entries.lock(), request_id, member)
     }
 
     /// Returns the records of all members that run.
@@ -87,13 +88,7 @@ impl Table {
 
     /// Waits until no other order of a member's name is in hand.
     pub(super) async fn name_free(&self, order: &Order) {
-        self.until(|entries| {
-            let is_same = |(id, entry): (&String, &Entry)| {
-                *id != order.request_id && entry.member.eq_ignore_ascii_case(&order.member)
-            };
-            !entries.iter().any(is_same)
-        })
-        .await;
+        self.until(|entries| !has_other(entries, &order.request_id, &order.member)).await;
     }
 
     /// Takes a slot for an order. Fails if none is free within a few seconds.
@@ -118,8 +113,8 @@ impl Table {
     }
 
     /// Takes note that a member has ended, which frees its slot.
-    pub(super) fn end(&self, record: Record, ended: Ended) {
-        self.set(&record.request_id.clone(), &record.member.clone(), State::Ended(record));
+    pub(super) fn end(&self, ended: Ended) {
+        self.set(&ended.request_id, &ended.member, State::Ended);
         self.ends.lock().push_back(ended);
         self.ended.notify_one();
     }
@@ -146,6 +141,14 @@ impl Table {
             changed.await;
         }
     }
+}
+
+/// Returns whether another order of a member's name is in hand, of which something may run or is left.
+fn has_other(entries: &HashMap<String, Entry>, but: &str, member: &str) -> bool {
+    let is_same = |(id, entry): (&String, &Entry)| {
+        id != but && entry.state != State::Interrupted && entry.member.eq_ignore_ascii_case(member)
+    };
+    entries.iter().any(is_same)
 }
 
 /// Returns how many slots other orders take.

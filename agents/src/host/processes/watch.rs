@@ -52,7 +52,7 @@ pub(super) async fn watch(processes: Processes, record: Record, pid: Pid, child:
         reason: reason(status, &log.last_lines(record.log_begins_at)),
         try_another_host: false,
     };
-    processes.0.table.end(record, ended);
+    processes.0.table.end(ended);
 }
 
 /// Waits for the end of a process. None: its status is not known.

@@ -74,10 +74,14 @@ impl Workspace {
     pub(super) async fn clean(&self) {
         match &self.worktree {
             Some(worktree) if self.root.exists() => worktree.remove_if_clean(&self.root).await,
-            // Fails unless it is empty, from the inside out.
             _ => {
                 let inner = self.start.ancestors().take_while(|above| above.starts_with(&self.root));
-                let _ = inner.map(fs::remove_dir).collect::<io::Result<Vec<()>>>();
+                let removed = |directory: &Path| match fs::remove_dir(directory) {
+                    Err(error) => error.kind() == io::ErrorKind::NotFound,
+                    Ok(()) => true,
+                };
+                // From the inside out, up to the first that is not empty.
+                let _ = inner.take_while(|directory| removed(directory)).count();
             }
         }
     }
@@ -115,23 +119,11 @@ impl Worktree {
     async fn is_clean(&self, root: &Path) -> bool {
         let Ok(status) = git(root, &["status", "--porcelain"]).await else { return false };
         let Ok(head) = git(root, &["rev-parse", "HEAD"]).await else { return false };
-        let exclude = format!("--exclude={}", self.branch);
-        let own = git(
-            &self.repository,
-            &[
-                "rev-list",
-                "--max-count=1",
-                head.trim(),
-                &format!("refs/heads/{}", self.branch),
-                "--not",
-                "HEAD",
-                &exclude,
-                "--branches",
-                "--remotes",
-                "--tags",
-            ],
-        );
-        status.trim().is_empty() && own.await.is_ok_and(|own| own.trim().is_empty())
+        let (exclude, branch) = (format!("--exclude={}", self.branch), format!("refs/heads/{}", self.branch));
+        let own = ["rev-list", "--max-count=1", head.trim(), &branch];
+        let elsewhere = ["--not", "HEAD", &exclude, "--branches", "--remotes", "--tags"];
+        let lost = git(&self.repository, &[&own[..], &elsewhere].concat()).await;
+        status.trim().is_empty() && lost.is_ok_and(|lost| lost.trim().is_empty())
     }
 }
 

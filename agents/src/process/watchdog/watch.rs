@@ -13,8 +13,9 @@ use nix::{sys::signal::SigSet, unistd::setsid};
 
 use crate::process::{cgroup::Cgroup, descendants::Family, process_table::Entry};
 
-/// How often the watchdog notes the programs' descendants. One escapes that was born within this time before the runner was
-/// killed, cleared its environment, left its process group, and lost its parent before the watchdog looked again.
+/// How often the watchdog notes the programs' descendants. A descendant escapes if it was born within this time before the
+/// runner was killed, and it cleared its environment, left its process group, and lost its parent before the watchdog looked
+/// again.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often the watchdog repeats its kills.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/teamwire/teamwire/client/go"
 	v1 "github.com/teamwire/teamwire/client/go/teamwire/v1"
@@ -46,6 +47,12 @@ type command struct {
 	TaskID     uint64   `json:"task_id"`
 	ClaimToken string   `json:"claim_token"`
 	Code       int32
+	Profile    string
+	Prompt     string
+	Host       string
+	Slots      uint32
+	Start      *int64 `json:"start_seconds"`
+	TryAnother bool   `json:"try_another_host"`
 }
 
 // message is a SendMessage object, sent or received.
@@ -55,6 +62,8 @@ type message struct {
 	From          string `json:"from,omitempty"`
 	Recipient     string `json:"recipient,omitempty"`
 	Tool          string `json:"tool,omitempty"`
+	Member        string `json:"member,omitempty"`
+	Profile       string `json:"profile,omitempty"`
 	Summary       string `json:"summary,omitempty"`
 	Content       string `json:"content,omitempty"`
 	RequestID     string `json:"request_id,omitempty"`
@@ -142,6 +151,37 @@ func (d *driver) do(ctx context.Context, c command) (object, error) {
 		return object{
 			"join_token": reply.GetJoinToken(), "join_string": reply.GetJoinString(), "expires_at": reply.GetExpiresAt().GetSeconds(),
 		}, err
+	case "invite_host":
+		reply, err := d.client.InviteHost(ctx, c.Name)
+		return object{"join_token": reply.GetJoinToken(), "join_string": reply.GetJoinString()}, err
+	case "spawn":
+		reply, err := d.client.Spawn(ctx, c.Name, c.Profile, c.Prompt, c.Host)
+		order := reply.GetRequest()
+		state := word(reply.GetMember().GetState(), "MEMBER_STATE_")
+		return object{"request_id": order.GetId(), "state": state, "host": order.GetApprover()}, err
+	case "hosts":
+		hosts, err := d.client.AllHosts(ctx)
+		shown := object{}
+		for _, host := range hosts {
+			shown[host.GetName()] = object{
+				"state": word(host.GetState(), "MEMBER_STATE_"), "slots": host.GetOffer().GetSlots(), "slots_used": host.GetSlotsUsed(),
+			}
+		}
+		return shown, err
+	case "update_host":
+		host, err := d.client.UpdateHost(ctx, c.offer())
+		return object{"host": host.GetName()}, err
+	case "take_order":
+		reply, err := d.client.TakeOrder(ctx, c.RequestID)
+		order := reply.GetRequest()
+		return object{
+			"member": order.GetMember(), "profile": order.GetSpawn().GetProfile(), "join_token": reply.GetJoinToken(),
+		}, err
+	case "refuse_order":
+		order, err := d.client.RefuseOrder(ctx, c.RequestID, c.Reason, c.TryAnother)
+		return decision(order), err
+	case "report_exit":
+		return object{}, d.client.ReportExit(ctx, c.RequestID, &v1.ExitReport{Code: &c.Code})
 	case "shutdown":
 		ended, err := d.client.Shutdown(ctx, c.Name, c.Reason, c.seconds())
 		answer := decision(ended.Request)
@@ -272,6 +312,16 @@ func (d *driver) next(ctx context.Context, patience time.Duration) (object, erro
 	return ended, nil
 }
 
+// offer returns what a host offers: one profile.
+func (c command) offer() *v1.HostOffer {
+	start := time.Minute
+	if c.Start != nil {
+		start = time.Duration(*c.Start) * time.Second
+	}
+	profile := &v1.HostProfile{Name: c.Profile, StartDeadline: durationpb.New(start)}
+	return &v1.HostOffer{Profiles: []*v1.HostProfile{profile}, Slots: c.Slots}
+}
+
 func (c command) seconds() time.Duration {
 	if c.Seconds == nil {
 		return 20 * time.Second
@@ -351,6 +401,10 @@ func written(received *teamwire.Message) message {
 		m.Type, m.Recipient, m.Tool, m.Summary, m.Content = "permission_request", b.GetRecipient(), b.GetTool(), b.GetSummary(), b.GetDetail()
 	case *v1.Message_PermissionResponse:
 		m.Type, m.Approve, m.Content = "permission_response", body.PermissionResponse.Approve, body.PermissionResponse.GetReason()
+	case *v1.Message_SpawnOrder:
+		b := body.SpawnOrder
+		m.Type, m.Recipient, m.Summary = "spawn_order", b.GetRecipient(), b.GetSummary()
+		m.Member, m.Profile = b.GetMember(), b.GetTerms().GetProfile()
 	case *v1.Message_Notice:
 		m.Type, m.Notice, m.Content = "notice", word(body.Notice.GetKind(), "NOTICE_KIND_"), body.Notice.GetText()
 	}

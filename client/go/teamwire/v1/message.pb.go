@@ -103,7 +103,9 @@ const (
 	NoticeKind_NOTICE_KIND_REQUEST_EXPIRED NoticeKind = 6
 	// A request can no longer be answered. To the requester; `text` says why.
 	NoticeKind_NOTICE_KIND_REQUEST_CANCELLED NoticeKind = 7
-	// A message went to the team's dead letters. To its sender and to the lead; `message_id` is set.
+	// A message was delivered too often without an acknowledgement, and became a dead letter
+	// (DEAD_LETTER_CAUSE_DELIVERY_LIMIT). To its sender and to the lead; `message_id` is set. Other dead letters, and notices,
+	// cause no notice.
 	NoticeKind_NOTICE_KIND_DEAD_LETTER NoticeKind = 8
 	// A member is the team's lead now. To the old lead and the new one.
 	NoticeKind_NOTICE_KIND_LEAD_CHANGED NoticeKind = 9
@@ -120,8 +122,9 @@ const (
 	NoticeKind_NOTICE_KIND_TASK_LAPSED NoticeKind = 14
 	// A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set.
 	NoticeKind_NOTICE_KIND_MEMBER_RESTARTED NoticeKind = 15
-	// A member's program has failed at messages or a task, and its runner goes on. To the lead; `exit` is set, and
-	// `message_id` (the first message that the program was given) or `task`.
+	// A member's program has failed at messages or a task, and its runner goes on. To the lead; `message_id` (the first
+	// message that the program was given) or `task` is set, and `exit` if the program has ended. If it still runs, `text` says
+	// how often it has failed, and how.
 	NoticeKind_NOTICE_KIND_WORK_FAILED NoticeKind = 16
 	// A member that was ordered from a host has started. To the lead and to the member that ordered it.
 	NoticeKind_NOTICE_KIND_SPAWN_STARTED NoticeKind = 17
@@ -213,7 +216,7 @@ type RunnerAction int32
 const (
 	// Not reported: the member has no runner, or an older one.
 	RunnerAction_RUNNER_ACTION_UNSPECIFIED RunnerAction = 0
-	// Nothing: the program ended by itself. After an approved shutdown, it found its input closed.
+	// Nothing: the program ended by itself. After an approved shutdown, this includes ending because its input was closed.
 	RunnerAction_RUNNER_ACTION_NONE RunnerAction = 1
 	// It sent SIGTERM.
 	RunnerAction_RUNNER_ACTION_SIGTERM RunnerAction = 2
@@ -515,11 +518,11 @@ type DeadLetterCause int32
 const (
 	// It was not dead-lettered.
 	DeadLetterCause_DEAD_LETTER_CAUSE_UNSPECIFIED DeadLetterCause = 0
-	// Too many sessions received it without acknowledging it.
+	// Too many processes received it without acknowledging it, or one process failed at it too often; see StreamRequest.
 	DeadLetterCause_DEAD_LETTER_CAUSE_DELIVERY_LIMIT DeadLetterCause = 1
 	// It was a shutdown request for an earlier life of the member.
 	DeadLetterCause_DEAD_LETTER_CAUSE_TARGET_REPLACED DeadLetterCause = 2
-	// It was a notice that found the inbox full. Only the history has it.
+	// It was a notice. It found the inbox full, or left it to make room for newer notices. Only the history has it.
 	DeadLetterCause_DEAD_LETTER_CAUSE_INBOX_FULL DeadLetterCause = 3
 	// The recipient exited long ago and was removed from the roster.
 	DeadLetterCause_DEAD_LETTER_CAUSE_MEMBER_REMOVED DeadLetterCause = 4
@@ -698,8 +701,8 @@ func (x *Broadcast) GetContent() string {
 	return ""
 }
 
-// Asks a member to shut down. Only the lead and the operator may send it. The coordinator creates the request's id. It
-// reaches a member whose inbox is full, and one that acknowledges nothing.
+// Asks a member to shut down. Only the lead and the operator may send it. The coordinator creates the request's id. The
+// request reaches even a member whose inbox is full, or that acknowledges nothing.
 type ShutdownRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The member to ask: see DirectMessage.recipient.
@@ -966,13 +969,15 @@ func (x *PlanApprovalResponse) GetFeedback() string {
 	return ""
 }
 
-// Asks for permission to do something, such as to run a command. Every member may send it; several of a member may be
-// pending. The coordinator creates the request's id. It expires unanswered at its deadline, which refuses it.
+// Asks for permission to do something, such as to run a command. Every member may send it. A member may have several
+// pending. The coordinator creates the request's id. A request that has no answer by its deadline expires, which counts as
+// a rejection.
 type PermissionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. The member that is asked, its approver: see DirectMessage.recipient. Empty or `team-lead`: the lead, also one
-	// that takes over while the request is pending. The lead itself must name another member. In a delivered message: the
-	// name as first written.
+	// that takes over while the request is pending. The lead itself must name another member. If the member has exited, or
+	// exits while the request is pending, the lead is asked instead, unless the lead made the request. In a delivered message:
+	// the name as first written.
 	Recipient string `protobuf:"bytes,1,opt,name=recipient,proto3" json:"recipient,omitempty"`
 	// Required. What the member wants to use, such as `Bash`. One line, 1 to 200 characters, at least one of them visible, no
 	// control characters.
@@ -1391,7 +1396,7 @@ type Notice struct {
 	// Set by the coordinator. True: the notice goes to members at every NoticeLevel. Depends on the kind; an exit is
 	// important if the process failed.
 	Important bool `protobuf:"varint,12,opt,name=important,proto3" json:"important,omitempty"`
-	// Set by the coordinator with NOTICE_KIND_DIGEST. The notices, each of another kind or about another thing, oldest
+	// Set by the coordinator with NOTICE_KIND_DIGEST. The notices, no two of the same kind about the same thing, oldest
 	// first. Up to 32; `count` covers the others, too.
 	Gathered      []*Notice `protobuf:"bytes,13,rep,name=gathered,proto3" json:"gathered,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2382,8 +2387,9 @@ func (x *SendResponse) GetWarnings() []string {
 type StreamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. A random id of the calling process, up to 64 visible ASCII characters. A session that replaces one of the
-	// same instance is a reconnect: the lead gets no notice of it, and both sessions count as one delivery before a message
-	// becomes a dead letter. Empty: every session counts as another process.
+	// same instance is a reconnect: the lead gets no notice of it, and the two sessions count as one delivery toward the
+	// limit at which a message becomes a dead letter, except for failed_sequences. Empty: every session counts as another
+	// process.
 	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
 	// Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64. A
 	// pending shutdown request is delivered beyond it, and beyond unacked_bytes_max.
@@ -2391,6 +2397,11 @@ type StreamRequest struct {
 	// Optional. How many bytes of messages may be unacknowledged at a time, up to 1 MiB. Zero: 1 MiB. Larger values are
 	// treated as 1 MiB. A single larger message is delivered once nothing else is unacknowledged.
 	UnackedBytesMax uint32 `protobuf:"varint,3,opt,name=unacked_bytes_max,json=unackedBytesMax,proto3" json:"unacked_bytes_max,omitempty"`
+	// Optional. The messages at which this process failed in its last session, by their Delivery.sequence, up to 64. For each
+	// of them, the two sessions count as two deliveries toward that limit. Ignored for acknowledged messages, for messages that
+	// the last session has not delivered, and if the last session had another instance_id. Leave it empty when the stream
+	// reconnects later, or the reconnect counts as another failure.
+	FailedSequences []uint64 `protobuf:"varint,4,rep,packed,name=failed_sequences,json=failedSequences,proto3" json:"failed_sequences,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2444,6 +2455,13 @@ func (x *StreamRequest) GetUnackedBytesMax() uint32 {
 		return x.UnackedBytesMax
 	}
 	return 0
+}
+
+func (x *StreamRequest) GetFailedSequences() []uint64 {
+	if x != nil {
+		return x.FailedSequences
+	}
+	return nil
 }
 
 // One frame of MessageService.Stream.
@@ -3473,12 +3491,13 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"durability\x18\x05 \x01(\x0e2\x17.teamwire.v1.DurabilityR\n" +
 	"durability\x12\x1a\n" +
 	"\breplayed\x18\x06 \x01(\bR\breplayed\x12\x1a\n" +
-	"\bwarnings\x18\a \x03(\tR\bwarnings\"\x8e\x01\n" +
+	"\bwarnings\x18\a \x03(\tR\bwarnings\"\xb9\x01\n" +
 	"\rStreamRequest\x12\x1f\n" +
 	"\vinstance_id\x18\x01 \x01(\tR\n" +
 	"instanceId\x120\n" +
 	"\x14unacked_messages_max\x18\x02 \x01(\rR\x12unackedMessagesMax\x12*\n" +
-	"\x11unacked_bytes_max\x18\x03 \x01(\rR\x0funackedBytesMax\"\xf5\x01\n" +
+	"\x11unacked_bytes_max\x18\x03 \x01(\rR\x0funackedBytesMax\x12)\n" +
+	"\x10failed_sequences\x18\x04 \x03(\x04R\x0ffailedSequences\"\xf5\x01\n" +
 	"\x0eStreamResponse\x124\n" +
 	"\x06opened\x18\x01 \x01(\v2\x1a.teamwire.v1.SessionOpenedH\x00R\x06opened\x123\n" +
 	"\bdelivery\x18\x02 \x01(\v2\x15.teamwire.v1.DeliveryH\x00R\bdelivery\x126\n" +

@@ -83,15 +83,15 @@ type MessageServiceClient interface {
 	//
 	// ABORTED: SESSION_SUPERSEDED. INVALID_ARGUMENT: INVALID_MESSAGE_ID, INVALID_FIELD (over 1,000 ids).
 	Ack(ctx context.Context, in *AckRequest, opts ...grpc.CallOption) (*AckResponse, error)
-	// Returns a message with one receipt for each recipient. Its sender, its recipients, the lead, the operator and
-	// observers of the team may call it.
+	// Returns a message with one receipt for each recipient. The message's sender and recipients, the lead, the operator and
+	// the team's observers may make this call.
 	//
 	// NOT_FOUND: MESSAGE_NOT_FOUND (including when the caller may not see it). INVALID_ARGUMENT: INVALID_MESSAGE_ID.
 	GetMessage(ctx context.Context, in *GetMessageRequest, opts ...grpc.CallOption) (*GetMessageResponse, error)
 	// Lists the unprocessed messages of an inbox without opening a session: nothing is marked as delivered. The lead, the
 	// operator and observers may list any inbox, other members their own.
 	//
-	// PERMISSION_DENIED: NOT_PERMITTED (the operator and observers have no inbox), LEAD_ONLY.
+	// PERMISSION_DENIED: NOT_PERMITTED (the operator or an observer named no member, and neither has an inbox), LEAD_ONLY.
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND.
 	ListInbox(ctx context.Context, in *ListInboxRequest, opts ...grpc.CallOption) (*ListInboxResponse, error)
 }
@@ -218,15 +218,15 @@ type MessageServiceServer interface {
 	//
 	// ABORTED: SESSION_SUPERSEDED. INVALID_ARGUMENT: INVALID_MESSAGE_ID, INVALID_FIELD (over 1,000 ids).
 	Ack(context.Context, *AckRequest) (*AckResponse, error)
-	// Returns a message with one receipt for each recipient. Its sender, its recipients, the lead, the operator and
-	// observers of the team may call it.
+	// Returns a message with one receipt for each recipient. The message's sender and recipients, the lead, the operator and
+	// the team's observers may make this call.
 	//
 	// NOT_FOUND: MESSAGE_NOT_FOUND (including when the caller may not see it). INVALID_ARGUMENT: INVALID_MESSAGE_ID.
 	GetMessage(context.Context, *GetMessageRequest) (*GetMessageResponse, error)
 	// Lists the unprocessed messages of an inbox without opening a session: nothing is marked as delivered. The lead, the
 	// operator and observers may list any inbox, other members their own.
 	//
-	// PERMISSION_DENIED: NOT_PERMITTED (the operator and observers have no inbox), LEAD_ONLY.
+	// PERMISSION_DENIED: NOT_PERMITTED (the operator or an observer named no member, and neither has an inbox), LEAD_ONLY.
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND.
 	ListInbox(context.Context, *ListInboxRequest) (*ListInboxResponse, error)
 	mustEmbedUnimplementedMessageServiceServer()

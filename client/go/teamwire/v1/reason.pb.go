@@ -121,7 +121,8 @@ const (
 	Reason_REASON_LEAD_ACTIVE Reason = 45
 	// The caller's team has no such task.
 	Reason_REASON_TASK_NOT_FOUND Reason = 46
-	// Another member has claimed the task, or it is assigned to another member.
+	// Another member has claimed the task, or it is assigned to another member. Or the caller itself has claimed it already. Or
+	// the task is in progress, and the call would change the tasks that it waits for.
 	Reason_REASON_TASK_CLAIMED Reason = 47
 	// The task waits for other tasks.
 	Reason_REASON_TASK_BLOCKED Reason = 48

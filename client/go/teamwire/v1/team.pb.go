@@ -95,7 +95,8 @@ const (
 	MemberState_MEMBER_STATE_ACTIVE MemberState = 2
 	// Alive, with nothing to do.
 	MemberState_MEMBER_STATE_IDLE MemberState = 3
-	// Has approved its shutdown or was stopped by force; its exit has not been reported yet.
+	// Has approved its shutdown, was stopped by force, or has left while its program still runs (LeaveRequest.exit_follows);
+	// its exit has not been reported yet.
 	MemberState_MEMBER_STATE_STOPPING MemberState = 4
 	// Its exit was reported. The name may be joined again.
 	MemberState_MEMBER_STATE_EXITED MemberState = 5
@@ -451,7 +452,7 @@ type Member struct {
 	Connected bool `protobuf:"varint,14,opt,name=connected,proto3" json:"connected,omitempty"`
 	// The remaining time of its lease. Zero: it has run out. A detached life with none left is away.
 	LeaseLeft *durationpb.Duration `protobuf:"bytes,15,opt,name=lease_left,json=leaseLeft,proto3" json:"lease_left,omitempty"`
-	// True: its inbox accepts only answers, notices and shutdown requests.
+	// True: its inbox accepts only permission requests, shutdown requests, answers to requests, and notices.
 	InboxFull bool `protobuf:"varint,16,opt,name=inbox_full,json=inboxFull,proto3" json:"inbox_full,omitempty"`
 	// Whether a process keeps this life going.
 	Liveness Liveness `protobuf:"varint,17,opt,name=liveness,proto3,enum=teamwire.v1.Liveness" json:"liveness,omitempty"`
@@ -1475,8 +1476,8 @@ type JoinRequest struct {
 	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	// Optional. Whether a process keeps this life going, whatever the member's earlier lives were. Unspecified: attached.
 	Liveness Liveness `protobuf:"varint,4,opt,name=liveness,proto3,enum=teamwire.v1.Liveness" json:"liveness,omitempty"`
-	// Optional. How the program of the life before this one ended, if that life is live and a runner has restarted its
-	// program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join
+	// Optional. How the program of the life before this one ended, if that life is live or lost and a runner has restarted
+	// its program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join
 	// token.
 	PreviousExit  *ExitReport `protobuf:"bytes,5,opt,name=previous_exit,json=previousExit,proto3" json:"previous_exit,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1832,7 +1833,7 @@ type HeartbeatRequest struct {
 	Activity Activity `protobuf:"varint,1,opt,name=activity,proto3,enum=teamwire.v1.Activity" json:"activity,omitempty"`
 	// Optional. One line, up to 200 characters: what it did last. Empty: no change.
 	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
-	// Optional. Set by a runner whose program has just failed at its work, if the member's life goes on. The lead gets
+	// Optional. Set by a runner whose program has failed at its work, if the member's life goes on. The lead gets
 	// NOTICE_KIND_WORK_FAILED.
 	Failure       *WorkFailure `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1890,17 +1891,23 @@ func (x *HeartbeatRequest) GetFailure() *WorkFailure {
 	return nil
 }
 
-// How a program failed at messages or a task, as its runner saw it.
+// How a program failed at messages or a task, as its runner saw it. Either the program has ended, and `exit` is set, or it
+// still runs, and `error` is set.
 type WorkFailure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. How the program ended: by a signal, or with a code other than 0.
+	// Required without `error`. How the program ended: by a signal, or with a code other than 0.
 	Exit *ExitReport `protobuf:"bytes,1,opt,name=exit,proto3" json:"exit,omitempty"`
 	// Optional. The task that it was given. Zero: it was given messages.
 	TaskId uint64 `protobuf:"varint,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// Required if there is no task. The id of the first message that it was given.
+	// Required if there is no task, unless the program was given only the first prompt of its runner. The id of the first
+	// message that it was given.
 	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// Optional. How many messages it was given. Zero counts as 1.
-	Messages      uint32 `protobuf:"varint,4,opt,name=messages,proto3" json:"messages,omitempty"`
+	Messages uint32 `protobuf:"varint,4,opt,name=messages,proto3" json:"messages,omitempty"`
+	// Required without `exit`. What went wrong, for a reader: one line, up to 200 characters.
+	Error string `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
+	// Optional. How often the program has failed at this in a row, this time included. Zero counts as 1.
+	Attempts      uint32 `protobuf:"varint,6,opt,name=attempts,proto3" json:"attempts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1959,6 +1966,20 @@ func (x *WorkFailure) GetMessageId() string {
 func (x *WorkFailure) GetMessages() uint32 {
 	if x != nil {
 		return x.Messages
+	}
+	return 0
+}
+
+func (x *WorkFailure) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *WorkFailure) GetAttempts() uint32 {
+	if x != nil {
+		return x.Attempts
 	}
 	return 0
 }
@@ -2475,13 +2496,15 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x10HeartbeatRequest\x121\n" +
 	"\bactivity\x18\x01 \x01(\x0e2\x15.teamwire.v1.ActivityR\bactivity\x12\x18\n" +
 	"\asummary\x18\x02 \x01(\tR\asummary\x122\n" +
-	"\afailure\x18\x03 \x01(\v2\x18.teamwire.v1.WorkFailureR\afailure\"\x8e\x01\n" +
+	"\afailure\x18\x03 \x01(\v2\x18.teamwire.v1.WorkFailureR\afailure\"\xc0\x01\n" +
 	"\vWorkFailure\x12+\n" +
 	"\x04exit\x18\x01 \x01(\v2\x17.teamwire.v1.ExitReportR\x04exit\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\x04R\x06taskId\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x03 \x01(\tR\tmessageId\x12\x1a\n" +
-	"\bmessages\x18\x04 \x01(\rR\bmessages\"t\n" +
+	"\bmessages\x18\x04 \x01(\rR\bmessages\x12\x14\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\x12\x1a\n" +
+	"\battempts\x18\x06 \x01(\rR\battempts\"t\n" +
 	"\x11HeartbeatResponse\x12/\n" +
 	"\x05lease\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05lease\x12.\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x18.teamwire.v1.MemberStateR\x05state\"V\n" +

@@ -104,9 +104,9 @@ type TeamServiceClient interface {
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY, INVALID_FIELD, INVALID_MESSAGE_ID.
 	Heartbeat(ctx context.Context, in *HeartbeatRequest, opts ...grpc.CallOption) (*HeartbeatResponse, error)
-	// Reports what the caller's program has done and used. It is kept apart from the history and from inboxes, and goes away
-	// with the member and its team: the last 200 lines of each member, and the sums of what it used. If the store is full,
-	// the coordinator drops the report and returns OK.
+	// Reports what the caller's program has done and used. The coordinator keeps the last 200 lines of each member and the
+	// sums of what it used. It keeps them apart from the history and the inboxes, and deletes them with the member or the
+	// team. If the store is full, the coordinator drops the report and returns OK.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
 	ReportActivity(ctx context.Context, in *ReportActivityRequest, opts ...grpc.CallOption) (*ReportActivityResponse, error)
@@ -116,8 +116,9 @@ type TeamServiceClient interface {
 	// NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, INVALID_FIELD.
 	ListActivity(ctx context.Context, in *ListActivityRequest, opts ...grpc.CallOption) (*ListActivityResponse, error)
 	// Stops a member or a host at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
-	// its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. A member that was
-	// ordered and has not started becomes `exited`, and its order is cancelled. Lead and operator only. It may be repeated.
+	// its runner kills the process. It is `stopping` until its exit is reported. If no report comes, an attached life is
+	// `exited` once its lease and the grace period have run out, and a detached one after 5 s. A member that was ordered and
+	// has not started becomes `exited` at once, and its order is cancelled. Lead and operator only. It may be repeated.
 	//
 	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
 	// MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
@@ -360,9 +361,9 @@ type TeamServiceServer interface {
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY, INVALID_FIELD, INVALID_MESSAGE_ID.
 	Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error)
-	// Reports what the caller's program has done and used. It is kept apart from the history and from inboxes, and goes away
-	// with the member and its team: the last 200 lines of each member, and the sums of what it used. If the store is full,
-	// the coordinator drops the report and returns OK.
+	// Reports what the caller's program has done and used. The coordinator keeps the last 200 lines of each member and the
+	// sums of what it used. It keeps them apart from the history and the inboxes, and deletes them with the member or the
+	// team. If the store is full, the coordinator drops the report and returns OK.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
 	ReportActivity(context.Context, *ReportActivityRequest) (*ReportActivityResponse, error)
@@ -372,8 +373,9 @@ type TeamServiceServer interface {
 	// NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, INVALID_FIELD.
 	ListActivity(context.Context, *ListActivityRequest) (*ListActivityResponse, error)
 	// Stops a member or a host at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
-	// its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. A member that was
-	// ordered and has not started becomes `exited`, and its order is cancelled. Lead and operator only. It may be repeated.
+	// its runner kills the process. It is `stopping` until its exit is reported. If no report comes, an attached life is
+	// `exited` once its lease and the grace period have run out, and a detached one after 5 s. A member that was ordered and
+	// has not started becomes `exited` at once, and its order is cancelled. Lead and operator only. It may be repeated.
 	//
 	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
 	// MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.

@@ -11,7 +11,17 @@ from typing import Any
 from ._calls import PATIENCE, Calls, Error
 from ._identity import Identity, Tls, find, joining
 from ._subscription import AsyncSubscription, Message
-from .v1 import history_pb2_grpc, message_pb2, message_pb2_grpc, request_pb2, request_pb2_grpc, task_pb2_grpc, team_pb2
+from .v1 import (
+    history_pb2_grpc,
+    host_pb2,
+    host_pb2_grpc,
+    message_pb2,
+    message_pb2_grpc,
+    request_pb2,
+    request_pb2_grpc,
+    task_pb2_grpc,
+    team_pb2,
+)
 from .v1.team_pb2_grpc import TeamServiceStub
 
 _WAIT_MAX = 60
@@ -32,7 +42,7 @@ class Shutdown:
 class AsyncClient:
     """A client for one credential, usually a member's. Connects on first use, and reconnects when needed.
 
-    `teams`, `messages`, `requests`, `tasks` and `history` have every call of the protocol, as coroutines:
+    `teams`, `messages`, `requests`, `tasks`, `hosts` and `history` have every call of the protocol, as coroutines:
     `await me.tasks.ListTasks(...)`. Each takes `timeout`, the limit for all attempts together, in seconds
     (default: `patience`; 0 makes one attempt), and raises Error.
     """
@@ -42,6 +52,7 @@ class AsyncClient:
         self._subscriptions: list[AsyncSubscription] = []
         channel = self._calls.channel
         self.history = history_pb2_grpc.HistoryServiceStub(channel)
+        self.hosts = host_pb2_grpc.HostServiceStub(channel)
         self.messages = message_pb2_grpc.MessageServiceStub(channel)
         self.requests = request_pb2_grpc.RequestServiceStub(channel)
         self.tasks = task_pb2_grpc.TaskServiceStub(channel)
@@ -147,6 +158,30 @@ class AsyncClient:
         """
         return await self.teams.Invite(team_pb2.InviteRequest(member=name))
 
+    async def invite_host(self, name: str = "") -> team_pb2.InviteResponse:
+        """Creates a join token for a host of this name, or of any free one."""
+        return await self.teams.Invite(team_pb2.InviteRequest(member=name, host=True))
+
+    async def spawn(self, name: str, profile: str, prompt: str = "", host: str = "") -> host_pb2.SpawnResponse:
+        """Orders a member from a host. Without `host`, the coordinator chooses one.
+
+        The reply has the `member`, which is still `spawning`, and the order as its `request`: `wait_decision` waits for
+        the start. `hosts.Spawn` has more options.
+        """
+        request = host_pb2.SpawnRequest(name=name, profile=profile, prompt=prompt, host=host)
+        return await self.hosts.Spawn(request)
+
+    async def all_hosts(self) -> list[host_pb2.Host]:
+        """Lists all hosts in the order in which they first joined, including those that have exited."""
+        hosts: list[host_pb2.Host] = []
+        request = host_pb2.ListHostsRequest(page_size=_PAGE_SIZE_MAX)
+        while True:
+            page = await self.hosts.ListHosts(request)
+            hosts += page.hosts
+            if not page.next_page_token:
+                return hosts
+            request.page_token = page.next_page_token
+
     async def members(self) -> list[team_pb2.Member]:
         """Lists all members in the order in which they first joined, including those that have exited."""
         members: list[team_pb2.Member] = []
@@ -209,6 +244,27 @@ class AsyncClient:
 
     async def _send(self, **parts: Any) -> message_pb2.SendResponse:
         return await self.messages.Send(message_pb2.SendRequest(**parts))
+
+    async def update_host(self, offer: host_pb2.HostOffer) -> host_pb2.Host:
+        """Says what the caller, a host, offers from now on. Returns the host after the change."""
+        return (await self.hosts.UpdateHost(host_pb2.UpdateHostRequest(offer=offer))).host
+
+    async def take_order(self, request_id: str) -> host_pb2.TakeOrderResponse:
+        """Takes an order that the caller, a host, has in its inbox as a message of type `spawn_order`.
+
+        The reply has the order as its `request`, and the `join_token` of the member to start, a secret. The token of an
+        earlier call is void.
+        """
+        return await self.hosts.TakeOrder(host_pb2.TakeOrderRequest(request_id=request_id))
+
+    async def refuse_order(self, request_id: str, reason: str, try_another_host: bool = False) -> request_pb2.Request:
+        """Refuses an order as a host. Returns the order, which is still pending if another host has it now."""
+        request = host_pb2.RefuseOrderRequest(request_id=request_id, reason=reason, try_another_host=try_another_host)
+        return (await self.hosts.RefuseOrder(request)).request
+
+    async def report_exit(self, request_id: str, exit: message_pb2.ExitReport | None = None) -> None:
+        """Reports that nothing runs anymore of the member that the caller, a host, started for this order."""
+        await self.hosts.ReportExit(host_pb2.ReportExitRequest(request_id=request_id, exit=exit))
 
     async def wait_decision(self, request_id: str, timeout: float) -> request_pb2.Request:
         """Waits until a request is decided and returns it; after `timeout` seconds returns it still pending."""

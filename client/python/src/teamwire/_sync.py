@@ -13,7 +13,7 @@ import grpc
 from ._client import AsyncClient, connect, join
 from ._identity import Identity
 from ._subscription import AsyncSubscription, End, Message
-from .v1 import history_pb2_grpc, message_pb2_grpc, request_pb2_grpc, task_pb2_grpc, team_pb2_grpc
+from .v1 import history_pb2_grpc, host_pb2_grpc, message_pb2_grpc, request_pb2_grpc, task_pb2_grpc, team_pb2_grpc
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -102,6 +102,7 @@ class Client:
         self._aio = aio or connect(**options)
         channel = cast(grpc.Channel, _Channel(self._aio))
         self.history = history_pb2_grpc.HistoryServiceStub(channel)
+        self.hosts = host_pb2_grpc.HostServiceStub(channel)
         self.messages = message_pb2_grpc.MessageServiceStub(channel)
         self.requests = request_pb2_grpc.RequestServiceStub(channel)
         self.tasks = task_pb2_grpc.TaskServiceStub(channel)
@@ -159,6 +160,13 @@ class Client:
     wait_decision = _blocking(AsyncClient.wait_decision)
     invite = _blocking(AsyncClient.invite)
     members = _blocking(AsyncClient.members)
+    invite_host = _blocking(AsyncClient.invite_host)
+    spawn = _blocking(AsyncClient.spawn)
+    all_hosts = _blocking(AsyncClient.all_hosts)
+    update_host = _blocking(AsyncClient.update_host)
+    take_order = _blocking(AsyncClient.take_order)
+    refuse_order = _blocking(AsyncClient.refuse_order)
+    report_exit = _blocking(AsyncClient.report_exit)
     request_shutdown = _blocking(AsyncClient.request_shutdown)
     shutdown = _blocking(AsyncClient.shutdown)
     force_stop = _blocking(AsyncClient.force_stop)

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use teamwire_client::{Client, Closed, Error, Event, Identity, SubscribeOptions, Subscription, dialect, join, v1};
+use teamwire_client::{
+    Client, Closed, Error, Event, Identity, SubscribeOptions, Subscription, dialect, join,
+    v1::{self, message::Body},
+};
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader, stdin},
     time::timeout,
@@ -82,6 +85,42 @@ impl Driver {
                 let invited = client.invite(text("name")).await?;
                 let expires_at = invited.expires_at.unwrap_or_default().seconds;
                 json!({ "join_token": invited.join_token, "join_string": invited.join_string, "expires_at": expires_at })
+            }
+            "invite_host" => {
+                let invited = client.invite_host(text("name")).await?;
+                json!({ "join_token": invited.join_token, "join_string": invited.join_string })
+            }
+            "spawn" => {
+                let (name, profile) = (text("name").to_owned(), text("profile").to_owned());
+                let (prompt, host) = (text("prompt").to_owned(), text("host").to_owned());
+                let request = v1::SpawnRequest { name, profile, prompt, host, ..Default::default() };
+                let ordered = client.spawn(request).await?;
+                let (member, order) = (ordered.member.unwrap_or_default(), ordered.request.unwrap_or_default());
+                let state = lower(member.state().as_str_name(), "MEMBER_STATE_");
+                json!({ "request_id": order.id, "state": state, "host": order.approver })
+            }
+            "hosts" => client.all_hosts().await?.into_iter().map(host).collect::<Map<_, _>>().into(),
+            "update_host" => {
+                let updated = client.update_host(offer(command)).await?;
+                json!({ "host": updated.host.unwrap_or_default().name })
+            }
+            "take_order" => {
+                let taken = client.take_order(text("request_id")).await?;
+                let order = taken.request.unwrap_or_default();
+                let profile = order.spawn.unwrap_or_default().profile;
+                json!({ "member": order.member, "profile": profile, "join_token": taken.join_token })
+            }
+            "refuse_order" => {
+                let (request_id, reason) = (text("request_id").to_owned(), text("reason").to_owned());
+                let try_another_host = command["try_another_host"].as_bool().unwrap_or_default();
+                let refusal = v1::RefuseOrderRequest { request_id, reason, try_another_host };
+                decision(&client.refuse_order(refusal).await?.request.unwrap_or_default())
+            }
+            "report_exit" => {
+                let code = command["code"].as_i64().and_then(|code| i32::try_from(code).ok());
+                let exit = Some(v1::ExitReport { code, ..Default::default() });
+                client.report_exit(v1::ReportExitRequest { request_id: text("request_id").to_owned(), exit }).await?;
+                json!({})
             }
             "shutdown" => {
                 let ended = client.shutdown(text("name"), text("reason"), seconds).await?;
@@ -201,6 +240,23 @@ impl Driver {
     }
 }
 
+fn offer(command: &Value) -> v1::HostOffer {
+    let start = command["start_seconds"].as_i64().unwrap_or(60);
+    let profile = v1::HostProfile {
+        name: command["profile"].as_str().unwrap_or_default().to_owned(),
+        start_deadline: Some(prost_types::Duration { seconds: start, nanos: 0 }),
+        ..Default::default()
+    };
+    let slots = command["slots"].as_u64().and_then(|slots| u32::try_from(slots).ok());
+    v1::HostOffer { profiles: vec![profile], slots: slots.unwrap_or_default(), ..Default::default() }
+}
+
+fn host(host: v1::Host) -> (String, Value) {
+    let state = lower(host.state().as_str_name(), "MEMBER_STATE_");
+    let slots = host.offer.unwrap_or_default().slots;
+    (host.name, json!({ "state": state, "slots": slots, "slots_used": host.slots_used }))
+}
+
 fn decision(request: &v1::Request) -> Value {
     json!({ "state": lower(request.state().as_str_name(), "REQUEST_STATE_"), "reason": request.reason })
 }
@@ -216,6 +272,10 @@ async fn next(inbox: Option<&mut Subscription>, patience: Duration) -> Result<Va
                     message["delivery_count"] = delivery.delivery_count.into();
                     if let Some(kind) = message.pointer("/notice/kind").cloned() {
                         message["notice"] = kind;
+                    }
+                    if let Some(Body::SpawnOrder(order)) = &delivery.message.body {
+                        message["member"] = order.member.clone().into();
+                        message["profile"] = order.terms.clone().unwrap_or_default().profile.into();
                     }
                     return Ok(json!({ "message": message }));
                 }

@@ -212,9 +212,9 @@ calls! {
     tasks.delete_task = DeleteTask(DeleteTaskRequest.team) -> DeleteTaskResponse;
     /// Lists the hosts of a team.
     hosts.list_hosts = ListHosts(ListHostsRequest.team) -> ListHostsResponse;
-    /// Says what the caller, a host, offers.
+    /// Says what the caller, a host, offers, given the offer or the full request.
     hosts.update_host = UpdateHost(UpdateHostRequest) -> UpdateHostResponse;
-    /// Takes an order that the caller, a host, has in its inbox. Returns the join token of the member to start.
+    /// Takes an order that the caller, a host, has in its inbox, given its id or the full request. Returns the join token of the member to start.
     hosts.take_order = TakeOrder(TakeOrderRequest) -> TakeOrderResponse;
     /// Refuses an order that the caller, a host, has.
     hosts.refuse_order = RefuseOrder(RefuseOrderRequest) -> RefuseOrderResponse;

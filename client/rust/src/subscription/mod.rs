@@ -37,6 +37,9 @@ pub struct SubscribeOptions {
     /// Identifies this process among those with the same credential. Empty: a random id for this subscription. A process
     /// that subscribes again should use the same id, or the coordinator reports a takeover to the lead.
     pub instance_id: String,
+    /// The messages at which this process has failed in an earlier subscription with the same `instance_id`, by their
+    /// [`Delivery::sequence`]. Each counts as another delivery before it becomes a dead letter.
+    pub failed_sequences: Vec<u64>,
 }
 
 /// Something that happens to a subscription.
@@ -182,13 +185,13 @@ impl Client {
     /// From now on the calls of this client and its clones belong to the session: the coordinator refuses them once
     /// another process has taken over. Panics outside of a Tokio runtime.
     pub fn subscribe(&self, options: SubscribeOptions) -> Subscription {
-        let SubscribeOptions { unacked_messages_max, unacked_bytes_max, mut instance_id } = options;
+        let SubscribeOptions { unacked_messages_max, unacked_bytes_max, mut instance_id, failed_sequences } = options;
         if instance_id.is_empty() {
             instance_id = Uuid::new_v4().to_string();
         }
         let (inbox, acks) = (Arc::new(Inbox::default()), Acks::new());
         self.session().send_modify(|session| session.is_reopening = true);
-        let request = v1::StreamRequest { instance_id, unacked_messages_max, unacked_bytes_max };
+        let request = v1::StreamRequest { instance_id, unacked_messages_max, unacked_bytes_max, failed_sequences };
         let reader = Reader { client: self.clone(), request, inbox: inbox.clone(), acks: acks.clone() };
         let tasks = [tokio::spawn(reader.run()), tokio::spawn(acks.clone().run(self.clone()))];
         Subscription { inbox, acks, end: None, _tasks: tasks.map(AbortOnDropHandle::new) }

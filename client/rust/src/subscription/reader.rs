@@ -47,7 +47,7 @@ pub(super) struct Reader {
 
 impl Reader {
     /// Reads one session after another until one ends for good.
-    pub(super) async fn run(self) {
+    pub(super) async fn run(mut self) {
         let mut delays = self.client.retry().delays();
         loop {
             let began = Instant::now();
@@ -75,7 +75,7 @@ impl Reader {
     }
 
     /// Opens one session and reads it to its end.
-    async fn session(&self) -> Ending {
+    async fn session(&mut self) -> Ending {
         let link = match self.client.transport().link().await {
             Ok(link) => link,
             Err(status) => return self.ending(Failure::of(&status), status),
@@ -89,14 +89,13 @@ impl Reader {
         ending
     }
 
-    async fn session_on(&self, link: &Link) -> Ending {
+    async fn session_on(&mut self, link: &Link) -> Ending {
         // Without a session id: this session is about to end the earlier one.
         let request = self.client.request(self.request.clone(), &Session::default());
         let mut client = messages(link.channel());
-        let failed = |status: Status| self.ending(self.client.judge(link, &status), status);
         let mut stream = match timeout(OPEN_DEADLINE, client.stream(request)).await {
             Ok(Ok(response)) => response.into_inner(),
-            Ok(Err(status)) => return failed(status),
+            Ok(Err(status)) => return self.failed(link, status),
             Err(_) => return Ending::Silent(format!("no session within {OPEN_DEADLINE:?}")),
         };
         let mut silence_max = OPEN_DEADLINE;
@@ -104,7 +103,7 @@ impl Reader {
             let frame = match timeout(silence_max, stream.message()).await {
                 Ok(Ok(Some(response))) => response.frame,
                 Ok(Ok(None)) => return Ending::Lost("the stream ended without a reason".to_owned()),
-                Ok(Err(status)) => return failed(status),
+                Ok(Err(status)) => return self.failed(link, status),
                 Err(_) => return Ending::Silent(format!("nothing arrived for {silence_max:?}")),
             };
             match frame {
@@ -116,6 +115,8 @@ impl Reader {
                     silence_max = interval.saturating_mul(HEARTBEATS_MISSED_MAX).max(Duration::from_secs(1));
                     self.client.session().send_replace(Session { id: opened.session_id.clone(), is_reopening: false });
                     self.inbox.opened(opened);
+                    // They are counted now. The next session is a mere reconnect.
+                    self.request.failed_sequences.clear();
                 }
                 Some(Frame::Delivery(delivery)) => self.deliver(delivery),
                 Some(Frame::Closing(closing)) => return closed(closing),
@@ -131,6 +132,10 @@ impl Reader {
             let acks = self.acks.clone();
             self.inbox.put(Delivery { message, sequence, delivery_count, acks });
         }
+    }
+
+    fn failed(&self, link: &Link, status: Status) -> Ending {
+        self.ending(self.client.judge(link, &status), status)
     }
 
     /// Returns how a stream ended, by its status.

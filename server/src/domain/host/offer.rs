@@ -62,10 +62,7 @@ fn checked(tx: &Tx<'_>, offer: v1::HostOffer) -> Result<HostRecord, Refusal> {
             return Err(refuse("offer", &format!("offer.profiles has {name} twice.")));
         }
         check_line(&profile.description, "offer.profiles.description", Reason::InvalidField, &tx.ctx.limits)?;
-        let start_deadline_ms = match &profile.start_deadline {
-            Some(_) => Some(duration_ms(profile.start_deadline.as_ref())),
-            None => None,
-        };
+        let start_deadline_ms = profile.start_deadline.as_ref().map(|deadline| duration_ms(Some(deadline)));
         if start_deadline_ms.is_some_and(|ms| !(1_000..=3_600_000).contains(&ms)) {
             return Err(refuse("offer", "offer.profiles.start_deadline must be between 1 second and 1 hour."));
         }

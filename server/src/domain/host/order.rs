@@ -130,6 +130,8 @@ pub fn report_exit(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::Repor
     }
     match &member.life {
         Life::Exited { .. } => return Ok(()),
+        // It is about to expire.
+        Life::Spawning if check_pending(tx, &order).is_err() => return Ok(()),
         Life::Spawning => {
             let how = teamwire_proto::word::exit(&v1::ExitReport::from(exit));
             spawn::reject(tx, &mut team, &order, &host, &format!("Its runner ended before it joined: {how}."))?;

@@ -80,6 +80,7 @@ pub(in crate::domain) fn conclude_life(
 ) -> Result<(), RuleError> {
     let now_ms = tx.ctx.now_ms;
     request::cancel_all(tx, team, name, CancelCause::TargetExited)?;
+    let handed_over = request::hand_on::hand_to_lead(tx, team, name)?;
     let is_lead = team.is_lead(name);
     let member = team.member_mut(name).ok_or_else(invalid)?;
     let (dismissed, approved) = match &member.life {
@@ -108,6 +109,14 @@ pub(in crate::domain) fn conclude_life(
     if !is_lead {
         let assigned = give_back::still_assigned(tx, name)?;
         let (back, left) = (give_back::given_back_text(&tasks), give_back::still_assigned_text(&assigned));
+        let asked = match handed_over {
+            0 => String::new(),
+            1 => " A permission request that it did not answer is yours now: see `teamwire requests --state pending`."
+                .to_owned(),
+            n => format!(
+                " {n} permission requests that it did not answer are yours now: see `teamwire requests --state pending`."
+            ),
+        };
         let what = match report.approved_request_id.as_str() {
             "" => format!("{shown} has exited: {how}"),
             _ => format!("{shown} {how}"),
@@ -115,8 +124,8 @@ pub(in crate::domain) fn conclude_life(
         let notice = v1::Notice {
             kind: NoticeKind::MemberExited.into(),
             member: shown.to_string(),
-            text: format!("{what}.{back}{left}"),
-            important: !approved && (report.signal > 0 || report.code.is_some_and(|code| code != 0)),
+            text: format!("{what}.{back}{left}{asked}"),
+            important: handed_over > 0 || !approved && (report.signal > 0 || report.code.is_some_and(|code| code != 0)),
             exit: Some(report),
             ..v1::Notice::default()
         };

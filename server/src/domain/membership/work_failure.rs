@@ -13,6 +13,7 @@ use crate::domain::{
     notices,
     records::TeamRecord,
     task,
+    text::check_line,
     tx::{RuleError, Tx},
 };
 
@@ -23,45 +24,58 @@ pub(super) fn report_failure(
     name: &Name,
     failure: &v1::WorkFailure,
 ) -> Result<(), RuleError> {
-    let exit = v1::ExitReport::from(exit_of(tx, failure.exit.as_ref(), "failure.exit")?);
-    if exit.signal == 0 && exit.code.is_none_or(|code| code == 0) {
-        let message = "failure.exit must have a signal or a code other than 0: a program without one has not failed.";
-        return Err(Refusal::new(Reason::InvalidField, message).field("failure.exit").into());
-    }
-    let how = word::exit(&exit);
+    let exit = exit_of_program(tx, failure)?;
+    let how = exit.as_ref().map_or_else(|| failure.error.clone(), word::exit);
+    let next = match (&exit, failure.task_id) {
+        (Some(_), 1..) => "Its runner gives the task back to the board.",
+        (Some(_), 0) => "Its runner tries again.",
+        (None, _) => "Its runner tries again, and other work waits.",
+    };
+    let (what, show, task) = match failure.task_id {
+        0 if failure.message_id.is_empty() && exit.is_none() => ("its first prompt".to_owned(), None, None),
+        0 => {
+            let id = &failure.message_id;
+            id::message_id(id, "failure.message_id")?;
+            let what = match failure.messages {
+                0 | 1 => format!("message {id}"),
+                count => format!("a batch of {count} messages, the first of which is {id}"),
+            };
+            (what, Some(format!("`teamwire message show {id}`")), None)
+        }
+        id => (format!("task {id}"), Some(format!("`teamwire task show {id}`")), task::summary_of(tx, id)?),
+    };
+    let times = match failure.attempts {
+        0 | 1 => String::new(),
+        attempts => format!(" {attempts} times"),
+    };
+    let logs = exit.is_none().then(|| format!("`teamwire logs {name}`"));
+    let see: Vec<String> = show.into_iter().chain(logs).collect();
     let notice = v1::Notice {
         kind: NoticeKind::WorkFailed.into(),
         member: name.to_string(),
-        exit: Some(exit),
+        text: format!("{name}'s program failed{times} at {what} ({how}). {next} See {}.", see.join(" and ")),
+        message_id: if failure.task_id == 0 { failure.message_id.clone() } else { String::new() },
+        task,
+        exit,
         ..v1::Notice::default()
-    };
-    let notice = match failure.task_id {
-        0 => {
-            id::message_id(&failure.message_id, "failure.message_id")?;
-            let what = match failure.messages {
-                0 | 1 => "message".to_owned(),
-                count => format!("a batch of {count} messages, the first of which is"),
-            };
-            v1::Notice {
-                text: format!(
-                    "{name}'s program failed at {what} {id} ({how}). Its runner tries again. See `teamwire message show {id}`.",
-                    id = failure.message_id
-                ),
-                message_id: failure.message_id.clone(),
-                ..notice
-            }
-        }
-        id => v1::Notice {
-            text: format!(
-                "{name}'s program failed at task {id} ({how}). Its runner gives the task back to the board. See `teamwire task \
-                 show {id}`."
-            ),
-            task: task::summary_of(tx, id)?,
-            ..notice
-        },
     };
     if team.is_lead(name) {
         return Ok(());
     }
     notices::notify(tx, team, &[&Actor::Member(team.lead.clone())], notice)
+}
+
+/// Returns how the program ended, checked. `None`: it still runs, and the failure says what went wrong.
+fn exit_of_program(tx: &Tx<'_>, failure: &v1::WorkFailure) -> Result<Option<v1::ExitReport>, Refusal> {
+    check_line(&failure.error, "failure.error", Reason::InvalidField, &tx.ctx.limits)?;
+    if failure.exit.is_none() && !failure.error.trim().is_empty() {
+        return Ok(None);
+    }
+    let exit = v1::ExitReport::from(exit_of(tx, failure.exit.as_ref(), "failure.exit")?);
+    if exit.signal == 0 && exit.code.is_none_or(|code| code == 0) {
+        let message = "failure.exit must have a signal or a code other than 0: a program without one has not failed. For a \
+                       program that still runs, set failure.error instead.";
+        return Err(Refusal::new(Reason::InvalidField, message).field("failure.exit"));
+    }
+    Ok(Some(exit))
 }

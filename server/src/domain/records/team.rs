@@ -113,12 +113,15 @@ pub struct Ordered {
 }
 
 /// A request that awaits an answer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pending {
     /// The request.
     pub id: String,
     /// When it expires.
     pub expires_ms: u64,
+    /// The member that a permission request names as its approver. `None`: it names none, or it is of another kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approver: Option<Name>,
 }
 
 /// The state of a member's life. Whether a live member is active or idle is in its presence.
@@ -148,12 +151,21 @@ pub enum Life {
 }
 
 impl Life {
+    /// Returns what to say of a member whose life ends or has ended, such as `has exited`. `None`: it goes on.
+    pub fn how_it_ends(&self) -> Option<&'static str> {
+        match self {
+            Self::Live | Self::Lost | Self::Spawning => None,
+            Self::Stopping { .. } => Some("is stopping"),
+            Self::Exited { .. } => Some("has exited"),
+        }
+    }
+
     /// Returns whether this life has neither ended nor been lost.
     pub fn is_live(&self) -> bool {
         matches!(self, Self::Live | Self::Stopping { .. })
     }
 
-    /// Returns whether nobody else may take the name.
+    /// Returns whether no other member may take the name.
     pub fn holds_name(&self) -> bool {
         self.is_live() || *self == Self::Spawning
     }

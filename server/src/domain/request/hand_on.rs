@@ -1,4 +1,6 @@
-//! A new lead receives the requests that await the lead's answer.
+//! Requests that await another member's answer than before: a new lead's, or the lead's because the approver has exited.
+
+use std::sync::Arc;
 
 use teamwire_proto::{
     name::Name,
@@ -9,47 +11,73 @@ use super::find;
 use crate::domain::{
     actor::Actor,
     post::{self, Urgency},
-    records::TeamRecord,
+    records::{Pending, TeamRecord},
     tx::{RuleError, Tx},
 };
 
-/// How many pending requests are considered, so that the transaction's size is bounded: plans first.
-const CONSIDERED_MAX: usize = 256;
+/// How many requests are handed on at most, so that the transaction's size is bounded: plans first. The lead can answer the
+/// others, too.
+const HANDED_ON_MAX: usize = 256;
 
 /// Puts the pending requests that the lead must answer into the inbox of a new lead. Returns how many there are.
 pub fn hand_on(tx: &mut Tx<'_>, team: &TeamRecord, lead: &Name) -> Result<usize, RuleError> {
     let others = || team.members.iter().filter(|member| member.name != *lead);
     let plans = others().flat_map(|member| &member.pending_plan);
     let permissions = others().flat_map(|member| &member.pending_permissions);
-    let ids: Vec<String> = plans.chain(permissions).take(CONSIDERED_MAX).map(|pending| pending.id.clone()).collect();
-    tx.want::<v1::Request>(ids.iter().cloned())?;
-    let mut count = 0;
-    for id in ids {
-        let request = find(tx, &id)?;
-        let Some(body) = body_for(&request, lead) else { continue };
-        let sender = Actor::Member(Name::parse(&request.member, "member")?);
-        let message = v1::Message {
-            request_id: id,
-            request_expires_at: request.expires_at,
-            ..post::compose(tx, team, &sender, body)
-        };
-        post::post(tx, message, &[lead], Urgency::Notice);
-        count += 1;
+    let unnamed = permissions.filter(|pending| pending.approver.is_none());
+    let ids = plans.chain(unnamed).take(HANDED_ON_MAX).map(|pending| pending.id.clone()).collect();
+    let requests = find_all(tx, ids)?;
+    for request in &requests {
+        ask_again(tx, team, request, lead)?;
     }
-    Ok(count)
+    Ok(requests.len())
 }
 
-/// Returns the body of the message that makes this request again, to this lead. None: the lead need not answer it.
-fn body_for(request: &v1::Request, lead: &Name) -> Option<Body> {
-    let (summary, text) = (request.summary.clone(), request.content.clone());
-    match request.kind() {
-        RequestKind::PlanApproval => {
-            Some(Body::PlanApprovalRequest(v1::PlanApprovalRequest { plan: text, summary, ttl: None }))
+/// Hands the permission requests that a member has not answered to the lead, because the member's life has ended. A request
+/// of the lead stays as it is: only the operator is left to answer it. So does an overdue one. Returns how many there are. The
+/// caller puts the team.
+pub fn hand_to_lead(tx: &mut Tx<'_>, team: &mut TeamRecord, approver: &Name) -> Result<usize, RuleError> {
+    let (lead, now_ms) = (team.lead.clone(), tx.ctx.now_ms);
+    let others = team.members.iter_mut().filter(|member| member.name != lead);
+    let its = others
+        .flat_map(|member| &mut member.pending_permissions)
+        .filter(|pending| pending.approver.as_ref() == Some(approver) && pending.expires_ms > now_ms);
+    let take = |pending: &mut Pending| {
+        pending.approver = None;
+        pending.id.clone()
+    };
+    let ids = its.take(HANDED_ON_MAX).map(take).collect();
+    let requests = find_all(tx, ids)?;
+    for request in &requests {
+        tx.put(&request.id, &v1::Request { approver: String::new(), ..v1::Request::clone(request) });
+        if lead != *approver {
+            ask_again(tx, team, request, &lead)?;
         }
-        RequestKind::Permission if request.approver.is_empty() => {
-            let (recipient, tool) = (lead.to_string(), request.tool.clone());
-            Some(Body::PermissionRequest(v1::PermissionRequest { recipient, tool, summary, detail: text, ttl: None }))
-        }
-        _ => None,
     }
+    Ok(requests.len())
+}
+
+fn find_all(tx: &mut Tx<'_>, ids: Vec<String>) -> Result<Vec<Arc<v1::Request>>, RuleError> {
+    tx.want::<v1::Request>(ids.iter().cloned())?;
+    ids.iter().map(|id| find(tx, id)).collect()
+}
+
+/// Posts the message that makes a request again, to this lead.
+fn ask_again(tx: &mut Tx<'_>, team: &TeamRecord, request: &v1::Request, lead: &Name) -> Result<(), RuleError> {
+    let (summary, text) = (request.summary.clone(), request.content.clone());
+    let body = match request.kind() {
+        RequestKind::Permission => {
+            let (recipient, tool) = (lead.to_string(), request.tool.clone());
+            Body::PermissionRequest(v1::PermissionRequest { recipient, tool, summary, detail: text, ttl: None })
+        }
+        _ => Body::PlanApprovalRequest(v1::PlanApprovalRequest { plan: text, summary, ttl: None }),
+    };
+    let sender = Actor::Member(Name::parse(&request.member, "member")?);
+    let message = v1::Message {
+        request_id: request.id.clone(),
+        request_expires_at: request.expires_at,
+        ..post::compose(tx, team, &sender, body)
+    };
+    post::post(tx, message, &[lead], Urgency::Notice);
+    Ok(())
 }

@@ -50,7 +50,7 @@ pub struct NewOrder<'a> {
 
 /// Makes an order, and puts it into the host's inbox. The caller puts the team.
 pub fn open(tx: &mut Tx<'_>, team: &mut TeamRecord, order: NewOrder<'_>) -> Result<v1::Request, RuleError> {
-    let pending = Pending { id: tx.new_request_id(), expires_ms: tx.ctx.now_ms + order.deadline_ms };
+    let pending = Pending { id: tx.new_request_id(), expires_ms: tx.ctx.now_ms + order.deadline_ms, approver: None };
     let member = member_mut(team, order.member)?;
     let request = v1::Request {
         content: order.prompt.to_owned(),
@@ -111,8 +111,12 @@ fn expect_order(request: &v1::Request) -> Result<(), Refusal> {
 pub fn check_pending(tx: &Tx<'_>, request: &v1::Request) -> Result<(), Refusal> {
     let (reason, text) = match request.state() {
         RequestState::Pending if !super::is_overdue(tx, request) => return Ok(()),
-        RequestState::Approved => (Reason::AlreadyDecided, format!("{} has started.", request.member)),
-        RequestState::Rejected => (Reason::AlreadyDecided, "The order was refused before.".to_owned()),
+        RequestState::Approved => {
+            (Reason::AlreadyDecided, format!("{} has started: nothing is left to do for this order.", request.member))
+        }
+        RequestState::Rejected => {
+            (Reason::AlreadyDecided, "The order was refused before: do not start the member.".to_owned())
+        }
         RequestState::Cancelled => {
             (Reason::RequestCancelled, "The order was cancelled: do not start the member.".to_owned())
         }
@@ -123,11 +127,15 @@ pub fn check_pending(tx: &Tx<'_>, request: &v1::Request) -> Result<(), Refusal> 
     Err(Refusal::new(reason, text).field("request_id"))
 }
 
-/// Approves the order that began the member's life, if it is pending: its first session opens. The caller puts the
-/// team.
+/// Approves the order that began the member's life, if it is pending: its first session opens. Refuses the session if the order
+/// is overdue. The caller puts the team.
 pub fn started(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<(), RuleError> {
     let Some(pending) = team.member(name).and_then(|member| member.pending_order.clone()) else { return Ok(()) };
     let request = find(tx, &pending.id)?;
+    if super::is_overdue(tx, &request) {
+        let text = format!("{name} started after its order had expired. End this process.");
+        return Err(Refusal::new(Reason::MemberStopped, text).into());
+    }
     remove_pending(team, &request)?;
     let by = Some((&Actor::Member(name.clone())).into());
     conclude(tx, &v1::Request { decided_by: by, ..leave_pending(tx, &request, RequestState::Approved) });
@@ -214,7 +222,12 @@ fn free_name(tx: &mut Tx<'_>, team: &mut TeamRecord, request: &v1::Request, why:
     match team.member(&name).map(|member| member.life.clone()) {
         Some(Life::Spawning) => end_reserved(tx, team, &name, why),
         Some(Life::Live | Life::Lost | Life::Stopping { .. }) => {
-            conclude_life(tx, team, &name, Exit { detail: why.to_owned(), ..Exit::default() })
+            conclude_life(tx, team, &name, Exit { detail: why.to_owned(), ..Exit::default() })?;
+            // Those who ordered it have been told that it was not started, so it may not come back.
+            if let Life::Exited { dismissed, .. } = &mut member_mut(team, &name)?.life {
+                *dismissed = true;
+            }
+            Ok(())
         }
         Some(Life::Exited { .. }) | None => Ok(()),
     }

@@ -11,9 +11,11 @@
 //!
 //! A namespace that no longer exists, or that was created again, was lost too, unless a coordinator dropped it; a drop is
 //! published to all coordinators. If a drop happens elsewhere while this coordinator is disconnected, in the very seconds in which
-//! the history changes, it is reported as a loss although nothing was lost. Losses go undetected in namespaces that no running
-//! coordinator has written to, and without a new history: when some keys are deleted but not the marker, and in a cluster, whose
-//! nodes share no marker, when a node is emptied.
+//! the history changes, it is reported as a loss although nothing was lost.
+//!
+//! Two kinds of losses go undetected: those in namespaces that no running coordinator has written to, and those that start no
+//! new history. The latter are keys deleted while the marker stays, and an emptied node of a cluster, whose nodes share no
+//! marker.
 
 use std::{fmt, num::NonZeroUsize, sync::Arc, time::Duration};
 

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Done, Keyed, PATIENCE, PLANNER, Sessions, Story,
-    generate::{Act, NAMES, Proof, pick_task, pick_tasks},
+    generate::{Act, HOSTS, NAMES, Proof, pick_task, pick_tasks},
     model::{self, Asks, Caller, Change, Life, State},
     sessions::Listener,
 };
@@ -27,14 +27,14 @@ use crate::{board::task, calls::RuleCalls as _, team::*};
 
 /// Who calls which coordinator, and the inboxes before the call.
 pub(super) struct Call {
-    c: Arc<Coordinator>,
-    who: CallerCredentials,
-    caller: Caller,
+    pub(super) c: Arc<Coordinator>,
+    pub(super) who: CallerCredentials,
+    pub(super) caller: Caller,
     depths: BTreeMap<String, u64>,
     /// The team that the request must name.
-    team: String,
+    pub(super) team: String,
     /// The caller's name.
-    from: String,
+    pub(super) from: String,
 }
 
 impl Call {
@@ -53,17 +53,17 @@ impl Call {
     }
 
     /// Returns the same call by another caller.
-    fn by(&self, (who, caller): (CallerCredentials, Caller)) -> Self {
+    pub(super) fn by(&self, (who, caller): (CallerCredentials, Caller)) -> Self {
         Self::new(self.c.clone(), who, caller, self.depths.clone())
     }
 
     /// Returns whether an inbox has room for another message.
-    fn has_room(&self, name: &str) -> bool {
+    pub(super) fn has_room(&self, name: &str) -> bool {
         self.depths.get(name).is_none_or(|entries| *entries < model::INBOX_ENTRIES_MAX)
     }
 
     /// Returns whether an inbox has room for an answer, which may exceed the bound, as may all that is about shutdowns.
-    fn has_extra_room(&self, name: &str, asks: Asks) -> bool {
+    pub(super) fn has_extra_room(&self, name: &str, asks: Asks) -> bool {
         let factor = if asks == Asks::Shutdown { 3 } else { 2 };
         self.depths.get(name).is_none_or(|entries| *entries < factor * model::INBOX_ENTRIES_MAX)
     }
@@ -119,6 +119,16 @@ impl Story {
             Act::AddTask { owner, after, keyed } => self.add_task(call, owner, after, *keyed).await,
             Act::ChangeTask { task, owner, add, remove } => self.change_task(call, task, *owner, add, remove).await,
             Act::DeleteTask { task } => self.delete_task(call, task).await,
+            Act::HostJoin { host } => self.join_host(call, host).await,
+            Act::Offer { slots, slow } => self.offer(call, *slots, *slow).await,
+            Act::Spawn(wish) => self.spawn(call, *wish).await,
+            Act::Take(pick) => self.take_order(call, pick).await,
+            Act::JoinOrdered { token, latest, detached, starts } => {
+                self.join_ordered(call, token, *latest, *detached, *starts).await
+            }
+            Act::Refuse { pick, try_another } => self.refuse_order(call, pick, *try_another).await,
+            Act::ReportExit(pick) => self.report_exit(call, pick).await,
+            Act::AckOrder(pick) => self.ack_order(call, pick).await,
             Act::Claim { task: Some(task), keyed } => self.claim(call, task, *keyed).await,
             Act::Claim { task: None, keyed } => self.claim_next(call, *keyed).await,
             Act::Finish { claim, done, proof } => self.finish_claim(call, claim, *done, *proof).await,
@@ -126,7 +136,7 @@ impl Story {
     }
 
     /// Records an outcome and compares it with the model's. `None`: the call was refused.
-    fn expect<T: Debug>(&mut self, outcome: Result<T, Refusal>, is_accepted: bool, what: &str) -> Option<T> {
+    pub(super) fn expect<T: Debug>(&mut self, outcome: Result<T, Refusal>, is_accepted: bool, what: &str) -> Option<T> {
         if self.sessions == Sessions::OpenOnly {
             self.transcript.note(&outcome);
         }
@@ -134,12 +144,12 @@ impl Story {
     }
 
     /// Returns a key that no other call uses. Empty: no key.
-    fn new_key(&self, keyed: bool) -> String {
+    pub(super) fn new_key(&self, keyed: bool) -> String {
         if keyed { format!("k{}", self.keyed.len()) } else { String::new() }
     }
 
     /// Returns content that no other message has.
-    fn new_content(&self) -> String {
+    pub(super) fn new_content(&self) -> String {
         self.contents.len().to_string()
     }
 
@@ -189,7 +199,8 @@ impl Story {
         let (Keyed::Send { who, .. }
         | Keyed::AddTask { who, .. }
         | Keyed::Claim { who, .. }
-        | Keyed::ClaimNext { who, .. }) = keyed;
+        | Keyed::ClaimNext { who, .. }
+        | Keyed::Spawn { who, .. }) = keyed;
         let presented = match who {
             Caller::Member { name, .. } => self.latest(NAMES.into_iter().find(|known| known == name).unwrap()),
             _ => (operator(), Caller::Operator),
@@ -197,7 +208,14 @@ impl Story {
         let call = call.by(presented);
         let may_send = self.model.may_repeat_a_send(&call.caller);
         let may_work = self.model.may_work(&call.caller);
+        let may_order = self.model.may_repeat_an_order(&call.caller);
         match keyed {
+            Keyed::Spawn { request, request_id, .. } => {
+                let (request, request_id) = (request.clone(), request_id.clone());
+                let reply = call.c.spawn(&call.who, &request).await;
+                let reply = self.expect(reply, may_order, "a repeated order")?;
+                assert_eq!(reply.request.unwrap().id, request_id, "the reply is not the first one");
+            }
             Keyed::Send { request, message_id, .. } => {
                 let (request, message_id) = (request.clone(), message_id.clone());
                 let reply = self.send_comparably(&call, &request).await;
@@ -257,7 +275,8 @@ impl Story {
         let recipients = self.model.accepts_permission(&call.caller, of, room).map(|to| vec![to]);
         let done = self.send(call, Expected { request, content, recipients, only_for: None }).await?;
         let id = self.latest_request().await;
-        self.model.ask(&id, Asks::Permission, &call.from, Some(call.from.clone()), of.map(ToOwned::to_owned));
+        let approver = self.model.approver(&call.from, of).map(ToOwned::to_owned);
+        self.model.ask(&id, Asks::Permission, &call.from, Some(call.from.clone()), approver);
         Some(done)
     }
 
@@ -285,6 +304,8 @@ impl Story {
         let Answer { request, asks, to, approve, rightly } = answer_;
         let open: Vec<usize> = (0..self.model.requests.len())
             .filter(|at| !rightly || self.model.requests[*at].state == State::Pending)
+            // No message answers an order.
+            .filter(|at| !rightly || self.model.requests[*at].asks != Asks::Spawn)
             .collect();
         let Some(at) = open.get(request.index(open.len().max(1))).copied() else { return Some(Done::Skipped) };
         let asked = self.model.requests[at].clone();
@@ -292,13 +313,13 @@ impl Story {
         let member = NAMES.into_iter().find(|name| asked.member == *name).unwrap();
         let to = to.filter(|_| !rightly).unwrap_or(member);
         let by_right = match asks {
-            Asks::Plan | Asks::Permission => call.by((operator(), Caller::Operator)),
+            Asks::Plan | Asks::Permission | Asks::Spawn => call.by((operator(), Caller::Operator)),
             Asks::Shutdown => call.by(self.latest(to)),
         };
         let call = if rightly { &by_right } else { call };
         let content = self.new_content();
         let request = match asks {
-            Asks::Shutdown => answer(&asked.id, approve, &content),
+            Asks::Shutdown | Asks::Spawn => answer(&asked.id, approve, &content),
             Asks::Plan => answer_plan(to, &asked.id, approve, &content),
             Asks::Permission => allow(&asked.id, approve, &content),
         };
@@ -320,7 +341,7 @@ impl Story {
         Some(Done::Accepted)
     }
 
-    async fn open_stream(&mut self, call: &Call) -> Option<Done> {
+    pub(super) async fn open_stream(&mut self, call: &Call) -> Option<Done> {
         let expected = self.model.accepts_stream(&call.caller);
         let session = Session::open(&call.c, &call.who, &v1::StreamRequest::default()).await;
         let comparable = session.as_ref().map(drop).map_err(Clone::clone);
@@ -329,6 +350,7 @@ impl Story {
         if self.sessions == Sessions::OpenOnly {
             if self.model.members[&name].life != Life::Approved {
                 self.model.hear(&name, false);
+                self.model.started(&name);
             }
             return Some(Done::Accepted);
         }
@@ -344,6 +366,7 @@ impl Story {
         }
         self.end_session(&name, CloseReason::Superseded);
         self.model.hear(&name, false);
+        self.model.started(&name);
         let bearer = self.model.members.get_mut(&name).unwrap();
         bearer.session = Some(self.listeners.len());
         self.listeners.push(Listener {
@@ -427,8 +450,9 @@ impl Story {
         let expected = self.model.accepts_rejoin(&call.caller);
         let joined = call.c.join(&call.who, &join_by(detached)).await;
         let joined = self.expect(joined, expected.is_some(), "a new life")?;
-        let name = NAMES.into_iter().find(|name| expected.as_deref() == Some(*name)).unwrap();
-        self.begin(name, self.model.members[name].plan_mode, detached, &joined);
+        let name = NAMES.into_iter().chain(HOSTS).find(|name| expected.as_deref() == Some(*name)).unwrap();
+        self.model.begin_again(name, self.model.members[name].plan_mode, detached);
+        self.note_life(name, &joined);
         Some(Done::Accepted)
     }
 
@@ -439,6 +463,7 @@ impl Story {
         self.expect(left, expected.is_some(), "an exit")?;
         let name = expected?;
         self.model.end(&name);
+        self.note_handed_on().await;
         self.end_session(&name, CloseReason::MemberStopped);
         Some(Done::Accepted)
     }
@@ -468,7 +493,7 @@ impl Story {
         Some(Done::Accepted)
     }
 
-    /// Notes the copies of pending requests that the coordinator sent to a new lead.
+    /// Notes the copies of pending requests that the coordinator sent to a new lead, or because the approver has exited.
     async fn note_handed_on(&mut self) {
         for entry in self.team.history().await {
             let Some(v1::history_entry::Event::Message(message)) = entry.event else { continue };
@@ -504,6 +529,7 @@ impl Story {
         call.c.carry_out_due(&self.team.namespace, &leases, may_lose).await.unwrap();
         let before: Vec<_> = self.model.members.iter().map(|(name, bearer)| (name.clone(), bearer.life)).collect();
         self.model.sweep(may_lose);
+        self.note_handed_on().await;
         for (name, life) in before {
             if life != self.model.members[&name].life && life != Life::Live {
                 self.end_session(&name, CloseReason::MemberStopped);

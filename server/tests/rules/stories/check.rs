@@ -17,7 +17,7 @@ use teamwire_server::{
 
 use super::{
     Sessions, Story,
-    generate::NAMES,
+    generate::{HOSTS, NAMES},
     model::{self, Asks, Life, State, Status},
 };
 use crate::{
@@ -29,20 +29,16 @@ impl Story {
     /// Compares the team with the model.
     pub(super) async fn check(&mut self) {
         if self.is_deleted {
-            assert!(self.team.is_gone(&NAMES).await, "the deleted team left something behind");
+            let names: Vec<&str> = NAMES.into_iter().chain(HOSTS).collect();
+            assert!(self.team.is_gone(&names).await, "the deleted team left something behind");
             return;
         }
         let c = &self.coordinators[1];
         let members = c.list_members(&operator(), &all_members("alpha")).await.unwrap().members;
-        assert_eq!(members.len(), self.model.members.len());
+        assert_eq!(members.len(), self.model.members.values().filter(|bearer| !bearer.is_host).count());
         for member in &members {
             let bearer = &self.model.members[&member.name];
-            let life = match member.state() {
-                MemberState::Lost => vec![Life::Lost],
-                MemberState::Stopping => vec![Life::Approved, Life::Forced],
-                MemberState::Exited => vec![Life::Exited { dismissed: true }, Life::Exited { dismissed: false }],
-                _ => vec![Life::Live],
-            };
+            let life = lives_of(member.state());
             assert!(life.contains(&bearer.life), "{} is {:?}, and should be {:?}", member.name, life, bearer.life);
             assert_eq!(member.incarnation, bearer.incarnation);
             assert_eq!(member.liveness() == Liveness::Detached, bearer.detached, "{}", member.name);
@@ -65,6 +61,7 @@ impl Story {
             let asks = match request.kind() {
                 RequestKind::Shutdown => Asks::Shutdown,
                 RequestKind::PlanApproval => Asks::Plan,
+                RequestKind::Spawn => Asks::Spawn,
                 _ => Asks::Permission,
             };
             assert_eq!((asks, &request.member), (expected.asks, &expected.member));
@@ -74,9 +71,11 @@ impl Story {
             assert!(before.state() == RequestState::Pending || before == now, "{before:?} has changed to {now:?}");
         }
         self.check_pending(&members, &requests);
+        self.check_hosts(&members).await;
         self.requests = requests;
         self.check_tasks().await;
-        for name in self.model.members.keys().cloned().collect::<Vec<_>>() {
+        let members = self.model.members.iter().filter(|(_, bearer)| !bearer.is_host);
+        for name in members.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             self.check_inbox(&name).await;
         }
     }
@@ -198,13 +197,15 @@ impl Story {
         };
         assert!(are_acked, "{processed} messages are processed, {} were acknowledged", self.acked.len());
         assert!(accepted.is_empty(), "accepted, but not in the history: {accepted:?}");
-        for member in self.coordinators[0].list_members(&operator(), &all_members("alpha")).await.unwrap().members {
-            let name = Name::parse(&member.name, "name").unwrap();
+        let members = self.coordinators[0].list_members(&operator(), &all_members("alpha")).await.unwrap().members;
+        for shown in self.model.members.keys() {
+            let name = Name::parse(shown, "name").unwrap();
             let extent = self.team.clock.extents(&self.team.namespace, &[inbox(&name)]).await.unwrap().remove(0);
-            let places = places.remove(&member.name).unwrap_or_default();
+            let places = places.remove(shown).unwrap_or_default();
             assert_eq!(places, (1..extent.next).collect::<Vec<_>>(), "the inbox of {name} is dense");
-            assert_eq!(waiting.remove(&member.name).unwrap_or_default(), extent.entries, "receipts of {name}");
-            assert_eq!(member.inbox_depth, extent.entries);
+            assert_eq!(waiting.remove(shown).unwrap_or_default(), extent.entries, "receipts of {name}");
+            let member = members.iter().find(|member| member.name == *shown);
+            assert!(member.is_none_or(|member| member.inbox_depth == extent.entries));
         }
         assert!(waiting.is_empty() && places.is_empty(), "receipts of unknown members: {waiting:?} {places:?}");
     }
@@ -220,6 +221,7 @@ impl Story {
             (ReceiptState::DeadLettered, DeadLetterCause::TargetReplaced) => {
                 assert!(only_for.is_some_and(|life| life != bearer.incarnation));
             }
+            (ReceiptState::DeadLettered, DeadLetterCause::NotStarted) => assert!(self.model.withdrawn.contains(id)),
             (ReceiptState::DeadLettered, DeadLetterCause::InboxFull) => assert_eq!(receipt.sequence, 0),
             (ReceiptState::DeadLettered, DeadLetterCause::Replaced) => {
                 assert!(!self.contents.contains_key(id), "a message was replaced: {receipt:?}");
@@ -241,6 +243,17 @@ impl Story {
             }
             other => panic!("{other:?}"),
         }
+    }
+}
+
+/// Returns the lives that a member or a host in this state may have.
+pub(super) fn lives_of(state: MemberState) -> Vec<Life> {
+    match state {
+        MemberState::Lost => vec![Life::Lost],
+        MemberState::Stopping => vec![Life::Approved, Life::Forced],
+        MemberState::Exited => vec![Life::Exited { dismissed: true }, Life::Exited { dismissed: false }],
+        MemberState::Spawning => vec![Life::Spawning],
+        _ => vec![Life::Live],
     }
 }
 

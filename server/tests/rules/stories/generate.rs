@@ -8,10 +8,16 @@ use proptest::{
     sample::{Index, select},
 };
 
-use super::model::Asks;
+use super::{
+    hosts::{Pick, Wish},
+    model::Asks,
+};
 
 /// The members of a story.
-pub(super) const NAMES: [&str; 4] = ["lead", "Ann", "bob", "cid"];
+pub(super) const NAMES: [&str; 5] = ["lead", "Ann", "bob", "cid", "dot"];
+
+/// The hosts of a story.
+pub(super) const HOSTS: [&str; 3] = ["east", "north", "west"];
 
 /// The member that must have a plan approved before it works on tasks.
 pub(super) const PLANNER: &str = "cid";
@@ -136,6 +142,37 @@ pub(super) enum Act {
         done: bool,
         proof: Proof,
     },
+    /// By a token for a host of this name.
+    HostJoin {
+        host: &'static str,
+    },
+    Offer {
+        slots: usize,
+        /// Also the profile whose start may take longer.
+        slow: bool,
+    },
+    Spawn(Wish),
+    Take(Pick),
+    /// By a token that a host got with an order. `starts`: opens a session then.
+    JoinOrdered {
+        token: Index,
+        latest: bool,
+        detached: bool,
+        starts: bool,
+    },
+    Refuse {
+        pick: Pick,
+        try_another: bool,
+    },
+    ReportExit(Pick),
+    AckOrder(Pick),
+}
+
+impl Who {
+    /// The latest life of a name, without a session.
+    pub(super) fn latest(name: &'static str) -> Self {
+        Self::Member { name, former: None, shows: Shows::None }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -162,7 +199,7 @@ fn names() -> impl Strategy<Value = &'static str> {
 fn callers() -> impl Strategy<Value = Who> {
     let shows = prop_oneof![6 => Just(Shows::None), 4 => Just(Shows::Latest), 2 => any::<Index>().prop_map(Shows::Any)];
     let former = prop_oneof![6 => Just(None), 1 => any::<Index>().prop_map(Some)];
-    let name = prop_oneof![3 => Just("lead"), 8 => names()];
+    let name = prop_oneof![6 => Just("lead"), 16 => names(), 3 => select(&HOSTS[..])];
     prop_oneof![
         2 => Just(Who::Operator),
         1 => Just(Who::Stranger),
@@ -186,8 +223,44 @@ fn task_acts() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// `on_tasks`: most acts are about tasks.
-fn acts(on_tasks: bool) -> impl Strategy<Value = Act> {
+fn host_acts() -> impl Strategy<Value = Act> {
+    let hosts = || select(&HOSTS[..]);
+    let picks = || (any::<Index>(), prop::bool::weighted(0.75)).prop_map(|(order, rightly)| Pick { order, rightly });
+    let wishes = (
+        names(),
+        proptest::option::weighted(0.3, hosts()),
+        prop::bool::weighted(0.3),
+        prop::bool::weighted(0.7),
+        prop::bool::weighted(0.2),
+        any::<bool>(),
+        prop::bool::weighted(0.7),
+    );
+    let wishes = wishes.prop_map(|(name, host, slow, prompt, plan_mode, keyed, rightly)| {
+        Act::Spawn(Wish { name, host, slow, prompt, plan_mode, keyed, rightly })
+    });
+    let (latest, detached, starts) = (prop::bool::weighted(0.8), prop::bool::weighted(0.2), prop::bool::weighted(0.6));
+    prop_oneof![
+        2 => hosts().prop_map(|host| Act::HostJoin { host }),
+        2 => (0..3_usize, any::<bool>()).prop_map(|(slots, slow)| Act::Offer { slots, slow }),
+        9 => wishes,
+        7 => picks().prop_map(Act::Take),
+        7 => (any::<Index>(), latest, detached, starts)
+            .prop_map(|(token, latest, detached, starts)| Act::JoinOrdered { token, latest, detached, starts }),
+        5 => (picks(), prop::bool::weighted(0.7)).prop_map(|(pick, try_another)| Act::Refuse { pick, try_another }),
+        4 => picks().prop_map(Act::ReportExit),
+        2 => picks().prop_map(Act::AckOrder),
+    ]
+}
+
+/// What most acts of a story are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Focus {
+    Messages,
+    Tasks,
+    Hosts,
+}
+
+fn acts(focus: Focus) -> impl Strategy<Value = Act> {
     let asks = prop_oneof![4 => Just(None), 1 => Just(Some(Asks::Shutdown)), 1 => Just(Some(Asks::Plan)),
         1 => Just(Some(Asks::Permission))];
     let approve = prop_oneof![9 => any::<bool>().prop_map(Some), 1 => Just(None)];
@@ -209,19 +282,21 @@ fn acts(on_tasks: bool) -> impl Strategy<Value = Act> {
             .prop_map(|(name, twice, detached)| Act::Join { name, twice, detached }),
         3 => any::<bool>().prop_map(|detached| Act::Rejoin { detached }),
         2 => (0..3).prop_map(|code| Act::Leave { code }),
-        2 => names().prop_map(|name| Act::Force { name }),
+        2 => prop_oneof![4 => names(), 1 => select(&HOSTS[..])].prop_map(|name| Act::Force { name }),
         2 => names().prop_map(|name| Act::SetLead { name }),
         1 => Just(Act::Delete),
         5 => (1..4_u64, prop::bool::weighted(0.8)).prop_map(|(steps, may_lose)| Act::Pass { steps, may_lose }),
-        if on_tasks { 150 } else { 18 } => task_acts(),
+        if focus == Focus::Tasks { 150 } else { 18 } => task_acts(),
+        if focus == Focus::Hosts { 150 } else { 14 } => host_acts(),
     ]
 }
 
-fn steps(on_tasks: bool) -> impl Strategy<Value = Step> {
-    (callers(), 0..2_usize, acts(on_tasks)).prop_map(|(who, coordinator, act)| Step { who, coordinator, act })
+fn steps(focus: Focus) -> impl Strategy<Value = Step> {
+    (callers(), 0..2_usize, acts(focus)).prop_map(|(who, coordinator, act)| Step { who, coordinator, act })
 }
 
-/// The steps of one story, mostly about tasks in one of four.
+/// The steps of one story, mostly about tasks in one of four, and about hosts in another.
 pub(super) fn stories() -> impl Strategy<Value = Vec<Step>> {
-    prop::bool::weighted(0.25).prop_flat_map(|on_tasks| vec(steps(on_tasks), 20..90))
+    let focus = prop_oneof![2 => Just(Focus::Messages), 1 => Just(Focus::Tasks), 1 => Just(Focus::Hosts)];
+    focus.prop_flat_map(|focus| vec(steps(focus), 20..90))
 }

@@ -10,7 +10,9 @@
 //! - every accepted message reaches all its recipients, and ends processed or dead-lettered with the true cause, unless the
 //!   team is deleted;
 //! - members, requests and tasks are in the state that the model predicts, and the [board](crate::board_check) is sound;
-//! - a superseded, approved or stopped session ends with that reason.
+//! - a superseded, approved or stopped session ends with that reason;
+//! - of the lives of a name, only the latest can act; a name that is reserved has an order that is pending and not overdue;
+//!   no order goes to a host beyond its slots; a prompt reaches only the life that its order has begun, and later ones.
 //!
 //! The stores are compared with each other, too: the same story must read the same on both ([`transcript`]). `TEAMWIRE_SEED`
 //! selects the stories and `PROPTEST_CASES` their number.
@@ -32,6 +34,7 @@
 mod acts;
 mod check;
 mod generate;
+mod hosts;
 mod model;
 mod sessions;
 mod transcript;
@@ -55,7 +58,7 @@ use tokio::{runtime::Runtime, task::JoinHandle};
 use crate::{team::*, test_redis::TestRedis};
 use acts::Call;
 use generate::{Act, NAMES, PLANNER, Shows, Step, Who, stories};
-use model::{Caller, Model};
+use model::{Caller, Life, Model};
 use sessions::Listener;
 use transcript::Transcript;
 
@@ -68,6 +71,7 @@ enum Keyed {
     AddTask { who: Caller, request: v1::CreateTaskRequest, task_id: u64 },
     Claim { who: Caller, request: v1::ClaimTaskRequest, token: String },
     ClaimNext { who: Caller, request: v1::ClaimNextTaskRequest, token: String },
+    Spawn { who: Caller, request: v1::SpawnRequest, request_id: String },
 }
 
 /// How a call ended.
@@ -91,8 +95,8 @@ struct Story {
     coordinators: [Arc<Coordinator>; 2],
     sessions: Sessions,
     model: Model,
-    /// The credentials of each name's lives.
-    credentials: HashMap<&'static str, Vec<CallerCredentials>>,
+    /// The credentials of each name's lives, with the number of the life.
+    credentials: HashMap<&'static str, Vec<(u64, CallerCredentials)>>,
     listeners: Vec<Listener>,
     /// The requests as they were after the last step, oldest first.
     requests: Vec<v1::Request>,
@@ -102,11 +106,15 @@ struct Story {
     acked: BTreeSet<(String, String)>,
     /// The content of each accepted message.
     contents: HashMap<String, String>,
-    /// The plans and permission requests that a new lead received again.
+    /// The plans and permission requests that a new lead, or the lead in place of the approver, received again.
     handed_on: BTreeSet<String>,
     keyed: Vec<Keyed>,
     /// Every claim: the task, its owner, the token.
     claims: Vec<(usize, String, String)>,
+    /// Every join token that a host got.
+    tokens: Vec<String>,
+    /// The orders that their host refused for good.
+    refused: BTreeSet<usize>,
     is_deleted: bool,
     /// How many calls were accepted, and how many refused.
     tally: (usize, usize),
@@ -123,6 +131,7 @@ impl Story {
             limits.plan_deadline = Duration::from_secs(model::PLAN_DEADLINE);
             limits.permission_deadline = Duration::from_secs(model::PERMISSION_DEADLINE);
             limits.pending_permissions_max = model::PERMISSIONS_MAX;
+            limits.spawn_deadline = Duration::from_secs(model::SPAWN_DEADLINE);
             limits.lease_ttl = Duration::from_secs(model::LEASE);
             limits.lost_grace = Duration::from_secs(model::GRACE);
             limits.exit_alarm_after = Duration::from_secs(model::EXIT_ALARM);
@@ -142,7 +151,7 @@ impl Story {
                 }
             })
         });
-        let credentials = [("lead", vec![team.lead.who.clone()])].into();
+        let credentials = [("lead", vec![(1, team.lead.who.clone())])].into();
         let mut story = Self {
             team,
             coordinators,
@@ -157,6 +166,8 @@ impl Story {
             handed_on: BTreeSet::new(),
             keyed: Vec::new(),
             claims: Vec::new(),
+            tokens: Vec::new(),
+            refused: BTreeSet::new(),
             is_deleted: false,
             tally: (0, 0),
             transcript: Transcript::default(),
@@ -167,6 +178,7 @@ impl Story {
             let act = Act::Join { name, twice: false, detached: coordinator == 0 };
             story.step(&Step { who: Who::Operator, coordinator, act }).await;
         }
+        story.add_hosts().await;
         story
     }
 
@@ -187,8 +199,9 @@ impl Story {
             Shows::Any(index) => (!own.is_empty()).then(|| own[index.index(own.len())]),
         };
         let session_id = session.map(|at| self.listeners[at].session_id.clone());
-        let caller = Caller::Member { name: name.to_owned(), incarnation: life as u64 + 1, session };
-        (CallerCredentials { session_id, ..lives[life].clone() }, caller)
+        let (incarnation, who) = &lives[life];
+        let caller = Caller::Member { name: name.to_owned(), incarnation: *incarnation, session };
+        (CallerCredentials { session_id, ..who.clone() }, caller)
     }
 
     /// Presents a name's latest credential without a session.
@@ -237,9 +250,15 @@ impl Story {
     /// Records a new life.
     fn begin(&mut self, name: &'static str, plan_mode: bool, detached: bool, joined: &v1::JoinResponse) {
         self.model.begin(name, plan_mode, detached);
+        self.note_life(name, joined);
+    }
+
+    /// Records the credential of a life that has just begun.
+    fn note_life(&mut self, name: &'static str, joined: &v1::JoinResponse) {
         self.end_session(name, CloseReason::Superseded);
-        self.credentials.entry(name).or_default().push(presented(&joined.credential));
-        assert_eq!(joined.member.as_ref().unwrap().incarnation, self.model.members[name].incarnation);
+        let incarnation = self.model.members[name].incarnation;
+        assert_eq!(joined.member.as_ref().unwrap().incarnation, incarnation);
+        self.credentials.entry(name).or_default().push((incarnation, presented(&joined.credential)));
     }
 
     /// Records that a member's latest session must end, unless it must already.
@@ -256,12 +275,14 @@ impl Story {
             if self.is_deleted || !self.model.members.contains_key(name) {
                 continue;
             }
+            if self.model.members[name].life == Life::Spawning {
+                self.step(&Step { who: Who::Operator, coordinator: 0, act: Act::Force { name } }).await;
+            }
             if self.model.accepts_join(name) {
                 let act = Act::Join { name, twice: false, detached: false };
                 self.step(&Step { who: Who::Operator, coordinator: 0, act }).await;
             }
-            let who = Who::Member { name, former: None, shows: Shows::None };
-            self.step(&Step { who, coordinator: 1, act: Act::Stream }).await;
+            self.step(&Step { who: Who::latest(name), coordinator: 1, act: Act::Stream }).await;
             self.process_inbox(name).await;
         }
         if !self.is_deleted {

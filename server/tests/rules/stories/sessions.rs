@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use teamwire_proto::v1::{self, CloseReason, SenderKind, stream_response::Frame};
+use teamwire_proto::{
+    name::Name,
+    v1::{self, CloseReason, SenderKind, stream_response::Frame},
+};
+use teamwire_server::store::Range;
 use tokio::{sync::mpsc, time::timeout};
 
 use super::{PATIENCE, Story, check::content_of};
@@ -52,7 +56,10 @@ impl Story {
 
     async fn has_delivered_all(&self, at: usize) -> bool {
         let listener = &self.listeners[at];
-        self.inbox(&listener.member).await.iter().all(|delivery| delivery.sequence <= listener.last)
+        let member = Name::parse(&listener.member, "name").unwrap();
+        let all = Range { first: 1, last: u64::MAX, limit: 1_000, newest_first: false };
+        let entries = self.coordinators[0].inbox_entries(&self.team.namespace, &member, all).await.unwrap();
+        entries.iter().all(|(sequence, _)| *sequence <= listener.last)
     }
 
     fn take_frame(&mut self, at: usize, frame: Frame) {
@@ -76,12 +83,11 @@ impl Story {
                 }
                 let content = self.contents.get(&message.id).expect("a delivered message was accepted before");
                 assert_eq!(content_of(&message), content);
-                let sent = self.model.sent.iter().find(|sent| sent.id == message.id).unwrap();
+                let place = self.model.sent.iter().position(|sent| sent.id == message.id).unwrap();
+                let (sent, incarnation) = (&self.model.sent[place], listener.incarnation);
                 assert_eq!(message.sender.unwrap().name, sent.from);
-                assert!(
-                    sent.only_for.is_none_or(|life| life == listener.incarnation),
-                    "the request is for another life"
-                );
+                assert!(sent.only_for.is_none_or(|life| life == incarnation), "the request is for another life");
+                self.check_prompt(place, incarnation);
             }
             Frame::Closing(closing) => {
                 let expected =

@@ -67,6 +67,10 @@ impl Story {
         for member in c.list_members(&operator(), &all_members("alpha")).await.unwrap().members {
             self.transcript.note(&v1::Member { lease_left: None, ..member });
         }
+        let list = v1::ListHostsRequest { team: "alpha".to_owned(), page_size: 1_000, ..Default::default() };
+        for host in c.list_hosts(&operator(), &list).await.unwrap().hosts {
+            self.transcript.note(&v1::Host { lease_left: None, ..host });
+        }
         let list = v1::ListRequestsRequest { team: "alpha".to_owned(), page_size: 1_000, ..Default::default() };
         self.transcript.note(&c.list_requests(&operator(), &list).await.unwrap());
         let filter = Some(v1::HistoryFilter { include_receipts: true, ..Default::default() });

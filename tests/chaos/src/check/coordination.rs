@@ -8,6 +8,10 @@ use crate::history::What;
 /// The longest a process may run after its shutdown was approved: 40 s.
 const EXIT_US_MAX: u64 = 40_000_000;
 
+/// How long before a member's last approval an answer may have been decided without reaching it: a shutdown request overtakes
+/// answers. 5 s.
+const ANSWER_US_MAX: u64 = 5_000_000;
+
 pub(super) fn fenced(index: &Index<'_>) -> Vec<String> {
     let mut opened: HashMap<&str, Vec<(u64, u64, u32)>> = HashMap::new();
     for event in index.events {
@@ -24,10 +28,14 @@ pub(super) fn fenced(index: &Index<'_>) -> Vec<String> {
             What::Opened { epoch } => {
                 own.insert(process, *epoch);
             }
-            What::Sending { op, .. } | What::Flushing { op } | What::Claiming { op } | What::Completing { op, .. } => {
+            What::Sending { op, .. }
+            | What::Flushing { op }
+            | What::Claiming { op }
+            | What::Completing { op, .. }
+            | What::Asking { op } => {
                 begun.insert((process, *op), event.at_us);
             }
-            What::Sent { op, .. } | What::Claimed { op, .. } | What::Completed { op } => {
+            What::Sent { op, .. } | What::Claimed { op, .. } | What::Completed { op } | What::Asked { op, .. } => {
                 let Some(began) = begun.get(&(process, *op)) else { continue };
                 // A process without a session is not bound to one.
                 let Some(epoch) = own.get(&process) else { continue };
@@ -115,6 +123,58 @@ pub(super) fn decisions(index: &Index<'_>) -> Vec<String> {
     wrong
 }
 
+pub(super) fn answers(index: &Index<'_>) -> Vec<String> {
+    if !index.loss_windows.is_empty() {
+        // The store may have lost a request, its decision, or its answer.
+        return Vec::new();
+    }
+    let mut wrong = Vec::new();
+    let mut asked: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut deciding: HashMap<(Process<'_>, u64), &str> = HashMap::new();
+    // When the first answer was accepted, and when a member's last process approved its shutdown.
+    let (mut decided, mut left) = (HashMap::<&str, u64>::new(), HashMap::<&str, u64>::new());
+    let (mut settled, mut finals) = (HashMap::<&str, &str>::new(), HashMap::<&str, &str>::new());
+    let mut delivered: HashMap<&str, bool> = HashMap::new();
+    for event in index.events {
+        let process = (event.member.as_str(), event.process);
+        match &event.what {
+            What::Asked { request_id, .. } => _ = asked.insert(request_id, &event.member),
+            What::Settled { request_id, state } => _ = settled.insert(request_id, state),
+            What::Deciding { op, request_id, .. } => _ = deciding.insert((process, *op), request_id),
+            What::Decided { op, .. } => {
+                if let Some(request_id) = deciding.get(&(process, *op)) {
+                    decided.entry(request_id).or_insert(event.at_us);
+                }
+            }
+            What::AnswerDelivered { request_id, approve } => {
+                let earlier = delivered.insert(request_id, *approve);
+                if earlier == Some(!*approve) {
+                    wrong.push(format!("{request_id} was answered with yes and no"));
+                }
+            }
+            What::Ended { how } if how == "shutdown_approved" => _ = left.insert(&event.member, event.at_us),
+            What::FinalRequest { request_id, state } => _ = finals.insert(request_id, state),
+            _ => {}
+        }
+    }
+    for (request_id, member) in asked {
+        let Some(state) = finals.get(request_id).copied() else { continue };
+        if let Some(seen) = settled.get(request_id).filter(|seen| **seen != state) {
+            wrong.push(format!("{member} saw {request_id} {seen}, but it is {state} in the end"));
+        }
+        let said = delivered.get(request_id).map(|approve| if *approve { "approved" } else { "rejected" });
+        if said.is_some_and(|said| said != state) {
+            wrong.push(format!("{member} was answered {said:?} to {request_id}, which is {state} in the end"));
+        }
+        let (decided, left) = (decided.get(request_id), left.get(member));
+        let had_time = decided.zip(left).is_some_and(|(decided, left)| decided + ANSWER_US_MAX < *left);
+        if said.is_none() && matches!(state, "approved" | "rejected") && had_time {
+            wrong.push(format!("{request_id} was {state}, but {member} never received the answer"));
+        }
+    }
+    wrong
+}
+
 pub(super) fn shutdown(index: &Index<'_>) -> Vec<String> {
     let mut approved: HashMap<Process<'_>, u64> = HashMap::new();
     let mut ended: BTreeMap<Process<'_>, u64> = BTreeMap::new();
@@ -181,6 +241,26 @@ mod tests {
             broken(&[&stale[1..2], &[("bob", 1, complete(2)), ("bob", 1, What::Completed { op: 2 })]].concat()),
             []
         );
+    }
+
+    #[test]
+    fn answers_that_contradict_the_decision_or_do_not_arrive_are_found() {
+        let asked = ("ann", 1, What::Asked { op: 1, request_id: "r".to_owned() });
+        let deciding = ("lead", 1, What::Deciding { op: 1, request_id: "r".to_owned(), approve: true });
+        let decided = ("lead", 1, What::Decided { op: 1, replayed: false });
+        let delivered = |approve| ("ann", 1, What::AnswerDelivered { request_id: "r".to_owned(), approve });
+        let settled = |state: &str| ("ann", 1, What::Settled { request_id: "r".to_owned(), state: state.to_owned() });
+        let left = ("ann", 1, What::Ended { how: "shutdown_approved".to_owned() });
+        let last = ("lead", 1, What::FinalRequest { request_id: "r".to_owned(), state: "approved".to_owned() });
+        let with = |seen: &[(&'static str, u32, What)]| {
+            broken(&[&[asked.clone(), deciding.clone(), decided.clone()], seen, &[left.clone(), last.clone()]].concat())
+        };
+        assert_eq!(with(&[delivered(true), settled("approved")]), []);
+        assert_eq!(with(&[]), [Promise::Answers], "it never arrives");
+        assert_eq!(with(&[delivered(false)]), [Promise::Answers]);
+        assert_eq!(with(&[delivered(true), delivered(false)]), [Promise::Answers]);
+        assert_eq!(with(&[delivered(true), settled("cancelled")]), [Promise::Answers]);
+        assert_eq!(with(&[("supervisor", 1, What::MayBeLost { from_us: 0, until_us: 1 })]), []);
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub struct Counts {
     pub redelivered: usize,
     pub claimed: usize,
     pub decided: usize,
+    /// Answers to permission requests that reached the member that had asked.
+    pub answered: usize,
     pub sessions: usize,
     pub processes: usize,
     /// Messages that were answered with APPLIED and then lost with the store's writes.
@@ -47,6 +49,7 @@ pub fn count(events: &[Event]) -> Counts {
             }
             What::Claimed { .. } => counts.claimed += 1,
             What::Decided { .. } => counts.decided += 1,
+            What::AnswerDelivered { .. } => counts.answered += 1,
             What::Opened { .. } => counts.sessions += 1,
             What::Memory { peak_bytes, .. } => counts.peak_bytes = counts.peak_bytes.max(*peak_bytes),
             What::Damaged { code, .. } => {

@@ -13,6 +13,7 @@ pub enum Promise {
     Fenced,
     Claims,
     Decisions,
+    Answers,
     Shutdown,
     Progress,
     Alive,
@@ -34,7 +35,7 @@ pub struct PromiseSpec {
 }
 
 /// Every promise.
-pub const PROMISES: [PromiseSpec; 14] = [
+pub const PROMISES: [PromiseSpec; 15] = [
     PromiseSpec {
         promise: Promise::NothingLost,
         says: "A message whose send was answered with OK is delivered and processed, or it is dead-lettered. In these runs, a \
@@ -77,8 +78,16 @@ pub const PROMISES: [PromiseSpec; 14] = [
     PromiseSpec {
         promise: Promise::Decisions,
         says: "A request has one answer and keeps it.",
-        checked: "two processes of the lead answer every plan in opposite ways",
+        checked: "two processes of the lead answer every plan and every permission request in opposite ways",
         checker: coordination::decisions,
+    },
+    PromiseSpec {
+        promise: Promise::Answers,
+        says: "The answer to a permission request reaches the member that asked, and says what was decided. A request that was \
+               withdrawn or has expired is never approved.",
+        checked: "what the askers saw and received against the decisions; some requests are withdrawn, some expire, and some \
+                  approvers exit",
+        checker: coordination::answers,
     },
     PromiseSpec {
         promise: Promise::Shutdown,
@@ -120,7 +129,8 @@ pub const PROMISES: [PromiseSpec; 14] = [
     PromiseSpec {
         promise: Promise::DamageDetected,
         says: "After a crash, a damaged store is refused with an explanation, or lacks at most its last commit.",
-        checked: "how a coordinator handles damaged copies, compared with every OK",
+        checked: "a coordinator opens damaged copies of the store: it must refuse each, or the copy must hold every write answered \
+                  with OK except those of its last commit",
         checker: store::damage_detected,
     },
 ];
@@ -138,6 +148,7 @@ impl Promise {
                 });
                 lost_after_us.is_some_and(|at_us| events.last().is_some_and(|last| last.at_us > at_us))
             }
+            Self::Answers => has(|what| matches!(what, What::Asked { .. })),
             Self::LossReported => has(|what| matches!(what, What::MayBeLost { .. })),
             Self::Responsive => has(|what| matches!(what, What::FloodBegan)),
             Self::MemoryBounded => has(|what| matches!(what, What::Memory { .. })),

@@ -12,7 +12,7 @@ pub(super) fn reply(body: &Value, answer: &Answer) -> Reply {
         "id": id("msg"), "type": "message", "role": "assistant", "model": body["model"],
         "content": [], "stop_reason": null, "stop_sequence": null,
         "usage": {
-            "input_tokens": TOKENS.0, "output_tokens": 0,
+            "input_tokens": answer.input_tokens, "output_tokens": 0,
             "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0,
         },
     });

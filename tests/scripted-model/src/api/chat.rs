@@ -20,7 +20,7 @@ pub(super) fn reply(body: &Value, answer: &Answer) -> Reply {
     if !calls.is_empty() {
         message["tool_calls"] = calls.into();
     }
-    let (input, output) = TOKENS;
+    let (input, output) = (answer.input_tokens, TOKENS.1);
     let usage = json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output});
     let base = json!({"id": id("chatcmpl"), "created": 0, "model": body["model"], "usage": usage});
     if !wants_stream(body) {

@@ -31,6 +31,8 @@ pub(crate) struct Tool {
 pub(crate) struct Answer {
     pub(crate) say: String,
     pub(crate) calls: Vec<ToolCall>,
+    /// The tokens of input that the reply reports.
+    pub(crate) input_tokens: u64,
 }
 
 /// A tool that the model calls.

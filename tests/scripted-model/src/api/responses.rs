@@ -31,7 +31,7 @@ pub(super) fn tools(offered: &[Value]) -> Vec<Tool> {
 
 pub(super) fn reply(body: &Value, answer: &Answer) -> Reply {
     let items: Vec<Value> = message(&answer.say).into_iter().chain(answer.calls.iter().map(call)).collect();
-    let (input, output) = TOKENS;
+    let (input, output) = (answer.input_tokens, TOKENS.1);
     let response = json!({
         "id": id("resp"), "object": "response", "status": "completed", "model": body["model"], "output": items,
         "usage": {

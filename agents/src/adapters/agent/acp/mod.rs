@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 
 use self::{
     narrator::Narrator,
-    permissions::{Answer, Permissions, wish},
+    permissions::{Answer, Permissions, allowing, wish},
     program::Program,
 };
 use super::protocol::{Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, Usage};
@@ -78,6 +78,8 @@ pub(super) struct Acp {
     usage: Usage,
     /// What the session had cost before this process, which the program counts, too. None: unknown.
     cost_before: Option<f64>,
+    /// How many tokens the context held when the program last said so.
+    context_tokens: u64,
 }
 
 impl Acp {
@@ -97,6 +99,7 @@ impl Acp {
             narrator: Narrator::new(program),
             usage: Usage::default(),
             cost_before: setup.resume.is_none().then_some(0.0),
+            context_tokens: 0,
             setup,
         }
     }
@@ -209,6 +212,11 @@ impl Acp {
         self.is_replaying &= !(is_live && self.turn.is_some());
         match update {
             SessionUpdate::UsageUpdate(usage) => {
+                // opencode does not say that it has cut its context, but the context has become small then.
+                if usage.used < self.context_tokens / 2 {
+                    out.tell(Event::Compacted);
+                }
+                self.context_tokens = usage.used;
                 if let Some(cost) = usage.cost.filter(|cost| cost.currency == "USD") {
                     let before = *self.cost_before.get_or_insert(cost.amount);
                     self.usage.cost_usd = Some(cost.amount - before);
@@ -247,6 +255,7 @@ impl Acp {
         let first_title = self.narrator.first_title(&call.tool_call_id.0);
         let tool = self.program.tool_name(&call, first_title).map(str::to_owned);
         let name = tool.as_deref().unwrap_or_default();
+        let options = request.options.clone();
         let key = self.permissions.insert(id, request);
         let is_ours = self.setup.mcp.is_some() && self.program.is_ours(name);
         if is_ours || self.program.is_harmless(name) {
@@ -255,9 +264,13 @@ impl Acp {
         if self.is_closing {
             return self.cancel_permissions(out);
         }
+        if allowing(&options).is_none() {
+            let why = "The program offers no answer that permits it, so no one was asked.".to_owned();
+            return self.decide(&key, Decision::Deny(why), out);
+        }
         let title = call.fields.title.as_deref().unwrap_or_default();
         let Some(file) = self.program.plan_to_approve(name, title) else {
-            return out.tell(Event::PermissionWanted(wish(key, tool.as_deref(), &call)));
+            return out.tell(Event::PermissionWanted(wish(key, tool.as_deref(), &call, &options)));
         };
         match self.narrator.plan(file) {
             Some(plan) => out.tell(Event::PlanReady { key, plan: plan.to_owned() }),
@@ -336,7 +349,7 @@ impl Protocol for Acp {
             (Decision::Deny(why), Some(turn)) => turn.refusals.push(refusal(&answer.what, &why)),
             (Decision::Allow, _) if answer.response["outcome"]["outcome"] == json!("cancelled") => {
                 let what = &answer.what;
-                out.tell(Event::Warning(format!("The program cannot be allowed this once, so it may not: {what}")));
+                out.tell(Event::Warning(format!("The program offers no answer that permits this: {what}")));
             }
             _ => {}
         }

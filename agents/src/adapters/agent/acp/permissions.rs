@@ -46,16 +46,16 @@ impl Permissions {
 
     /// Takes a request out, with the answer to it. None: the program no longer waits for it.
     ///
-    /// The answer holds for this one call: an option that allows or rejects later calls, too, is never chosen.
+    /// The answer holds for this one call if the program offers that. Otherwise, it holds for later calls, too, as
+    /// [`wish`] has told the approver.
     pub(super) fn decide(&mut self, key: &str, decision: &Decision) -> Option<Answer> {
         let pending = self.by_key.remove(key)?;
-        let kind = match decision {
-            Decision::Allow => PermissionOptionKind::AllowOnce,
-            Decision::Deny(_) => PermissionOptionKind::RejectOnce,
+        let option = match decision {
+            Decision::Allow => allowing(&pending.options),
+            Decision::Deny(_) => rejecting(&pending.options),
         };
-        let option = pending.options.into_iter().find(|option| option.kind == kind);
         let outcome = option.map_or(RequestPermissionOutcome::Cancelled, |option| {
-            RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(option.option_id))
+            RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(option.option_id.clone()))
         });
         Some(Answer { id: pending.id, response: json!(RequestPermissionResponse::new(outcome)), what: pending.what })
     }
@@ -71,10 +71,48 @@ impl Permissions {
     }
 }
 
-/// Returns what a call needs permission for.
-pub(super) fn wish(key: String, tool: Option<&str>, call: &ToolCallUpdate) -> Wish {
+/// Returns the option that allows the call, and no later one if the program offers that.
+pub(super) fn allowing(options: &[PermissionOption]) -> Option<&PermissionOption> {
+    first(options, [PermissionOptionKind::AllowOnce, PermissionOptionKind::AllowAlways])
+}
+
+/// Returns the option that rejects the call, and no later one if the program offers that.
+fn rejecting(options: &[PermissionOption]) -> Option<&PermissionOption> {
+    first(options, [PermissionOptionKind::RejectOnce, PermissionOptionKind::RejectAlways])
+}
+
+fn first(options: &[PermissionOption], kinds: [PermissionOptionKind; 2]) -> Option<&PermissionOption> {
+    kinds.into_iter().find_map(|kind| options.iter().find(|option| option.kind == kind))
+}
+
+/// Returns what the approver must know of answers that hold for later calls, too. Empty: both hold for this call only.
+fn consequences(options: &[PermissionOption]) -> String {
+    let mut says = String::new();
+    if let Some(option) = allowing(options).filter(|option| option.kind == PermissionOptionKind::AllowAlways) {
+        says.push_str(&format!(
+            "The program offers no permission for this call only. If you approve, it chooses \"{}\", and asks no more about such \
+             calls.\n",
+            option.name
+        ));
+    }
+    if let Some(option) = rejecting(options).filter(|option| option.kind == PermissionOptionKind::RejectAlways) {
+        says.push_str(&format!(
+            "The program offers no refusal of this call only. If you reject, it chooses \"{}\", and refuses such calls from then \
+             on.\n",
+            option.name
+        ));
+    }
+    says
+}
+
+/// Returns what a call needs permission for. What an answer means for later calls comes first, so that it is never cut.
+pub(super) fn wish(key: String, tool: Option<&str>, call: &ToolCallUpdate, options: &[PermissionOption]) -> Wish {
     let kind = || json!(call.fields.kind.unwrap_or_default()).as_str().unwrap_or_default().to_owned();
-    Wish { key, tool: tool.map_or_else(kind, str::to_owned), summary: title(call).to_owned(), detail: detail(call) }
+    let detail = match consequences(options) {
+        says if says.is_empty() => detail(call),
+        says => format!("{says}\n{}", detail(call)),
+    };
+    Wish { key, tool: tool.map_or_else(kind, str::to_owned), summary: title(call).to_owned(), detail }
 }
 
 fn title(call: &ToolCallUpdate) -> &str {

@@ -11,7 +11,15 @@ pub(super) struct Arguments {
     pub(super) directory: Option<String>,
     /// Whether the user has typed `app-server`.
     pub(super) names_app_server: bool,
+    /// Whether they choose a sandbox.
+    chooses_sandbox: bool,
 }
+
+/// The setting of the sandbox.
+const SANDBOX: &str = "sandbox_mode";
+
+/// The settings that decide what commands may do.
+const SANDBOX_SETTINGS: [&str; 2] = [SANDBOX, "default_permissions"];
 
 /// Options that `codex app-server` takes and carries out, with a value.
 const CARRIED_OUT: [&str; 4] = ["-c", "--config", "--enable", "--disable"];
@@ -39,20 +47,23 @@ pub(super) fn read(arguments: &[String]) -> Result<Arguments, String> {
         let mut value = || attached.or_else(|| rest.next().map(String::as_str)).unwrap_or_default();
         match option {
             "-m" | "--model" => read.set("model", &json!(value())),
-            "-s" | "--sandbox" => read.set("sandbox_mode", &json!(value())),
+            "-s" | "--sandbox" => read.set(SANDBOX, &json!(value())),
             "-a" | "--ask-for-approval" => read.set("approval_policy", &json!(value())),
             "-C" | "--cd" => read.directory = Some(value().to_owned()),
             "--add-dir" => directories.push(value()),
             "--search" => read.set("web_search", &json!("live")),
             "--approve-for-me" => {
                 read.set("approvals_reviewer", &json!("auto_review"));
-                read.set("sandbox_mode", &json!("workspace-write"));
+                read.set(SANDBOX, &json!("workspace-write"));
             }
             "--dangerously-bypass-approvals-and-sandbox" | "--yolo" => {
                 read.set("approval_policy", &json!("never"));
-                read.set("sandbox_mode", &json!("danger-full-access"));
+                read.set(SANDBOX, &json!("danger-full-access"));
             }
-            option if CARRIED_OUT.contains(&option) => _ = value(),
+            option if CARRIED_OUT.contains(&option) => {
+                let setting = value().split('=').next().unwrap_or_default().trim();
+                read.chooses_sandbox |= SANDBOX_SETTINGS.contains(&setting);
+            }
             option if IGNORED.contains(&option) => return Err(not_carried_over(option)),
             "app-server" => {
                 read.names_app_server = true;
@@ -82,8 +93,18 @@ impl Arguments {
         command.into_iter().chain(settings).collect()
     }
 
+    /// Turns the sandbox off, unless the arguments choose one. Returns whether it is off now for this reason.
+    pub(super) fn turn_sandbox_off(&mut self) -> bool {
+        if self.chooses_sandbox {
+            return false;
+        }
+        self.set(SANDBOX, &json!("danger-full-access"));
+        true
+    }
+
     /// Adds a setting. JSON's strings and lists of strings are TOML's, too.
     fn set(&mut self, key: &str, value: &Value) {
+        self.chooses_sandbox |= key == SANDBOX;
         self.settings.push(format!("{key}={value}"));
     }
 }
@@ -151,6 +172,27 @@ mod tests {
             everything,
             ["app-server", "-c", "approval_policy=\"never\"", "-c", "sandbox_mode=\"danger-full-access\""]
         );
+    }
+
+    #[test]
+    fn the_sandbox_is_turned_off_unless_the_user_chooses_one() {
+        let off = |arguments: &[&str]| {
+            let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+            let mut read = read(&arguments).expect("they are carried over");
+            (read.turn_sandbox_off(), read.after().join(" "))
+        };
+        assert_eq!(off(&["-m", "x"]).1, "app-server -c model=\"x\" -c sandbox_mode=\"danger-full-access\"");
+        assert!(off(&["-c", "model=x", "--ask-for-approval", "on-request"]).0);
+        for choice in [
+            &["--sandbox", "read-only"][..],
+            &["-sworkspace-write"],
+            &["--approve-for-me"],
+            &["--yolo"],
+            &["-c", "sandbox_mode=\"read-only\""],
+            &["--config=default_permissions=\":workspace\""],
+        ] {
+            assert!(!off(choice).0, "{choice:?}");
+        }
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! turn that fails or is interrupted drops what it has not taken.
 //!
 //! Codex asks for permission as its own configuration says: by default, whenever a command or an edit leaves its sandbox. The
-//! response to a refused request has no room for a reason, so the reason joins the turn as text.
+//! response to a refused request has no room for a reason, so the reason joins the turn as text. If the runner permits
+//! everything, the sandbox is off: it would only make commands fail that the runner permits as soon as the agent asks.
 
 mod arguments;
 mod describe;
@@ -73,9 +74,11 @@ struct Handed {
 
 impl Codex {
     pub(super) fn new(setup: Setup) -> Self {
+        let mut arguments = arguments::read(&setup.arguments);
+        let is_unconfined = setup.permits_all && arguments.as_mut().is_ok_and(Arguments::turn_sandbox_off);
         Self {
-            arguments: arguments::read(&setup.arguments),
-            planning: Planning::new(setup.plan_first),
+            arguments,
+            planning: Planning::new(setup.plan_first, is_unconfined),
             setup,
             next_request: 1,
             asked: HashMap::new(),

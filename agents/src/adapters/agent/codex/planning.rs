@@ -14,6 +14,8 @@ use super::{
 pub(super) struct Planning {
     /// Whether the session begins in plan mode.
     plan_first: bool,
+    /// Whether the sandbox is off because the runner permits everything, and not because the user said so.
+    is_unconfined: bool,
     model: Value,
     effort: Value,
     /// The sandbox outside of plan mode. Null: unknown.
@@ -27,9 +29,10 @@ pub(super) struct Planning {
 }
 
 impl Planning {
-    pub(super) fn new(plan_first: bool) -> Self {
+    pub(super) fn new(plan_first: bool, is_unconfined: bool) -> Self {
         Self {
             plan_first,
+            is_unconfined,
             model: Value::Null,
             effort: Value::Null,
             usual_sandbox: Value::Null,
@@ -64,11 +67,10 @@ impl Planning {
     pub(super) fn set(&mut self, is_on: bool) -> Value {
         let mode = if is_on { "plan" } else { "default" };
         let settings = json!({ "model": self.model, "reasoning_effort": self.effort, "developer_instructions": null });
-        let sandbox = match (is_on, text(&self.usual_sandbox, "type")) {
-            // The user has chosen to run without one.
-            (true, "dangerFullAccess" | "externalSandbox") | (false, _) => self.usual_sandbox.clone(),
-            (true, _) => json!({ "type": "readOnly" }),
-        };
+        let has_chosen_none =
+            !self.is_unconfined && matches!(text(&self.usual_sandbox, "type"), "dangerFullAccess" | "externalSandbox");
+        let sandbox =
+            if is_on && !has_chosen_none { json!({ "type": "readOnly" }) } else { self.usual_sandbox.clone() };
         json!({ "collaborationMode": { "mode": mode, "settings": settings }, "sandboxPolicy": sandbox })
     }
 

@@ -74,7 +74,10 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     NOTICE_KIND_REQUEST_CANCELLED: _NoticeKind.ValueType  # 7
     """A request can no longer be answered. To the requester; `text` says why."""
     NOTICE_KIND_DEAD_LETTER: _NoticeKind.ValueType  # 8
-    """A message went to the team's dead letters. To its sender and to the lead; `message_id` is set."""
+    """A message was delivered too often without an acknowledgement, and became a dead letter
+    (DEAD_LETTER_CAUSE_DELIVERY_LIMIT). To its sender and to the lead; `message_id` is set. Other dead letters, and notices,
+    cause no notice.
+    """
     NOTICE_KIND_LEAD_CHANGED: _NoticeKind.ValueType  # 9
     """A member is the team's lead now. To the old lead and the new one."""
     NOTICE_KIND_TASK_ASSIGNMENT: _NoticeKind.ValueType  # 10
@@ -92,8 +95,9 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     NOTICE_KIND_MEMBER_RESTARTED: _NoticeKind.ValueType  # 15
     """A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set."""
     NOTICE_KIND_WORK_FAILED: _NoticeKind.ValueType  # 16
-    """A member's program has failed at messages or a task, and its runner goes on. To the lead; `exit` is set, and
-    `message_id` (the first message that the program was given) or `task`.
+    """A member's program has failed at messages or a task, and its runner goes on. To the lead; `message_id` (the first
+    message that the program was given) or `task` is set, and `exit` if the program has ended. If it still runs, `text` says
+    how often it has failed, and how.
     """
     NOTICE_KIND_SPAWN_STARTED: _NoticeKind.ValueType  # 17
     """A member that was ordered from a host has started. To the lead and to the member that ordered it."""
@@ -126,7 +130,10 @@ was asked.
 NOTICE_KIND_REQUEST_CANCELLED: NoticeKind.ValueType  # 7
 """A request can no longer be answered. To the requester; `text` says why."""
 NOTICE_KIND_DEAD_LETTER: NoticeKind.ValueType  # 8
-"""A message went to the team's dead letters. To its sender and to the lead; `message_id` is set."""
+"""A message was delivered too often without an acknowledgement, and became a dead letter
+(DEAD_LETTER_CAUSE_DELIVERY_LIMIT). To its sender and to the lead; `message_id` is set. Other dead letters, and notices,
+cause no notice.
+"""
 NOTICE_KIND_LEAD_CHANGED: NoticeKind.ValueType  # 9
 """A member is the team's lead now. To the old lead and the new one."""
 NOTICE_KIND_TASK_ASSIGNMENT: NoticeKind.ValueType  # 10
@@ -144,8 +151,9 @@ set. To the former owner and to the lead.
 NOTICE_KIND_MEMBER_RESTARTED: NoticeKind.ValueType  # 15
 """A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set."""
 NOTICE_KIND_WORK_FAILED: NoticeKind.ValueType  # 16
-"""A member's program has failed at messages or a task, and its runner goes on. To the lead; `exit` is set, and
-`message_id` (the first message that the program was given) or `task`.
+"""A member's program has failed at messages or a task, and its runner goes on. To the lead; `message_id` (the first
+message that the program was given) or `task` is set, and `exit` if the program has ended. If it still runs, `text` says
+how often it has failed, and how.
 """
 NOTICE_KIND_SPAWN_STARTED: NoticeKind.ValueType  # 17
 """A member that was ordered from a host has started. To the lead and to the member that ordered it."""
@@ -166,7 +174,7 @@ class _RunnerActionEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._E
     RUNNER_ACTION_UNSPECIFIED: _RunnerAction.ValueType  # 0
     """Not reported: the member has no runner, or an older one."""
     RUNNER_ACTION_NONE: _RunnerAction.ValueType  # 1
-    """Nothing: the program ended by itself. After an approved shutdown, it found its input closed."""
+    """Nothing: the program ended by itself. After an approved shutdown, this includes ending because its input was closed."""
     RUNNER_ACTION_SIGTERM: _RunnerAction.ValueType  # 2
     """It sent SIGTERM."""
     RUNNER_ACTION_SIGKILL: _RunnerAction.ValueType  # 3
@@ -178,7 +186,7 @@ class RunnerAction(_RunnerAction, metaclass=_RunnerActionEnumTypeWrapper):
 RUNNER_ACTION_UNSPECIFIED: RunnerAction.ValueType  # 0
 """Not reported: the member has no runner, or an older one."""
 RUNNER_ACTION_NONE: RunnerAction.ValueType  # 1
-"""Nothing: the program ended by itself. After an approved shutdown, it found its input closed."""
+"""Nothing: the program ended by itself. After an approved shutdown, this includes ending because its input was closed."""
 RUNNER_ACTION_SIGTERM: RunnerAction.ValueType  # 2
 """It sent SIGTERM."""
 RUNNER_ACTION_SIGKILL: RunnerAction.ValueType  # 3
@@ -326,11 +334,11 @@ class _DeadLetterCauseEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper
     DEAD_LETTER_CAUSE_UNSPECIFIED: _DeadLetterCause.ValueType  # 0
     """It was not dead-lettered."""
     DEAD_LETTER_CAUSE_DELIVERY_LIMIT: _DeadLetterCause.ValueType  # 1
-    """Too many sessions received it without acknowledging it."""
+    """Too many processes received it without acknowledging it, or one process failed at it too often; see StreamRequest."""
     DEAD_LETTER_CAUSE_TARGET_REPLACED: _DeadLetterCause.ValueType  # 2
     """It was a shutdown request for an earlier life of the member."""
     DEAD_LETTER_CAUSE_INBOX_FULL: _DeadLetterCause.ValueType  # 3
-    """It was a notice that found the inbox full. Only the history has it."""
+    """It was a notice. It found the inbox full, or left it to make room for newer notices. Only the history has it."""
     DEAD_LETTER_CAUSE_MEMBER_REMOVED: _DeadLetterCause.ValueType  # 4
     """The recipient exited long ago and was removed from the roster."""
     DEAD_LETTER_CAUSE_REPLACED: _DeadLetterCause.ValueType  # 5
@@ -344,11 +352,11 @@ class DeadLetterCause(_DeadLetterCause, metaclass=_DeadLetterCauseEnumTypeWrappe
 DEAD_LETTER_CAUSE_UNSPECIFIED: DeadLetterCause.ValueType  # 0
 """It was not dead-lettered."""
 DEAD_LETTER_CAUSE_DELIVERY_LIMIT: DeadLetterCause.ValueType  # 1
-"""Too many sessions received it without acknowledging it."""
+"""Too many processes received it without acknowledging it, or one process failed at it too often; see StreamRequest."""
 DEAD_LETTER_CAUSE_TARGET_REPLACED: DeadLetterCause.ValueType  # 2
 """It was a shutdown request for an earlier life of the member."""
 DEAD_LETTER_CAUSE_INBOX_FULL: DeadLetterCause.ValueType  # 3
-"""It was a notice that found the inbox full. Only the history has it."""
+"""It was a notice. It found the inbox full, or left it to make room for newer notices. Only the history has it."""
 DEAD_LETTER_CAUSE_MEMBER_REMOVED: DeadLetterCause.ValueType  # 4
 """The recipient exited long ago and was removed from the roster."""
 DEAD_LETTER_CAUSE_REPLACED: DeadLetterCause.ValueType  # 5
@@ -409,8 +417,8 @@ Global___Broadcast: typing_extensions.TypeAlias = Broadcast
 
 @typing.final
 class ShutdownRequest(google.protobuf.message.Message):
-    """Asks a member to shut down. Only the lead and the operator may send it. The coordinator creates the request's id. It
-    reaches a member whose inbox is full, and one that acknowledges nothing.
+    """Asks a member to shut down. Only the lead and the operator may send it. The coordinator creates the request's id. The
+    request reaches even a member whose inbox is full, or that acknowledges nothing.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -533,8 +541,9 @@ Global___PlanApprovalResponse: typing_extensions.TypeAlias = PlanApprovalRespons
 
 @typing.final
 class PermissionRequest(google.protobuf.message.Message):
-    """Asks for permission to do something, such as to run a command. Every member may send it; several of a member may be
-    pending. The coordinator creates the request's id. It expires unanswered at its deadline, which refuses it.
+    """Asks for permission to do something, such as to run a command. Every member may send it. A member may have several
+    pending. The coordinator creates the request's id. A request that has no answer by its deadline expires, which counts as
+    a rejection.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -546,8 +555,9 @@ class PermissionRequest(google.protobuf.message.Message):
     TTL_FIELD_NUMBER: builtins.int
     recipient: builtins.str
     """Optional. The member that is asked, its approver: see DirectMessage.recipient. Empty or `team-lead`: the lead, also one
-    that takes over while the request is pending. The lead itself must name another member. In a delivered message: the
-    name as first written.
+    that takes over while the request is pending. The lead itself must name another member. If the member has exited, or
+    exits while the request is pending, the lead is asked instead, unless the lead made the request. In a delivered message:
+    the name as first written.
     """
     tool: builtins.str
     """Required. What the member wants to use, such as `Bash`. One line, 1 to 200 characters, at least one of them visible, no
@@ -788,7 +798,7 @@ class Notice(google.protobuf.message.Message):
 
     @property
     def gathered(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Notice]:
-        """Set by the coordinator with NOTICE_KIND_DIGEST. The notices, each of another kind or about another thing, oldest
+        """Set by the coordinator with NOTICE_KIND_DIGEST. The notices, no two of the same kind about the same thing, oldest
         first. Up to 32; `count` covers the others, too.
         """
 
@@ -1187,10 +1197,12 @@ class StreamRequest(google.protobuf.message.Message):
     INSTANCE_ID_FIELD_NUMBER: builtins.int
     UNACKED_MESSAGES_MAX_FIELD_NUMBER: builtins.int
     UNACKED_BYTES_MAX_FIELD_NUMBER: builtins.int
+    FAILED_SEQUENCES_FIELD_NUMBER: builtins.int
     instance_id: builtins.str
     """Optional. A random id of the calling process, up to 64 visible ASCII characters. A session that replaces one of the
-    same instance is a reconnect: the lead gets no notice of it, and both sessions count as one delivery before a message
-    becomes a dead letter. Empty: every session counts as another process.
+    same instance is a reconnect: the lead gets no notice of it, and the two sessions count as one delivery toward the
+    limit at which a message becomes a dead letter, except for failed_sequences. Empty: every session counts as another
+    process.
     """
     unacked_messages_max: builtins.int
     """Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64. A
@@ -1200,14 +1212,23 @@ class StreamRequest(google.protobuf.message.Message):
     """Optional. How many bytes of messages may be unacknowledged at a time, up to 1 MiB. Zero: 1 MiB. Larger values are
     treated as 1 MiB. A single larger message is delivered once nothing else is unacknowledged.
     """
+    @property
+    def failed_sequences(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Optional. The messages at which this process failed in its last session, by their Delivery.sequence, up to 64. For each
+        of them, the two sessions count as two deliveries toward that limit. Ignored for acknowledged messages, for messages that
+        the last session has not delivered, and if the last session had another instance_id. Leave it empty when the stream
+        reconnects later, or the reconnect counts as another failure.
+        """
+
     def __init__(
         self,
         *,
         instance_id: builtins.str = ...,
         unacked_messages_max: builtins.int = ...,
         unacked_bytes_max: builtins.int = ...,
+        failed_sequences: collections.abc.Iterable[builtins.int] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["instance_id", b"instance_id", "unacked_bytes_max", b"unacked_bytes_max", "unacked_messages_max", b"unacked_messages_max"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["failed_sequences", b"failed_sequences", "instance_id", b"instance_id", "unacked_bytes_max", b"unacked_bytes_max", "unacked_messages_max", b"unacked_messages_max"]) -> None: ...
 
 Global___StreamRequest: typing_extensions.TypeAlias = StreamRequest
 

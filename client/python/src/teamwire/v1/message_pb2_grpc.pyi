@@ -213,8 +213,8 @@ class MessageServiceStub(typing.Generic[_MessageServiceSendType, _MessageService
     """
 
     GetMessage: _MessageServiceGetMessageType
-    """Returns a message with one receipt for each recipient. Its sender, its recipients, the lead, the operator and
-    observers of the team may call it.
+    """Returns a message with one receipt for each recipient. The message's sender and recipients, the lead, the operator and
+    the team's observers may make this call.
 
     NOT_FOUND: MESSAGE_NOT_FOUND (including when the caller may not see it). INVALID_ARGUMENT: INVALID_MESSAGE_ID.
     """
@@ -223,7 +223,7 @@ class MessageServiceStub(typing.Generic[_MessageServiceSendType, _MessageService
     """Lists the unprocessed messages of an inbox without opening a session: nothing is marked as delivered. The lead, the
     operator and observers may list any inbox, other members their own.
 
-    PERMISSION_DENIED: NOT_PERMITTED (the operator and observers have no inbox), LEAD_ONLY.
+    PERMISSION_DENIED: NOT_PERMITTED (the operator or an observer named no member, and neither has an inbox), LEAD_ONLY.
     INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND.
     """
 
@@ -330,8 +330,8 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.message_pb2.GetMessageRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.message_pb2.GetMessageResponse, collections.abc.Awaitable[teamwire.v1.message_pb2.GetMessageResponse]]:
-        """Returns a message with one receipt for each recipient. Its sender, its recipients, the lead, the operator and
-        observers of the team may call it.
+        """Returns a message with one receipt for each recipient. The message's sender and recipients, the lead, the operator and
+        the team's observers may make this call.
 
         NOT_FOUND: MESSAGE_NOT_FOUND (including when the caller may not see it). INVALID_ARGUMENT: INVALID_MESSAGE_ID.
         """
@@ -345,7 +345,7 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
         """Lists the unprocessed messages of an inbox without opening a session: nothing is marked as delivered. The lead, the
         operator and observers may list any inbox, other members their own.
 
-        PERMISSION_DENIED: NOT_PERMITTED (the operator and observers have no inbox), LEAD_ONLY.
+        PERMISSION_DENIED: NOT_PERMITTED (the operator or an observer named no member, and neither has an inbox), LEAD_ONLY.
         INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND.
         """
 

@@ -117,7 +117,9 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_TASK_NOT_FOUND: _Reason.ValueType  # 46
     """The caller's team has no such task."""
     REASON_TASK_CLAIMED: _Reason.ValueType  # 47
-    """Another member has claimed the task, or it is assigned to another member."""
+    """Another member has claimed the task, or it is assigned to another member. Or the caller itself has claimed it already. Or
+    the task is in progress, and the call would change the tasks that it waits for.
+    """
     REASON_TASK_BLOCKED: _Reason.ValueType  # 48
     """The task waits for other tasks."""
     REASON_TASK_CLOSED: _Reason.ValueType  # 49
@@ -249,7 +251,9 @@ REASON_LEAD_ACTIVE: Reason.ValueType  # 45
 REASON_TASK_NOT_FOUND: Reason.ValueType  # 46
 """The caller's team has no such task."""
 REASON_TASK_CLAIMED: Reason.ValueType  # 47
-"""Another member has claimed the task, or it is assigned to another member."""
+"""Another member has claimed the task, or it is assigned to another member. Or the caller itself has claimed it already. Or
+the task is in progress, and the call would change the tasks that it waits for.
+"""
 REASON_TASK_BLOCKED: Reason.ValueType  # 48
 """The task waits for other tasks."""
 REASON_TASK_CLOSED: Reason.ValueType  # 49

@@ -174,8 +174,8 @@ class Request(google.protobuf.message.Message):
     answer_message_id: builtins.str
     """The message that carried the answer. Empty: it has no answer."""
     approver: builtins.str
-    """Set with REQUEST_KIND_PERMISSION. The member that was asked. Empty: the lead. The lead may answer in either case. With
-    REQUEST_KIND_SPAWN: the host that has the order.
+    """Set with REQUEST_KIND_PERMISSION. The member that was asked. Empty: the lead, also because the member that was asked has
+    exited. The lead may answer in either case. With REQUEST_KIND_SPAWN: the host that has the order.
     """
     tool: builtins.str
     """Set with REQUEST_KIND_PERMISSION. What the member wants to use."""

@@ -70,7 +70,9 @@ class _MemberStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     MEMBER_STATE_IDLE: _MemberState.ValueType  # 3
     """Alive, with nothing to do."""
     MEMBER_STATE_STOPPING: _MemberState.ValueType  # 4
-    """Has approved its shutdown or was stopped by force; its exit has not been reported yet."""
+    """Has approved its shutdown, was stopped by force, or has left while its program still runs (LeaveRequest.exit_follows);
+    its exit has not been reported yet.
+    """
     MEMBER_STATE_EXITED: _MemberState.ValueType  # 5
     """Its exit was reported. The name may be joined again."""
     MEMBER_STATE_LOST: _MemberState.ValueType  # 6
@@ -94,7 +96,9 @@ MEMBER_STATE_ACTIVE: MemberState.ValueType  # 2
 MEMBER_STATE_IDLE: MemberState.ValueType  # 3
 """Alive, with nothing to do."""
 MEMBER_STATE_STOPPING: MemberState.ValueType  # 4
-"""Has approved its shutdown or was stopped by force; its exit has not been reported yet."""
+"""Has approved its shutdown, was stopped by force, or has left while its program still runs (LeaveRequest.exit_follows);
+its exit has not been reported yet.
+"""
 MEMBER_STATE_EXITED: MemberState.ValueType  # 5
 """Its exit was reported. The name may be joined again."""
 MEMBER_STATE_LOST: MemberState.ValueType  # 6
@@ -286,7 +290,7 @@ class Member(google.protobuf.message.Message):
     connected: builtins.bool
     """True while a session is open."""
     inbox_full: builtins.bool
-    """True: its inbox accepts only answers, notices and shutdown requests."""
+    """True: its inbox accepts only permission requests, shutdown requests, answers to requests, and notices."""
     liveness: Global___Liveness.ValueType
     """Whether a process keeps this life going."""
     notice_level: Global___NoticeLevel.ValueType
@@ -755,8 +759,8 @@ class JoinRequest(google.protobuf.message.Message):
 
     @property
     def previous_exit(self) -> teamwire.v1.message_pb2.ExitReport:
-        """Optional. How the program of the life before this one ended, if that life is live and a runner has restarted its
-        program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join
+        """Optional. How the program of the life before this one ended, if that life is live or lost and a runner has restarted
+        its program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join
         token.
         """
 
@@ -910,7 +914,7 @@ class HeartbeatRequest(google.protobuf.message.Message):
     """Optional. One line, up to 200 characters: what it did last. Empty: no change."""
     @property
     def failure(self) -> Global___WorkFailure:
-        """Optional. Set by a runner whose program has just failed at its work, if the member's life goes on. The lead gets
+        """Optional. Set by a runner whose program has failed at its work, if the member's life goes on. The lead gets
         NOTICE_KIND_WORK_FAILED.
         """
 
@@ -928,7 +932,9 @@ Global___HeartbeatRequest: typing_extensions.TypeAlias = HeartbeatRequest
 
 @typing.final
 class WorkFailure(google.protobuf.message.Message):
-    """How a program failed at messages or a task, as its runner saw it."""
+    """How a program failed at messages or a task, as its runner saw it. Either the program has ended, and `exit` is set, or it
+    still runs, and `error` is set.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -936,15 +942,23 @@ class WorkFailure(google.protobuf.message.Message):
     TASK_ID_FIELD_NUMBER: builtins.int
     MESSAGE_ID_FIELD_NUMBER: builtins.int
     MESSAGES_FIELD_NUMBER: builtins.int
+    ERROR_FIELD_NUMBER: builtins.int
+    ATTEMPTS_FIELD_NUMBER: builtins.int
     task_id: builtins.int
     """Optional. The task that it was given. Zero: it was given messages."""
     message_id: builtins.str
-    """Required if there is no task. The id of the first message that it was given."""
+    """Required if there is no task, unless the program was given only the first prompt of its runner. The id of the first
+    message that it was given.
+    """
     messages: builtins.int
     """Optional. How many messages it was given. Zero counts as 1."""
+    error: builtins.str
+    """Required without `exit`. What went wrong, for a reader: one line, up to 200 characters."""
+    attempts: builtins.int
+    """Optional. How often the program has failed at this in a row, this time included. Zero counts as 1."""
     @property
     def exit(self) -> teamwire.v1.message_pb2.ExitReport:
-        """Required. How the program ended: by a signal, or with a code other than 0."""
+        """Required without `error`. How the program ended: by a signal, or with a code other than 0."""
 
     def __init__(
         self,
@@ -953,9 +967,11 @@ class WorkFailure(google.protobuf.message.Message):
         task_id: builtins.int = ...,
         message_id: builtins.str = ...,
         messages: builtins.int = ...,
+        error: builtins.str = ...,
+        attempts: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["exit", b"exit"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["exit", b"exit", "message_id", b"message_id", "messages", b"messages", "task_id", b"task_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempts", b"attempts", "error", b"error", "exit", b"exit", "message_id", b"message_id", "messages", b"messages", "task_id", b"task_id"]) -> None: ...
 
 Global___WorkFailure: typing_extensions.TypeAlias = WorkFailure
 

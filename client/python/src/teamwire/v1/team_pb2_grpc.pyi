@@ -479,9 +479,9 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     """
 
     ReportActivity: _TeamServiceReportActivityType
-    """Reports what the caller's program has done and used. It is kept apart from the history and from inboxes, and goes away
-    with the member and its team: the last 200 lines of each member, and the sums of what it used. If the store is full,
-    the coordinator drops the report and returns OK.
+    """Reports what the caller's program has done and used. The coordinator keeps the last 200 lines of each member and the
+    sums of what it used. It keeps them apart from the history and the inboxes, and deletes them with the member or the
+    team. If the store is full, the coordinator drops the report and returns OK.
 
     PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
     """
@@ -495,8 +495,9 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
 
     ForceStop: _TeamServiceForceStopType
     """Stops a member or a host at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
-    its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. A member that was
-    ordered and has not started becomes `exited`, and its order is cancelled. Lead and operator only. It may be repeated.
+    its runner kills the process. It is `stopping` until its exit is reported. If no report comes, an attached life is
+    `exited` once its lease and the grace period have run out, and a detached one after 5 s. A member that was ordered and
+    has not started becomes `exited` at once, and its order is cancelled. Lead and operator only. It may be repeated.
 
     PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
     MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
@@ -721,9 +722,9 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.activity_pb2.ReportActivityRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.activity_pb2.ReportActivityResponse, collections.abc.Awaitable[teamwire.v1.activity_pb2.ReportActivityResponse]]:
-        """Reports what the caller's program has done and used. It is kept apart from the history and from inboxes, and goes away
-        with the member and its team: the last 200 lines of each member, and the sums of what it used. If the store is full,
-        the coordinator drops the report and returns OK.
+        """Reports what the caller's program has done and used. The coordinator keeps the last 200 lines of each member and the
+        sums of what it used. It keeps them apart from the history and the inboxes, and deletes them with the member or the
+        team. If the store is full, the coordinator drops the report and returns OK.
 
         PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
         """
@@ -747,8 +748,9 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.ForceStopResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.ForceStopResponse]]:
         """Stops a member or a host at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
-        its runner kills the process. It is `stopping` until its exit is reported or its lease has run out. A member that was
-        ordered and has not started becomes `exited`, and its order is cancelled. Lead and operator only. It may be repeated.
+        its runner kills the process. It is `stopping` until its exit is reported. If no report comes, an attached life is
+        `exited` once its lease and the grace period have run out, and a detached one after 5 s. A member that was ordered and
+        has not started becomes `exited` at once, and its order is cancelled. Lead and operator only. It may be repeated.
 
         PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
         MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.

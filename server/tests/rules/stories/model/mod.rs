@@ -4,10 +4,12 @@
 //! afterwards: the state of every member, request and task, and the unprocessed messages in each inbox, except the
 //! coordinator's own notices. Time is in seconds.
 
+mod hosts;
 mod tasks;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+pub(super) use hosts::{Offer, Order, Ordering, QUICK, SLOW, SLOW_DEADLINE, SPAWN_DEADLINE};
 pub(super) use tasks::{Change, Status, Task, limits};
 
 pub(super) const INBOX_ENTRIES_MAX: u64 = 8;
@@ -33,15 +35,21 @@ pub(super) enum Life {
     Exited {
         dismissed: bool,
     },
+    /// Was ordered, and has not joined.
+    Spawning,
 }
 
 impl Life {
     fn takes_messages(self) -> bool {
-        matches!(self, Self::Live | Self::Lost)
+        matches!(self, Self::Live | Self::Lost | Self::Spawning)
     }
 
-    fn keeps_the_team(self) -> bool {
+    fn is_live(self) -> bool {
         matches!(self, Self::Live | Self::Approved | Self::Forced)
+    }
+
+    fn holds_name(self) -> bool {
+        self.is_live() || self == Self::Spawning
     }
 }
 
@@ -62,11 +70,37 @@ pub(super) struct Bearer {
     /// It must have a plan approved before it works on tasks.
     pub(super) plan_mode: bool,
     plan_approved: bool,
+    /// It takes orders, and nothing else.
+    pub(super) is_host: bool,
+    /// The order that began its present life.
+    pub(super) ordered: Option<usize>,
+    /// That order, while it is pending.
+    pub(super) order: Option<usize>,
     /// The indices of the unprocessed messages.
     pub(super) inbox: Vec<usize>,
 }
 
 impl Bearer {
+    /// The bearer of a new name, before its first life.
+    fn new(lease_until: u64) -> Self {
+        Self {
+            incarnation: 0,
+            life: Life::Exited { dismissed: true },
+            detached: false,
+            lease_until,
+            session: None,
+            shutdown: None,
+            plan: None,
+            permissions: Vec::new(),
+            plan_mode: false,
+            plan_approved: false,
+            is_host: false,
+            ordered: None,
+            order: None,
+            inbox: Vec::new(),
+        }
+    }
+
     pub(super) fn is_away(&self, now: u64) -> bool {
         self.detached && self.life == Life::Live && now >= self.lease_until
     }
@@ -77,6 +111,7 @@ pub(super) enum Asks {
     Shutdown,
     Plan,
     Permission,
+    Spawn,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,10 +129,10 @@ pub(super) struct Request {
     pub(super) asks: Asks,
     pub(super) member: String,
     pub(super) by: Option<String>,
-    /// The member that a permission request names.
+    /// The member that a permission request names, or the host that has an order.
     pub(super) approver: Option<String>,
     pub(super) state: State,
-    expires: u64,
+    pub(super) expires: u64,
 }
 
 impl Request {
@@ -145,11 +180,20 @@ pub(super) struct Model {
     pub(super) requests: Vec<Request>,
     pub(super) sent: Vec<Sent>,
     pub(super) tasks: Vec<Task>,
+    pub(super) orders: Vec<Order>,
+    pub(super) offers: BTreeMap<String, Offer>,
+    /// The prompts of orders that failed.
+    pub(super) withdrawn: BTreeSet<String>,
 }
 
 impl Model {
-    /// Returns the caller's name. `None`: the call must be refused.
+    /// Returns the caller's name. `None`: the call must be refused, as most calls of hosts must.
     fn admit(&self, caller: &Caller, lets: Lets) -> Option<&str> {
+        self.admit_any(caller, lets).filter(|name| !self.members.get(*name).is_some_and(|bearer| bearer.is_host))
+    }
+
+    /// Returns the caller's name, also that of a host.
+    fn admit_any(&self, caller: &Caller, lets: Lets) -> Option<&str> {
         let (name, incarnation, session) = match caller {
             Caller::Operator => return Some("operator"),
             Caller::Stranger => return None,
@@ -160,6 +204,8 @@ impl Model {
             Life::Live | Life::Lost => true,
             Life::Approved => lets != Lets::Working,
             Life::Forced | Life::Exited { .. } => lets == Lets::Ended,
+            // Nobody has its credential.
+            Life::Spawning => false,
         };
         let is_newest = bearer.incarnation == *incarnation && (session.is_none() || *session == bearer.session);
         (lives && is_newest).then_some(name)
@@ -179,8 +225,18 @@ impl Model {
         self.admit(caller, lets).filter(|name| *name != "operator")
     }
 
+    /// The same for the calls that a host may make, too.
+    fn inbox_owner(&self, caller: &Caller, lets: Lets) -> Option<&str> {
+        self.admit_any(caller, lets).filter(|name| *name != "operator")
+    }
+
     fn takes(&self, name: &str) -> bool {
-        self.members.get(name).is_some_and(|bearer| bearer.life.takes_messages())
+        self.members.get(name).is_some_and(|bearer| bearer.life.takes_messages() && !bearer.is_host)
+    }
+
+    /// Returns whether a name takes what only a member that has started can answer.
+    fn has_started(&self, name: &str) -> bool {
+        self.takes(name) && self.members[name].life != Life::Spawning
     }
 
     /// Returns the caller's name if it may send.
@@ -213,12 +269,19 @@ impl Model {
     pub(super) fn accepts_shutdown(&self, caller: &Caller, to: &str, room: impl Fn(&str) -> bool) -> bool {
         let is_pending = |index: &usize| self.requests[*index].expires > self.now;
         self.accepts_message(caller, to, room)
+            && self.has_started(to)
             && self.sender(caller).is_some_and(|from| self.rules(from))
             && !self.members[to].shutdown.as_ref().is_some_and(is_pending)
     }
 
     pub(super) fn accepts_plan(&self, caller: &Caller, room: impl Fn(&str) -> bool) -> bool {
         self.sender(caller).is_some_and(|from| !self.rules(from)) && self.takes(&self.lead) && room(&self.lead)
+    }
+
+    /// Returns the approver that the coordinator records. `of`: the member that the asker names. None: the lead.
+    pub(super) fn approver<'o>(&self, from: &str, of: Option<&'o str>) -> Option<&'o str> {
+        let has_ended = |name: &&str| self.members.get(*name).is_some_and(|_| !self.takes(name));
+        of.filter(|name| self.rules(from) || !has_ended(name))
     }
 
     /// Returns the recipient of a permission request. `of`: the member that it names.
@@ -228,10 +291,13 @@ impl Model {
         of: Option<&str>,
         room: impl Fn(&str) -> bool,
     ) -> Option<String> {
-        let to = of.unwrap_or(&self.lead);
-        let from = self.member_only(caller, Lets::Working).filter(|from| *from != to)?;
+        let from = self.member_only(caller, Lets::Working)?;
+        let to = self.approver(from, of).unwrap_or(&self.lead);
+        if from == to {
+            return None;
+        }
         let pending = self.members[from].permissions.iter().filter(|at| self.requests[**at].is_open(self.now));
-        (pending.count() < PERMISSIONS_MAX && self.takes(to) && room(to)).then(|| to.to_owned())
+        (pending.count() < PERMISSIONS_MAX && self.has_started(to) && room(to)).then(|| to.to_owned())
     }
 
     /// Returns whether a withdrawal changes the request, if it is accepted.
@@ -262,6 +328,7 @@ impl Model {
                 let from = self.sender(caller)?;
                 from != request.member && (self.rules(from) || request.approver.as_deref() == Some(from))
             }
+            Asks::Spawn => return None,
         };
         let is_due = request.is_open(self.now);
         let was = match request.state {
@@ -281,15 +348,15 @@ impl Model {
         // The new session supersedes any session that the caller shows.
         let Caller::Member { name, incarnation, .. } = caller else { return None };
         let without_session = Caller::Member { name: name.clone(), incarnation: *incarnation, session: None };
-        self.member_only(&without_session, Lets::Ending).map(ToOwned::to_owned)
+        self.inbox_owner(&without_session, Lets::Ending).map(ToOwned::to_owned)
     }
 
     pub(super) fn accepts_ack(&self, caller: &Caller) -> Option<String> {
-        self.member_only(caller, Lets::Ending).map(ToOwned::to_owned)
+        self.inbox_owner(caller, Lets::Ending).map(ToOwned::to_owned)
     }
 
     pub(super) fn accepts_leave(&self, caller: &Caller) -> Option<String> {
-        self.member_only(caller, Lets::Ended).map(ToOwned::to_owned)
+        self.inbox_owner(caller, Lets::Ended).map(ToOwned::to_owned)
     }
 
     /// With a join token bound to the name.
@@ -299,7 +366,7 @@ impl Model {
 
     /// Returns whether a member keeps its team from being deleted and its name from being taken.
     fn keeps_the_team(&self, bearer: &Bearer) -> bool {
-        bearer.life.keeps_the_team() && !bearer.is_away(self.now)
+        bearer.life.holds_name() && !bearer.is_away(self.now)
     }
 
     pub(super) fn accepts_rejoin(&self, caller: &Caller) -> Option<String> {
@@ -316,8 +383,9 @@ impl Model {
     /// Returns whether the role really changes hands, if the call is accepted.
     pub(super) fn accepts_set_lead(&self, caller: &Caller, to: &str) -> Option<bool> {
         let from = self.sender(caller).filter(|from| self.rules(from))?;
-        let lead_is_live = self.keeps_the_team(&self.members[&self.lead]);
-        match self.takes(to) {
+        let lead = &self.members[&self.lead];
+        let lead_is_live = lead.life.is_live() && !lead.is_away(self.now);
+        match self.has_started(to) {
             true if to == self.lead => Some(false),
             true if from == "operator" && lead_is_live => None,
             is_accepted => is_accepted.then_some(true),
@@ -326,7 +394,7 @@ impl Model {
 
     pub(super) fn accepts_delete(&self, caller: &Caller) -> bool {
         let Some(from) = self.sender(caller).filter(|from| self.rules(from)) else { return false };
-        self.members.iter().all(|(name, bearer)| name == from || !self.keeps_the_team(bearer))
+        self.members.iter().all(|(name, bearer)| name == from || bearer.is_host || !self.keeps_the_team(bearer))
     }
 
     // The effects of accepted calls.
@@ -347,6 +415,7 @@ impl Model {
                 Asks::Shutdown => SHUTDOWN_DEADLINE,
                 Asks::Plan => PLAN_DEADLINE,
                 Asks::Permission => PERMISSION_DEADLINE,
+                Asks::Spawn => unreachable!("orders are made with `order`"),
             };
         let (id, member_name) = (id.to_owned(), member.to_owned());
         self.requests.push(Request { id, asks, member: member_name, by, approver, state: State::Pending, expires });
@@ -358,6 +427,7 @@ impl Model {
                 bearer.permissions.push(place);
                 None
             }
+            Asks::Spawn => None,
         };
         if let Some(earlier) = earlier {
             self.requests[earlier].state = if asks == Asks::Shutdown { State::Expired } else { State::Cancelled };
@@ -381,6 +451,7 @@ impl Model {
                 bearer.plan_approved |= approve;
             }
             Asks::Permission => bearer.permissions.retain(|pending| *pending != request),
+            Asks::Spawn => {}
             Asks::Shutdown => {
                 bearer.shutdown = None;
                 if approve {
@@ -398,6 +469,22 @@ impl Model {
         for request in requests.into_iter().flatten().chain(permissions) {
             self.requests[request].state = State::Cancelled;
         }
+        if let Some(order) = self.bearer(name).order.take() {
+            self.conclude(order, State::Cancelled);
+            let bearer = self.bearer(name);
+            if bearer.life == Life::Spawning {
+                bearer.life = Life::Exited { dismissed: true };
+            }
+        }
+    }
+
+    /// Begins a new life of the process that has the member's credential: the order that began its life goes on.
+    pub(super) fn begin_again(&mut self, name: &str, plan_mode: bool, detached: bool) {
+        let bearer = self.bearer(name);
+        let (ordered, order) = (bearer.ordered, bearer.order.take());
+        self.begin(name, plan_mode, detached);
+        let bearer = self.bearer(name);
+        (bearer.ordered, bearer.order) = (ordered, order);
     }
 
     pub(super) fn begin(&mut self, name: &str, plan_mode: bool, detached: bool) {
@@ -408,26 +495,22 @@ impl Model {
             let bearer = self.bearer(name);
             (bearer.incarnation, bearer.life, bearer.lease_until) = (bearer.incarnation + 1, Life::Live, lease_until);
             (bearer.plan_mode, bearer.plan_approved, bearer.detached) = (plan_mode, false, detached);
+            bearer.ordered = None;
             return;
         }
-        let bearer = Bearer {
-            incarnation: 1,
-            life: Life::Live,
-            detached,
-            lease_until,
-            session: None,
-            shutdown: None,
-            plan: None,
-            permissions: Vec::new(),
-            plan_mode,
-            plan_approved: false,
-            inbox: Vec::new(),
-        };
+        let bearer = Bearer { incarnation: 1, life: Life::Live, detached, plan_mode, ..Bearer::new(lease_until) };
         self.members.insert(name.to_owned(), bearer);
     }
 
     pub(super) fn end(&mut self, name: &str) {
         self.cancel(name);
+        let others = self.members.iter().filter(|(member, _)| **member != self.lead);
+        for request in others.flat_map(|(_, bearer)| &bearer.permissions) {
+            let request = &mut self.requests[*request];
+            if request.expires > self.now && request.approver.as_deref() == Some(name) {
+                request.approver = None;
+            }
+        }
         self.give_back(name);
         let bearer = self.bearer(name);
         let dismissed = matches!(bearer.life, Life::Approved | Life::Forced | Life::Exited { dismissed: true });
@@ -435,7 +518,11 @@ impl Model {
     }
 
     pub(super) fn force(&mut self, name: &str) {
+        let was_reserved = self.members[name].life == Life::Spawning;
         self.cancel(name);
+        if was_reserved {
+            return;
+        }
         self.give_back(name);
         self.bearer(name).life = Life::Forced;
     }
@@ -468,6 +555,11 @@ impl Model {
                 }
                 !is_overdue
             });
+            let order = bearer.order.filter(|order| self.requests[self.orders[*order].request].expires <= now);
+            if let Some(order) = order {
+                self.fail(order, State::Expired);
+            }
+            let bearer = self.members.get_mut(&name).expect("a known name");
             let is_due = may_lose && now >= bearer.lease_until + GRACE;
             match bearer.life {
                 // It has no process that would report its exit.
@@ -478,7 +570,7 @@ impl Model {
                     self.give_back(&name);
                 }
                 Life::Approved | Life::Forced => self.end(&name),
-                Life::Lost | Life::Exited { .. } => {}
+                Life::Lost | Life::Exited { .. } | Life::Spawning => {}
             }
         }
         self.expire_claims();

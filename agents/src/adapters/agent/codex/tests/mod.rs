@@ -314,6 +314,21 @@ fn a_session_resumed_in_plan_mode_leaves_it_with_its_usual_sandbox() {
 }
 
 #[test]
+fn a_runner_that_permits_everything_turns_the_sandbox_off_except_while_planning() {
+    let setup = Setup { permits_all: true, ..plan_first() };
+    let launched: Vec<_> = Codex::new(setup.clone()).launch().after;
+    assert_eq!(launched, ["app-server", "-c", "sandbox_mode=\"danger-full-access\""]);
+    let mut script = Script::started(setup);
+    script.answer("thread/start", opened(THREAD, "default", "dangerFullAccess"));
+    let planning = script.answer("thread/settings/update", json!({}));
+    assert_eq!(planning["sandboxPolicy"], json!({"type": "readOnly"}));
+
+    let arguments = vec!["--sandbox".to_owned(), "workspace-write".to_owned()];
+    let launched = Codex::new(Setup { permits_all: true, arguments, ..Setup::default() }).launch().after;
+    assert_eq!(launched, ["app-server", "-c", "sandbox_mode=\"workspace-write\""], "the user has chosen");
+}
+
+#[test]
 fn a_program_without_a_sandbox_plans_without_one() {
     let mut script = Script::started(plan_first());
     script.answer("thread/start", opened(THREAD, "default", "dangerFullAccess"));

@@ -350,7 +350,8 @@ export enum Reason {
   TASK_NOT_FOUND = 46,
 
   /**
-   * Another member has claimed the task, or it is assigned to another member.
+   * Another member has claimed the task, or it is assigned to another member. Or the caller itself has claimed it already. Or
+   * the task is in progress, and the call would change the tasks that it waits for.
    *
    * @generated from enum value: REASON_TASK_CLAIMED = 47;
    */

@@ -132,8 +132,8 @@ export type Request = Message<"teamwire.v1.Request"> & {
   answerMessageId: string;
 
   /**
-   * Set with REQUEST_KIND_PERMISSION. The member that was asked. Empty: the lead. The lead may answer in either case. With
-   * REQUEST_KIND_SPAWN: the host that has the order.
+   * Set with REQUEST_KIND_PERMISSION. The member that was asked. Empty: the lead, also because the member that was asked has
+   * exited. The lead may answer in either case. With REQUEST_KIND_SPAWN: the host that has the order.
    *
    * @generated from field: string approver = 16;
    */

@@ -9,10 +9,15 @@ import io.teamwire.v1.ExitReport;
 import io.teamwire.v1.ForceStopRequest;
 import io.teamwire.v1.HistoryServiceGrpc;
 import io.teamwire.v1.HistoryServiceGrpc.HistoryServiceBlockingStub;
+import io.teamwire.v1.Host;
+import io.teamwire.v1.HostOffer;
+import io.teamwire.v1.HostServiceGrpc;
+import io.teamwire.v1.HostServiceGrpc.HostServiceBlockingStub;
 import io.teamwire.v1.InviteRequest;
 import io.teamwire.v1.InviteResponse;
 import io.teamwire.v1.JoinRequest;
 import io.teamwire.v1.LeaveRequest;
+import io.teamwire.v1.ListHostsRequest;
 import io.teamwire.v1.ListMembersRequest;
 import io.teamwire.v1.Member;
 import io.teamwire.v1.MemberState;
@@ -23,6 +28,8 @@ import io.teamwire.v1.PermissionRequest;
 import io.teamwire.v1.PermissionResponse;
 import io.teamwire.v1.PlanApprovalRequest;
 import io.teamwire.v1.PlanApprovalResponse;
+import io.teamwire.v1.RefuseOrderRequest;
+import io.teamwire.v1.ReportExitRequest;
 import io.teamwire.v1.Request;
 import io.teamwire.v1.RequestServiceGrpc;
 import io.teamwire.v1.RequestServiceGrpc.RequestServiceBlockingStub;
@@ -32,11 +39,16 @@ import io.teamwire.v1.SendResponse;
 import io.teamwire.v1.SetLeadRequest;
 import io.teamwire.v1.ShutdownRequest;
 import io.teamwire.v1.ShutdownResponse;
+import io.teamwire.v1.SpawnRequest;
+import io.teamwire.v1.SpawnResponse;
+import io.teamwire.v1.TakeOrderRequest;
+import io.teamwire.v1.TakeOrderResponse;
 import io.teamwire.v1.TaskServiceGrpc;
 import io.teamwire.v1.TaskServiceGrpc.TaskServiceBlockingStub;
 import io.teamwire.v1.Team;
 import io.teamwire.v1.TeamServiceGrpc;
 import io.teamwire.v1.TeamServiceGrpc.TeamServiceBlockingStub;
+import io.teamwire.v1.UpdateHostRequest;
 import io.teamwire.v1.WaitForDecisionRequest;
 import io.teamwire.v1.WithdrawRequest;
 import java.time.Duration;
@@ -68,7 +80,7 @@ import java.util.concurrent.TimeUnit;
  * }</pre>
  *
  * <p>The generated stubs have every call of the protocol: {@link #messages()}, {@link #teams()}, {@link #requests()},
- * {@link #tasks()}, {@link #history()}. A call blocks its thread, is retried with the same idempotency key until its outcome
+ * {@link #tasks()}, {@link #hosts()}, {@link #history()}. A call blocks its thread, is retried with the same idempotency key until its outcome
  * is known or 10 minutes (or the stub's {@code withDeadlineAfter}) have passed, and throws a {@link TeamwireException}.
  * Streaming calls are not retried, and throw gRPC's exceptions, which {@link TeamwireException#of} converts.
  *
@@ -164,6 +176,11 @@ public final class Teamwire implements AutoCloseable {
     /** Returns the stub for the task board. */
     public TaskServiceBlockingStub tasks() {
         return TaskServiceGrpc.newBlockingStub(calls);
+    }
+
+    /** Returns the stub for hosts and orders. */
+    public HostServiceBlockingStub hosts() {
+        return HostServiceGrpc.newBlockingStub(calls);
     }
 
     /** Returns the stub for the history. */
@@ -306,6 +323,73 @@ public final class Teamwire implements AutoCloseable {
             request.setPageToken(page.getNextPageToken());
         } while (!request.getPageToken().isEmpty());
         return members;
+    }
+
+    /**
+     * Creates a join token for a host.
+     *
+     * @param name the name to join under; if empty, any free one
+     */
+    public InviteResponse inviteHost(String name) {
+        return teams().invite(
+                        InviteRequest.newBuilder().setMember(name).setHost(true).build());
+    }
+
+    /**
+     * Orders a member from a host. The reply has the member, which is still spawning, and the order as its request: {@link
+     * #waitDecision} waits for the start. {@link #hosts()} has more options.
+     *
+     * @param prompt its first message; may be empty
+     * @param host if empty, the coordinator chooses one
+     */
+    public SpawnResponse spawn(String name, String profile, String prompt, String host) {
+        var request = SpawnRequest.newBuilder().setName(name).setProfile(profile);
+        return hosts().spawn(request.setPrompt(prompt).setHost(host).build());
+    }
+
+    /** Lists all hosts in the order in which they first joined, including those that have exited. */
+    public List<Host> allHosts() {
+        var hosts = new ArrayList<Host>();
+        var request = ListHostsRequest.newBuilder().setPageSize(PAGE_SIZE_MAX);
+        do {
+            var page = hosts().listHosts(request.build());
+            hosts.addAll(page.getHostsList());
+            request.setPageToken(page.getNextPageToken());
+        } while (!request.getPageToken().isEmpty());
+        return hosts;
+    }
+
+    /** Says what the caller, a host, offers from now on. Returns the host after the change. */
+    public Host updateHost(HostOffer offer) {
+        return hosts().updateHost(UpdateHostRequest.newBuilder().setOffer(offer).build())
+                .getHost();
+    }
+
+    /**
+     * Takes an order that the caller, a host, has in its inbox as a spawn order. The reply has the order as its request, and the
+     * join token of the member to start, a secret. The token of an earlier call is void.
+     */
+    public TakeOrderResponse takeOrder(String requestId) {
+        return hosts().takeOrder(
+                        TakeOrderRequest.newBuilder().setRequestId(requestId).build());
+    }
+
+    /** Refuses an order as a host. Returns the order, which is still pending if another host has it now. */
+    public Request refuseOrder(String requestId, String reason, boolean tryAnotherHost) {
+        var refusal = RefuseOrderRequest.newBuilder().setRequestId(requestId).setReason(reason);
+        return hosts().refuseOrder(refusal.setTryAnotherHost(tryAnotherHost).build())
+                .getRequest();
+    }
+
+    /**
+     * Reports that nothing runs anymore of the member that the caller, a host, started for this order.
+     *
+     * @param exit how it ended, if known
+     */
+    public void reportExit(String requestId, Optional<ExitReport> exit) {
+        var report = ReportExitRequest.newBuilder().setRequestId(requestId);
+        exit.ifPresent(report::setExit);
+        hosts().reportExit(report.build());
     }
 
     /** Asks a member to shut down. Returns the id of the request, or of the one that is already pending. */

@@ -12,6 +12,8 @@ import io.teamwire.v1.DirectMessage;
 import io.teamwire.v1.ExitReport;
 import io.teamwire.v1.GetMessageRequest;
 import io.teamwire.v1.GetTeamRequest;
+import io.teamwire.v1.HostOffer;
+import io.teamwire.v1.HostProfile;
 import io.teamwire.v1.ListHistoryRequest;
 import io.teamwire.v1.ListInboxRequest;
 import io.teamwire.v1.Message;
@@ -34,6 +36,7 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Optional;
 import java.util.function.Function;
 import java.util.stream.Collectors;
 
@@ -62,6 +65,56 @@ final class ConformanceDriver {
                         "join_token", reply.getJoinToken(),
                         "join_string", reply.getJoinString(),
                         "expires_at", reply.getExpiresAt().getSeconds());
+            }),
+            Map.entry("invite_host", command -> {
+                var reply = me.inviteHost(command.text("name"));
+                return Map.of("join_token", reply.getJoinToken(), "join_string", reply.getJoinString());
+            }),
+            Map.entry("spawn", command -> {
+                var reply = me.spawn(
+                        command.text("name"), command.text("profile"), command.text("prompt"), command.text("host"));
+                return Map.of(
+                        "request_id", reply.getRequest().getId(),
+                        "state", word(reply.getMember().getState(), "MEMBER_STATE_"),
+                        "host", reply.getRequest().getApprover());
+            }),
+            Map.entry("hosts", command -> me.allHosts().stream()
+                    .collect(Collectors.toMap(
+                            host -> host.getName(),
+                            host -> Map.of(
+                                    "state", word(host.getState(), "MEMBER_STATE_"),
+                                    "slots", host.getOffer().getSlots(),
+                                    "slots_used", host.getSlotsUsed())))),
+            Map.entry("update_host", command -> {
+                var start = command.json().has("start_seconds")
+                        ? command.json().get("start_seconds").getAsLong()
+                        : 60;
+                var deadline = com.google.protobuf.Duration.newBuilder().setSeconds(start);
+                var profile = HostProfile.newBuilder()
+                        .setName(command.text("profile"))
+                        .setStartDeadline(deadline);
+                var slots = command.json().get("slots").getAsInt();
+                var offer = HostOffer.newBuilder().addProfiles(profile).setSlots(slots);
+                return Map.of("host", me.updateHost(offer.build()).getName());
+            }),
+            Map.entry("take_order", command -> {
+                var reply = me.takeOrder(command.text("request_id"));
+                return Map.of(
+                        "member", reply.getRequest().getMember(),
+                        "profile", reply.getRequest().getSpawn().getProfile(),
+                        "join_token", reply.getJoinToken());
+            }),
+            Map.entry("refuse_order", command -> {
+                var another = command.json().get("try_another_host");
+                return decision(me.refuseOrder(
+                        command.text("request_id"), command.text("reason"), another != null && another.getAsBoolean()));
+            }),
+            Map.entry("report_exit", command -> {
+                var exit = ExitReport.newBuilder()
+                        .setCode(command.json().get("code").getAsInt())
+                        .build();
+                me.reportExit(command.text("request_id"), Optional.of(exit));
+                return Map.of();
             }),
             Map.entry("shutdown", command -> {
                 var ended = me.shutdown(command.text("name"), command.text("reason"), command.seconds());
@@ -366,6 +419,12 @@ final class ConformanceDriver {
                 shown.put("recipient", message.getPlanApprovalResponse().getRecipient());
                 shown.put("approve", message.getPlanApprovalResponse().getApprove());
                 shown.put("content", message.getPlanApprovalResponse().getFeedback());
+            }
+            case SPAWN_ORDER -> {
+                shown.put("recipient", message.getSpawnOrder().getRecipient());
+                shown.put("summary", message.getSpawnOrder().getSummary());
+                shown.put("member", message.getSpawnOrder().getMember());
+                shown.put("profile", message.getSpawnOrder().getTerms().getProfile());
             }
             case NOTICE -> {
                 shown.put("notice", word(message.getNotice().getKind(), "NOTICE_KIND_"));

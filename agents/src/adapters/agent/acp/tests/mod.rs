@@ -1,5 +1,7 @@
 //! The lines are recorded from Gemini CLI 0.61.0 and opencode 1.18.33, and trimmed.
 
+mod options;
+
 use super::*;
 use crate::adapters::agent::protocol::{McpCommand, Wish};
 
@@ -452,4 +454,14 @@ fn what_it_costs_is_counted_from_the_start_of_the_process() {
     read(&mut acp, [json!({"jsonrpc": "2.0", "id": 2, "result": {}})]);
     assert_eq!(turn(&mut acp, 1, 0.75), Some((10, 5, Some(0.0))), "the session had a cost before");
     assert_eq!(turn(&mut acp, 2, 1.0), Some((20, 10, Some(0.25))));
+}
+
+#[test]
+fn a_context_that_has_become_small_was_cut() {
+    let mut acp = ready(OPENCODE);
+    let mut holds = |tokens: u64| {
+        let usage = json!({"sessionUpdate": "usage_update", "used": tokens, "size": 100_000, "cost": {"amount": 0, "currency": "USD"}});
+        read(&mut acp, [update(usage)]).events.contains(&Event::Compacted)
+    };
+    assert_eq!([10, 50_000, 49_000, 9_000, 9_500].map(&mut holds), [false, false, false, true, false]);
 }

@@ -1,30 +1,17 @@
 //! The file that says what may run on a host.
 
-use std::{
-    collections::BTreeMap,
-    env,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+mod bounds;
+
+use std::{collections::BTreeMap, env, path::PathBuf, time::Duration};
 
 use bytesize::ByteSize;
-use jiff::fmt::friendly::SpanParser;
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::Deserialize;
 use teamwire_proto::v1;
 
 use crate::process::find_program;
 
 /// How many members a host runs at a time, unless its file or its command line says otherwise.
 const SLOTS_DEFAULT: u32 = 4;
-
-/// How many members a host may run at a time.
-const SLOTS_MAX: u32 = 1_000;
-
-/// How many profiles a host may have.
-const PROFILES_MAX: usize = 64;
-
-/// How many labels a host may have.
-const LABELS_MAX: usize = 32;
 
 /// The agent programs that a host without a file offers, and the variables that each may read.
 const AGENTS: [(&str, &[&str]); 4] = [
@@ -41,13 +28,13 @@ pub struct HostFile {
     /// The host's name.
     pub name: Option<String>,
     /// What orders may ask for.
-    #[serde(deserialize_with = "labels")]
+    #[serde(deserialize_with = "bounds::labels")]
     pub labels: BTreeMap<String, String>,
     /// How many members run at a time, up to 1,000.
-    #[serde(deserialize_with = "slots")]
+    #[serde(deserialize_with = "bounds::slots")]
     pub slots: Option<u32>,
     /// What can be started, by name.
-    #[serde(deserialize_with = "profiles")]
+    #[serde(deserialize_with = "bounds::profiles")]
     pub profiles: BTreeMap<String, Profile>,
 }
 
@@ -56,25 +43,25 @@ pub struct HostFile {
 #[serde(deny_unknown_fields)]
 pub struct Profile {
     /// The program and its arguments.
-    #[serde(deserialize_with = "command")]
+    #[serde(deserialize_with = "bounds::command")]
     pub command: Vec<String>,
     /// One line for those who choose.
-    #[serde(default, deserialize_with = "description")]
+    #[serde(default, deserialize_with = "bounds::description")]
     pub description: String,
     /// How messages reach the program. None: as `teamwire run` chooses.
     #[serde(default)]
     pub via: Option<Via>,
     /// Where each member has its directory. None: in the host's state directory.
-    #[serde(default, deserialize_with = "path")]
+    #[serde(default, deserialize_with = "bounds::path")]
     pub dir: Option<PathBuf>,
     /// A git repository. Each member gets a worktree of it for its directory.
-    #[serde(default, deserialize_with = "path")]
+    #[serde(default, deserialize_with = "bounds::path")]
     pub worktree: Option<PathBuf>,
     /// Environment variables.
-    #[serde(default, deserialize_with = "environment")]
+    #[serde(default, deserialize_with = "bounds::environment")]
     pub env: BTreeMap<String, String>,
     /// The names of the host's environment variables that the member gets, too. A `*` at the end matches any ending.
-    #[serde(default, deserialize_with = "variables")]
+    #[serde(default, deserialize_with = "bounds::variables")]
     pub pass_env: Vec<String>,
     /// Who answers when the program asks for permission.
     #[serde(default)]
@@ -89,7 +76,7 @@ pub struct Profile {
     #[serde(default)]
     pub restart: Option<RestartWhen>,
     /// How long a start may take, 1 s to 1 h. None: as the coordinator says.
-    #[serde(default, deserialize_with = "start_deadline")]
+    #[serde(default, deserialize_with = "bounds::start_deadline")]
     pub start_deadline: Option<Duration>,
     /// What a member may use.
     #[serde(default)]
@@ -101,13 +88,13 @@ pub struct Profile {
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// How much memory.
-    #[serde(deserialize_with = "memory")]
+    #[serde(deserialize_with = "bounds::memory")]
     pub memory: Option<ByteSize>,
     /// How many processors, for example 0.5.
-    #[serde(deserialize_with = "cpus")]
+    #[serde(deserialize_with = "bounds::cpus")]
     pub cpus: Option<f64>,
     /// How many processes and threads.
-    #[serde(deserialize_with = "tasks")]
+    #[serde(deserialize_with = "bounds::tasks")]
     pub tasks: Option<u32>,
 }
 
@@ -239,141 +226,6 @@ impl Profile {
             None => variable == name,
         })
     }
-}
-
-/// Replaces a `~` at the beginning of a path.
-fn expand(path: &str) -> Result<PathBuf, String> {
-    let home = || env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from).ok_or("HOME is not set");
-    match path.strip_prefix('~') {
-        Some("") => Ok(home()?),
-        Some(rest) if rest.starts_with('/') => Ok(home()?.join(rest.trim_start_matches('/'))),
-        Some(_) => Err("only ~ and ~/… are expanded".to_owned()),
-        None if Path::new(path).is_absolute() => Ok(path.into()),
-        None => Err("must be absolute, or begin with ~/".to_owned()),
-    }
-}
-
-/// Reads a value, and checks it.
-fn checked<'de, T, U, D>(deserializer: D, check: impl FnOnce(T) -> Result<U, String>) -> Result<U, D::Error>
-where
-    T: Deserialize<'de>,
-    D: Deserializer<'de>,
-{
-    check(T::deserialize(deserializer)?).map_err(D::Error::custom)
-}
-
-fn labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
-    checked(deserializer, |labels: BTreeMap<String, String>| {
-        let fits = |text: &str, max: usize| text.chars().count() <= max && !text.chars().any(char::is_control);
-        match labels.iter().find(|(key, value)| key.is_empty() || !fits(key, 63) || !fits(value, 255)) {
-            Some((key, _)) => Err(format!(
-                "the label {key:?} is too long or has control characters: keys have 1 to 63 characters, values up to 255"
-            )),
-            None if labels.len() > LABELS_MAX => Err(format!("there are more than {LABELS_MAX} labels")),
-            None => Ok(labels),
-        }
-    })
-}
-
-fn slots<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
-    checked(deserializer, |slots: u32| match slots {
-        1..=SLOTS_MAX => Ok(Some(slots)),
-        _ => Err(format!("slots is {slots}; it must be 1 to {SLOTS_MAX}")),
-    })
-}
-
-fn profiles<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, Profile>, D::Error> {
-    checked(deserializer, |profiles: BTreeMap<String, Profile>| {
-        let is_sound = |name: &str| teamwire_proto::name::Name::parse(name, "profile").is_ok();
-        match profiles.keys().find(|name| !is_sound(name)) {
-            Some(name) => Err(format!(
-                "{name:?} is not the name of a profile: use 1 to 63 letters, digits, `.`, `_` and `-`, the first a letter or digit"
-            )),
-            None if profiles.len() > PROFILES_MAX => Err(format!("there are more than {PROFILES_MAX} profiles")),
-            None => Ok(profiles),
-        }
-    })
-}
-
-fn command<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    checked(deserializer, |command: Vec<String>| {
-        let Some(program) = command.first().filter(|program| !program.is_empty()) else {
-            return Err("command must name a program: [\"PROGRAM\", \"ARGUMENT\", …]".to_owned());
-        };
-        if !program.starts_with('~') {
-            return Ok(command);
-        }
-        let program = expand(program)?.display().to_string();
-        Ok([vec![program], command[1..].to_vec()].concat())
-    })
-}
-
-fn description<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    checked(deserializer, |text: String| match text.chars().count() <= 200 && !text.chars().any(char::is_control) {
-        true => Ok(text),
-        false => Err("description must be one line of up to 200 characters".to_owned()),
-    })
-}
-
-fn path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
-    checked(deserializer, |path: String| expand(&path).map(Some))
-}
-
-fn environment<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
-    checked(deserializer, |variables: BTreeMap<String, String>| {
-        let names = variables.keys().map(String::as_str);
-        names.map(|name| check_variable(name, name)).collect::<Result<Vec<()>, String>>()?;
-        Ok(variables)
-    })
-}
-
-fn variables<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    checked(deserializer, |names: Vec<String>| {
-        let check = |name: &String| check_variable(name, name.strip_suffix('*').unwrap_or(name));
-        names.iter().map(check).collect::<Result<Vec<()>, String>>()?;
-        Ok(names)
-    })
-}
-
-/// Checks the name of a variable, or the beginning of one.
-fn check_variable(given: &str, name: &str) -> Result<(), String> {
-    if name.is_empty() || name.contains(['=', '\0', '*']) {
-        return Err(format!("{given:?} is not the name of an environment variable"));
-    }
-    if name.starts_with("TEAMWIRE") || "TEAMWIRE_".starts_with(name) && given.ends_with('*') {
-        return Err(format!("{given:?} may not be set: teamwire sets the variables TEAMWIRE_* itself"));
-    }
-    Ok(())
-}
-
-fn start_deadline<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    checked(deserializer, |text: String| {
-        let duration = SpanParser::new().parse_unsigned_duration(&text).ok();
-        let within = duration.filter(|it| (Duration::from_secs(1)..=Duration::from_secs(3_600)).contains(it));
-        within.map(Some).ok_or_else(|| format!("start_deadline is {text:?}; it must be \"1s\" to \"1h\""))
-    })
-}
-
-fn memory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ByteSize>, D::Error> {
-    checked(deserializer, |text: String| {
-        let size = text.parse::<ByteSize>().ok().filter(|size| *size >= ByteSize::mib(1));
-        size.map(Some)
-            .ok_or_else(|| format!("memory is {text:?}; it must be \"1MiB\" or more, such as \"4G\" or \"4GiB\""))
-    })
-}
-
-fn cpus<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
-    checked(deserializer, |cpus: f64| match (0.01..=1024.0).contains(&cpus) {
-        true => Ok(Some(cpus)),
-        false => Err(format!("cpus is {cpus}; it must be 0.01 to 1024")),
-    })
-}
-
-fn tasks<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
-    checked(deserializer, |tasks: u32| match tasks {
-        16.. => Ok(Some(tasks)),
-        _ => Err(format!("tasks is {tasks}; it must be 16 or more, because the runner counts, too")),
-    })
 }
 
 #[cfg(test)]
