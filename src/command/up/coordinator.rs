@@ -37,13 +37,15 @@ pub(in crate::command) async fn reach(context: &ContextArgs, team: &str) -> Resu
         Ok(caller) => caller.in_team(team),
         Err(failure) => return stranger(context, failure).await,
     };
+    // Without retries: there is no need to wait for a coordinator that can be started.
+    let probe = caller.client.clone().with_retry(Retry::none()).is_serving("").await;
+    if let Some(address) = probe.err().as_ref().and_then(startable) {
+        return Ok(Reached::Nothing { address: Some(address) });
+    }
     match caller.client.get_team(v1::GetTeamRequest::default()).await {
         Ok(reply) => Ok(Reached::Coordinator(Box::new(caller), reply.team)),
         Err(error) if error.reason() == Some(Reason::TeamNotFound) => Ok(Reached::Coordinator(Box::new(caller), None)),
-        Err(error) => match startable(&error) {
-            Some(address) => Ok(Reached::Nothing { address: Some(address) }),
-            None => Err(error.into()),
-        },
+        Err(error) => Err(error.into()),
     }
 }
 

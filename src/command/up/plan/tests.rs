@@ -202,13 +202,9 @@ fn any_state() -> impl Strategy<Value = State> {
             let named = HOSTS.iter().zip(hosts).filter_map(|(name, it)| Some((name, it?)));
             found.hosts = named.map(|(name, (is_live, slots))| host(name, is_live, slots)).collect();
             for (number, (subject, blocked_by)) in tasks.into_iter().enumerate().filter_map(|(n, it)| Some((n, it?))) {
-                found.tasks.push(on_board(
-                    found.tasks.len() as u64 + 1,
-                    &format!("t{number}"),
-                    subject,
-                    "",
-                    blocked_by,
-                ));
+                let id = found.tasks.len() as u64 + 1;
+                let blocked_by = blocked_by.into_iter().filter(|other| *other < id).collect();
+                found.tasks.push(on_board(id, &format!("t{number}"), subject, "", blocked_by));
             }
             State::Team(Box::new(found))
         });
