@@ -224,19 +224,16 @@ impl<'f> Plan<'f> {
         if let Some(owner) = task.owner.as_ref().filter(|owner| is_open && !is_same(owner, &there.owner)) {
             self.compare(&of("The owner"), &there.owner, owner);
         }
-        let wanted: Vec<u64> = task.depends_on.iter().filter_map(|key| Some(found.task(key)?.id)).collect();
-        let extra = there.blocked_by.iter().filter(|id| !wanted.contains(id)).map(|id| found.key_of(*id));
-        let missing = wanted.iter().filter(|id| !there.blocked_by.contains(id)).map(|id| found.key_of(*id));
-        let (extra, missing): (Vec<_>, Vec<_>) = (extra.collect(), missing.collect());
-        if !extra.is_empty() {
-            self.differences.push(format!("Task {} depends on {}, unlike in the file.", there.id, extra.join(", ")));
+        let id_of = |key: &String| found.task(key).map(|task| task.id);
+        let wanted: Vec<u64> = task.depends_on.iter().filter_map(id_of).collect();
+        for id in there.blocked_by.iter().filter(|id| !wanted.contains(id)) {
+            let key = found.key_of(*id);
+            self.differences.push(format!("Task {} depends on {key}, unlike in the file.", there.id));
         }
-        if !missing.is_empty() {
-            self.differences.push(format!(
-                "Task {} does not depend on {}, unlike in the file.",
-                there.id,
-                missing.join(", ")
-            ));
+        for key in &task.depends_on {
+            if id_of(key).is_none_or(|id| !there.blocked_by.contains(&id)) {
+                self.differences.push(format!("Task {} does not depend on \"{key}\", unlike in the file.", there.id));
+            }
         }
     }
 

@@ -44,7 +44,9 @@ fn apply(file: &TeamFile, step: &Step<'_>, state: &mut State) {
         Step::Spawn(member) => {
             assert!(is_missing(found.member(&member.name)), "{} is there", member.name);
             found.members.retain(|there| there.name != member.name);
-            let on = member.host.as_deref().unwrap_or(LOCAL);
+            // Without a local host, another one has room.
+            let placed = if found.local_host().is_some() { LOCAL } else { "gpu-1" };
+            let on = member.host.as_deref().unwrap_or(placed);
             let order = order(member);
             found.orders.insert(0, order);
             found.members.push(there(&member.name, MemberState::Active, on));
