@@ -64,6 +64,6 @@ pub use self::{
     },
     event::RunnerEvent,
     exit::{RunnerExit, exit_code},
-    process::{check_program, watch},
+    process::{Pid, check_program, start_in_new_session, watch},
     runner::Runner,
 };

@@ -12,6 +12,7 @@ mod completions;
 mod confirm;
 mod demo;
 mod doctor;
+mod down;
 mod echo_teammate;
 mod health;
 mod help;
@@ -48,6 +49,7 @@ mod stop_on_signal;
 mod successor;
 mod task;
 mod team;
+mod up;
 mod waiting;
 mod watchdog;
 
@@ -139,6 +141,8 @@ enum Command {
     Health(health::Health),
     Certs(certs::Certs),
     Demo(demo::Demo),
+    Up(up::Up),
+    Down(down::Down),
     #[command(subcommand)]
     Team(team::Team),
     Invite(invite::Invite),
@@ -204,6 +208,8 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Health(command) => (command.run(&context).await, command.output.json),
         Command::Certs(command) => (command.run(), command.output.json),
         Command::Demo(command) => (command.run().await, false),
+        Command::Up(command) => (command.run(&context).await, command.output.json),
+        Command::Down(command) => (command.run(&context).await, command.output.json),
         Command::Team(command) => command.run(&context).await,
         Command::Run(command) => return command.run(&context).await,
         Command::Host(command) => return command.run(&context).await,

@@ -17,9 +17,9 @@ use std::{fs, path::Path};
 
 use toml_edit::{Document, DocumentMut};
 
-pub use self::settings::Settings;
+pub use self::{document::line_of, settings::Settings};
 use self::{
-    document::{leaves, line_of, put},
+    document::{leaves, put},
     key::{KEYS, Key},
     value::Value,
 };

@@ -138,6 +138,13 @@ impl Caller {
         Ok(self.client.members().await?.into_iter().find(|member| member.name.eq_ignore_ascii_case(name)))
     }
 
+    /// Returns the caller with this team as the one that its calls are about.
+    pub fn in_team(mut self, team: &str) -> Self {
+        self.client = self.client.with_team(team);
+        self.team = Some(team.to_owned());
+        self
+    }
+
     /// Returns the member's name. Fails if the caller is not a member.
     pub fn member(&self) -> Result<&str, Failure> {
         self.member.as_deref().ok_or(Failure::NotAMember)
@@ -387,6 +394,11 @@ impl ContextArgs {
             tls.ca = Some(Pem::File(ca));
         }
         Ok((written, tls))
+    }
+
+    /// Returns the address that --address or the environment gives.
+    pub fn given_address(&self) -> Option<String> {
+        self.address.clone().or_else(|| variable(ADDRESS_VARIABLE))
     }
 
     /// Returns the address that a coordinator left in the state directory.

@@ -30,6 +30,7 @@ const COMMANDS: &[(&str, Prints)] = &[
             ("next", "string"),
         ]),
     ),
+    ("down", Object(&[("what", "string"), ("name", "string"), ("outcome", "string"), ("text", "string")])),
     ("health", Object(&[("serving", "boolean"), ("address", "string")])),
     ("history", Message("HistoryEntry")),
     // What the host does, as it happens. Each kind of event adds other fields.
@@ -91,6 +92,7 @@ const COMMANDS: &[(&str, Prints)] = &[
     ("team lead", Message("Team")),
     ("team list", Message("Team")),
     ("team show", Object(&[("team", "Team"), ("members", "Member*"), ("hosts", "Host*"), ("usage", "Usage?")])),
+    ("up", Object(&[("what", "string"), ("name", "string"), ("outcome", "string"), ("text", "string")])),
     ("whoami", Object(&[("member", "string?"), ("team", "string?"), ("address", "string")])),
 ];
 

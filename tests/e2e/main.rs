@@ -86,4 +86,5 @@ mod takers;
 mod tasks;
 mod tls;
 mod traces;
+mod up;
 mod web;

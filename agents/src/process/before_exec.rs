@@ -47,7 +47,7 @@ pub(super) fn prepare(_: &mut Command, _: Option<File>) {}
 /// Arranges for the process to join the cgroup whose `cgroup.procs` is given, and to lead its own session: no signal of a
 /// terminal reaches it. If it cannot join the cgroup, it does not start.
 #[allow(unsafe_code)]
-pub(crate) fn start_in_new_session(command: &mut Command, cgroup_procs: Option<File>) {
+pub fn start_in_new_session(command: &mut Command, cgroup_procs: Option<File>) {
     use nix::unistd;
 
     let prepare = move || {

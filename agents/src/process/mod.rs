@@ -5,20 +5,22 @@
 //! - [`boundary`]: what keeps them together: a [`cgroup`] where one can be created, and a [`watchdog`] for the case that the
 //!   runner dies.
 //! - [`before_exec`]: what a new process does before it becomes the program.
-//! - [`executable`]: whether there is a program to start.
+//! - [`executable`]: whether there is a program to start. [`pid`]: one process, told from a later one with the same id.
 
 mod before_exec;
 mod boundary;
 mod cgroup;
 mod descendants;
 mod executable;
+mod pid;
 mod process_table;
 mod process_tree;
 mod watchdog;
 
+pub use before_exec::start_in_new_session;
 pub use executable::check_program;
+pub use pid::Pid;
 pub use watchdog::watch;
 pub(crate) use {
-    before_exec::start_in_new_session, boundary::Boundary, cgroup::Cgroup, executable::find_program,
-    process_table::Entry, process_tree::Process,
+    boundary::Boundary, cgroup::Cgroup, executable::find_program, process_table::Entry, process_tree::Process,
 };

@@ -221,7 +221,8 @@ impl World {
         Self::start_command(self.command(identity), self.directory.path(), identity, arguments, input)
     }
 
-    fn start_command(
+    /// Starts a command in whose name `identity` acts. `directory`: for the file with its output.
+    pub fn start_command(
         mut command: Command,
         directory: &Path,
         identity: &str,
@@ -408,7 +409,7 @@ const READ_VARIABLES: [&str; 12] = [
 ];
 
 /// Returns the binary as a command without the variables that teamwire reads.
-fn bare_command() -> Command {
+pub fn bare_command() -> Command {
     bare(Command::new(TEAMWIRE))
 }
 

@@ -9,7 +9,6 @@
 //! | `workspace` | directories and git worktrees |
 //! | `limits` | cgroups |
 //! | `log` | what a member writes |
-//! | `pid` | one process, told from a later one with the same id |
 //!
 //! # A start, step by step
 //!
@@ -25,7 +24,6 @@
 mod launch;
 mod limits;
 mod log;
-mod pid;
 mod record;
 mod table;
 mod watch;
@@ -49,13 +47,12 @@ use self::{
     launch::{Launch, hand_token, path_of},
     limits::Cgroups,
     log::Log,
-    pid::Pid,
     record::{Phase, Record, Records},
     table::{State, Table},
     workspace::Workspace,
 };
 use super::{Backend, Ended, Found, HostFile, Order, Profile, StartError, Ticket};
-use crate::process::{Cgroup, check_program};
+use crate::process::{Cgroup, Pid, check_program};
 
 /// How long an earlier member of the same name may take to end by itself. The coordinator has ended its life already.
 const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(5);

@@ -10,7 +10,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{pid::Pid, workspace::Workspace};
+use super::workspace::Workspace;
+use crate::process::Pid;
 
 /// The name of an order's record in its directory.
 const FILE: &str = "order.json";

@@ -13,8 +13,8 @@ use tokio::{
     time::{MissedTickBehavior, interval, sleep},
 };
 
-use super::{Processes, pid::Pid, record::Record};
-use crate::host::Ended;
+use super::{Processes, record::Record};
+use crate::{host::Ended, process::Pid};
 
 /// How often the size of a log is looked at.
 const BOUND_EVERY: Duration = Duration::from_secs(10);

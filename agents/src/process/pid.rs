@@ -6,15 +6,15 @@ use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
-use crate::process::Entry;
+use super::Entry;
 
-/// How often a process is looked for that an earlier process of the host has started.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often a process is looked for that is not a child of this one.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// One process. A process that gets the same id later is another one: it started later, or after the machine did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Pid {
-    pub(super) id: i32,
+pub struct Pid {
+    pub(crate) id: i32,
     /// When it was started, in clock ticks since boot.
     started: u64,
     /// The machine's boot.
@@ -23,25 +23,25 @@ pub(super) struct Pid {
 
 impl Pid {
     /// Returns the process that has this id now. None: there is none, or it has ended.
-    pub(super) fn of(id: i32) -> Option<Self> {
+    pub fn of(id: i32) -> Option<Self> {
         let entry = Entry::of(id)?;
         Some(Self { id, started: entry.started, boot: boot() })
     }
 
     /// Returns whether it still runs.
-    pub(super) fn is_alive(&self) -> bool {
+    pub fn is_alive(&self) -> bool {
         self.entry().is_some()
     }
 
     /// Sends it a signal, unless it has ended.
-    pub(super) fn signal(&self, signal: Signal) {
+    pub fn signal(&self, signal: Signal) {
         if let Some(entry) = self.entry() {
             entry.signal(signal);
         }
     }
 
     /// Waits until it has ended. It need not be a child of this process, so no signal says when.
-    pub(super) async fn gone(&self) {
+    pub async fn gone(&self) {
         while self.is_alive() {
             sleep(LOOK_EVERY).await;
         }

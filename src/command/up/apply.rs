@@ -1,0 +1,291 @@
+//! Carries out a plan, and says what becomes of each step.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use futures::{StreamExt as _, stream::FuturesUnordered};
+use teamwire_client::{Error, v1};
+use teamwire_proto::v1::{RequestState, RestartPolicy};
+
+use super::{
+    coordinator::{self, Reached, reach},
+    file::{Member, Task, TeamFile, is_same},
+    local_host::{self, offer_text},
+    plan::{Found, Plan, State, Step, TASK_KEY, plan},
+    records::{Records, TeamRecord},
+    report::{Outcome, Report},
+    state,
+};
+use crate::{
+    command::{shown, team},
+    context::{Caller, ContextArgs},
+    failure::{Failure, NOT_IN_TIME, REFUSED, REJECTED, UNANSWERED},
+    show,
+};
+
+/// How much longer than an order's deadline to wait, so that the coordinator's decision arrives.
+const DECISION_GRACE: Duration = Duration::from_secs(30);
+
+/// Makes a team as its file describes it.
+pub(super) struct Run<'r> {
+    pub(super) context: &'r ContextArgs,
+    pub(super) file: &'r TeamFile,
+    pub(super) records: &'r Records,
+    pub(super) report: Report,
+}
+
+/// What has come of the steps.
+#[derive(Default)]
+struct Progress {
+    /// The orders that have not been decided yet.
+    orders: Vec<v1::Request>,
+    /// The ids of tasks by their keys.
+    tasks: BTreeMap<String, u64>,
+    /// What has failed: its name, and the exit code for that.
+    failed: Vec<(String, u8)>,
+}
+
+impl Run<'_> {
+    pub(super) async fn run(&self) -> Result<(), Failure> {
+        let (mut caller, team) = self.coordinator().await?;
+        let record = self.records.team(&self.file.name)?;
+        let state = match team {
+            Some(team) => State::Team(Box::new(state::read(&caller, team, record.as_ref()).await?)),
+            None => State::NoTeam,
+        };
+        let plan = plan(self.file, &state);
+        show_unchanged(self.report, &plan);
+        let found = if let State::Team(found) = state { *found } else { Found::default() };
+        let mut progress = Progress::default();
+        let known = self.file.tasks.iter().filter_map(|task| Some((task.key().to_owned(), found.task(task.key())?.id)));
+        progress.tasks.extend(known);
+        for step in &plan.steps {
+            match step {
+                // Done before.
+                Step::StartCoordinator => {}
+                Step::CreateTeam => caller = self.create_team().await?,
+                Step::StartHost => self.start_host(&caller).await?,
+                Step::Spawn(member) => self.spawn(&caller, member, &mut progress).await?,
+                Step::Await { name, order } => self.find_order(&caller, name, order, &mut progress).await?,
+                Step::CreateTask(task) => self.create_task(&caller, task, &mut progress).await?,
+                // Below, once the member has started.
+                Step::HandOver(_) => {}
+            }
+        }
+        self.await_starts(&caller, &mut progress).await?;
+        for step in &plan.steps {
+            if let Step::HandOver(member) = step {
+                self.hand_over(&caller, member, &mut progress).await?;
+            }
+        }
+        self.finish(&plan, &progress)
+    }
+
+    /// Returns the caller at the coordinator, which is started if none runs, and the team if it exists.
+    async fn coordinator(&self) -> Result<(Caller, Option<v1::Team>), Failure> {
+        let reached = match reach(self.context, &self.file.name).await? {
+            Reached::Nothing { address } => {
+                let (address, started) = coordinator::start(self.context, self.records, address.as_ref()).await?;
+                let text = format!("Started a coordinator at {address} (its log: {}).", started.log.display());
+                self.report.line("coordinator", &address, Outcome::Done, &text);
+                reach(self.context, &self.file.name).await?
+            }
+            reached => reached,
+        };
+        match reached {
+            Reached::Coordinator(caller, team) => Ok((*caller, team)),
+            Reached::Nothing { .. } => Err(Failure::with_code(REFUSED, "The coordinator ended again. See its log.")),
+        }
+    }
+
+    async fn create_team(&self) -> Result<Caller, Failure> {
+        let file = self.file;
+        let (created, credential) = team::create(self.context, &file.name, file.user(), &file.description).await?;
+        let record = self.records.team(&file.name)?.unwrap_or_default();
+        self.records.put_team(&file.name, &TeamRecord { created: true, ..record })?;
+        let text = format!("Created team {}. You are its lead, {}.", created.name, created.lead);
+        self.report.line("team", &created.name, Outcome::Done, &text);
+        Ok(self.context.caller_with_saved(&credential)?.in_team(&created.name))
+    }
+
+    async fn start_host(&self, caller: &Caller) -> Result<(), Failure> {
+        let (offer, started) = local_host::start(self.context, caller, self.file, self.records).await?;
+        let text = format!("Started the local host: {} (its log: {}).", offer_text(&offer), started.log.display());
+        self.report.line("host", super::file::LOCAL, Outcome::Done, &text);
+        Ok(())
+    }
+
+    async fn spawn(&self, caller: &Caller, member: &Member, progress: &mut Progress) -> Result<(), Failure> {
+        let request = v1::SpawnRequest {
+            name: member.name.clone(),
+            profile: member.profile.clone(),
+            host: member.host.clone().unwrap_or_default(),
+            labels: member.labels.clone().into_iter().collect(),
+            prompt: member.prompt.clone(),
+            plan_mode_required: member.plan,
+            restart: member.restart.map_or(RestartPolicy::Unspecified, RestartPolicy::from).into(),
+            dir: member.dir.clone(),
+            ..v1::SpawnRequest::default()
+        };
+        match caller.client.spawn(request).await {
+            Ok(reply) => {
+                let order = reply.request.ok_or_else(show::incomplete)?;
+                let text = format!("Ordered {} from {}.", member.name, order.approver);
+                self.report.line("member", &member.name, Outcome::Done, &text);
+                progress.orders.push(order);
+                Ok(())
+            }
+            Err(error) => {
+                self.failed("member", &member.name, &format!("{} was not ordered", member.name), error, progress)
+            }
+        }
+    }
+
+    /// Looks up an order that was made before.
+    async fn find_order(
+        &self,
+        caller: &Caller,
+        name: &str,
+        order: &str,
+        progress: &mut Progress,
+    ) -> Result<(), Failure> {
+        let request = v1::GetRequestRequest { request_id: order.to_owned(), ..v1::GetRequestRequest::default() };
+        let order = caller.client.get_request(request).await?.request.ok_or_else(show::incomplete)?;
+        let text = format!("{name} was ordered from {} before.", order.approver);
+        self.report.line("member", name, Outcome::Kept, &text);
+        progress.orders.push(order);
+        Ok(())
+    }
+
+    async fn create_task(&self, caller: &Caller, task: &Task, progress: &mut Progress) -> Result<(), Failure> {
+        if let Some(missing) = task.depends_on.iter().find(|key| !progress.tasks.contains_key(*key)) {
+            let text =
+                format!("Task \"{}\" was not created: it depends on \"{missing}\", which was not.", task.subject);
+            self.report.line("task", task.key(), Outcome::Failed, &text);
+            progress.failed.push((format!("task \"{}\"", task.subject), REFUSED));
+            return Ok(());
+        }
+        let request = v1::CreateTaskRequest {
+            subject: task.subject.clone(),
+            description: task.description.clone(),
+            owner: task.owner.clone().unwrap_or_default(),
+            blocked_by: task.depends_on.iter().filter_map(|key| progress.tasks.get(key)).copied().collect(),
+            metadata: [(TASK_KEY.to_owned(), task.key().to_owned())].into(),
+            ..v1::CreateTaskRequest::default()
+        };
+        match caller.client.create_task(request).await {
+            Ok(reply) => {
+                let created = reply.task.ok_or_else(show::incomplete)?;
+                let text = format!("Created task {}: {}", created.id, created.subject);
+                self.report.line("task", task.key(), Outcome::Done, &text);
+                progress.tasks.insert(task.key().to_owned(), created.id);
+                Ok(())
+            }
+            Err(error) => {
+                let what = format!("Task \"{}\" was not created", task.subject);
+                self.failed("task", task.key(), &what, error, progress)
+            }
+        }
+    }
+
+    /// Waits until every member that was ordered has started, or turns out not to start.
+    async fn await_starts(&self, caller: &Caller, progress: &mut Progress) -> Result<(), Failure> {
+        let orders = std::mem::take(&mut progress.orders);
+        let mut decisions: FuturesUnordered<_> = orders
+            .iter()
+            .map(|order| async move {
+                let patience = time_to_start(order) + DECISION_GRACE;
+                caller.client.wait_decision(&order.id, patience).await
+            })
+            .collect();
+        while let Some(decided) = decisions.next().await {
+            let order = decided?;
+            let (name, text) = (&order.member, show::order_in_full(&order));
+            let code = match order.state() {
+                RequestState::Approved => {
+                    self.report.line("member", name, Outcome::Done, &format!("{name} has {text}."));
+                    shown::acknowledge_decision(caller, &order).await;
+                    continue;
+                }
+                RequestState::Rejected => REJECTED,
+                RequestState::Expired | RequestState::Cancelled => UNANSWERED,
+                RequestState::Pending | RequestState::Unspecified => NOT_IN_TIME,
+            };
+            self.report.line("member", name, Outcome::Failed, &format!("{name} was {text}"));
+            shown::acknowledge_decision(caller, &order).await;
+            progress.failed.push((name.clone(), code));
+        }
+        Ok(())
+    }
+
+    async fn hand_over(&self, caller: &Caller, member: &Member, progress: &mut Progress) -> Result<(), Failure> {
+        if progress.failed.iter().any(|(name, _)| is_same(name, &member.name)) {
+            return Ok(());
+        }
+        match caller.client.hand_over(&member.name).await {
+            Ok(team) => {
+                self.report.line("lead", &team.lead, Outcome::Done, &format!("{} is the lead now.", team.lead));
+                Ok(())
+            }
+            Err(error) => {
+                let what = format!("{} was not made the lead", member.name);
+                self.failed("lead", &member.name, &what, error, progress)
+            }
+        }
+    }
+
+    /// Notes that the coordinator refused a step. Fails if it did not answer: then the next step would fail, too.
+    fn failed(&self, what: &str, name: &str, text: &str, error: Error, progress: &mut Progress) -> Result<(), Failure> {
+        if !matches!(error, Error::Refused(_)) {
+            return Err(error.into());
+        }
+        let failure = Failure::from(error);
+        self.report.line(what, name, Outcome::Failed, &format!("{text}: {}", failure.message()));
+        progress.failed.push((name.to_owned(), failure.code()));
+        Ok(())
+    }
+
+    fn finish(&self, plan: &Plan<'_>, progress: &Progress) -> Result<(), Failure> {
+        let file = self.file;
+        if let Some((_, code)) = progress.failed.first() {
+            let names: Vec<&str> = progress.failed.iter().map(|(name, _)| name.as_str()).collect();
+            let text = format!(
+                "Team {} is not complete: {}. Once you have fixed the cause, `teamwire up` does what is missing.",
+                file.name,
+                names.join(", ")
+            );
+            return Err(Failure::with_code(*code, text));
+        }
+        if plan.steps.is_empty() {
+            self.report.text(&format!("There is nothing to do for team {}.", file.name));
+            return Ok(());
+        }
+        let to = file.members.first().map_or(file.lead_name(), |member| &member.name);
+        self.report.text(&format!("\nTeam {} is up. Next:\n", show::paint(show::bold(), &file.name)));
+        for next in [
+            format!("teamwire send {to} \"How far are you?\" --wait-reply"),
+            "teamwire status".to_owned(),
+            "teamwire requests          # what members ask for".to_owned(),
+            "teamwire down".to_owned(),
+        ] {
+            self.report.text(&format!("    {next}"));
+        }
+        Ok(())
+    }
+}
+
+/// Shows what stays as it is.
+pub(super) fn show_unchanged(report: Report, plan: &Plan<'_>) {
+    for kept in &plan.kept {
+        let (what, name) = kept.split_once(' ').unwrap_or((kept, ""));
+        report.line(what, name, Outcome::Kept, &format!("There is {kept}."));
+    }
+    for difference in &plan.differences {
+        report.line("difference", "", Outcome::Differs, difference);
+    }
+}
+
+/// Returns how long the coordinator gives a start.
+fn time_to_start(order: &v1::Request) -> Duration {
+    let seconds = |at: &Option<prost_types::Timestamp>| at.as_ref().map_or(0, |at| at.seconds);
+    Duration::from_secs(u64::try_from(seconds(&order.expires_at) - seconds(&order.created_at)).unwrap_or_default())
+}

@@ -1,0 +1,116 @@
+//! Processes that go on when `up` has ended.
+
+use std::{
+    env,
+    ffi::OsStr,
+    fs::{self, File, OpenOptions},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use nix::sys::signal::Signal;
+use teamwire_agents::{Pid, start_in_new_session};
+use teamwire_client::{AS_VARIABLE, CREDENTIAL_VARIABLE, JOIN_VARIABLE, TEAM_VARIABLE};
+use tokio::{
+    process::{Child, Command},
+    time::{sleep, timeout},
+};
+
+use crate::failure::{Failure, REFUSED};
+
+/// How long a process may take to get ready.
+const READY_MAX: Duration = Duration::from_secs(30);
+
+/// How often `up` looks whether a process is ready.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+
+/// How many lines of a log a failure quotes.
+const LOG_LINES: usize = 10;
+
+/// A process of this program that was started in the background.
+pub(super) struct Background {
+    /// What it is, such as "the coordinator".
+    what: &'static str,
+    child: Child,
+    pub(super) process: Pid,
+    pub(super) log: PathBuf,
+    /// How long the log was before.
+    log_start: u64,
+}
+
+impl Background {
+    /// Starts `teamwire` with these arguments in its own session, in a directory. It writes to the end of a log.
+    pub(super) fn start(
+        what: &'static str,
+        arguments: &[&OsStr],
+        variables: &[(&str, &str)],
+        directory: &Path,
+        log: PathBuf,
+    ) -> Result<Self, Failure> {
+        let cannot = |error: &dyn std::fmt::Display| Failure::local(&format!("Cannot start {what}"), error);
+        let file = open_log(&log).map_err(|error| Failure::local(&format!("Cannot open {}", log.display()), error))?;
+        let log_start = file.metadata()?.len();
+        let mut command = Command::new(env::current_exe()?);
+        // What identifies the caller is not for a process that serves others.
+        for variable in [AS_VARIABLE, CREDENTIAL_VARIABLE, JOIN_VARIABLE, TEAM_VARIABLE] {
+            command.env_remove(variable);
+        }
+        command.args(arguments).envs(variables.iter().copied()).current_dir(directory);
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        start_in_new_session(&mut command, None);
+        let child = command.spawn().map_err(|error| cannot(&error))?;
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        let process = id.and_then(Pid::of).ok_or_else(|| cannot(&"this system does not say when it was started"))?;
+        Ok(Self { what, child, process, log, log_start })
+    }
+
+    /// Waits until it is ready. If it ends before that, or takes too long, ends it, and fails with the last lines of its log.
+    pub(super) async fn ready<T>(&mut self, mut is_ready: impl AsyncFnMut() -> Option<T>) -> Result<T, Failure> {
+        let what = self.what;
+        let ready = timeout(READY_MAX, async {
+            loop {
+                if let Some(status) = self.child.try_wait()? {
+                    return Err(Failure::local(&format!("Cannot start {what}"), format!("it ended with {status}.")));
+                }
+                if let Some(ready) = is_ready().await {
+                    return Ok(ready);
+                }
+                sleep(LOOK_EVERY).await;
+            }
+        });
+        let too_long =
+            || Failure::local(&format!("Cannot start {what}"), format!("not ready in {} s.", READY_MAX.as_secs()));
+        let failure = match ready.await.unwrap_or_else(|_| Err(too_long())) {
+            Ok(ready) => return Ok(ready),
+            Err(failure) => failure,
+        };
+        let _ = self.child.kill().await;
+        let lines = self.last_lines();
+        let text = format!("{}\nThe end of its log, {}:\n{lines}", failure.message(), self.log.display());
+        Err(Failure::with_code(REFUSED, if lines.is_empty() { failure.message() } else { text }))
+    }
+
+    /// Returns the last lines that it wrote.
+    fn last_lines(&self) -> String {
+        let written = fs::read(&self.log).unwrap_or_default();
+        let written = written.get(usize::try_from(self.log_start).unwrap_or_default()..).unwrap_or_default();
+        let text = String::from_utf8_lossy(written);
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(LOG_LINES)..].iter().map(|line| format!("    {line}\n")).collect()
+    }
+}
+
+fn open_log(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+}
+
+/// Asks a process to end, and kills it if it has not ended in time.
+pub(in crate::command) async fn stop(process: &Pid, grace: Duration) {
+    process.signal(Signal::SIGTERM);
+    if timeout(grace, process.gone()).await.is_err() {
+        process.signal(Signal::SIGKILL);
+        process.gone().await;
+    }
+}

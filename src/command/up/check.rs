@@ -1,0 +1,168 @@
+//! Checks what a team's file says, so that a mistake is found before anything is done.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Component, Path},
+};
+
+use teamwire_proto::{Refusal, name::Name};
+
+use super::file::{LOCAL, ME, Source, TeamFile, is_same};
+use crate::failure::Failure;
+
+/// How long a text may be that the coordinator stores as the content of something.
+const TEXT_BYTES_MAX: usize = 64 * 1024;
+
+/// How long the description of a team may be.
+const DESCRIPTION_CHARS_MAX: usize = 1_000;
+
+/// How long a line may be, such as the subject of a task.
+const LINE_CHARS_MAX: usize = 200;
+
+/// How many tasks one may depend on.
+const DEPENDENCIES_MAX: usize = 64;
+
+/// How many labels a host can have, and how long their keys and values are.
+const LABELS_MAX: usize = 32;
+const LABEL_KEY_CHARS_MAX: usize = 63;
+const LABEL_VALUE_CHARS_MAX: usize = 255;
+
+/// How long a directory may be.
+const DIR_BYTES_MAX: usize = 1_000;
+
+/// Checks a file, and reads the prompts that it refers to.
+pub(super) fn check(file: &mut TeamFile, source: &Source<'_>) -> Result<(), Failure> {
+    Name::parse(&file.name, "name").map_err(|refusal| refused(source, &["name"], &refusal))?;
+    at_most(source, &["description"], file.description.chars().count(), DESCRIPTION_CHARS_MAX, "characters")?;
+    check_members(file, source)?;
+    check_lead(file, source)?;
+    check_tasks(file, source)
+}
+
+fn check_members(file: &mut TeamFile, source: &Source<'_>) -> Result<(), Failure> {
+    let mut names = BTreeSet::new();
+    for (index, member) in file.members.iter_mut().enumerate() {
+        let index = index.to_string();
+        let at = |key| ["members", &index, key];
+        let wrong = |key, what: &str| Err(source.wrong(&at(key), what));
+        let name =
+            Name::parse_member(&member.name, "name").map_err(|refusal| refused(source, &at("name"), &refusal))?;
+        if [ME, LOCAL].contains(&name.folded()) {
+            return wrong("name", &format!("no member can be named \"{name}\": use another name"));
+        }
+        if !names.insert(name.folded().to_owned()) {
+            return wrong("name", &format!("two members are named \"{name}\": names are compared without case"));
+        }
+        Name::parse(&member.profile, "profile").map_err(|refusal| refused(source, &at("profile"), &refusal))?;
+        if let Some(host) = &member.host {
+            Name::parse(host, "host").map_err(|refusal| refused(source, &at("host"), &refusal))?;
+        }
+        let is_bounded = |(key, value): (&String, &String)| {
+            (1..=LABEL_KEY_CHARS_MAX).contains(&key.chars().count()) && value.chars().count() <= LABEL_VALUE_CHARS_MAX
+        };
+        if member.labels.len() > LABELS_MAX || !member.labels.iter().all(is_bounded) {
+            return wrong("labels", "up to 32 labels, with keys of 1 to 63 and values of up to 255 characters");
+        }
+        if let Some(prompt) = &member.prompt_file {
+            if !member.prompt.is_empty() {
+                return wrong("prompt_file", "give either prompt or prompt_file");
+            }
+            let path = file.directory.join(prompt);
+            member.prompt = fs::read_to_string(&path).map_err(|error| {
+                source.wrong(&at("prompt_file"), &format!("cannot read {}: {error}", path.display()))
+            })?;
+        }
+        let key = if member.prompt_file.is_some() { "prompt_file" } else { "prompt" };
+        at_most(source, &at(key), member.prompt.len(), TEXT_BYTES_MAX, "bytes")?;
+        let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+        if member.dir.len() > DIR_BYTES_MAX || !Path::new(&member.dir).components().all(is_plain) {
+            return wrong(
+                "dir",
+                "a relative path without \"..\", of up to 1,000 bytes: it lies below the profile's directory",
+            );
+        }
+    }
+    Ok(())
+}
+
+fn check_lead(file: &TeamFile, source: &Source<'_>) -> Result<(), Failure> {
+    if file.lead != ME && file.lead_member().is_none() {
+        let what = format!("\"{}\" is not a member. Use \"{ME}\", or the name of one of the members", file.lead);
+        return Err(source.wrong(&["lead"], &what));
+    }
+    Name::parse_member(file.user(), "user").map_err(|refusal| refused(source, &["user"], &refusal))?;
+    if is_same(file.user(), LOCAL) {
+        return Err(source.wrong(&["user"], &format!("\"{LOCAL}\" is the name of the local host: use another name")));
+    }
+    match file.members.iter().position(|member| is_same(&member.name, file.user())) {
+        Some(index) => Err(source.wrong(
+            &["members", &index.to_string(), "name"],
+            &format!("\"{}\" is your own name. Use another name, or set yours with the key `user`", file.user()),
+        )),
+        None => Ok(()),
+    }
+}
+
+fn check_tasks(file: &TeamFile, source: &Source<'_>) -> Result<(), Failure> {
+    let mut keys = BTreeSet::new();
+    for (index, task) in file.tasks.iter().enumerate() {
+        let index = index.to_string();
+        let at = |key| ["tasks", &index, key];
+        let is_line =
+            |text: &str| (1..=LINE_CHARS_MAX).contains(&text.chars().count()) && !text.chars().any(char::is_control);
+        for (key, text) in [("subject", task.subject.as_str()), ("key", task.key())] {
+            if !is_line(text) {
+                return Err(source.wrong(&at(key), "one line of 1 to 200 characters"));
+            }
+        }
+        if !keys.insert(task.key()) {
+            let what = format!("two tasks have the key \"{}\"; without a key, the subject is the key", task.key());
+            return Err(source.wrong(&at("subject"), &what));
+        }
+        at_most(source, &at("description"), task.description.len(), TEXT_BYTES_MAX, "bytes")?;
+        at_most(source, &at("depends_on"), task.depends_on.len(), DEPENDENCIES_MAX, "tasks")?;
+        let is_known = |owner: &String| {
+            is_same(owner, file.user()) || file.members.iter().any(|member| is_same(&member.name, owner))
+        };
+        if let Some(owner) = task.owner.as_ref().filter(|owner| !is_known(owner)) {
+            let what = format!("\"{owner}\" is neither one of the members nor you, {}", file.user());
+            return Err(source.wrong(&at("owner"), &what));
+        }
+    }
+    for (index, task) in file.tasks.iter().enumerate() {
+        if let Some(unknown) = task.depends_on.iter().find(|key| !keys.contains(key.as_str())) {
+            let path = ["tasks", &index.to_string(), "depends_on"];
+            return Err(source.wrong(&path, &format!("no task has the key \"{unknown}\"")));
+        }
+    }
+    match circle(file) {
+        Some(index) => Err(source.wrong(
+            &["tasks", &index.to_string(), "depends_on"],
+            &format!("\"{}\" depends on itself, directly or through other tasks", file.tasks[index].key()),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Returns the index of a task that depends on itself.
+fn circle(file: &TeamFile) -> Option<usize> {
+    let ordered: BTreeSet<&str> = file.tasks_in_order().iter().map(|task| task.key()).collect();
+    let index_of = |key: &str| file.tasks.iter().position(|task| task.key() == key);
+    let first = file.tasks.iter().position(|task| !ordered.contains(task.key()))?;
+    // What is not in order leads into a circle, and cannot leave it.
+    file.tasks.iter().try_fold(first, |at, _| {
+        index_of(file.tasks[at].depends_on.iter().find(|key| !ordered.contains(key.as_str()))?)
+    })
+}
+
+fn at_most(source: &Source<'_>, path: &[&str], size: usize, max: usize, unit: &str) -> Result<(), Failure> {
+    if size <= max {
+        return Ok(());
+    }
+    Err(source.wrong(path, &format!("up to {max} {unit}, not {size}")))
+}
+
+fn refused(source: &Source<'_>, path: &[&str], refusal: &Refusal) -> Failure {
+    source.wrong(path, &refusal.message)
+}

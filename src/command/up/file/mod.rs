@@ -1,0 +1,240 @@
+//! The file that describes a team: `team.toml`.
+//!
+//! serde reads it; [`super::check`] checks what types cannot say. Every error names the file, the line and the key.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+use teamwire_agents::host::HostFile;
+use teamwire_proto::v1::RestartPolicy;
+use toml_edit::{Document, DocumentMut};
+
+use crate::{config::line_of, failure::Failure};
+
+/// The `lead` that stands for the person who runs `teamwire up`.
+pub(super) const ME: &str = "me";
+
+/// The name of the host that `teamwire up` starts on this machine.
+pub(super) const LOCAL: &str = "local";
+
+/// A team, as its file describes it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TeamFile {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) description: String,
+    /// [`ME`], or the name of one of the members.
+    #[serde(default = "me")]
+    pub(super) lead: String,
+    user: Option<String>,
+    #[serde(default)]
+    pub(super) members: Vec<Member>,
+    #[serde(default)]
+    pub(super) tasks: Vec<Task>,
+    #[serde(default)]
+    hosts: Hosts,
+    /// The configuration of the local host, as TOML. None: the file has none.
+    #[serde(skip)]
+    pub(super) local: Option<String>,
+    /// The directory that the file is in.
+    #[serde(skip)]
+    pub(super) directory: PathBuf,
+}
+
+/// A member that a host starts.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Member {
+    pub(super) name: String,
+    pub(super) profile: String,
+    pub(super) host: Option<String>,
+    #[serde(default)]
+    pub(super) labels: BTreeMap<String, String>,
+    /// Includes the text of `prompt_file`, once the file is loaded.
+    #[serde(default)]
+    pub(super) prompt: String,
+    pub(super) prompt_file: Option<PathBuf>,
+    #[serde(default)]
+    pub(super) plan: bool,
+    pub(super) restart: Option<Restart>,
+    #[serde(default)]
+    pub(super) dir: String,
+}
+
+/// When the runner of a member starts the program again.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Restart {
+    Never,
+    OnFailure,
+    Always,
+}
+
+/// A task to begin with.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Task {
+    key: Option<String>,
+    pub(super) subject: String,
+    #[serde(default)]
+    pub(super) description: String,
+    /// Keys of other tasks.
+    #[serde(default)]
+    pub(super) depends_on: Vec<String>,
+    pub(super) owner: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Hosts {
+    local: Option<HostFile>,
+}
+
+fn me() -> String {
+    ME.to_owned()
+}
+
+impl TeamFile {
+    /// Reads and checks a file.
+    pub(super) fn load(path: &Path) -> Result<Self, Failure> {
+        let text = fs::read_to_string(path).map_err(|error| {
+            Failure::usage(format!("Cannot read {}: {error}.{}", path.display(), how_to_write(path)))
+        })?;
+        let directory = match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            Some(parent) => parent.to_owned(),
+            None => PathBuf::from("."),
+        };
+        let directory = std::path::absolute(&directory).unwrap_or(directory);
+        Self::parse(&path.display().to_string(), &text, &directory)
+    }
+
+    /// Reads and checks the text of a file. `directory`: where it is.
+    pub(super) fn parse(name: &str, text: &str, directory: &Path) -> Result<Self, Failure> {
+        let mut file: Self = toml_edit::de::from_str(text).map_err(|error| unreadable(name, text, error))?;
+        let document = Document::parse(text).map_err(|error| unreadable(name, text, error.into()))?;
+        let source = Source { name, text, document: &document };
+        directory.clone_into(&mut file.directory);
+        file.local = file.hosts.local.is_some().then(|| source.table_at(&["hosts", LOCAL]));
+        super::check::check(&mut file, &source)?;
+        Ok(file)
+    }
+
+    /// Returns how many slots the file gives the local host.
+    pub(super) fn local_slots(&self) -> Option<u32> {
+        self.hosts.local.as_ref()?.slots
+    }
+
+    /// Returns the name of the person who runs `teamwire up`.
+    pub(super) fn user(&self) -> &str {
+        let default = if self.lead_member().is_none() { "lead" } else { "user" };
+        self.user.as_deref().unwrap_or(default)
+    }
+
+    /// Returns the member that leads the team. None: the person who runs `teamwire up` does.
+    pub(super) fn lead_member(&self) -> Option<&Member> {
+        self.members.iter().find(|member| self.lead != ME && is_same(&member.name, &self.lead))
+    }
+
+    /// Returns the name of the lead.
+    pub(super) fn lead_name(&self) -> &str {
+        self.lead_member().map_or(self.user(), |member| &member.name)
+    }
+
+    /// Returns the tasks, each after those that it depends on. Leaves out tasks that depend on each other.
+    pub(super) fn tasks_in_order(&self) -> Vec<&Task> {
+        let (mut ordered, mut keys): (Vec<&Task>, BTreeSet<&str>) = Default::default();
+        loop {
+            let is_next = |task: &&Task| {
+                !keys.contains(task.key()) && task.depends_on.iter().all(|key| keys.contains(key.as_str()))
+            };
+            let Some(next) = self.tasks.iter().find(is_next) else { return ordered };
+            keys.insert(next.key());
+            ordered.push(next);
+        }
+    }
+}
+
+impl Task {
+    /// Returns what identifies the task, on the board and in `depends_on`.
+    pub(super) fn key(&self) -> &str {
+        self.key.as_deref().unwrap_or(&self.subject)
+    }
+}
+
+impl From<Restart> for RestartPolicy {
+    fn from(restart: Restart) -> Self {
+        match restart {
+            Restart::Never => Self::Never,
+            Restart::OnFailure => Self::OnFailure,
+            Restart::Always => Self::Always,
+        }
+    }
+}
+
+/// Returns whether two names are the same.
+pub(super) fn is_same(one: &str, other: &str) -> bool {
+    one.eq_ignore_ascii_case(other)
+}
+
+/// The text of a file, to say where something is wrong.
+pub(super) struct Source<'s> {
+    name: &'s str,
+    text: &'s str,
+    document: &'s Document<&'s str>,
+}
+
+impl Source<'_> {
+    /// Creates the failure for what is wrong at a key. `path`: how to get there, such as `members`, `2`, `name`.
+    pub(super) fn wrong(&self, path: &[&str], what: &str) -> Failure {
+        let keys: Vec<&str> = path.iter().filter(|part| part.parse::<usize>().is_err()).copied().collect();
+        let what = what.trim_end_matches('.');
+        Failure::usage(format!("{}:{}: {}: {what}.", self.name, self.line(path), keys.join(".")))
+    }
+
+    /// Returns the line of the innermost part of a path that the file has.
+    fn line(&self, path: &[&str]) -> usize {
+        let (mut item, mut start) = (self.document.as_item(), 0);
+        for part in path {
+            let next = part.parse::<usize>().map_or_else(|_| item.get(part), |index| item.get(index));
+            let Some(next) = next else { break };
+            start = next.span().map_or(start, |span| span.start);
+            item = next;
+        }
+        line_of(self.text, start)
+    }
+
+    /// Returns a table as a TOML document.
+    fn table_at(&self, path: &[&str]) -> String {
+        let document = self.text.parse::<DocumentMut>().unwrap_or_default();
+        let found = path.iter().try_fold(document.as_item(), |item, part| item.get(part));
+        let table = found.and_then(|item| item.clone().into_table().ok()).unwrap_or_default();
+        DocumentMut::from(table).to_string()
+    }
+}
+
+fn unreadable(name: &str, text: &str, mut error: toml_edit::de::Error) -> Failure {
+    let line = error.span().map_or(1, |span| line_of(text, span.start));
+    // Without its input, the error names the key instead of quoting the line.
+    error.set_input(None);
+    let what: Vec<String> = error.to_string().lines().map(|line| line.trim().to_owned()).collect();
+    Failure::usage(format!("{name}:{line}: {}. `teamwire up --help` shows an example.", what.join(", ")))
+}
+
+fn how_to_write(path: &Path) -> String {
+    if path.exists() {
+        return String::new();
+    }
+    format!(
+        "\n\nWrite {}, for example:\n\n    name = \"acme\"\n\n    [[members]]\n    name = \"backend\"\n    profile = \"claude\"\n    \
+         prompt = \"You own the API.\"\n",
+        path.display()
+    )
+}
+
+#[cfg(test)]
+mod tests;

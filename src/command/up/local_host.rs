@@ -1,0 +1,65 @@
+//! The host that `up` starts on this machine.
+
+use std::{ffi::OsStr, fs};
+
+use teamwire_client::{JOIN_VARIABLE, v1};
+
+use super::{
+    background::Background,
+    file::{LOCAL, TeamFile, is_same},
+    records::{Records, TeamRecord},
+};
+use crate::{
+    context::{Caller, ContextArgs, write_private},
+    failure::Failure,
+    show,
+};
+
+/// How many slots the local host has at least, unless the file says how many.
+const SLOTS_MIN: usize = 16;
+
+/// Starts the local host in the background, and waits until it takes orders. Returns what it offers, and its process.
+pub(super) async fn start(
+    context: &ContextArgs,
+    caller: &Caller,
+    file: &TeamFile,
+    records: &Records,
+) -> Result<(v1::HostOffer, Background), Failure> {
+    let record = records.team(&file.name)?.unwrap_or_default();
+    records.put_team(&file.name, &record)?;
+    let directory = records.team_directory(&file.name);
+    let state_directory = context.state_dir()?;
+    let mut arguments = vec![OsStr::new("host"), OsStr::new("--name"), OsStr::new(LOCAL)];
+    arguments.extend([OsStr::new("--state-dir"), state_directory.as_os_str()]);
+    let (config, slots) = (directory.join("host.toml"), SLOTS_MIN.max(file.members.len()).to_string());
+    match &file.local {
+        Some(text) => {
+            write_private(&config, text.as_bytes())?;
+            arguments.extend([OsStr::new("--config"), config.as_os_str()]);
+        }
+        None => drop(fs::remove_file(&config)),
+    }
+    if file.local_slots().is_none() {
+        arguments.extend([OsStr::new("--slots"), OsStr::new(&slots)]);
+    }
+    let invitation =
+        v1::InviteRequest { member: LOCAL.to_owned(), host: true, uses_max: 1, ..v1::InviteRequest::default() };
+    let invited = caller.client.invite(invitation).await?;
+    // In the environment, other users do not see it.
+    let variables = [(JOIN_VARIABLE, invited.join_string.as_str())];
+    let log = directory.join("host.log");
+    let mut started = Background::start("the local host", &arguments, &variables, &file.directory, log)?;
+    records.put_team(&file.name, &TeamRecord { host: Some(started.process.clone()), ..record })?;
+    let offer = started.ready(async || {
+        let hosts = caller.client.list_all_hosts(v1::ListHostsRequest::default(), usize::MAX).await.ok()?.hosts;
+        let host = hosts.into_iter().find(|host| is_same(&host.name, LOCAL))?;
+        host.offer.filter(|_| host.connected)
+    });
+    Ok((offer.await?, started))
+}
+
+/// Says what a host offers.
+pub(super) fn offer_text(offer: &v1::HostOffer) -> String {
+    let profiles: Vec<&str> = offer.profiles.iter().map(|profile| profile.name.as_str()).collect();
+    format!("{}; profiles {}", show::count(offer.slots.into(), "slot"), profiles.join(", "))
+}

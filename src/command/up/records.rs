@@ -1,0 +1,131 @@
+//! What `up` has started on this machine, so that `down` ends that and nothing else.
+//!
+//! The records are in the directory `up` of the state directory: the coordinator's, and a directory for each team.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use teamwire_agents::Pid;
+
+use crate::{
+    context::{ContextArgs, make_private_directory, refuse_shared, write_private},
+    failure::{Failure, REFUSED},
+};
+
+/// The record of a team, in its directory.
+const TEAM_RECORD: &str = "team.json";
+
+/// The records of this machine.
+#[derive(Debug)]
+pub(in crate::command) struct Records {
+    directory: PathBuf,
+}
+
+/// A coordinator that `up` has started.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::command) struct CoordinatorRecord {
+    pub(in crate::command) process: Pid,
+    /// Empty: it is not known yet.
+    pub(in crate::command) address: String,
+}
+
+/// What `up` has done for a team.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(in crate::command) struct TeamRecord {
+    /// True: `up` has created the team.
+    pub(in crate::command) created: bool,
+    /// The local host.
+    pub(in crate::command) host: Option<Pid>,
+}
+
+impl Records {
+    /// Returns the records, which may be empty. Creates nothing.
+    pub(in crate::command) fn of(context: &ContextArgs) -> Result<Self, Failure> {
+        Ok(Self { directory: context.state_dir()?.join("up") })
+    }
+
+    /// Excludes other `up` and `down` until the file is dropped.
+    pub(in crate::command) fn lock(&self) -> Result<File, Failure> {
+        if let Some(state_directory) = self.directory.parent() {
+            make_private_directory(state_directory)?;
+            refuse_shared(state_directory)?;
+        }
+        make_private_directory(&self.directory)?;
+        refuse_shared(&self.directory)?;
+        let lock = File::create(self.directory.join("lock"))?;
+        lock.try_lock().map_err(|error| match error {
+            fs::TryLockError::WouldBlock => Failure::with_code(
+                REFUSED,
+                "Another `teamwire up` or `teamwire down` is at work on this machine. Wait until it has ended.",
+            ),
+            fs::TryLockError::Error(error) => error.into(),
+        })?;
+        Ok(lock)
+    }
+
+    /// Returns the directory of a team: the state, the configuration and the log of its local host.
+    pub(in crate::command) fn team_directory(&self, team: &str) -> PathBuf {
+        self.directory.join("teams").join(team.to_ascii_lowercase())
+    }
+
+    /// Returns the coordinator that `up` has started, if it still runs.
+    pub(in crate::command) fn coordinator(&self) -> Result<Option<CoordinatorRecord>, Failure> {
+        let record: Option<CoordinatorRecord> = read(&self.coordinator_path())?;
+        Ok(record.filter(|record| record.process.is_alive()))
+    }
+
+    pub(in crate::command) fn put_coordinator(&self, record: &CoordinatorRecord) -> Result<(), Failure> {
+        write(&self.coordinator_path(), record)
+    }
+
+    pub(in crate::command) fn remove_coordinator(&self) {
+        let _ = fs::remove_file(self.coordinator_path());
+    }
+
+    fn coordinator_path(&self) -> PathBuf {
+        self.directory.join("coordinator.json")
+    }
+
+    /// Returns the record of a team. None: `up` has done nothing for it.
+    pub(in crate::command) fn team(&self, team: &str) -> Result<Option<TeamRecord>, Failure> {
+        read(&self.team_directory(team).join(TEAM_RECORD))
+    }
+
+    pub(in crate::command) fn put_team(&self, team: &str, record: &TeamRecord) -> Result<(), Failure> {
+        let directory = self.team_directory(team);
+        make_private_directory(&directory)?;
+        write(&directory.join(TEAM_RECORD), record)
+    }
+
+    pub(in crate::command) fn remove_team(&self, team: &str) {
+        let _ = fs::remove_file(self.team_directory(team).join(TEAM_RECORD));
+    }
+
+    /// Returns the names of the teams that have a record, in lower case.
+    pub(in crate::command) fn teams(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.directory.join("teams")).into_iter().flatten().flatten();
+        let recorded = entries.filter(|entry| entry.path().join(TEAM_RECORD).exists());
+        recorded.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    }
+}
+
+fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Failure> {
+    // Who can write there could have another process ended.
+    refuse_shared(path)?;
+    match fs::read(path) {
+        Ok(bytes) => serde_json::from_slice(&bytes)
+            .map(Some)
+            .map_err(|error| Failure::local(&format!("{} is not valid; move it away", path.display()), error)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::local(&format!("Cannot read {}", path.display()), error)),
+    }
+}
+
+fn write(path: &Path, record: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_vec_pretty(record).map_err(|error| Failure::local("Cannot write a record", error))?;
+    write_private(path, &text)
+}
