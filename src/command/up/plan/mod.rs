@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use teamwire_proto::v1::{self, MemberState, RequestState, RestartPolicy, TaskStatus};
 
 use super::file::{LOCAL, Member, Task, TeamFile, is_same};
-use crate::show::is_live;
 
 /// The key of a task's metadata that holds its key in the file.
 pub(super) const TASK_KEY: &str = "team-file.key";
@@ -72,7 +71,7 @@ impl Found {
     }
 
     pub(super) fn local_host(&self) -> Option<&v1::Host> {
-        self.hosts.iter().find(|host| is_same(&host.name, LOCAL) && is_live(host))
+        self.hosts.iter().find(|host| is_same(&host.name, LOCAL) && host.is_live())
     }
 
     /// Returns the order that the present life of a member, or an earlier one, was started with.
@@ -161,7 +160,7 @@ fn take_slot(hosts: &mut [v1::Host], member: &Member) -> bool {
 /// Returns whether a host can start a member now, as far as its offer says.
 fn can_start(host: &v1::Host, member: &Member) -> bool {
     let Some(offer) = &host.offer else { return false };
-    is_live(host)
+    host.is_live()
         && member.host.as_ref().is_none_or(|named| is_same(named, &host.name))
         && host.slots_used < offer.slots
         && offer.profiles.iter().any(|profile| is_same(&profile.name, &member.profile))
