@@ -30,14 +30,14 @@ pub struct Hook {
     /// The program that calls
     #[arg(value_parser = program_parser())]
     program: AgentProgram,
-    /// Wait until a message arrives, then exit with 2. This wakes an idle session of Claude Code
+    /// Wait until a message arrives, then exit with 2. This wakes an idle session of Claude Code. Does nothing in `claude -p`
     #[arg(long)]
     wake: bool,
 }
 
 impl Hook {
     pub async fn run(&self, context: &ContextArgs) -> Result<u8, Failure> {
-        if is_within_runner() {
+        if is_within_runner() || (self.wake && is_one_off_session()) {
             return Ok(0);
         }
         let input = std::io::read_to_string(stdin())?;
@@ -65,6 +65,11 @@ impl Hook {
         }
         Ok(0)
     }
+}
+
+/// Returns whether Claude Code runs a single prompt (`claude -p`). It waits for its hooks to end, so none may wait for messages.
+fn is_one_off_session() -> bool {
+    std::env::var_os("CLAUDE_CODE_ENTRYPOINT").is_some_and(|entry| entry == "sdk-cli")
 }
 
 impl ContextArgs {

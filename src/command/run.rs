@@ -349,6 +349,9 @@ impl Run {
         if name.is_empty() {
             return Err(Failure::usage("Give the member a name: teamwire run NAME -- COMMAND."));
         }
+        if self.approver.eq_ignore_ascii_case(name) {
+            return Err(Failure::usage("No member permits itself anything: name another member with --approver."));
+        }
         let caller = context.caller();
         let team = caller.as_ref().ok().and_then(|caller| caller.team.clone());
         if let Ok(caller) = &caller

@@ -224,6 +224,15 @@ fn an_idle_session_is_woken_by_a_message(world: World) {
     assert!(session.prompt("t2").contains("wake up"), "the turn that it begins is given the message");
 }
 
+/// `claude -p` waits for its hooks before it ends.
+#[test]
+fn a_one_off_session_is_not_kept_open_to_be_woken() {
+    let world = World::embedded();
+    team_with_ann(&world);
+    let arguments = ["hook", "claude", "--as", "lead@acme", "--wake"];
+    world.spawn_in(LEAD, &arguments, &[("CLAUDE_CODE_ENTRYPOINT", "sdk-cli")]).output().exits(0);
+}
+
 /// A long text would be moved to a file, where the model may not look.
 #[test]
 fn a_long_message_is_announced_and_left_in_the_inbox() {

@@ -13,8 +13,8 @@ const MEMBER: &str = "name = \"acme\"\n\n[[members]]\nname = \"backend\"\nprofil
 fn errors_name_the_line_the_key_and_what_is_allowed() {
     let cases = [
         (
-            "nam = \"acme\"",
-            "team.toml:1: unknown field `nam`, expected one of `name`, `description`, `lead`, `user`, `members`, `tasks`, `hosts`",
+            "nome = \"acme\"",
+            "team.toml:1: unknown field `nome`, expected one of `name`, `description`, `lead`, `user`, `members`, `tasks`, `hosts`",
         ),
         ("name = \"a b\"", "team.toml:1: name: \"a b\" is not a name. Use 1 to 63"),
         ("lead = \"me\"", "missing field `name`"),
