@@ -105,7 +105,8 @@ pub async fn run<L: Listen>(
 ) -> Result<(), RunError> {
     let store: Arc<dyn Store> = Arc::new(MeteredStore::new(store, Arc::clone(&config.metrics)));
     let coordinator = Coordinator::new(Arc::clone(&store), config.limits.clone(), config.operator).await?;
-    let coordinator = Arc::new(coordinator.with_metrics(Arc::clone(&config.metrics)));
+    let coordinator = coordinator.with_metrics(Arc::clone(&config.metrics));
+    let coordinator = Arc::new(if store.is_exclusive() { coordinator.alone() } else { coordinator });
     let heartbeats = Arc::new(Heartbeats::for_leases_of(config.limits.lease_ttl));
 
     let background = Background::start(&coordinator, &heartbeats);

@@ -36,6 +36,22 @@ fn a_coordinator_that_comes_back_finds_the_same_programs_at_work(mut world: Worl
     assert_eq!(backend.exit(), 0);
 }
 
+/// No other process can have opened the file of the store, so nothing that comes later was delivered before.
+#[test]
+fn what_is_sent_after_a_crash_does_not_count_as_delivered_before() {
+    let mut world = World::embedded();
+    world.create_team("acme");
+    let backend = world.run("backend", &[], agents::WILLING).ready();
+    world.cli(LEAD, &["send", "backend", "before"]).succeeds();
+    backend.await_text("before");
+    world.coordinator.kill();
+    world.coordinator.restart();
+    let sent = world.cli(LEAD, &["send", "backend", "ping", "--wait-reply", "60", "--json"]).succeeds();
+    assert_eq!(sent.lines().last().unwrap()["content"], "pong");
+    let heard = backend.heard().into_iter().find(|line| line["content"] == "ping").unwrap();
+    assert_eq!(heard["delivery_count"], 1, "{heard}");
+}
+
 fn a_program_keeps_the_message_that_it_works_on_however_often_its_coordinator_restarts(mut world: World) {
     world.create_team("acme");
     let backend = world.run("backend", &[], agents::SILENT).ready();

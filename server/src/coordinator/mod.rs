@@ -54,6 +54,8 @@ pub struct Coordinator {
     /// The durability of the latest commit that recorded a reply.
     durability: AtomicU8,
     metrics: Arc<Metrics>,
+    /// No other coordinator serves the store.
+    is_alone: bool,
 }
 
 impl fmt::Debug for Coordinator {
@@ -76,7 +78,13 @@ impl Coordinator {
             turns: Turns::default(),
             durability: AtomicU8::new(0),
             metrics: Arc::default(),
+            is_alone: false,
         })
+    }
+
+    /// Declares that no other coordinator serves the store as long as this one does: sessions that it has not opened are over.
+    pub fn alone(self) -> Self {
+        Self { is_alone: true, ..self }
     }
 
     /// Counts into `metrics` from now on.

@@ -15,7 +15,7 @@ use crate::{
         identity::{CallerCredentials, namespace_of},
         inbox::Leaving,
         records::{CursorRecord, SessionRecord},
-        session::{self, Opened},
+        session::{self, Earlier, Opened},
         streams,
         tx::{CachedRecord, Tx},
     },
@@ -78,7 +78,12 @@ impl Coordinator {
         let extent = self.extent(&namespace, &streams::inbox(member)).await?;
         let tail = extent.next.saturating_sub(1);
         let here = self.notifier.mailbox(&namespace, member, None).map(|earlier| earlier.cursor());
-        let open = |tx: &mut Tx<'_>| session::open(tx, who, request, tail, here.as_ref());
+        let earlier = match here {
+            Some(here) => Earlier::Here(here),
+            None if self.is_alone => Earlier::Over,
+            None => Earlier::Elsewhere,
+        };
+        let open = |tx: &mut Tx<'_>| session::open(tx, who, request, tail, &earlier);
         let opened = self.decide(&namespace, &preload, open).await?.value;
         Ok(OpenedSession { namespace, opened, backlog: extent.entries })
     }

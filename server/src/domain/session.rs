@@ -87,14 +87,24 @@ pub fn subscriber(who: &CallerCredentials) -> Result<&Name, Refusal> {
     }
 }
 
-/// Opens a session on the caller's inbox, which supersedes an older one. `tail`: the highest sequence of the inbox. `here`: how far
-/// the member's latest session on this coordinator came, which the store may not know yet.
+/// Where the session was that the next one supersedes.
+#[derive(Clone, Debug)]
+pub enum Earlier {
+    /// On this coordinator. It has come as far as this says, which the store may not know yet.
+    Here(CursorRecord),
+    /// Perhaps on another coordinator, where it may still deliver what it has reserved.
+    Elsewhere,
+    /// On a coordinator that no longer runs.
+    Over,
+}
+
+/// Opens a session on the caller's inbox, which supersedes an older one. `tail`: the highest sequence of the inbox.
 pub fn open(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
     request: &v1::StreamRequest,
     tail: u64,
-    here: Option<&CursorRecord>,
+    earlier: &Earlier,
 ) -> Result<Opened, RuleError> {
     let instance = &request.instance_id;
     if instance.len() > 64 || !instance.bytes().all(|b| b.is_ascii_graphic()) {
@@ -128,12 +138,17 @@ pub fn open(
 
     let before = match cursor.as_deref() {
         Some(cursor) if cursor.epoch == before.epoch => {
-            let here = here.filter(|here| here.epoch == cursor.epoch && here.delivered >= cursor.delivered);
-            let exact = here.map(|here| CursorRecord { reserved: cursor.reserved, ..here.clone() });
-            let cursor = exact.as_ref().unwrap_or(cursor);
-            let mut counted = count_in(before, cursor, is_reconnect, tx.ctx.limits.deliveries_max);
+            let cursor = match earlier {
+                Earlier::Here(here) if here.epoch == cursor.epoch && here.delivered >= cursor.delivered => {
+                    CursorRecord { reserved: cursor.reserved, ..here.clone() }
+                }
+                // It cannot have delivered what comes after the end of the inbox.
+                Earlier::Over => CursorRecord { reserved: cursor.reserved.min(tail), ..cursor.clone() },
+                Earlier::Here(_) | Earlier::Elsewhere => cursor.clone(),
+            };
+            let mut counted = count_in(before, &cursor, is_reconnect, tx.ctx.limits.deliveries_max);
             if is_reconnect {
-                count_failures(&mut counted, cursor, failed);
+                count_failures(&mut counted, &cursor, failed);
             }
             counted
         }

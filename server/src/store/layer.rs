@@ -97,6 +97,10 @@ impl<L: StoreLayer> Store for L {
         self.inner().has_lost(namespace).await
     }
 
+    fn is_exclusive(&self) -> bool {
+        self.inner().is_exclusive()
+    }
+
     fn notifications(&self) -> broadcast::Receiver<Notification> {
         self.inner().notifications()
     }

@@ -452,6 +452,11 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         Ok(false)
     }
 
+    /// Returns whether no other process can use the store while this one does.
+    fn is_exclusive(&self) -> bool {
+        false
+    }
+
     /// Subscribes to the notifications of every later commit by any coordinator. A receiver that lags more than
     /// [`NOTIFICATIONS_MAX`] behind gets an error, and must treat it as [`Notification::All`].
     fn notifications(&self) -> broadcast::Receiver<Notification>;

@@ -3,16 +3,20 @@
 use teamwire_proto::v1;
 use teamwire_server::domain::{
     records::{CursorRecord, SessionRecord},
-    session::{self, Opened},
+    session::{self, Earlier, Opened},
 };
 
 use crate::world::*;
 
 /// Opens a session after one that came as far as `cursor` says. Returns its record.
 fn after(before: &SessionRecord, cursor: CursorRecord) -> SessionRecord {
+    opened(before, cursor, 0, &Earlier::Elsewhere)
+}
+
+fn opened(before: &SessionRecord, cursor: CursorRecord, tail: u64, earlier: &Earlier) -> SessionRecord {
     let world = World::with(&["lead", "ann"]).record("ann", before).record("ann", &cursor);
     let request = v1::StreamRequest::default();
-    match world.run(|tx| session::open(tx, &caller("ann"), &request, 0, None)).unwrap().0 {
+    match world.run(|tx| session::open(tx, &caller("ann"), &request, tail, earlier)).unwrap().0 {
         Opened::Session { record, .. } => record,
         other => panic!("{other:?}"),
     }
@@ -31,6 +35,13 @@ fn cursor(epoch: u64, reserved: u64) -> CursorRecord {
 /// Returns how often messages certainly and possibly were delivered.
 fn counts(session: &SessionRecord, sequences: [u64; 3]) -> [(u32, u32); 3] {
     sequences.map(|sequence| (session.surely_seen(sequence), session.maybe_seen(sequence)))
+}
+
+#[test]
+fn session_that_is_surely_over_has_delivered_nothing_that_came_after_it() {
+    let seen = |earlier: &Earlier| counts(&opened(&first(), cursor(1, 130), 10, earlier), [2, 10, 11]);
+    assert_eq!(seen(&Earlier::Over), [(1, 1), (0, 1), (0, 0)]);
+    assert_eq!(seen(&Earlier::Elsewhere), [(1, 1), (0, 1), (0, 1)]);
 }
 
 #[test]
@@ -68,7 +79,7 @@ fn after_failing(before: &SessionRecord, cursor: CursorRecord, failed: &[u64], i
         failed_sequences: failed.to_vec(),
         ..v1::StreamRequest::default()
     };
-    match world.run(|tx| session::open(tx, &caller("ann"), &request, 0, None)).unwrap().0 {
+    match world.run(|tx| session::open(tx, &caller("ann"), &request, 0, &Earlier::Elsewhere)).unwrap().0 {
         Opened::Session { record, .. } => record,
         other => panic!("{other:?}"),
     }

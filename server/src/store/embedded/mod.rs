@@ -58,6 +58,8 @@ pub struct EmbeddedStore {
     /// `None` while the store is being dropped.
     queue: Option<mpsc::Sender<Job>>,
     writer: Mutex<Option<JoinHandle<()>>>,
+    /// Its file is locked, so that no other process opens it.
+    is_locked: bool,
 }
 
 impl EmbeddedStore {
@@ -92,6 +94,7 @@ impl EmbeddedStore {
         let clock = Arc::new(Clock::starting_at_least(facts.clock_ms));
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
         let (notifications, _) = broadcast::channel(NOTIFICATIONS_MAX);
+        let is_locked = durability == Durability::Fsynced;
         let writer = Writer {
             file: file.clone(),
             clock: clock.clone(),
@@ -105,7 +108,14 @@ impl EmbeddedStore {
             full: None,
         };
         let writer = writer.start().map_err(|error| StoreError::Unavailable(format!("no thread: {error}")))?;
-        Ok(Arc::new(Self { file, clock, notifications, queue: Some(queue), writer: Mutex::new(Some(writer)) }))
+        Ok(Arc::new(Self {
+            file,
+            clock,
+            notifications,
+            queue: Some(queue),
+            writer: Mutex::new(Some(writer)),
+            is_locked,
+        }))
     }
 
     fn queue(&self) -> Result<&mpsc::Sender<Job>, StoreError> {
@@ -246,6 +256,10 @@ impl Store for EmbeddedStore {
         let job = Job::Commit { namespace: namespace.clone(), txn: txn.clone(), answer };
         self.queue()?.send(job).await.map_err(|_| writer_gone())?;
         answered.await.unwrap_or_else(|_| Err(writer_gone()))
+    }
+
+    fn is_exclusive(&self) -> bool {
+        self.is_locked
     }
 
     async fn check_writable(&self) -> Result<(), StoreError> {
