@@ -1,5 +1,7 @@
 //! A coordinator that is killed while members work, and comes back.
 
+use nix::sys::signal::Signal;
+
 use crate::{
     agents,
     failures_under_load::{THREE_TIMES, under_load},
@@ -44,12 +46,17 @@ fn what_is_sent_after_a_crash_does_not_count_as_delivered_before() {
     let backend = world.run("backend", &[], agents::WILLING).ready();
     world.cli(LEAD, &["send", "backend", "before"]).succeeds();
     backend.await_text("before");
+    backend.signal(Signal::SIGSTOP);
     world.coordinator.kill();
     world.coordinator.restart();
+    world.cli(LEAD, &["send", "backend", "sent while it is away"]).succeeds();
+    backend.signal(Signal::SIGCONT);
     let sent = world.cli(LEAD, &["send", "backend", "ping", "--wait-reply", "60", "--json"]).succeeds();
     assert_eq!(sent.lines().last().unwrap()["content"], "pong");
-    let heard = backend.heard().into_iter().find(|line| line["content"] == "ping").unwrap();
-    assert_eq!(heard["delivery_count"], 1, "{heard}");
+    for content in ["sent while it is away", "ping"] {
+        let heard = backend.heard().into_iter().find(|line| line["content"] == content).unwrap();
+        assert_eq!(heard["delivery_count"], 1, "{heard}");
+    }
 }
 
 fn a_program_keeps_the_message_that_it_works_on_however_often_its_coordinator_restarts(mut world: World) {

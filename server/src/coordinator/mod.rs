@@ -54,8 +54,8 @@ pub struct Coordinator {
     /// The durability of the latest commit that recorded a reply.
     durability: AtomicU8,
     metrics: Arc<Metrics>,
-    /// No other coordinator serves the store.
-    is_alone: bool,
+    /// Since when no other coordinator has served the store, in milliseconds since 1970. `None`: others may.
+    alone_since_ms: Option<u64>,
 }
 
 impl fmt::Debug for Coordinator {
@@ -78,13 +78,13 @@ impl Coordinator {
             turns: Turns::default(),
             durability: AtomicU8::new(0),
             metrics: Arc::default(),
-            is_alone: false,
+            alone_since_ms: None,
         })
     }
 
-    /// Declares that no other coordinator serves the store as long as this one does: sessions that it has not opened are over.
+    /// Declares that no other coordinator serves the store from now on: sessions that this one has not opened are over.
     pub fn alone(self) -> Self {
-        Self { is_alone: true, ..self }
+        Self { alone_since_ms: Some(self.clock.now_ms()), ..self }
     }
 
     /// Counts into `metrics` from now on.

@@ -17,9 +17,10 @@ use crate::{
         records::{CursorRecord, SessionRecord},
         session::{self, Earlier, Opened},
         streams,
+        time::milliseconds,
         tx::{CachedRecord, Tx},
     },
-    store::{Extent, Namespace},
+    store::{Extent, Namespace, Range},
 };
 
 /// A session that was opened in the store.
@@ -41,6 +42,10 @@ pub(super) struct SessionFacts {
 }
 
 impl SessionFacts {
+    fn opened_ms(&self) -> u64 {
+        self.session.as_deref().map_or(0, |session| session.opened_ms)
+    }
+
     fn current(&self) -> Option<&CursorRecord> {
         let epoch = self.session.as_deref()?.epoch;
         self.cursor.as_deref().filter(|cursor| cursor.epoch == epoch)
@@ -77,15 +82,45 @@ impl Coordinator {
         let preload = [team_key(), member_key::<SessionRecord>(member), member_key::<CursorRecord>(member)];
         let extent = self.extent(&namespace, &streams::inbox(member)).await?;
         let tail = extent.next.saturating_sub(1);
-        let here = self.notifier.mailbox(&namespace, member, None).map(|earlier| earlier.cursor());
-        let earlier = match here {
-            Some(here) => Earlier::Here(here),
-            None if self.is_alone => Earlier::Over,
-            None => Earlier::Elsewhere,
+        let earlier = match (self.notifier.mailbox(&namespace, member, None), self.alone_since_ms) {
+            (Some(here), _) => Earlier::Here(here.cursor()),
+            (None, Some(since_ms)) => Earlier::Over(self.last_deliverable(&namespace, member, since_ms, tail).await?),
+            (None, None) => Earlier::Elsewhere,
         };
         let open = |tx: &mut Tx<'_>| session::open(tx, who, request, tail, &earlier);
         let opened = self.decide(&namespace, &preload, open).await?.value;
         Ok(OpenedSession { namespace, opened, backlog: extent.entries })
+    }
+
+    /// Returns the last message of an inbox that the latest session can have delivered. A session that was open before
+    /// `since_ms` ended then: its coordinator was another one.
+    async fn last_deliverable(
+        &self,
+        namespace: &Namespace,
+        member: &Name,
+        since_ms: u64,
+        tail: u64,
+    ) -> Result<u64, Refusal> {
+        let facts = self.session_facts(namespace, member).await?;
+        let Some(cursor) = facts.current().filter(|_| facts.opened_ms() < since_ms) else { return Ok(tail) };
+        let (mut low, mut high) = (cursor.delivered, cursor.reserved.min(tail));
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            let range = Range { first: middle, last: high, limit: 1, newest_first: false };
+            let found = self.inbox_entries(namespace, member, range).await?.pop();
+            let Some((sequence, id)) = found else {
+                high = middle - 1;
+                continue;
+            };
+            let message = self.messages(namespace, vec![id]).await?.pop().flatten();
+            let sent_at = message.and_then(|message| message.sent_at);
+            if sent_at.is_some_and(|sent_at| milliseconds(&sent_at) > since_ms) {
+                high = middle - 1;
+            } else {
+                low = sequence;
+            }
+        }
+        Ok(high)
     }
 
     /// Records how far a session has come.

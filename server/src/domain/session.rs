@@ -94,8 +94,8 @@ pub enum Earlier {
     Here(CursorRecord),
     /// Perhaps on another coordinator, where it may still deliver what it has reserved.
     Elsewhere,
-    /// On a coordinator that no longer runs.
-    Over,
+    /// On a coordinator that no longer runs. It can have delivered nothing that came after this sequence.
+    Over(u64),
 }
 
 /// Opens a session on the caller's inbox, which supersedes an older one. `tail`: the highest sequence of the inbox.
@@ -142,8 +142,7 @@ pub fn open(
                 Earlier::Here(here) if here.epoch == cursor.epoch && here.delivered >= cursor.delivered => {
                     CursorRecord { reserved: cursor.reserved, ..here.clone() }
                 }
-                // It cannot have delivered what comes after the end of the inbox.
-                Earlier::Over => CursorRecord { reserved: cursor.reserved.min(tail), ..cursor.clone() },
+                Earlier::Over(last) => CursorRecord { reserved: cursor.reserved.min(*last), ..cursor.clone() },
                 Earlier::Here(_) | Earlier::Elsewhere => cursor.clone(),
             };
             let mut counted = count_in(before, &cursor, is_reconnect, tx.ctx.limits.deliveries_max);

@@ -39,8 +39,8 @@ fn counts(session: &SessionRecord, sequences: [u64; 3]) -> [(u32, u32); 3] {
 
 #[test]
 fn session_that_is_surely_over_has_delivered_nothing_that_came_after_it() {
-    let seen = |earlier: &Earlier| counts(&opened(&first(), cursor(1, 130), 10, earlier), [2, 10, 11]);
-    assert_eq!(seen(&Earlier::Over), [(1, 1), (0, 1), (0, 0)]);
+    let seen = |earlier: &Earlier| counts(&opened(&first(), cursor(1, 130), 12, earlier), [2, 10, 11]);
+    assert_eq!(seen(&Earlier::Over(10)), [(1, 1), (0, 1), (0, 0)]);
     assert_eq!(seen(&Earlier::Elsewhere), [(1, 1), (0, 1), (0, 1)]);
 }
 
