@@ -4,7 +4,8 @@ mod codegen;
 
 use std::{env, fs, path::PathBuf};
 
-const FILES: [&str; 9] = ["activity", "history", "host", "message", "options", "reason", "request", "task", "team"];
+const FILES: [&str; 10] =
+    ["activity", "history", "host", "message", "options", "reason", "request", "task", "team", "watch"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=teamwire");

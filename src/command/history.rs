@@ -10,7 +10,9 @@ use crate::{context::ContextArgs, failure::Failure, show};
 ///
 /// Prints the newest entries in chronological order. Each message is shown with its state for every recipient.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n\n    teamwire history --follow\n    teamwire history --all --json > history.jsonl")]
+#[command(
+    after_help = "Examples:\n\n    teamwire history --follow\n    teamwire history --search \"schema\" -n 10\n    teamwire history --all --json > history.jsonl"
+)]
 pub struct History {
     /// Keep printing new entries until interrupted
     #[arg(long, short)]
@@ -21,6 +23,9 @@ pub struct History {
     /// Only messages
     #[arg(long)]
     messages: bool,
+    /// Only entries in which this text was said, whatever its case: in messages, answers, requests, tasks and details
+    #[arg(long, short, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    search: String,
     /// How many entries to show
     #[arg(long, short = 'n', default_value_t = 50, value_name = "N")]
     limit: u32,
@@ -39,6 +44,7 @@ impl History {
             member: self.member.clone().unwrap_or_default(),
             messages_only: self.messages,
             include_receipts: true,
+            text: self.search.clone(),
         };
         let mut request = v1::ListHistoryRequest {
             filter: Some(filter.clone()),

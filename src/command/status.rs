@@ -1,7 +1,8 @@
 //! `teamwire status`: shows the team and its members.
 
 use clap::Args;
-use teamwire_client::v1;
+use teamwire_client::{TeamChange, v1};
+use teamwire_proto::v1::team_item::Item;
 
 use super::Output;
 use crate::{
@@ -14,15 +15,82 @@ use crate::{
 ///
 /// If the team has hosts, it also shows how many of their slots are taken.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n\n    teamwire status")]
+#[command(after_help = "Examples:\n\n    teamwire status\n    teamwire status --follow --json")]
 pub struct Status {
+    /// Keep printing changes until interrupted: of members, hosts, requests and tasks
+    ///
+    /// Each change is a line with the new state. Of what changes several times within a moment, only the latest state is
+    /// printed. With --json, the first lines are everything that the team consists of, and activity is included.
+    #[arg(long, short)]
+    follow: bool,
     #[command(flatten)]
     pub output: Output,
 }
 
 impl Status {
     pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        show(&context.caller()?, None, self.output).await
+        let caller = context.caller()?;
+        if self.follow {
+            return self.follow(&caller).await;
+        }
+        show(&caller, None, self.output).await
+    }
+
+    async fn follow(&self, caller: &Caller) -> Result<(), Failure> {
+        let mut watcher = caller.client.watch_team(v1::WatchTeamRequest::default());
+        let interrupted = tokio::signal::ctrl_c();
+        tokio::pin!(interrupted);
+        let mut is_shown = self.output.json;
+        loop {
+            let changes = tokio::select! {
+                changes = watcher.next() => changes,
+                _ = &mut interrupted => return Ok(()),
+            };
+            let Some(changes) = changes else { return Ok(()) };
+            let changes = changes?;
+            if is_shown {
+                changes.iter().for_each(|change| self.print(change));
+            } else if watcher.is_current() {
+                print(caller, &Shown::of(watcher.items())?, self.output);
+                anstream::println!();
+                is_shown = true;
+            }
+        }
+    }
+
+    fn print(&self, change: &TeamChange) {
+        if self.output.json {
+            show::line(&show::change_json(change));
+        } else {
+            show::change(change);
+        }
+    }
+}
+
+/// What a status shows.
+struct Shown {
+    team: v1::Team,
+    members: Vec<v1::Member>,
+    hosts: Vec<v1::Host>,
+}
+
+impl Shown {
+    /// Takes what a status shows out of the items of a team. Members are in the order in which they joined.
+    fn of<'i>(items: impl Iterator<Item = &'i Item>) -> Result<Self, Failure> {
+        let (mut team, mut members, mut hosts) = (None, Vec::new(), Vec::new());
+        for item in items {
+            match item {
+                Item::Team(found) => team = Some(found.clone()),
+                Item::Member(member) => members.push(member.clone()),
+                Item::Host(host) => hosts.push(host.clone()),
+                Item::Request(_) | Item::Task(_) | Item::Activity(_) => {}
+            }
+        }
+        let place =
+            |at: Option<&prost_types::Timestamp>, name: &str| (at.map(|at| (at.seconds, at.nanos)), name.to_owned());
+        members.sort_by_key(|member| place(member.joined_at.as_ref(), &member.name));
+        hosts.sort_by_key(|host| place(host.joined_at.as_ref(), &host.name));
+        Ok(Self { team: team.ok_or_else(show::incomplete)?, members, hosts })
     }
 }
 
@@ -36,17 +104,21 @@ pub async fn show(caller: &Caller, named: Option<&str>, output: Output) -> Resul
     let members = client.list_all_members(of_team, usize::MAX).await?.members;
     let of_team = v1::ListHostsRequest { team: named, ..Default::default() };
     let hosts = client.list_all_hosts(of_team, usize::MAX).await?.hosts;
-    let usage = show::usage_of_all(&members);
+    print(caller, &Shown { team, members, hosts }, output);
+    Ok(())
+}
+
+fn print(caller: &Caller, Shown { team, members, hosts }: &Shown, output: Output) {
+    let usage = show::usage_of_all(members);
     if output.json {
         let shown: Vec<_> = members.iter().map(|member| show::json("Member", member)).collect();
         let shown_hosts: Vec<_> = hosts.iter().map(|host| show::json("Host", host)).collect();
-        let mut value =
-            serde_json::json!({ "team": show::json("Team", &team), "members": shown, "hosts": shown_hosts });
+        let mut value = serde_json::json!({ "team": show::json("Team", team), "members": shown, "hosts": shown_hosts });
         if let Some(usage) = usage {
             value["usage"] = show::json("Usage", &usage);
         }
         show::line(&value);
-        return Ok(());
+        return;
     }
     let you = caller.member.as_ref().map_or_else(String::new, |member| format!(", you are {member}"));
     anstream::println!(
@@ -58,12 +130,11 @@ pub async fn show(caller: &Caller, named: Option<&str>, output: Output) -> Resul
         anstream::println!("{}", show::plain(&team.description));
     }
     anstream::println!();
-    show::members(&members);
-    if let Some(text) = show::hosts_in_all(&hosts) {
+    show::members(members);
+    if let Some(text) = show::hosts_in_all(hosts) {
         anstream::println!("\n{text}");
     }
     if let Some(usage) = usage {
         anstream::println!("\nUsed in all: {}", show::usage(&usage));
     }
-    Ok(())
 }

@@ -26,7 +26,7 @@ pub fn hosts(hosts: &[v1::Host]) {
     table(&["host", "state", "platform", "labels", "profiles", "slots", "since"], rows.collect());
 }
 
-fn host_state(host: &v1::Host) -> String {
+pub(super) fn host_state(host: &v1::Host) -> String {
     match host.state() {
         MemberState::Joined | MemberState::Active | MemberState::Idle if !host.is_live() => {
             paint(warning(), "not answering")

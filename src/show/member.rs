@@ -52,7 +52,7 @@ pub(super) fn state_style(state: MemberState) -> Style {
     }
 }
 
-fn note(member: &v1::Member) -> String {
+pub(super) fn note(member: &v1::Member) -> String {
     let mut notes = Vec::new();
     if let Some(exit) = &member.exit {
         notes.push(word::exit_and_duration(exit));

@@ -4,6 +4,7 @@
 //! characters and marks hidden ones, [`line`] writes them as JSON escapes.
 
 mod activity;
+mod change;
 mod history;
 mod host;
 mod member;
@@ -26,6 +27,7 @@ use crate::failure::Failure;
 
 pub use self::{
     activity::{activity_line, usage, usage_of_all},
+    change::{change, change_json},
     history::{entry, entry_json},
     host::{hosts, hosts_in_all},
     member::members,

@@ -78,6 +78,19 @@ const COMMANDS: &[(&str, Prints)] = &[
     ("spawn", Message("Request")),
     ("spawn --no-wait", Message("SpawnResponse")),
     ("status", Object(&[("team", "Team"), ("members", "Member*"), ("hosts", "Host*"), ("usage", "Usage?")])),
+    // One of the fields: what is new or has changed, or the key of what is gone.
+    (
+        "status --follow",
+        Object(&[
+            ("team", "Team?"),
+            ("member", "Member?"),
+            ("host", "Host?"),
+            ("request", "Request?"),
+            ("task", "Task?"),
+            ("activity", "MemberActivity?"),
+            ("removed", "TeamItemKey?"),
+        ]),
+    ),
     ("task claim", Message("Claim")),
     ("task complete", Message("CompleteTaskResponse")),
     ("task create", Message("Task")),

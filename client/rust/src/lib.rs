@@ -72,7 +72,8 @@
 //! # Watch
 //!
 //! [`Client::follow_history`] and [`Client::follow_tasks`] stream the history and the task board as they change, and
-//! [`Client::follow_activity`] what a member's program does.
+//! [`Client::follow_activity`] what a member's program does. [`Client::watch_team`] keeps a whole team up to date: its members,
+//! hosts, pending requests, tasks, and the last activity line of each member.
 //! [`ConnectOptions`] and [`TlsOptions`] set the authorities to trust, a client certificate, and how names are resolved.
 
 mod activity;
@@ -94,6 +95,7 @@ mod subscription;
 mod task;
 mod transport;
 mod waiting;
+mod watch;
 
 pub use activity::ActivityFollower;
 pub use client::{Client, join};
@@ -115,3 +117,4 @@ pub use teamwire_proto::{Reason, Refusal, dialect, v1};
 pub use transport::{Connect, Duplex};
 pub use transport::{ConnectOptions, Pem, Resolve, SystemResolver, TlsOptions};
 pub use waiting::Waiting;
+pub use watch::{TeamChange, TeamWatcher};

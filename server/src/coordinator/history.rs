@@ -10,13 +10,25 @@ use teamwire_proto::{
 
 use super::{Coordinator, messages::ReceiptLookup, store_errors::corrupt};
 use crate::{
-    domain::{identity::CallerCredentials, page::Page, query, streams::HISTORY},
+    domain::{identity::CallerCredentials, page::Page, query, search::Needle, streams::HISTORY},
     store::{Entry, Namespace, Range},
 };
 
+/// How many entries are looked through for one page.
+const SEARCHED_MAX: usize = 10_000;
+
+/// How many bytes of entries are looked through for one page.
+const SEARCHED_BYTES_MAX: usize = 16 << 20;
+
+/// How many entries are read at once.
+const CHUNK: usize = 64;
+
+/// How many entries are read at once when a text is searched for, since few pass.
+const CHUNK_OF_SEARCH: usize = 256;
+
 impl Coordinator {
     /// Returns a page of the history: the entries that pass the filter, how far it has searched, and whether there are
-    /// more.
+    /// more. A page ends early if it has looked through very many entries.
     pub async fn history(
         &self,
         who: &CallerCredentials,
@@ -29,19 +41,31 @@ impl Coordinator {
             "" => None,
             text => Some(team.resolve(text, "filter.member")?.name.clone()),
         };
+        let needle = Needle::parse(&filter.text)?;
+        let chunk = query.limit.max(if needle.is_some() { CHUNK_OF_SEARCH } else { CHUNK });
+        let (mut entries_left, mut bytes_left) = (SEARCHED_MAX, SEARCHED_BYTES_MAX);
         let mut page = Page::new(query.limit);
         let (mut looked_from, mut looked_to, mut more) = (u64::MAX, query.after, false);
         let mut first = query.after.saturating_add(1);
         let mut last = query.before.map_or(u64::MAX, |before| before.saturating_sub(1));
         let mut lookup = ReceiptLookup::default();
         loop {
-            let range = Range { first, last, limit: query.limit.max(64), newest_first: query.newest };
+            let range = Range { first, last, limit: chunk, newest_first: query.newest };
             let raw = self.entries(&namespace, HISTORY, range).await?;
             let is_last = raw.len() < range.limit;
             let Some(edge) = raw.last().map(|entry| entry.sequence) else { break };
             for mut entry in self.join_history(&namespace, raw).await? {
                 let sequence = entry.sequence;
-                if query::may_see_entry(&caller, &entry) && query::passes(&filter, member.as_ref(), &entry) {
+                if entries_left == 0 || bytes_left == 0 {
+                    more = true;
+                    break;
+                }
+                entries_left -= 1;
+                bytes_left = bytes_left.saturating_sub(entry.encoded_len());
+                if query::may_see_entry(&caller, &entry)
+                    && query::passes(&filter, member.as_ref(), &entry)
+                    && needle.as_ref().is_none_or(|needle| needle.is_in(&entry))
+                {
                     if filter.include_receipts
                         && let Some(Event::Message(message)) = &entry.event
                     {

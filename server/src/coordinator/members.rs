@@ -25,7 +25,7 @@ use crate::{
 
 impl Coordinator {
     /// Authenticates the caller, on records read for this call.
-    pub(super) async fn caller(
+    pub async fn caller(
         &self,
         who: &CallerCredentials,
         named: &str,
@@ -58,23 +58,9 @@ impl Coordinator {
         let is_member = |member: &&MemberRecord| !member.is_host;
         let rest = team.members.get(before..).unwrap_or_default();
         let listed: Vec<_> = rest.iter().filter(is_member).take(page.size()).collect();
-        let ids: Vec<String> = listed.iter().map(|member| member.name.folded().to_owned()).collect();
-        let inboxes: Vec<String> = listed.iter().map(|member| streams::inbox(&member.name)).collect();
         let leases = self.store.leases(&namespace).await.map_err(unavailable)?;
-        let extents = self.store.extents(&namespace, &inboxes).await.map_err(unavailable)?;
-        let sessions = self.fetch::<SessionRecord>(&namespace, ids.clone()).await?;
-        let presences = self.fetch::<PresenceRecord>(&namespace, ids.clone()).await?;
-        let activities = self.fetch::<ActivityRecord>(&namespace, ids).await?;
-        let records = sessions.into_iter().zip(presences).zip(activities).zip(extents);
-        for (member, (((session, presence), activity), extent)) in listed.into_iter().zip(records) {
-            let mut facts = MemberFacts {
-                session,
-                presence,
-                activity,
-                inbox_depth: extent.entries,
-                inbox_full: self.is_full(&namespace, &member.name, extent).await?,
-                ..MemberFacts::of_lease(&member.name, &leases, &self.limits)
-            };
+        let facts = self.facts(&namespace, &listed, &leases).await?;
+        for (member, mut facts) in listed.into_iter().zip(facts) {
             if matches!(&caller, Principal::Member { name, .. } if *name == member.name) {
                 facts = facts.is_calling();
             }
@@ -87,6 +73,37 @@ impl Coordinator {
         let covered = members.last().filter(|_| has_more);
         let next_page_token = covered.map_or_else(String::new, |member| page::token(&member.name));
         Ok(v1::ListMembersResponse { members, next_page_token })
+    }
+
+    /// Reads what is known about members besides their entries in the roster. `leases`: as just read.
+    pub(super) async fn facts(
+        &self,
+        namespace: &Namespace,
+        members: &[&MemberRecord],
+        leases: &Leases,
+    ) -> Result<Vec<MemberFacts>, Refusal> {
+        if members.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids: Vec<String> = members.iter().map(|member| member.name.folded().to_owned()).collect();
+        let inboxes: Vec<String> = members.iter().map(|member| streams::inbox(&member.name)).collect();
+        let extents = self.store.extents(namespace, &inboxes).await.map_err(unavailable)?;
+        let sessions = self.fetch::<SessionRecord>(namespace, ids.clone()).await?;
+        let presences = self.fetch::<PresenceRecord>(namespace, ids.clone()).await?;
+        let activities = self.fetch::<ActivityRecord>(namespace, ids).await?;
+        let records = sessions.into_iter().zip(presences).zip(activities).zip(extents);
+        let mut facts = Vec::with_capacity(members.len());
+        for (member, (((session, presence), activity), extent)) in members.iter().zip(records) {
+            facts.push(MemberFacts {
+                session,
+                presence,
+                activity,
+                inbox_depth: extent.entries,
+                inbox_full: self.is_full(namespace, &member.name, extent).await?,
+                ..MemberFacts::of_lease(&member.name, leases, &self.limits)
+            });
+        }
+        Ok(facts)
     }
 
     /// Returns whether no more ordinary messages fit into an inbox of this extent.

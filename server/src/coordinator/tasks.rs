@@ -138,7 +138,11 @@ impl Coordinator {
         Ok(found.into_iter().flatten().map(|task| show(&task, &board)).collect())
     }
 
-    async fn tasks(&self, namespace: &Namespace, ids: &[u64]) -> Result<Vec<Option<Arc<TaskRecord>>>, Refusal> {
+    pub(super) async fn tasks(
+        &self,
+        namespace: &Namespace,
+        ids: &[u64],
+    ) -> Result<Vec<Option<Arc<TaskRecord>>>, Refusal> {
         self.fetch(namespace, ids.iter().map(|id| record_id(*id)).collect()).await
     }
 

@@ -3,6 +3,7 @@
 //! - [`session`]: a session, from its opening to its last frame. [`delivery_loop`]: delivers while credit lasts.
 //!   [`cursor`]: how far a session has come. [`frames`]: its stream. [`end`]: why it ends.
 //! - [`heartbeats`]: proof that members are alive, gathered and written in batches.
+//! - [`team_watch`]: teams that clients watch.
 //! - [`reconciler`]: finds what lost notifications have missed. [`data_loss`]: what to do when the store has lost commits.
 //! - [`due_worker`]: carries out what is due when time passes. [`retention_worker`]: deletes what has been kept long
 //!   enough. [`gauges`]: numbers that are looked up from time to time.
@@ -19,8 +20,10 @@ mod pace;
 pub mod reconciler;
 pub mod retention_worker;
 pub mod session;
+pub mod team_watch;
 
 pub use self::frames::Frame;
 pub use self::heartbeats::Heartbeats;
 pub use self::pace::Pace;
 pub use self::session::Session;
+pub use self::team_watch::{TeamWatch, TeamWatches};

@@ -17,7 +17,8 @@
 //! - [`activity`]: what members' programs do and use.
 //! - [`due`]: what is due when time passes. [`retention`]: what is deleted, and when. [`history`]: what happened.
 //! - [`fields`], `text`, `envelope`, `idempotency`, [`time`]: what many calls share.
-//! - [`query`]: what callers may see, and how it is shown.
+//! - [`query`]: what callers may see, and how it is shown. [`search`]: what was said. [`team_view`]: a team as those who
+//!   watch it see it.
 //!
 //! Architecture invariant: no clock, no random numbers, no tonic and no store in here, and no rule anywhere else.
 
@@ -43,12 +44,14 @@ pub mod records;
 pub mod request;
 pub mod retention;
 pub mod roster;
+pub mod search;
 pub mod secret;
 pub mod send;
 pub mod session;
 pub mod streams;
 pub mod task;
 pub mod team;
+pub mod team_view;
 mod text;
 pub mod time;
 pub mod topics;

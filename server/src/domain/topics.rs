@@ -6,6 +6,7 @@ use super::streams;
 
 const INBOXES: &str = "inboxes";
 const REQUESTS: &str = "requests";
+const ROSTER: &str = "roster";
 const SESSION_PREFIX: &str = "session/";
 const TASKS: &str = "tasks";
 const TEAM: &str = "team";
@@ -23,6 +24,8 @@ pub enum Topic<'t> {
     Session(&'t str),
     /// A request was decided.
     Requests,
+    /// What is shown of a member or a host has changed. Concerns only those who watch the team.
+    Roster,
     /// A task has changed.
     Tasks,
     /// The team itself was changed or deleted.
@@ -35,6 +38,7 @@ impl<'t> Topic<'t> {
         match text {
             INBOXES => Some(Self::Inboxes),
             REQUESTS => Some(Self::Requests),
+            ROSTER => Some(Self::Roster),
             TASKS => Some(Self::Tasks),
             TEAM => Some(Self::Team),
             _ => streams::inbox_owner(text)
@@ -53,6 +57,7 @@ impl fmt::Display for Topic<'_> {
             Self::Inboxes => f.write_str(INBOXES),
             Self::Session(member) => write!(f, "{SESSION_PREFIX}{member}"),
             Self::Requests => f.write_str(REQUESTS),
+            Self::Roster => f.write_str(ROSTER),
             Self::Tasks => f.write_str(TASKS),
             Self::Team => f.write_str(TEAM),
         }
@@ -71,6 +76,7 @@ mod tests {
             Topic::Inboxes,
             Topic::Session("ann"),
             Topic::Requests,
+            Topic::Roster,
             Topic::Tasks,
             Topic::Team,
         ];

@@ -12,7 +12,11 @@ use bytes::Bytes;
 use teamwire_proto::{Refusal, id, name::Name};
 use uuid::Uuid;
 
-use super::{Context, records::RecordType, topics::Topic};
+use super::{
+    Context,
+    records::{HostRecord, PresenceRecord, RecordType, TeamRecord},
+    topics::Topic,
+};
 use crate::store::{Bound, Check, Key, Record, Txn, Write};
 
 /// Why a rule was not carried out.
@@ -277,6 +281,17 @@ impl<'a> Tx<'a> {
         *blake3::keyed_hash(&self.ctx.seed, &self.drawn.to_le_bytes()).as_bytes()
     }
 
+    /// Notifies those who watch the team at other coordinators if what is shown of a member or a host changes, unless another
+    /// notification makes them read it anyway.
+    fn notify_watchers(&mut self) {
+        let puts =
+            |kind: &str| self.writes.iter().any(|write| matches!(write, Write::Put { key, .. } if key.kind == kind));
+        let is_shown = puts(PresenceRecord::KIND) || puts(HostRecord::KIND);
+        if is_shown || (puts(TeamRecord::KIND) && self.notifications.is_empty()) {
+            self.notify(Topic::Roster);
+        }
+    }
+
     /// Returns whether the rule changes nothing.
     pub fn is_read_only(&self) -> bool {
         self.writes.is_empty() && self.notifications.is_empty()
@@ -285,6 +300,7 @@ impl<'a> Tx<'a> {
     /// Returns the finished transaction. It checks idempotency keys first, so that a repeated call is recognized
     /// whatever else has changed since.
     pub fn into_txn(mut self) -> Txn {
+        self.notify_watchers();
         let seen = self.idempotency_keys.into_iter().map(|key| Check::KeyUnused { key });
         let versions = self.read.into_iter().map(|(key, version)| Check::Version { key, version });
         // Notifications go last, also after the removal of a namespace.

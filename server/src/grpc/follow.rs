@@ -17,7 +17,7 @@ use crate::{
     store::Namespace,
 };
 
-/// How many frames wait for a client at most.
+/// How many frames wait for a client at most, unless what it follows says otherwise.
 pub(super) const FRAMES_MAX: usize = 32;
 
 /// How often a follower reads without a notification, in case one was lost.
@@ -30,6 +30,9 @@ pub(super) type Frames<F> = Pin<Box<dyn Stream<Item = Result<F, Status>> + Send>
 #[tonic::async_trait]
 pub(super) trait Followed: Send + 'static {
     type Frame: Send + 'static;
+
+    /// How many frames wait for a slow client at most.
+    const FRAMES_MAX: usize = FRAMES_MAX;
 
     /// Returns the next frames, and whether more are available at once.
     async fn next(&mut self) -> Result<(Vec<Self::Frame>, bool), Refusal>;
@@ -44,7 +47,7 @@ impl Services {
         watch: watch::Receiver<u64>,
         followed: F,
     ) -> Frames<F::Frame> {
-        let (frames, out) = mpsc::channel(FRAMES_MAX);
+        let (frames, out) = mpsc::channel(F::FRAMES_MAX);
         let this = self.clone();
         tokio::spawn(async move {
             let sent = this.send_frames(&who, &namespace, watch, followed, &frames);

@@ -1,6 +1,6 @@
 //! The protocol's face: takes a call apart, has the coordinator decide it, puts the reply together.
 //!
-//! - [`message`](self), `team`, `request`, `task`, `history`: the services, one file each. [`follow`]: streams that follow a
+//! - [`message`](self), `team`, `request`, `task`, `history`, `host`, `watch`: the services, one file each. [`follow`]: streams that follow a
 //!   team. [`advertised`]: what goes into join strings.
 //! - Layers: [`credentials`] reads them once; [`heartbeat_layer`] counts calls as heartbeats; [`metrics_layer`] counts, logs
 //!   and traces calls; [`request_errors`] explains what tonic refuses; [`web`] translates gRPC-web.
@@ -20,6 +20,7 @@ pub mod request_errors;
 pub mod services;
 mod task;
 mod team;
+mod watch;
 pub mod web;
 
 pub use self::advertised::Advertised;

@@ -9,6 +9,7 @@ use teamwire_proto::{
         history_service_server::HistoryServiceServer, host_service_server::HostServiceServer,
         message_service_server::MessageServiceServer, request_service_server::RequestServiceServer,
         task_service_server::TaskServiceServer, team_service_server::TeamServiceServer,
+        watch_service_server::WatchServiceServer,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::{
     coordinator::Coordinator,
-    delivery::{Heartbeats, Pace},
+    delivery::{Heartbeats, Pace, TeamWatches},
     domain::identity::CallerCredentials,
     edge::auth_gate::GatedCall,
     rate::{Meter, Rates},
@@ -48,6 +49,7 @@ pub struct Services {
     pub(super) draining: CancellationToken,
     pub(super) pace: Pace,
     pub(super) meter: Arc<Meter>,
+    pub(super) watches: Arc<TeamWatches>,
     request_bytes_max: usize,
 }
 
@@ -61,6 +63,7 @@ impl Services {
         TaskServiceServer::<Self>::NAME,
         HistoryServiceServer::<Self>::NAME,
         HostServiceServer::<Self>::NAME,
+        WatchServiceServer::<Self>::NAME,
     ];
 
     /// Makes the services of a coordinator. They end their streams when `draining` is cancelled.
@@ -72,7 +75,8 @@ impl Services {
     ) -> Self {
         let ServiceConfig { advertised, pace, rates, request_bytes_max } = config;
         let (advertised, meter) = (Arc::new(advertised), Arc::new(Meter::new(rates)));
-        Self { coordinator, heartbeats, advertised, draining, pace, meter, request_bytes_max }
+        let watches = Arc::new(TeamWatches::new(Arc::clone(&coordinator), draining.clone()));
+        Self { coordinator, heartbeats, advertised, draining, pace, meter, watches, request_bytes_max }
     }
 
     /// Adds them to a router.
@@ -84,7 +88,8 @@ impl Services {
             .add_service(RequestServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
             .add_service(TaskServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
             .add_service(HistoryServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
-            .add_service(HostServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max));
+            .add_service(HostServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
+            .add_service(WatchServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max));
     }
 
     /// Takes a call apart: who calls, and what it asks for.

@@ -2,6 +2,7 @@
 //!
 //! - [`Notifier`]: knows the open sessions of this coordinator, and the calls that wait in a team, by namespace
 //!   (`NamespaceWaiters`).
+//! - [`TeamChanges`]: what may have changed in a team that someone watches.
 //! - [`Mailbox`]: the part of a session that others touch. [`PendingCommit`]: a commit whose outcome is not known yet.
 //!
 //! A notification says where to look, never what is there, and may be lost. The one exception is an arrival: an entry
@@ -13,9 +14,11 @@
 mod mailbox;
 mod notifier;
 mod pending_commit;
+mod team_changes;
 mod waiters;
 
 pub use mailbox::Mailbox;
 pub(crate) use mailbox::{Arrival, Delivered, Outstanding};
 pub use notifier::Notifier;
 pub(crate) use pending_commit::PendingCommit;
+pub(crate) use team_changes::Unread;

@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use teamwire_proto::{name::Name, v1};
 use tokio::sync::watch;
 
-use super::{mailbox::Mailbox, waiters::NamespaceWaiters};
+use super::{mailbox::Mailbox, team_changes::TeamChanges, waiters::NamespaceWaiters};
 use crate::{
     domain::{
         records::{DueNoticesRecord, RecordType, TeamRecord},
@@ -88,6 +88,11 @@ impl Notifier {
         waiters_in(&mut self.lock(), namespace).watch_activity(member.folded())
     }
 
+    /// Returns what gathers the changes of the namespace's team, for the one task that reads it.
+    pub(crate) fn team_changes(&self, namespace: &Namespace) -> Arc<TeamChanges> {
+        waiters_in(&mut self.lock(), namespace).team_changes()
+    }
+
     fn watch_in(
         &self,
         namespace: &Namespace,
@@ -115,6 +120,7 @@ impl Notifier {
         }
         let mut namespaces = self.lock();
         let Some(waiters) = namespaces.get_mut(namespace) else { return };
+        waiters.changes.iter().for_each(|changes| changes.note_commit(txn));
         let message: Option<&Bytes> = txn.writes.iter().find_map(|write| match write {
             Write::Put { key, data } if key.kind == v1::Message::KIND => Some(data),
             _ => None,
@@ -164,7 +170,9 @@ impl Notifier {
 
     pub(super) fn wake<'t>(&self, namespace: &Namespace, topics: impl IntoIterator<Item = &'t str>) {
         if let Some(waiters) = self.lock().get_mut(namespace) {
-            waiters.pass_on(topics.into_iter().filter_map(Topic::parse));
+            let topics = topics.into_iter().filter_map(Topic::parse);
+            let noted = topics.inspect(|topic| waiters.changes.iter().for_each(|changes| changes.note_topic(*topic)));
+            waiters.pass_on(noted);
         }
     }
 }

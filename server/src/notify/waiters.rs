@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use tokio::sync::watch;
 
-use super::mailbox::Mailbox;
+use super::{mailbox::Mailbox, team_changes::TeamChanges};
 use crate::domain::topics::Topic;
 
 /// Who waits in one namespace.
@@ -17,6 +17,8 @@ pub(crate) struct NamespaceWaiters {
     pub(super) tasks: watch::Sender<u64>,
     /// Counts reports of activity, by the member's folded name.
     activity: HashMap<String, watch::Sender<u64>>,
+    /// What may have changed, if a task reads the team for those who watch it.
+    pub(super) changes: Option<Arc<TeamChanges>>,
 }
 
 impl Default for NamespaceWaiters {
@@ -26,6 +28,7 @@ impl Default for NamespaceWaiters {
             news: watch::Sender::new(0),
             tasks: watch::Sender::new(0),
             activity: HashMap::new(),
+            changes: None,
         }
     }
 }
@@ -33,7 +36,13 @@ impl Default for NamespaceWaiters {
 impl NamespaceWaiters {
     pub(super) fn is_idle(&self) -> bool {
         let mut counts = [&self.news, &self.tasks].into_iter().chain(self.activity.values());
-        self.sessions.is_empty() && counts.all(|count| count.receiver_count() == 0)
+        let is_watched = self.changes.as_ref().is_some_and(|changes| Arc::strong_count(changes) > 1);
+        self.sessions.is_empty() && !is_watched && counts.all(|count| count.receiver_count() == 0)
+    }
+
+    /// Returns what gathers the changes of the team.
+    pub(super) fn team_changes(&mut self) -> Arc<TeamChanges> {
+        Arc::clone(self.changes.get_or_insert_default())
     }
 
     /// Returns a counter that changes whenever a member has reported activity.
@@ -57,6 +66,7 @@ impl NamespaceWaiters {
     /// Wakes all, because anything may have changed.
     pub(super) fn wake_all(&self) {
         self.activity.keys().for_each(|member| self.wake(Topic::Activity(member)));
+        self.changes.iter().for_each(|changes| changes.note_everything());
         self.pass_on([Topic::Team, Topic::Inboxes, Topic::Tasks]);
     }
 
@@ -73,8 +83,8 @@ impl NamespaceWaiters {
                 self.tasks.send_modify(|count| *count += 1);
             }
             Topic::Tasks => self.tasks.send_modify(|count| *count += 1),
-            // Those who wait for a decision watch everything that happens.
-            Topic::Requests => {}
+            // Those who wait for a decision watch everything that happens. No session shows the roster.
+            Topic::Requests | Topic::Roster => {}
         }
     }
 

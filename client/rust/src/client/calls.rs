@@ -7,6 +7,7 @@ use teamwire_proto::{
         self, history_service_client::HistoryServiceClient, host_service_client::HostServiceClient,
         message_service_client::MessageServiceClient, request_service_client::RequestServiceClient,
         task_service_client::TaskServiceClient, team_service_client::TeamServiceClient,
+        watch_service_client::WatchServiceClient,
     },
 };
 use tonic::transport::Channel;
@@ -135,6 +136,10 @@ pub(crate) fn teams(channel: Channel) -> TeamServiceClient<Channel> {
 
 pub(crate) fn tasks(channel: Channel) -> TaskServiceClient<Channel> {
     TaskServiceClient::new(channel)
+}
+
+pub(crate) fn watches(channel: Channel) -> WatchServiceClient<Channel> {
+    WatchServiceClient::new(channel)
 }
 
 fn hosts(channel: Channel) -> HostServiceClient<Channel> {

@@ -69,6 +69,11 @@ fn candidates(board: &BoardRecord, status: TaskStatus, ready_only: bool) -> Vec<
     ids
 }
 
+/// Returns the ids of all tasks that are not deleted, in their order.
+pub fn undeleted(board: &BoardRecord) -> Vec<u64> {
+    candidates(board, TaskStatus::Unspecified, false)
+}
+
 fn has_status(task: &TaskRecord, status: TaskStatus) -> bool {
     let is = TaskStatus::from(task.status);
     match status {
