@@ -87,4 +87,5 @@ mod tasks;
 mod tls;
 mod traces;
 mod up;
+mod watch;
 mod web;

@@ -5,7 +5,7 @@ use std::{
     net::TcpStream,
 };
 
-use crate::world::{LEAD, World};
+use crate::world::{LEAD, PATIENCE, World};
 
 const PAGE: &str = "http://localhost:5173";
 const PATH: &str = "/teamwire.v1.TeamService/ListTeams";
@@ -89,4 +89,30 @@ fn without_origins_nothing_is_spoken_but_grpc() {
     let world = World::embedded();
     let reply = call(&world, &world.operator());
     assert!(!reply.0.starts_with("http/1.1 200") && !says(&reply, "grpc-status"), "{reply:?}");
+}
+
+#[test]
+fn a_page_watches_a_team_over_one_open_reply() {
+    let world = World::configured(&format!("[web]\norigins = [\"{PAGE}\"]\n"));
+    world.create_team("acme");
+    let mut stream = TcpStream::connect(world.coordinator.socket()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let content = "content-type: application/grpc-web+proto\r\nx-grpc-web: 1\r\nhost: localhost\r\ncontent-length: 5";
+    let credential = world.credential(LEAD);
+    let path = "/teamwire.v1.WatchService/WatchTeam";
+    let head = format!("POST {path} HTTP/1.1\r\norigin: {PAGE}\r\n{content}\r\nauthorization: Bearer {credential}");
+    stream.write_all(format!("{head}\r\n\r\n").as_bytes()).unwrap();
+    stream.write_all(EMPTY).unwrap();
+    let mut read = Vec::new();
+    let mut until = |text: &str| {
+        let mut part = [0; 4096];
+        while !String::from_utf8_lossy(&read).contains(text) {
+            let count = stream.read(&mut part).unwrap();
+            assert_ne!(count, 0, "the reply ended before {text}: {}", String::from_utf8_lossy(&read));
+            read.extend_from_slice(&part[..count]);
+        }
+    };
+    until("acme");
+    world.cli(LEAD, &["task", "create", "Paint the fence"]).succeeds();
+    until("Paint the fence");
 }

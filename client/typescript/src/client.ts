@@ -25,6 +25,7 @@ import {
 import { type Request, RequestService, RequestState } from "./gen/teamwire/v1/request_pb.js";
 import { TaskService } from "./gen/teamwire/v1/task_pb.js";
 import { type InviteResponse, type Member, MemberState, type Team, TeamService } from "./gen/teamwire/v1/team_pb.js";
+import { WatchService } from "./gen/teamwire/v1/watch_pb.js";
 import type { Settings } from "./settings.js";
 import { Subscription } from "./subscription.js";
 
@@ -65,6 +66,7 @@ export class Client {
   readonly tasks: Stub<typeof TaskService>;
   readonly history: Stub<typeof HistoryService>;
   readonly hosts: Stub<typeof HostService>;
+  readonly watches: Stub<typeof WatchService>;
   readonly #settings: Settings;
   readonly #calls: Calls;
   #inbox: Subscription | undefined;
@@ -80,6 +82,7 @@ export class Client {
     this.tasks = createClient(TaskService, transport);
     this.history = createClient(HistoryService, transport);
     this.hosts = createClient(HostService, transport);
+    this.watches = createClient(WatchService, transport);
   }
 
   /** The credential. A secret. */

@@ -676,8 +676,11 @@ type HistoryFilter struct {
 	MessagesOnly bool `protobuf:"varint,2,opt,name=messages_only,json=messagesOnly,proto3" json:"messages_only,omitempty"`
 	// Optional. True: messages come with their receipts.
 	IncludeReceipts bool `protobuf:"varint,3,opt,name=include_receipts,json=includeReceipts,proto3" json:"include_receipts,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Optional. Only entries in which this text was said, compared without case: in a summary, a content, an answer's reason, the
+	// tool of a permission request, the subject of a task, or the detail of an event. 1 to 200 characters. Empty: all.
+	Text          string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HistoryFilter) Reset() {
@@ -731,6 +734,13 @@ func (x *HistoryFilter) GetIncludeReceipts() bool {
 	return false
 }
 
+func (x *HistoryFilter) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 // The request of HistoryService.ListHistory.
 type ListHistoryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -743,7 +753,8 @@ type ListHistoryRequest struct {
 	// Optional. True: the newest entries on the first page, and older ones on each further page. A page has its oldest
 	// entry first either way.
 	Newest bool `protobuf:"varint,5,opt,name=newest,proto3" json:"newest,omitempty"`
-	// Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early.
+	// Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early, and so does one for which the
+	// coordinator has looked through many entries that the filter leaves out.
 	PageSize uint32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page.
 	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -1038,11 +1049,12 @@ const file_teamwire_v1_history_proto_rawDesc = "" +
 	"\vdead_letter\x18\x19 \x01(\v2\x1c.teamwire.v1.DeadLetterEventH\x00R\n" +
 	"deadLetter\x12,\n" +
 	"\x04task\x18\x1a \x01(\v2\x16.teamwire.v1.TaskEventH\x00R\x04taskB\a\n" +
-	"\x05event\"w\n" +
+	"\x05event\"\x8b\x01\n" +
 	"\rHistoryFilter\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\tR\x06member\x12#\n" +
 	"\rmessages_only\x18\x02 \x01(\bR\fmessagesOnly\x12)\n" +
-	"\x10include_receipts\x18\x03 \x01(\bR\x0fincludeReceipts\"\xd7\x01\n" +
+	"\x10include_receipts\x18\x03 \x01(\bR\x0fincludeReceipts\x12\x12\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\"\xd7\x01\n" +
 	"\x12ListHistoryRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x122\n" +
 	"\x06filter\x18\x02 \x01(\v2\x1a.teamwire.v1.HistoryFilterR\x06filter\x12%\n" +

@@ -36,6 +36,9 @@ const (
 type HistoryServiceClient interface {
 	// Lists a part of the history, the oldest entry first.
 	//
+	// With a filter, the coordinator looks through up to 10,000 entries or 16 MiB of them for one page. The page then ends, even
+	// if it is empty, and its token says where to go on.
+	//
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
 	ListHistory(ctx context.Context, in *ListHistoryRequest, opts ...grpc.CallOption) (*ListHistoryResponse, error)
 	// Streams the history after a sequence, and then every new entry. Ends with an error when the team is deleted
@@ -93,6 +96,9 @@ type HistoryService_FollowHistoryClient = grpc.ServerStreamingClient[FollowHisto
 // requests that concern it, and what happens to the team, its members and its tasks.
 type HistoryServiceServer interface {
 	// Lists a part of the history, the oldest entry first.
+	//
+	// With a filter, the coordinator looks through up to 10,000 entries or 16 MiB of them for one page. The page then ends, even
+	// if it is empty, and its token says where to go on.
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
 	ListHistory(context.Context, *ListHistoryRequest) (*ListHistoryResponse, error)

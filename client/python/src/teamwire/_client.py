@@ -21,6 +21,7 @@ from .v1 import (
     request_pb2_grpc,
     task_pb2_grpc,
     team_pb2,
+    watch_pb2_grpc,
 )
 from .v1.team_pb2_grpc import TeamServiceStub
 
@@ -42,7 +43,7 @@ class Shutdown:
 class AsyncClient:
     """A client for one credential, usually a member's. Connects on first use, and reconnects when needed.
 
-    `teams`, `messages`, `requests`, `tasks`, `hosts` and `history` have every call of the protocol, as coroutines:
+    `teams`, `messages`, `requests`, `tasks`, `hosts`, `watches` and `history` have every call of the protocol, as coroutines:
     `await me.tasks.ListTasks(...)`. Each takes `timeout`, the limit for all attempts together, in seconds
     (default: `patience`; 0 makes one attempt), and raises Error.
     """
@@ -57,6 +58,7 @@ class AsyncClient:
         self.requests = request_pb2_grpc.RequestServiceStub(channel)
         self.tasks = task_pb2_grpc.TaskServiceStub(channel)
         self.teams = TeamServiceStub(channel)
+        self.watches = watch_pb2_grpc.WatchServiceStub(channel)
 
     @property
     def name(self) -> str:

@@ -13,7 +13,15 @@ import grpc
 from ._client import AsyncClient, connect, join
 from ._identity import Identity
 from ._subscription import AsyncSubscription, End, Message
-from .v1 import history_pb2_grpc, host_pb2_grpc, message_pb2_grpc, request_pb2_grpc, task_pb2_grpc, team_pb2_grpc
+from .v1 import (
+    history_pb2_grpc,
+    host_pb2_grpc,
+    message_pb2_grpc,
+    request_pb2_grpc,
+    task_pb2_grpc,
+    team_pb2_grpc,
+    watch_pb2_grpc,
+)
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -107,6 +115,7 @@ class Client:
         self.requests = request_pb2_grpc.RequestServiceStub(channel)
         self.tasks = task_pb2_grpc.TaskServiceStub(channel)
         self.teams = team_pb2_grpc.TeamServiceStub(channel)
+        self.watches = watch_pb2_grpc.WatchServiceStub(channel)
 
     @classmethod
     def join(cls, join_string: str, name: str = "", **options: Any) -> Client:

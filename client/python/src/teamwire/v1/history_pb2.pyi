@@ -327,20 +327,26 @@ class HistoryFilter(google.protobuf.message.Message):
     MEMBER_FIELD_NUMBER: builtins.int
     MESSAGES_ONLY_FIELD_NUMBER: builtins.int
     INCLUDE_RECEIPTS_FIELD_NUMBER: builtins.int
+    TEXT_FIELD_NUMBER: builtins.int
     member: builtins.str
     """Optional. Only entries that this member sent, received, answered or is the subject of."""
     messages_only: builtins.bool
     """Optional. Only messages."""
     include_receipts: builtins.bool
     """Optional. True: messages come with their receipts."""
+    text: builtins.str
+    """Optional. Only entries in which this text was said, compared without case: in a summary, a content, an answer's reason, the
+    tool of a permission request, the subject of a task, or the detail of an event. 1 to 200 characters. Empty: all.
+    """
     def __init__(
         self,
         *,
         member: builtins.str = ...,
         messages_only: builtins.bool = ...,
         include_receipts: builtins.bool = ...,
+        text: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["include_receipts", b"include_receipts", "member", b"member", "messages_only", b"messages_only"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["include_receipts", b"include_receipts", "member", b"member", "messages_only", b"messages_only", "text", b"text"]) -> None: ...
 
 Global___HistoryFilter: typing_extensions.TypeAlias = HistoryFilter
 
@@ -365,7 +371,9 @@ class ListHistoryRequest(google.protobuf.message.Message):
     entry first either way.
     """
     page_size: builtins.int
-    """Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early."""
+    """Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early, and so does one for which the
+    coordinator has looked through many entries that the filter leaves out.
+    """
     page_token: builtins.str
     """Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page."""
     @property

@@ -60,6 +60,9 @@ class HistoryServiceServicer(object):
     def ListHistory(self, request, context):
         """Lists a part of the history, the oldest entry first.
 
+        With a filter, the coordinator looks through up to 10,000 entries or 16 MiB of them for one page. The page then ends, even
+        if it is empty, and its token says where to go on.
+
         INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

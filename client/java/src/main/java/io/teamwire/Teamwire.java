@@ -51,6 +51,8 @@ import io.teamwire.v1.TeamServiceGrpc.TeamServiceBlockingStub;
 import io.teamwire.v1.UpdateHostRequest;
 import io.teamwire.v1.WaitForDecisionRequest;
 import io.teamwire.v1.WithdrawRequest;
+import io.teamwire.v1.WatchServiceGrpc;
+import io.teamwire.v1.WatchServiceGrpc.WatchServiceBlockingStub;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -80,8 +82,8 @@ import java.util.concurrent.TimeUnit;
  * }</pre>
  *
  * <p>The generated stubs have every call of the protocol: {@link #messages()}, {@link #teams()}, {@link #requests()},
- * {@link #tasks()}, {@link #hosts()}, {@link #history()}. A call blocks its thread, is retried with the same idempotency key until its outcome
- * is known or 10 minutes (or the stub's {@code withDeadlineAfter}) have passed, and throws a {@link TeamwireException}.
+ * {@link #tasks()}, {@link #hosts()}, {@link #watches()}, {@link #history()}. A call blocks its thread, is retried with the
+ * same idempotency key until its outcome is known or 10 minutes (or the stub's {@code withDeadlineAfter}) have passed, and throws a {@link TeamwireException}.
  * Streaming calls are not retried, and throw gRPC's exceptions, which {@link TeamwireException#of} converts.
  *
  * <p>Safe for concurrent use. Connects on first use, and reconnects when needed.
@@ -176,6 +178,11 @@ public final class Teamwire implements AutoCloseable {
     /** Returns the stub for the task board. */
     public TaskServiceBlockingStub tasks() {
         return TaskServiceGrpc.newBlockingStub(calls);
+    }
+
+    /** Returns the stub for watching a team. */
+    public WatchServiceBlockingStub watches() {
+        return WatchServiceGrpc.newBlockingStub(calls);
     }
 
     /** Returns the stub for hosts and orders. */
