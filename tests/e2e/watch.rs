@@ -334,7 +334,7 @@ fn a_client_that_reconnects_gets_what_has_changed_since_or_a_new_snapshot(mut wo
 
 fn a_slow_client_gets_only_the_latest_states(world: World) {
     const TASKS: u64 = 24;
-    const CHANGES: u64 = 10;
+    const CHANGES: u64 = 30;
     /// Counts the tasks that have a change.
     fn have(items: &BTreeMap<String, Item>, change: u64) -> u64 {
         let value = format!("{change:01000}");
@@ -347,7 +347,7 @@ fn a_slow_client_gets_only_the_latest_states(world: World) {
         for task in 1..=TASKS {
             lead.create_task(&task.to_string(), &[]).await;
         }
-        let mut slow = lead.watch("").await;
+        let mut slow = raw(&world, LEAD).watch("").await;
         let mut quick = raw(&world, LEAD).watch("").await;
         let before = slow.received;
         for change in 1..=CHANGES {
@@ -466,7 +466,7 @@ fn a_followed_status_prints_changes_through_the_end_of_a_coordinator(mut world: 
     let lines = json.lines();
     assert_eq!(lines.iter().filter(|line| line["team"]["name"] == "acme").count(), 2, "one more member: {lines:?}");
     assert_eq!(lines.iter().filter(|line| line["task"]["subject"] == "Dig a well").count(), 1, "{lines:?}");
-    assert_eq!(lines.last().unwrap()["removed"]["task_id"], 1, "{lines:?}");
+    assert_eq!(lines.iter().filter(|line| line["removed"]["task_id"] == 1).count(), 1, "{lines:?}");
 }
 
 fn the_history_is_searched_for_what_was_said(world: World) {
