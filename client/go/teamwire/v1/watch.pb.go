@@ -89,7 +89,7 @@ type WatchTeamResponse struct {
 	Removed []*TeamItemKey `protobuf:"bytes,3,rep,name=removed,proto3" json:"removed,omitempty"`
 	// True: the client has the current state of everything. False: more frames follow at once.
 	CaughtUp bool `protobuf:"varint,4,opt,name=caught_up,json=caughtUp,proto3" json:"caught_up,omitempty"`
-	// Resumes the stream after this frame. Opaque, up to 200 characters; always set.
+	// Resumes the stream after this frame. Opaque, up to 250 characters; always set.
 	ResumeToken   string `protobuf:"bytes,5,opt,name=resume_token,json=resumeToken,proto3" json:"resume_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -61,7 +61,7 @@ class WatchTeamResponse(google.protobuf.message.Message):
     caught_up: builtins.bool
     """True: the client has the current state of everything. False: more frames follow at once."""
     resume_token: builtins.str
-    """Resumes the stream after this frame. Opaque, up to 200 characters; always set."""
+    """Resumes the stream after this frame. Opaque, up to 250 characters; always set."""
     @property
     def items(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TeamItem]:
         """Items that are new or have changed, each as a whole. Up to 256 KiB of them, unless a single one is larger."""

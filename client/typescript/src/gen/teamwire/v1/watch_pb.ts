@@ -87,7 +87,7 @@ export type WatchTeamResponse = Message<"teamwire.v1.WatchTeamResponse"> & {
   caughtUp: boolean;
 
   /**
-   * Resumes the stream after this frame. Opaque, up to 200 characters; always set.
+   * Resumes the stream after this frame. Opaque, up to 250 characters; always set.
    *
    * @generated from field: string resume_token = 5;
    */
