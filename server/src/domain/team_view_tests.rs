@@ -113,7 +113,7 @@ fn a_snapshot_that_is_read_while_items_change_ends_with_the_latest_states() {
     put(&mut view, task(count, "changed"));
     let (_, seen, _) = drain(&view, Some(position), &Principal::Operator);
     assert_eq!(seen.len(), 11);
-    assert_eq!(seen[9..], ["-TaskId(1)".to_owned(), format!("{count}: changed")]);
+    assert_eq!(seen[9..], [format!("{count}: changed"), "-TaskId(1)".to_owned()]);
 }
 
 #[test]
