@@ -35,7 +35,8 @@ impl TeamRecord {
         self.members.iter().filter(|member| member.is_host)
     }
 
-    /// Returns how many of a host's slots are taken: by pending orders, and by members that it has started and that go on.
+    /// Returns how many of a host's slots are taken: by pending orders, and by members that it started and whose lives have not
+    /// ended.
     pub fn slots_used(&self, host: &Name) -> u32 {
         let is_on_host = |member: &&MemberRecord| member.ordered.as_ref().is_some_and(|ordered| ordered.host == *host);
         let count = self.members.iter().filter(is_on_host).filter(|member| member.life.holds_name()).count();

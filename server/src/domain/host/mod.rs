@@ -1,7 +1,7 @@
 //! Hosts: what they offer, which one gets an order, and how they answer it.
 //!
-//! A host is a member of the roster that takes orders and does nothing else. An order is a request; `request/spawn.rs` says how
-//! it ends.
+//! A host is a member of the roster that takes orders and does nothing else. An order is a request; `request/spawn.rs`
+//! describes how it ends.
 
 mod ending;
 mod offer;

@@ -33,7 +33,7 @@ use crate::{
 /// How many bytes the directory may have.
 const DIR_BYTES_MAX: usize = 1_000;
 
-/// How many characters of the prompt its message's summary has.
+/// How many characters of the prompt the summary of its message repeats.
 const SUMMARY_CHARS: usize = 100;
 
 /// Orders a member from a host. `leases`: as just read.
@@ -90,7 +90,7 @@ pub fn spawn(
     Ok(reply)
 }
 
-/// Checks what was ordered.
+/// Checks the terms of an order.
 fn terms(request: &v1::SpawnRequest) -> Result<v1::SpawnTerms, Refusal> {
     let host = match request.host.as_str() {
         "" => String::new(),
@@ -153,7 +153,7 @@ fn check_free(tx: &mut Tx<'_>, team: &TeamRecord, name: &Name, leases: &Leases) 
     Err(Refusal::new(Reason::MemberExists, text).field("name").into())
 }
 
-/// Reserves a name. Returns the number of the life that is to begin.
+/// Reserves a name. Returns the incarnation of the life that will begin.
 fn reserve(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, plan_mode_required: bool) -> Result<u64, RuleError> {
     request::cancel::cancel_all(tx, team, name, CancelCause::TargetReplaced)?;
     let before = team.member(name).cloned();
@@ -171,7 +171,7 @@ fn reserve(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, plan_mode_requir
     Ok(incarnation)
 }
 
-/// Puts the prompt into the inbox of the member. Returns the message's id. Empty: there is no prompt.
+/// Puts the prompt into the member's inbox. Returns the message's id, which is empty if there is no prompt.
 fn post_prompt(tx: &mut Tx<'_>, team: &TeamRecord, sender: &Actor, name: &Name, prompt: &str) -> String {
     if prompt.is_empty() {
         return String::new();
