@@ -1,9 +1,9 @@
-//! `teamwire up`: makes a team as its file describes it.
+//! `teamwire up`: starts the team that a file describes.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | [`file`], [`check`] | the file, and what is wrong with it |
-//! | [`plan`] | compares the file with the team: pure |
+//! | [`plan`] | compares the file with the team; pure |
 //! | [`state`] | reads the team |
 //! | [`apply`] | carries out a plan |
 //! | [`coordinator`], [`local_host`] | what is started on this machine, with [`background`] |
@@ -42,15 +42,12 @@ use crate::{
 /// The file that `up` and `down` read unless another is named.
 pub(super) const FILE: &str = "team.toml";
 
-/// Start a team that a file describes
-///
-/// Does what is missing: starts a coordinator and a host on this machine if none can be used, creates the team, has its members
-/// started, and adds its tasks. Then waits until every member has started. What is there stays as it is; where it differs from
-/// the file, the command says so. So you can run it again, for example after you have added a member to the file, or after a
-/// restart of the machine. docs/team-file.md describes the file.
-///
-/// If a member cannot be started, the others go on. The exit code is then that of `teamwire spawn`. What runs in the background
-/// is ended by `teamwire down`.
+/// Start the team that a file describes Starts a coordinator and a host on this machine if no other can be used, creates the
+/// team, starts its members, and adds its tasks. Then waits until every member has started. The command adds only what is
+/// missing. It does not change what already exists, and says where that differs from the file. So you can run it again, for
+/// example after you have added a member to the file or restarted the machine. docs/team-file.md describes the file. If a
+/// member cannot be started, the command continues with the others; the exit code is then that of `teamwire spawn`. To stop the
+/// processes in the background, run `teamwire down`.
 #[derive(Args, Debug)]
 #[command(
     after_help = "A file:\n\n    name = \"acme\"\n\n    [[members]]\n    name = \"backend\"\n    profile = \"claude\"\n    prompt = \"You own the API.\"\n\nExamples:\n\n    teamwire up\n    teamwire up --dry-run\n    teamwire up backend-team.toml --json"
@@ -59,7 +56,7 @@ pub struct Up {
     /// The file that describes the team
     #[arg(value_name = "FILE", default_value = FILE)]
     file: PathBuf,
-    /// Show what would be done, and do nothing
+    /// Show what the command would do, and do nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -99,7 +96,7 @@ fn show_planned(report: Report, file: &TeamFile, plan: &Plan<'_>) {
     for step in &plan.steps {
         let (what, name, text) = match step {
             Step::StartCoordinator => {
-                ("coordinator", "", "Would start a coordinator, and do what its store then lacks:".to_owned())
+                ("coordinator", "", "Would start a coordinator, and then create what its store lacks:".to_owned())
             }
             Step::CreateTeam => ("team", file.name.as_str(), format!("Would create team {}.", file.name)),
             Step::StartHost => ("host", file::LOCAL, "Would start the local host.".to_owned()),
