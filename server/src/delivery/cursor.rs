@@ -51,7 +51,7 @@ impl Cursor {
         Self { coordinator, mailbox, record, has_moved: false, recording: None, record_at: Instant::now() }
     }
 
-    /// Notes that the session has delivered everything up to a sequence.
+    /// Records that the session has delivered everything up to a sequence.
     pub(super) fn moved_to(&mut self, sequence: u64) {
         self.record.delivered = sequence;
         self.record.overtook.retain(|overtook| *overtook > sequence);
@@ -59,7 +59,7 @@ impl Cursor {
         self.mailbox.set_cursor(&self.record);
     }
 
-    /// Notes that the session has delivered a message ahead of its turn.
+    /// Records that the session has delivered a message ahead of its turn.
     pub(super) fn overtook(&mut self, sequence: u64) {
         self.record.overtook.push(sequence);
         self.has_moved = true;

@@ -216,7 +216,7 @@ impl Mailbox {
         self.state.lock().look = look;
     }
 
-    /// Notes that the session may have ended.
+    /// Records that the session may have ended.
     pub(crate) fn set_check(&self) {
         self.state.lock().check = true;
     }
@@ -274,7 +274,7 @@ impl Mailbox {
         self.state.lock().outstanding
     }
 
-    /// Notes that a message is about to be delivered; it uses up credit from now on.
+    /// Records that a message is about to be delivered; it uses up credit from now on.
     pub(crate) fn deliver(&self, id: &str, delivered: Delivered) {
         let mut state = self.state.lock();
         // If the store has lost the commit that sent a message, and the message was sent again, the inbox has it at another

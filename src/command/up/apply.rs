@@ -235,7 +235,7 @@ impl Run<'_> {
         }
     }
 
-    /// Notes that the coordinator refused a step. Fails if it did not answer: then the next step would fail, too.
+    /// Records that the coordinator refused a step. Fails if it did not answer: then the next step would fail, too.
     fn failed(&self, what: &str, name: &str, text: &str, error: Error, progress: &mut Progress) -> Result<(), Failure> {
         if !matches!(error, Error::Refused(_)) {
             return Err(error.into());

@@ -30,7 +30,7 @@ impl Window {
         Self { is_acked: HashMap::new(), order: VecDeque::new(), ids_max }
     }
 
-    /// Notes that a message has arrived, and returns what was known about it before.
+    /// Records that a message has arrived, and returns what was known about it before.
     pub(crate) fn deliver(&mut self, id: &str) -> Seen {
         match self.is_acked.get(id) {
             Some(true) => Seen::Acked,
@@ -42,7 +42,7 @@ impl Window {
         }
     }
 
-    /// Notes that a message is acknowledged.
+    /// Records that a message is acknowledged.
     pub(crate) fn ack(&mut self, id: &str) {
         match self.is_acked.get_mut(id) {
             Some(is_acked) => *is_acked = true,
