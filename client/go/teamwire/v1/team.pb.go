@@ -105,7 +105,7 @@ const (
 	// Only detached lives: it has not called for the time of a lease, and has no session open. It is active again as soon
 	// as it calls. Neither change is recorded or reported.
 	MemberState_MEMBER_STATE_AWAY MemberState = 7
-	// Ordered with HostService.Spawn, and not started yet. Its inbox accepts messages already.
+	// Ordered with HostService.Spawn, but not started yet. Its inbox already accepts messages.
 	MemberState_MEMBER_STATE_SPAWNING MemberState = 8
 )
 
@@ -162,17 +162,17 @@ func (MemberState) EnumDescriptor() ([]byte, []int) {
 	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{1}
 }
 
-// Whether a process keeps a life going. Decided when the life begins.
+// Whether a process keeps a life going. Set when the life begins.
 type Liveness int32
 
 const (
 	// In a request: attached.
 	Liveness_LIVENESS_UNSPECIFIED Liveness = 0
-	// A process does: a runner, or a program with a session. If its lease runs out, it becomes lost, and its claims return to
-	// the board.
+	// A process does: a runner, or a program with a session. If its lease runs out, the member becomes lost, and its claims
+	// return to the board.
 	Liveness_LIVENESS_ATTACHED Liveness = 1
-	// None does: a person types commands, or an agent runs them. It is away between calls and never lost. Its claims last
-	// until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).
+	// No process does: a person types commands, or an agent runs them. The member is away between calls and never lost. Its
+	// claims last until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).
 	Liveness_LIVENESS_DETACHED Liveness = 2
 )
 
@@ -466,7 +466,7 @@ type Member struct {
 	TotalUsage *Usage `protobuf:"bytes,23,opt,name=total_usage,json=totalUsage,proto3" json:"total_usage,omitempty"`
 	// The host that started it, or is to start it. Empty: it was not ordered from a host.
 	SpawnedOn string `protobuf:"bytes,24,opt,name=spawned_on,json=spawnedOn,proto3" json:"spawned_on,omitempty"`
-	// With MEMBER_STATE_SPAWNING: the order that is pending. Empty: none is.
+	// With MEMBER_STATE_SPAWNING: the pending order. Empty: none.
 	PendingOrder  string `protobuf:"bytes,25,opt,name=pending_order,json=pendingOrder,proto3" json:"pending_order,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1208,7 +1208,7 @@ type InviteRequest struct {
 	Ttl *durationpb.Duration `protobuf:"bytes,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// Optional. True: members that join with it must have a plan approved before they may work on tasks.
 	PlanModeRequired bool `protobuf:"varint,5,opt,name=plan_mode_required,json=planModeRequired,proto3" json:"plan_mode_required,omitempty"`
-	// Optional. True: those who join with it are hosts (ROLE_HOST), and not teammates.
+	// Optional. True: those that join with it are hosts (ROLE_HOST), not teammates.
 	Host          bool `protobuf:"varint,6,opt,name=host,proto3" json:"host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

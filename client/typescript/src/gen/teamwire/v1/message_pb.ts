@@ -240,9 +240,9 @@ export const PlanApprovalResponseSchema: GenMessage<PlanApprovalResponse> = /*@_
  */
 export type PermissionRequest = Message$1<"teamwire.v1.PermissionRequest"> & {
   /**
-   * Optional. The member that is asked, its approver: see DirectMessage.recipient. Empty or `team-lead`: the lead, also one
-   * that takes over while the request is pending. The lead itself must name another member. If the member has exited, or
-   * exits while the request is pending, the lead is asked instead, unless the lead made the request. In a delivered message:
+   * Optional. The member that is asked, its approver: see DirectMessage.recipient. Empty or `team-lead`: the lead, including
+   * one that takes over while the request is pending. The lead itself must name another member. If the member has exited, or
+   * exits while the request is pending, the request goes to the lead instead, unless the lead made it. In a delivered message:
    * the name as first written.
    *
    * @generated from field: string recipient = 1;
@@ -380,7 +380,7 @@ export type SpawnTerms = Message$1<"teamwire.v1.SpawnTerms"> & {
   profile: string;
 
   /**
-   * The host that was asked for. Empty: any that fits.
+   * The host that the caller asked for. Empty: the coordinator chooses one.
    *
    * @generated from field: string host = 2;
    */
@@ -401,21 +401,21 @@ export type SpawnTerms = Message$1<"teamwire.v1.SpawnTerms"> & {
   planModeRequired: boolean;
 
   /**
-   * Whether its runner starts the program again.
+   * Whether the member's runner restarts its program.
    *
    * @generated from field: teamwire.v1.RestartPolicy restart = 5;
    */
   restart: RestartPolicy;
 
   /**
-   * The directory that the program starts in, below the one of the profile. Empty: as the profile says.
+   * The directory that the program starts in, below the profile's directory. Empty: the profile's directory itself.
    *
    * @generated from field: string dir = 6;
    */
   dir: string;
 
   /**
-   * Set by the coordinator. The hosts that have refused the order because they could not take it, oldest first.
+   * Set by the coordinator. The hosts that could not take the order, in the order in which they refused it.
    *
    * @generated from field: repeated string refused_by = 7;
    */
@@ -506,7 +506,7 @@ export type Notice = Message$1<"teamwire.v1.Notice"> & {
   messageId: string;
 
   /**
-   * Set by the coordinator. One sentence for a reader, with what can be done.
+   * Set by the coordinator. One sentence for a reader that says what happened and what can be done about it.
    *
    * @generated from field: string text = 5;
    */
@@ -528,8 +528,8 @@ export type Notice = Message$1<"teamwire.v1.Notice"> & {
   task?: TaskSummary | undefined;
 
   /**
-   * Set by the coordinator. How many events it covers, 1 or more. While a notice is unprocessed, a newer one of the same
-   * kind about the same thing replaces it: the other fields describe the latest event.
+   * Set by the coordinator. How many events it covers, 1 or more. While a notice is unprocessed, a newer one of the same kind
+   * about the same thing replaces it. The other fields describe the latest event.
    *
    * @generated from field: uint32 count = 10;
    */
@@ -1221,7 +1221,7 @@ export const SessionOpenedSchema: GenMessage<SessionOpened> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_message, 20);
 
 /**
- * One message out of the inbox.
+ * One message from the inbox.
  *
  * @generated from message teamwire.v1.Delivery
  */
@@ -1234,7 +1234,8 @@ export type Delivery = Message$1<"teamwire.v1.Delivery"> & {
   sequence: bigint;
 
   /**
-   * How many sessions have delivered this message or may have, this one included. Over 1: it may have been seen.
+   * How many sessions have delivered this message or may have delivered it, including this one. Over 1: the member may have
+   * seen the message before.
    *
    * @generated from field: uint32 delivery_count = 2;
    */
@@ -1297,7 +1298,7 @@ export type SessionClosing = Message$1<"teamwire.v1.SessionClosing"> & {
   detail: string;
 
   /**
-   * Set with CLOSE_REASON_SHUTDOWN_APPROVED. The request that was approved. Empty: the member leaves by its own decision.
+   * Set with CLOSE_REASON_SHUTDOWN_APPROVED. The request that was approved. Empty: the member is leaving voluntarily.
    *
    * @generated from field: string request_id = 3;
    */
@@ -1565,7 +1566,7 @@ export const ListInboxResponseSchema: GenMessage<ListInboxResponse> = /*@__PURE_
   messageDesc(file_teamwire_v1_message, 30);
 
 /**
- * Whether a runner starts its program again when it has ended, and the member was not asked to exit.
+ * Whether a runner restarts its program when the program ends and the member was not asked to exit.
  *
  * @generated from enum teamwire.v1.RestartPolicy
  */
@@ -1585,7 +1586,7 @@ export enum RestartPolicy {
   NEVER = 1,
 
   /**
-   * When it has failed.
+   * After a failure.
    *
    * @generated from enum value: RESTART_POLICY_ON_FAILURE = 2;
    */
@@ -1706,7 +1707,8 @@ export enum NoticeKind {
   UNPROCESSED = 12,
 
   /**
-   * The store has lost changes that were answered with OK, as can happen when a replica takes over. To every member.
+   * The store has lost changes that the coordinator had confirmed with OK, which can happen when a replica takes over. To every
+   * member.
    *
    * @generated from enum value: NOTICE_KIND_WRITES_LOST = 13;
    */
@@ -1728,9 +1730,9 @@ export enum NoticeKind {
   MEMBER_RESTARTED = 15,
 
   /**
-   * A member's program has failed at messages or a task, and its runner goes on. To the lead; `message_id` (the first
-   * message that the program was given) or `task` is set, and `exit` if the program has ended. If it still runs, `text` says
-   * how often it has failed, and how.
+   * A member's program has failed at messages or a task, and its runner continues. To the lead; `message_id` (the first message
+   * that the program was given) or `task` is set, and `exit` if the program has ended. If it still runs, `text` says how often
+   * it has failed, and how.
    *
    * @generated from enum value: NOTICE_KIND_WORK_FAILED = 16;
    */
@@ -1751,8 +1753,8 @@ export enum NoticeKind {
   SPAWN_FAILED = 18,
 
   /**
-   * The unimportant notices of some minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a line
-   * for each of them.
+   * Unimportant notices, gathered over a few minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a
+   * line for each of them.
    *
    * @generated from enum value: NOTICE_KIND_DIGEST = 20;
    */
@@ -1902,7 +1904,7 @@ export enum CloseReason {
   UNSPECIFIED = 0,
 
   /**
-   * The member approved its shutdown, or leaves by its own decision. End the process; do not reconnect.
+   * The member approved its shutdown, or is leaving voluntarily. End the process; do not reconnect.
    *
    * @generated from enum value: CLOSE_REASON_SHUTDOWN_APPROVED = 1;
    */
@@ -2027,7 +2029,8 @@ export enum DeadLetterCause {
   TARGET_REPLACED = 2,
 
   /**
-   * It was a notice. It found the inbox full, or left it to make room for newer notices. Only the history has it.
+   * It was a notice that found the inbox full, or that was removed to make room for newer notices. Only the history contains
+   * it.
    *
    * @generated from enum value: DEAD_LETTER_CAUSE_INBOX_FULL = 3;
    */
@@ -2041,7 +2044,7 @@ export enum DeadLetterCause {
   MEMBER_REMOVED = 4,
 
   /**
-   * It was a notice. A newer one of the same kind about the same thing took its place, and counts its events.
+   * It was a notice. A newer one of the same kind about the same thing replaced it and counts its events.
    *
    * @generated from enum value: DEAD_LETTER_CAUSE_REPLACED = 5;
    */
@@ -2111,12 +2114,12 @@ export const MessageService: GenService<{
   /**
    * Opens a session on the caller's own inbox and streams it.
    *
-   * The first frame is `opened`. Then comes every unprocessed message in the order of the inbox, then new ones as they
-   * arrive, with heartbeats between. Only a pending shutdown request leaves that order: once too much is unacknowledged, it
-   * comes before the messages that wait. Each message comes once in a session. A client must keep reading, or it misses the
-   * request and the end. The newest session wins: an older one receives a last frame `closing` with
-   * CLOSE_REASON_SUPERSEDED and ends. A client that reconnects need not say what it has seen: messages that
-   * it has not acknowledged come again, with a higher delivery count.
+   * The first frame is `opened`. After it, the stream carries every unprocessed message in the order of the inbox, then new
+   * ones as they arrive, with heartbeats in between. Only a pending shutdown request may leave that order: if too much is
+   * unacknowledged, it is delivered ahead of the messages that wait. A session delivers each message once. A client must keep
+   * reading; otherwise it misses that request and the last frame. The newest session wins: an older one receives a last frame
+   * `closing` with CLOSE_REASON_SUPERSEDED and ends. A client that reconnects does not have to say what it has seen: the
+   * coordinator delivers the messages that the client has not acknowledged again, with a higher delivery count.
    *
    * PERMISSION_DENIED: NOT_PERMITTED (the credential has no inbox). RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client
    * has read nothing for 30 s while frames were waiting. INVALID_ARGUMENT: INVALID_FIELD.

@@ -237,7 +237,7 @@ export type Member = Message<"teamwire.v1.Member"> & {
   spawnedOn: string;
 
   /**
-   * With MEMBER_STATE_SPAWNING: the order that is pending. Empty: none is.
+   * With MEMBER_STATE_SPAWNING: the pending order. Empty: none.
    *
    * @generated from field: string pending_order = 25;
    */
@@ -575,7 +575,7 @@ export type InviteRequest = Message<"teamwire.v1.InviteRequest"> & {
   planModeRequired: boolean;
 
   /**
-   * Optional. True: those who join with it are hosts (ROLE_HOST), and not teammates.
+   * Optional. True: those that join with it are hosts (ROLE_HOST), not teammates.
    *
    * @generated from field: bool host = 6;
    */
@@ -1269,7 +1269,7 @@ export enum MemberState {
   AWAY = 7,
 
   /**
-   * Ordered with HostService.Spawn, and not started yet. Its inbox accepts messages already.
+   * Ordered with HostService.Spawn, but not started yet. Its inbox already accepts messages.
    *
    * @generated from enum value: MEMBER_STATE_SPAWNING = 8;
    */
@@ -1283,7 +1283,7 @@ export const MemberStateSchema: GenEnum<MemberState> = /*@__PURE__*/
   enumDesc(file_teamwire_v1_team, 1);
 
 /**
- * Whether a process keeps a life going. Decided when the life begins.
+ * Whether a process keeps a life going. Set when the life begins.
  *
  * @generated from enum teamwire.v1.Liveness
  */
@@ -1296,16 +1296,16 @@ export enum Liveness {
   UNSPECIFIED = 0,
 
   /**
-   * A process does: a runner, or a program with a session. If its lease runs out, it becomes lost, and its claims return to
-   * the board.
+   * A process does: a runner, or a program with a session. If its lease runs out, the member becomes lost, and its claims
+   * return to the board.
    *
    * @generated from enum value: LIVENESS_ATTACHED = 1;
    */
   ATTACHED = 1,
 
   /**
-   * None does: a person types commands, or an agent runs them. It is away between calls and never lost. Its claims last
-   * until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).
+   * No process does: a person types commands, or an agent runs them. The member is away between calls and never lost. Its
+   * claims last until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).
    *
    * @generated from enum value: LIVENESS_DETACHED = 2;
    */
@@ -1443,9 +1443,9 @@ export const TeamService: GenService<{
     output: typeof ListTeamsResponseSchema;
   },
   /**
-   * Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the
-   * caller is live (joined, active, idle or stopping; not away); the error names them, in its text and in the metadata of
-   * its ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
+   * Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the caller is
+   * live (joined, active, idle or stopping; not away); the error names them in its text, and in the metadata of its ErrorInfo
+   * as NAME: STATE. If there are more than 12, it names 12 and counts the rest.
    *
    * NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
    *
@@ -1501,9 +1501,9 @@ export const TeamService: GenService<{
     output: typeof JoinResponseSchema;
   },
   /**
-   * Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has
-   * ended, and reports how. It may be repeated. A caller whose other calls fail with MEMBER_STOPPED may still make it;
-   * the only other call left to such a caller is Join, if the error's metadata has `may_join`.
+   * Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has ended,
+   * and reports how it ended. Repeating the call is harmless. A caller whose other calls fail with MEMBER_STOPPED may still
+   * make it; the only other call left to such a caller is Join, if the error's metadata has `may_join`.
    *
    * PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
    *
@@ -1568,10 +1568,11 @@ export const TeamService: GenService<{
     output: typeof ListActivityResponseSchema;
   },
   /**
-   * Stops a member or a host at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
-   * its runner kills the process. It is `stopping` until its exit is reported. If no report comes, an attached life is
-   * `exited` once its lease and the grace period have run out, and a detached one after 5 s. A member that was ordered and
-   * has not started becomes `exited` at once, and its order is cancelled. Lead and operator only. It may be repeated.
+   * Stops a member or a host at once: the coordinator refuses its credential from now on and ends its session with
+   * CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If no
+   * report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached one after 5 s.
+   * A member that was ordered and has not started becomes `exited` at once, and its order is cancelled. Lead and operator only.
+   * Repeating the call is harmless.
    *
    * PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
    * MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
