@@ -66,8 +66,9 @@ impl Maker {
     }
 }
 
-/// Returns the name of an order's Job and Secret. The Job's Pod has the same name with a suffix. The order's id makes the name
-/// unique, and the member's name makes it readable.
+/// Returns the name of an order's Job and Secret. The Job's Pod has the same name with a suffix.
+///
+/// The order's id makes the name unique, and the member's name makes it readable.
 pub(crate) fn name(order: &Order) -> String {
     let of_member: String =
         order.member.to_ascii_lowercase().chars().filter(char::is_ascii_alphanumeric).take(20).collect();

@@ -14,6 +14,7 @@
 //! | `profiles` | reads the host's file and its Pod templates | |
 //!
 //! # Why no name ever has two Pods
+//!
 //! A Job's name is derived from the order's id, so a second start of an order is a conflict at the API server. A Job has at
 //! most one Pod: it never retries (`backoffLimit: 0`) and never replaces a Pod that is still terminating. The host creates the
 //! Job suspended, and resumes it once the Secret with the join token exists. So a Job without a token has no Pod, and a Pod

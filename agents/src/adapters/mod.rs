@@ -1,12 +1,14 @@
-//! Adapters: each drives a program in its own way and tells the [`Incarnation`] what the program does. An adapter gets an
-//! incarnation whose session is open, and runs it until it ends. It takes what waits from [`Incarnation::next_line`] and
-//! [`Incarnation::next_task`], and reports with
+//! Adapters: each drives a program in its own way and tells the [`Incarnation`] what the program does.
+//!
+//! An adapter gets an incarnation whose session is open, and runs it until it ends. It takes what waits from
+//! [`Incarnation::next_line`] and [`Incarnation::next_task`], and reports with
 //! - [`Incarnation::hand_over`]: the program has taken a message;
 //! - [`Incarnation::processed`]: the program has proven that it processed a message;
 //! - [`Incarnation::handle_line`]: the program has written a line;
 //! - [`Incarnation::activity`] and [`Incarnation::usage`]: what the program does and uses, for people who watch;
-//! - the returned [`End`]: why the incarnation ended and how the program exited. The incarnation does everything else: the
-//!   session, acknowledgements, heartbeats, answers and tasks.
+//! - the returned [`End`]: why the incarnation ended and how the program exited.
+//!
+//! The incarnation does everything else: the session, acknowledgements, heartbeats, answers and tasks.
 
 mod agent;
 mod exec;

@@ -141,9 +141,10 @@ impl File {
         session.waiter = waiter;
     }
 
-    /// Returns whether a session may be woken. None: the waiter is no longer wanted. A program does not report the end of an
-    /// interrupted turn, so a session that has long been silent counts as idle. If it is in fact busy, the notification joins
-    /// its turn.
+    /// Returns whether a session may be woken. None: the waiter is no longer wanted.
+    ///
+    /// A program does not report the end of an interrupted turn, so a session that has long been silent counts as idle. If it
+    /// is in fact busy, the notification joins its turn.
     pub(super) fn may_wake(&self, id: &str, waiter: u32) -> Option<bool> {
         let session = self.sessions.get(id).filter(|session| session.waiter == waiter)?;
         Some(!session.is_in_turn || session.seen_at + IDLE_AFTER < now())

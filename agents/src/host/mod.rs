@@ -1,6 +1,7 @@
-//! Starts members when the lead orders them. A [`Host`] reads its inbox, takes the orders in it, has its [`Backend`] start the
-//! members, and reports the ends that the members cannot report themselves. The backend decides how to start a member:
-//! [`Processes`] starts a runner on this machine.
+//! Starts members when the lead orders them.
+//!
+//! A [`Host`] reads its inbox, takes the orders in it, has its [`Backend`] start the members, and reports the ends that the
+//! members cannot report themselves. The backend decides how to start a member: [`Processes`] starts a runner on this machine.
 //!
 //! | module | what it does | depends on |
 //! |---|---|---|
@@ -10,7 +11,9 @@
 //! | `profile` | the file that says what may run | |
 //! | `backend` | the interface of whatever starts members | |
 //! | `event` | what the host shows people who watch it | |
+//!
 //! # What survives a crash
+//!
 //! An order stays in the host's inbox until its member has its token or the order has ended. So a host that dies while carrying
 //! out an order gets it again and takes it again, which voids the earlier token. A backend records each start before it begins,
 //! so that [`Backend::recover`] finds it.

@@ -1,7 +1,8 @@
-//! One incarnation of the member: from its Join to the end of its program. [`Incarnation`] owns everything that changes during
-//! that time: the session, the messages that wait, the messages and tasks in flight, the call in progress for the program, and
-//! the call that claims the next task. An adapter holds it and alternates between [`Incarnation::next`], which handles what the
-//! coordinator sends, and its own program.
+//! One incarnation of the member: from its Join to the end of its program.
+//!
+//! [`Incarnation`] owns everything that changes during that time: the session, the messages that wait, the messages and tasks
+//! in flight, the call in progress for the program, and the call that claims the next task. An adapter holds it and alternates
+//! between [`Incarnation::next`], which handles what the coordinator sends, and its own program.
 
 mod activity;
 mod background;
@@ -176,9 +177,10 @@ impl<'a> Incarnation<'a> {
         }
     }
 
-    /// Waits for the call that is under way for the program, or for its output to be passed on. Cancel-safe. Unlike
-    /// [`Incarnation::next`], it accepts nothing new from the coordinator. Returns the reply for the program, if there is one.
-    /// Waits forever if nothing is under way.
+    /// Waits for the call that is under way for the program, or for its output to be passed on. Cancel-safe.
+    ///
+    /// Unlike [`Incarnation::next`], it accepts nothing new from the coordinator. Returns the reply for the program, if there
+    /// is one. Waits forever if nothing is under way.
     pub(crate) async fn carry_on(&mut self) -> Option<Value> {
         tokio::select! {
             done = self.responder.done() => Some(self.conclude(done)),

@@ -1,5 +1,6 @@
-//! Claims tasks for the member, one at a time, while it has nothing else in hand. When the incarnation ends, the coordinator
-//! puts a claimed task back on the board, so this module does not.
+//! Claims tasks for the member, one at a time, while it has nothing else in hand.
+//!
+//! When the incarnation ends, the coordinator puts a claimed task back on the board, so this module does not.
 
 use std::{future::pending, time::Duration};
 

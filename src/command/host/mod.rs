@@ -26,13 +26,17 @@ use crate::{
 /// The name of the default file, beside the context file.
 const FILE: &str = "host.toml";
 
-/// Start members on this machine when the lead orders them A host joins a team with the join string that `teamwire invite
-/// --host` prints, tells the coordinator what it can start, and carries out the orders of `teamwire spawn`. Each member runs
-/// under `teamwire run` in its own process session, so it keeps running when the host ends or is killed. When the host starts
-/// again, it finds the members that still run, and reports those that have exited meanwhile. For details, see docs/hosts.md.
+/// Start members on this machine when the lead orders them
+///
+/// A host joins a team with the join string that `teamwire invite --host` prints, tells the coordinator what it can start, and
+/// carries out the orders of `teamwire spawn`. Each member runs under `teamwire run` in its own process session, so it keeps
+/// running when the host ends or is killed. When the host starts again, it finds the members that still run, and reports those
+/// that have exited meanwhile. For details, see docs/hosts.md.
+///
 /// The file lists what the host may start: an order names a profile, never a command. Without a file, the host offers a profile
-/// for each agent program that it finds on the PATH. SIGTERM and SIGINT end the host but not its members, unless you use
-/// --stop-members.
+/// for each agent program that it finds on the PATH.
+///
+/// SIGTERM and SIGINT end the host but not its members, unless you use --stop-members.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire host --join JOIN_STRING --name gpu-1 --label gpu=a100\n    teamwire host --config host.toml --slots 8"

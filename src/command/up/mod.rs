@@ -42,12 +42,15 @@ use crate::{
 /// The file that `up` and `down` read unless another is named.
 pub(super) const FILE: &str = "team.toml";
 
-/// Start the team that a file describes Starts a coordinator and a host on this machine if no other can be used, creates the
-/// team, starts its members, and adds its tasks. Then waits until every member has started. The command adds only what is
-/// missing. It does not change what already exists, and says where that differs from the file. So you can run it again, for
-/// example after you have added a member to the file or restarted the machine. docs/team-file.md describes the file. If a
-/// member cannot be started, the command continues with the others; the exit code is then that of `teamwire spawn`. To stop the
-/// processes in the background, run `teamwire down`.
+/// Start the team that a file describes
+///
+/// Starts a coordinator and a host on this machine if no other can be used, creates the team, starts its members, and adds its
+/// tasks. Then waits until every member has started. The command adds only what is missing. It does not change what already
+/// exists, and says where that differs from the file. So you can run it again, for example after you have added a member to the
+/// file or restarted the machine. docs/team-file.md describes the file.
+///
+/// If a member cannot be started, the command continues with the others; the exit code is then that of `teamwire spawn`. To
+/// stop the processes in the background, run `teamwire down`.
 #[derive(Args, Debug)]
 #[command(
     after_help = "A file:\n\n    name = \"acme\"\n\n    [[members]]\n    name = \"backend\"\n    profile = \"claude\"\n    prompt = \"You own the API.\"\n\nExamples:\n\n    teamwire up\n    teamwire up --dry-run\n    teamwire up backend-team.toml --json"

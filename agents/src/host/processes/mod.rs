@@ -16,10 +16,11 @@
 //! 2. The runner starts, and waits for its join token on its standard input, a pipe from the host.
 //! 3. The record names the runner's process.
 //! 4. The host writes the token into the pipe.
-//! 5. The record says that the runner has its token. Then the host acknowledges the order. If the host dies before step 4, the
-//!    pipe breaks and the runner exits. If it dies between steps 4 and 5, the next process of the host checks whether the
-//!    runner has joined, and ends it if not. In both cases the order was not acknowledged, so the coordinator delivers it
-//!    again.
+//! 5. The record says that the runner has its token. Then the host acknowledges the order.
+//!
+//! If the host dies before step 4, the pipe breaks and the runner exits. If it dies between steps 4 and 5, the next process of
+//! the host checks whether the runner has joined, and ends it if not. In both cases the order was not acknowledged, so the
+//! coordinator delivers it again.
 
 mod launch;
 mod limits;

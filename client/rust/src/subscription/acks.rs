@@ -24,9 +24,11 @@ const IDS_IN_A_CALL_MAX: usize = 1_000;
 /// The most messages that are remembered, and the most acknowledgements that wait.
 const WINDOW_IDS_MAX: usize = 4_096;
 
-/// Acknowledges the messages of a subscription. Cheap to clone. At most 4,096 acknowledgements wait. Beyond that, the oldest is
-/// dropped, and the coordinator delivers its message again in a later session. A session has at most 64 unacknowledged
-/// messages, so this happens only to a caller that acknowledges messages it was never given.
+/// Acknowledges the messages of a subscription. Cheap to clone.
+///
+/// At most 4,096 acknowledgements wait. Beyond that, the oldest is dropped, and the coordinator delivers its message again in a
+/// later session. A session has at most 64 unacknowledged messages, so this happens only to a caller that acknowledges messages
+/// it was never given.
 #[derive(Clone, Debug)]
 pub struct Acks {
     inner: Arc<Inner>,

@@ -101,7 +101,7 @@ pub fn join(
         }
         _ => None,
     };
-    // The order that this life begins with, or that an earlier life of the same process did, goes on.
+    // Keeps the order that this life, or an earlier life of the same process, was started for.
     let is_of_order = token.as_ref().is_none_or(|token| token.order.is_some());
     let (ordered, pending_order) = match team.member_mut(&name).filter(|_| is_of_order) {
         Some(present) => (present.ordered.clone(), present.pending_order.take()),

@@ -156,8 +156,8 @@ pub fn hand_on(
     Ok(hand_to(tx, team, v1::Request { spawn: Some(terms), ..request.clone() }, to))
 }
 
-/// Clears up after an order that ended without an approval: its token is void, its prompt leaves the inbox, and the name is free
-/// if nobody has joined with it. The caller puts the team.
+/// Clears up after an order that ended without an approval: its token is void, its prompt leaves the inbox, and the name is
+/// free if no one has joined with it. The caller puts the team.
 pub fn clear_up(tx: &mut Tx<'_>, team: &mut TeamRecord, request: &v1::Request, why: &str) -> Result<(), RuleError> {
     withdraw_prompt(tx, team, request)?;
     let name = Name::parse(&request.member, "member")?;

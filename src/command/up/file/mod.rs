@@ -1,5 +1,6 @@
-//! The file that describes a team: `team.toml`. serde reads it; [`super::check`] checks what the types cannot express. Every
-//! error names the file, the line and the key.
+//! The file that describes a team: `team.toml`.
+//!
+//! serde reads it; [`super::check`] checks what the types cannot express. Every error names the file, the line and the key.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

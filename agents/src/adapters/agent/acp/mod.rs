@@ -1,6 +1,7 @@
-//! Programs that speak version 1 of the Agent Client Protocol, such as Gemini CLI and opencode. They take one prompt at a time:
-//! a message that arrives in the middle of a turn waits for the end of the turn. A prompt is processed when the program has
-//! answered it ([`Acp::turn_ended`]).
+//! Programs that speak version 1 of the Agent Client Protocol, such as Gemini CLI and opencode.
+//!
+//! They take one prompt at a time: a message that arrives in the middle of a turn waits for the end of the turn. A prompt is
+//! processed when the program has answered it ([`Acp::turn_ended`]).
 //!
 //! The protocol has no field for the reason of a refusal, and opencode ends its turn at one. So the reason follows as another
 //! prompt, and only when that is answered is the first prompt processed.
@@ -139,8 +140,10 @@ impl Acp {
         }
     }
 
-    /// Handles the answer to a prompt, which means that the prompt is processed. A turn that was cut short counts, too: its
-    /// effects remain, and if the prompt were handed over again, the agent would repeat them and be cut short again.
+    /// Handles the answer to a prompt, which means that the prompt is processed.
+    ///
+    /// A turn that was cut short counts, too: its effects remain, and if the prompt were handed over again, the agent would
+    /// repeat them and be cut short again.
     fn turn_ended(&mut self, answer: Result<Value, Error>, out: &mut Outbox) {
         let Some(mut turn) = self.turn.take() else { return };
         self.narrator.end_turn(out);

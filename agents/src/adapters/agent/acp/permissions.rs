@@ -44,8 +44,10 @@ impl Permissions {
         key
     }
 
-    /// Removes a request, and returns it with its answer. None: the program no longer waits for it. The answer applies to this
-    /// one call if the program offers that. Otherwise, it applies to later calls, too, as [`wish`] has told the approver.
+    /// Removes a request, and returns it with its answer. None: the program no longer waits for it.
+    ///
+    /// The answer applies to this one call if the program offers that. Otherwise, it applies to later calls, too, as [`wish`]
+    /// has told the approver.
     pub(super) fn decide(&mut self, key: &str, decision: &Decision) -> Option<Answer> {
         let pending = self.by_key.remove(key)?;
         let option = match decision {
