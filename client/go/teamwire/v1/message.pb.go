@@ -1213,7 +1213,9 @@ type SpawnTerms struct {
 	// The directory that the program starts in, below the one of the profile. Empty: as the profile says.
 	Dir string `protobuf:"bytes,6,opt,name=dir,proto3" json:"dir,omitempty"`
 	// Set by the coordinator. The hosts that have refused the order because they could not take it, oldest first.
-	RefusedBy     []string `protobuf:"bytes,7,rep,name=refused_by,json=refusedBy,proto3" json:"refused_by,omitempty"`
+	RefusedBy []string `protobuf:"bytes,7,rep,name=refused_by,json=refusedBy,proto3" json:"refused_by,omitempty"`
+	// True: if the member is lost together with its host, the coordinator orders it again from another host.
+	Reschedule    bool `protobuf:"varint,8,opt,name=reschedule,proto3" json:"reschedule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1295,6 +1297,13 @@ func (x *SpawnTerms) GetRefusedBy() []string {
 		return x.RefusedBy
 	}
 	return nil
+}
+
+func (x *SpawnTerms) GetReschedule() bool {
+	if x != nil {
+		return x.Reschedule
+	}
+	return false
 }
 
 // A task, as included in a notice.
@@ -3371,7 +3380,7 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\trecipient\x18\x01 \x01(\tR\trecipient\x12\x18\n" +
 	"\asummary\x18\x02 \x01(\tR\asummary\x12\x16\n" +
 	"\x06member\x18\x03 \x01(\tR\x06member\x12-\n" +
-	"\x05terms\x18\x04 \x01(\v2\x17.teamwire.v1.SpawnTermsR\x05terms\"\xc7\x02\n" +
+	"\x05terms\x18\x04 \x01(\v2\x17.teamwire.v1.SpawnTermsR\x05terms\"\xe7\x02\n" +
 	"\n" +
 	"SpawnTerms\x12\x18\n" +
 	"\aprofile\x18\x01 \x01(\tR\aprofile\x12\x12\n" +
@@ -3381,7 +3390,10 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\arestart\x18\x05 \x01(\x0e2\x1a.teamwire.v1.RestartPolicyR\arestart\x12\x10\n" +
 	"\x03dir\x18\x06 \x01(\tR\x03dir\x12\x1d\n" +
 	"\n" +
-	"refused_by\x18\a \x03(\tR\trefusedBy\x1a9\n" +
+	"refused_by\x18\a \x03(\tR\trefusedBy\x12\x1e\n" +
+	"\n" +
+	"reschedule\x18\b \x01(\bR\n" +
+	"reschedule\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8f\x01\n" +

@@ -202,6 +202,7 @@ class SpawnRequest(google.protobuf.message.Message):
     RESTART_FIELD_NUMBER: builtins.int
     DIR_FIELD_NUMBER: builtins.int
     TTL_FIELD_NUMBER: builtins.int
+    RESCHEDULE_FIELD_NUMBER: builtins.int
     team: builtins.str
     """See SendRequest.team."""
     idempotency_key: builtins.str
@@ -220,6 +221,10 @@ class SpawnRequest(google.protobuf.message.Message):
     """Optional. Whether its runner starts the program again."""
     dir: builtins.str
     """Optional. A relative path without `..`, up to 1,000 bytes: the directory it starts in, below the one of the profile."""
+    reschedule: builtins.bool
+    """Optional. True: if the member and its host are both lost, the coordinator orders the member again, under its name, from
+    another host that fits. Its inbox stays, and it gets the prompt again. Cannot be combined with `host`.
+    """
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """Optional. The labels that the host must have, all of them. Up to 32 pairs."""
@@ -242,9 +247,10 @@ class SpawnRequest(google.protobuf.message.Message):
         restart: teamwire.v1.message_pb2.RestartPolicy.ValueType = ...,
         dir: builtins.str = ...,
         ttl: google.protobuf.duration_pb2.Duration | None = ...,
+        reschedule: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["ttl", b"ttl"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["dir", b"dir", "host", b"host", "idempotency_key", b"idempotency_key", "labels", b"labels", "name", b"name", "plan_mode_required", b"plan_mode_required", "profile", b"profile", "prompt", b"prompt", "restart", b"restart", "team", b"team", "ttl", b"ttl"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["dir", b"dir", "host", b"host", "idempotency_key", b"idempotency_key", "labels", b"labels", "name", b"name", "plan_mode_required", b"plan_mode_required", "profile", b"profile", "prompt", b"prompt", "reschedule", b"reschedule", "restart", b"restart", "team", b"team", "ttl", b"ttl"]) -> None: ...
 
 Global___SpawnRequest: typing_extensions.TypeAlias = SpawnRequest
 

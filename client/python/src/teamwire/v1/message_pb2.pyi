@@ -681,6 +681,7 @@ class SpawnTerms(google.protobuf.message.Message):
     RESTART_FIELD_NUMBER: builtins.int
     DIR_FIELD_NUMBER: builtins.int
     REFUSED_BY_FIELD_NUMBER: builtins.int
+    RESCHEDULE_FIELD_NUMBER: builtins.int
     profile: builtins.str
     """The profile of the host that says which program runs, and how."""
     host: builtins.str
@@ -691,6 +692,8 @@ class SpawnTerms(google.protobuf.message.Message):
     """Whether its runner starts the program again."""
     dir: builtins.str
     """The directory that the program starts in, below the one of the profile. Empty: as the profile says."""
+    reschedule: builtins.bool
+    """True: if the member is lost together with its host, the coordinator orders it again from another host."""
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """The labels that a host must have. Empty: none."""
@@ -709,8 +712,9 @@ class SpawnTerms(google.protobuf.message.Message):
         restart: Global___RestartPolicy.ValueType = ...,
         dir: builtins.str = ...,
         refused_by: collections.abc.Iterable[builtins.str] | None = ...,
+        reschedule: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["dir", b"dir", "host", b"host", "labels", b"labels", "plan_mode_required", b"plan_mode_required", "profile", b"profile", "refused_by", b"refused_by", "restart", b"restart"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["dir", b"dir", "host", b"host", "labels", b"labels", "plan_mode_required", b"plan_mode_required", "profile", b"profile", "refused_by", b"refused_by", "reschedule", b"reschedule", "restart", b"restart"]) -> None: ...
 
 Global___SpawnTerms: typing_extensions.TypeAlias = SpawnTerms
 
