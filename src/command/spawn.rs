@@ -57,6 +57,9 @@ pub struct Spawn {
     /// When the runner restarts the program [default: as the profile says]
     #[arg(long, value_enum)]
     restart: Option<Restart>,
+    /// Order the teammate again from another host if it is lost together with its host; it then gets its prompt again
+    #[arg(long, conflicts_with = "on")]
+    reschedule: bool,
     /// The directory that the program starts in, below the profile's directory
     #[arg(long, value_name = "DIR", default_value = "", hide_default_value = true)]
     dir: String,
@@ -125,6 +128,7 @@ impl Spawn {
             plan_mode_required: self.plan,
             restart: self.restart.map_or(RestartPolicy::Unspecified, RestartPolicy::from).into(),
             dir: self.dir.clone(),
+            reschedule: self.reschedule,
             ttl: ttl.transpose().map_err(|_| Failure::usage("--deadline is too long. Give at most 1h."))?,
             ..v1::SpawnRequest::default()
         })

@@ -158,6 +158,37 @@ fn a_full_host_refuses_and_another_takes_the_order() {
     signal(runner, Signal::SIGCONT);
 }
 
+/// A machine that is frozen stands for one that is cut off: it comes back after its member was ordered elsewhere.
+#[test]
+fn a_member_of_a_lost_machine_is_ordered_again_elsewhere_and_ends_there_when_it_comes_back() {
+    let world = World::configured(
+        "[delivery]\nheartbeat_interval = \"2s\"\n[limits]\nlease_ttl = \"10s\"\nlost_grace = \"0s\"",
+    );
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    let [one, two] = ["gpu-1", "gpu-2"].map(|name| {
+        world.host_file(name, "", agents::WILLING, "");
+        HostProcess::start(&world, name, &["--join", &lead.invite_host(name)])
+    });
+    let order = lead.spawn("backend", |request| request.reschedule = true);
+    assert_eq!(lead.decision(&order).state(), RequestState::Approved);
+    let runner = world.runner_on("gpu-1", &order);
+    for pid in [one.id(), runner] {
+        signal(pid, Signal::SIGSTOP);
+    }
+    let prompt = eventually("the prompt", || two.heard("backend").into_iter().find(|line| line["type"] == "message"));
+    assert_eq!(prompt["content"], "You own the API.");
+    let answered = world.cli(LEAD, &["send", "backend", "ping", "--wait-reply", "60", "--json"]).succeeds();
+    assert_eq!(answered.lines().last().unwrap()["content"], "pong");
+    for pid in [one.id(), runner] {
+        signal(pid, Signal::SIGCONT);
+    }
+    eventually("the first runner has ended", || (!is_alive(runner)).then_some(()));
+    assert_eq!(world.member("backend")["spawned_on"], "gpu-2");
+    let answered = world.cli(LEAD, &["send", "backend", "ping", "--wait-reply", "60", "--json"]).succeeds();
+    assert_eq!(answered.lines().last().unwrap()["content"], "pong");
+}
+
 #[test]
 fn the_join_token_of_a_member_is_in_no_process_list() {
     let world = World::embedded();

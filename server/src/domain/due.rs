@@ -47,6 +47,11 @@ pub fn carry_out_due(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result
             changed |= lose(tx, &mut team, name, leases)?;
         }
     }
+    if may_lose {
+        for name in &names {
+            changed |= host::reschedule(tx, &mut team, name, leases)?;
+        }
+    }
     if changed || expired > 0 {
         tx.put("", &team);
     }

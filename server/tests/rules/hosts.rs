@@ -175,6 +175,7 @@ async fn orders_are_checked_field_by_field() {
         (v1::SpawnRequest { ttl: ttl(0), ..order("a") }, "ttl"),
         (v1::SpawnRequest { ttl: ttl(3_601), ..order("a") }, "ttl"),
         (v1::SpawnRequest { restart: 99, ..order("a") }, "restart"),
+        (v1::SpawnRequest { reschedule: true, host: "gpu-1".to_owned(), ..order("a") }, "reschedule"),
         (v1::SpawnRequest { labels: [(String::new(), "x".to_owned())].into(), ..order("a") }, "labels"),
     ];
     for (request, field) in invalid {
@@ -662,4 +663,96 @@ async fn a_host_answers_at_a_coordinator_that_has_not_seen_the_order() {
     let request_id = order_id(&t, "backend").await;
     let refusal = v1::RefuseOrderRequest { request_id, reason: "no GPU".to_owned(), try_another_host: false };
     assert_eq!(other.refuse_order(&gpu.who, &refusal).await.unwrap().state(), RequestState::Rejected);
+}
+
+/// A team with the hosts `gpu-1` and `gpu-2`, and the member `backend` on `gpu-1`, which has acknowledged its prompt.
+async fn rescheduled_team() -> (Team, String, [Member; 3]) {
+    let t = Team::new().await;
+    let one = host(&t, "gpu-1", 2).await;
+    let request = v1::SpawnRequest { reschedule: true, ..order("backend") };
+    let ordered = spawn(&t, request).await;
+    let id = ordered.request.unwrap().id;
+    let backend = join_with(&t, &take(&t, &one, &id).await).await.unwrap();
+    drop(t.open(&backend).await);
+    assert_eq!(t.ack(&backend, &[&ordered.prompt_message_id]).await.unwrap(), 1);
+    let two = host(&t, "gpu-2", 2).await;
+    (t, id, [one, two, backend])
+}
+
+#[tokio::test]
+async fn a_member_lost_with_its_host_is_ordered_again_from_another_if_its_order_says_so() {
+    let (mut t, _, [one, two, backend]) = rescheduled_team().await;
+    let lead = t.lead.clone();
+    t.pass_and_sweep(35 * SECOND, &[&lead, &two]).await;
+    t.pass_and_sweep(35 * SECOND, &[&lead, &two]).await;
+    let member = t.member("backend").await;
+    assert_eq!((member.state(), member.spawned_on.as_str(), member.incarnation), (MemberState::Spawning, "gpu-2", 2));
+    let id = orders_of(&t, &two).await.remove(0);
+    assert_eq!(t.request(&id).await.content, "You own the API.\nStart with task 3.");
+    let next = join_with(&t, &take(&t, &two, &id).await).await.unwrap();
+    let mut session = t.open(&next).await;
+    let prompt = session.delivery().await.message.unwrap();
+    assert!(
+        matches!(&prompt.body, Some(Body::Message(text)) if text.content.starts_with("You own the API.")),
+        "{prompt:?}"
+    );
+    // The machine comes back, and is too late.
+    let open = Session::open(&t.coordinator, &backend.who, &v1::StreamRequest::default()).await;
+    assert_eq!(open.map(drop).unwrap_err().reason, Reason::SessionSuperseded);
+    t.coordinator.heartbeat(&one.who, &v1::HeartbeatRequest::default()).await.unwrap();
+    t.pass_and_sweep(SECOND, &[&lead, &one, &two, &next]).await;
+    assert_eq!(t.member("backend").await.spawned_on, "gpu-2");
+}
+
+#[tokio::test]
+async fn a_member_is_not_ordered_again_while_its_host_lives_or_if_its_order_does_not_say_so() {
+    let (mut t, _, [one, two, _]) = rescheduled_team().await;
+    let id = spawn(&t, v1::SpawnRequest { host: "gpu-1".to_owned(), ..order("frontend") }).await.request.unwrap().id;
+    drop(t.open(&join_with(&t, &take(&t, &one, &id).await).await.unwrap()).await);
+    let lead = t.lead.clone();
+    for _ in 0..3 {
+        t.pass_and_sweep(25 * SECOND, &[&lead, &one, &two]).await;
+    }
+    assert_eq!(t.member("backend").await.state(), MemberState::Lost, "its host lives");
+    for _ in 0..3 {
+        t.pass_and_sweep(25 * SECOND, &[&lead, &two]).await;
+    }
+    assert_eq!(t.member("backend").await.state(), MemberState::Spawning);
+    assert_eq!(t.member("frontend").await.state(), MemberState::Lost, "it was not to be ordered again");
+}
+
+#[tokio::test]
+async fn a_lost_member_waits_for_a_host_that_fits_and_keeps_a_prompt_that_it_has_not_read() {
+    let mut t = Team::new().await;
+    let one = host(&t, "gpu-1", 1).await;
+    let ordered = spawn(&t, v1::SpawnRequest { reschedule: true, ..order("backend") }).await;
+    drop(t.open(&join_with(&t, &take(&t, &one, &ordered.request.unwrap().id).await).await.unwrap()).await);
+    let lead = t.lead.clone();
+    for _ in 0..3 {
+        t.pass_and_sweep(25 * SECOND, &[&lead]).await;
+    }
+    assert_eq!(t.member("backend").await.state(), MemberState::Lost, "no host fits");
+    let two = host(&t, "gpu-2", 1).await;
+    t.sweep().await;
+    assert_eq!(t.member("backend").await.spawned_on, "gpu-2");
+    let id = {
+        let mut open = t.open(&two).await;
+        open.delivery().await.message.unwrap().request_id
+    };
+    let next = join_with(&t, &take(&t, &two, &id).await).await.unwrap();
+    let inbox: Vec<String> = t.inbox(&next).await.into_iter().map(|message| message.id).collect();
+    assert_eq!(inbox, [ordered.prompt_message_id]);
+}
+
+#[tokio::test]
+async fn an_order_stays_as_long_as_the_life_that_it_began() {
+    let (mut t, id, [one, two, backend]) = rescheduled_team().await;
+    let lead = t.lead.clone();
+    t.pass_and_sweep(Duration::from_secs(40 * 24 * 60 * 60), &[&lead, &one, &two, &backend]).await;
+    t.coordinator.delete_old(&t.namespace).await.unwrap();
+    assert_eq!(t.request(&id).await.state(), RequestState::Approved);
+    report_exit(&t, &one, &id, 1).await.unwrap();
+    t.coordinator.delete_old(&t.namespace).await.unwrap();
+    let gone = t.coordinator.get_request(&t.operator, "alpha", &id).await;
+    assert_eq!(gone.unwrap_err().reason, Reason::RequestNotFound);
 }

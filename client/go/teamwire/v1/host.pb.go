@@ -315,7 +315,10 @@ type SpawnRequest struct {
 	// directory.
 	Dir string `protobuf:"bytes,10,opt,name=dir,proto3" json:"dir,omitempty"`
 	// Optional. How long the start may take, 1 s to 1 h. Absent: as the profile says, or else 60 s.
-	Ttl           *durationpb.Duration `protobuf:"bytes,11,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	Ttl *durationpb.Duration `protobuf:"bytes,11,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// Optional. True: if the member and its host are both lost, the coordinator orders the member again, under its name, from
+	// another host that fits. Its inbox stays, and it gets the prompt again. Cannot be combined with `host`.
+	Reschedule    bool `protobuf:"varint,12,opt,name=reschedule,proto3" json:"reschedule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -425,6 +428,13 @@ func (x *SpawnRequest) GetTtl() *durationpb.Duration {
 		return x.Ttl
 	}
 	return nil
+}
+
+func (x *SpawnRequest) GetReschedule() bool {
+	if x != nil {
+		return x.Reschedule
+	}
+	return false
 }
 
 // The reply of HostService.Spawn.
@@ -1036,7 +1046,7 @@ const file_teamwire_v1_host_proto_rawDesc = "" +
 	"\vHostProfile\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12@\n" +
-	"\x0estart_deadline\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\rstartDeadline\"\xc2\x03\n" +
+	"\x0estart_deadline\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\rstartDeadline\"\xe2\x03\n" +
 	"\fSpawnRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12'\n" +
 	"\x0fidempotency_key\x18\x02 \x01(\tR\x0eidempotencyKey\x12\x12\n" +
@@ -1049,7 +1059,10 @@ const file_teamwire_v1_host_proto_rawDesc = "" +
 	"\arestart\x18\t \x01(\x0e2\x1a.teamwire.v1.RestartPolicyR\arestart\x12\x10\n" +
 	"\x03dir\x18\n" +
 	" \x01(\tR\x03dir\x12+\n" +
-	"\x03ttl\x18\v \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x1a9\n" +
+	"\x03ttl\x18\v \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x1e\n" +
+	"\n" +
+	"reschedule\x18\f \x01(\bR\n" +
+	"reschedule\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x98\x01\n" +

@@ -7,10 +7,12 @@ mod ending;
 mod offer;
 mod order;
 mod placement;
+mod reschedule;
 mod spawn;
 
 pub use ending::expire_overdue;
 pub use offer::{show, update};
 pub use order::{refuse, report_exit, take};
 pub use placement::{Candidate, candidates};
+pub use reschedule::reschedule;
 pub use spawn::spawn;

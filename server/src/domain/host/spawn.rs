@@ -96,6 +96,10 @@ fn terms(request: &v1::SpawnRequest) -> Result<v1::SpawnTerms, Refusal> {
         "" => String::new(),
         host => Name::parse(host, "host")?.to_string(),
     };
+    if request.reschedule && !host.is_empty() {
+        let text = "reschedule lets the coordinator choose another host: leave out `host`, or say with labels which hosts fit.";
+        return Err(Refusal::new(Reason::InvalidField, text).field("reschedule"));
+    }
     check_labels(request.labels.iter(), "labels")?;
     known::<v1::RestartPolicy>(request.restart, "restart")?;
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
@@ -114,6 +118,7 @@ fn terms(request: &v1::SpawnRequest) -> Result<v1::SpawnTerms, Refusal> {
         restart: request.restart,
         dir: dir.clone(),
         refused_by: Vec::new(),
+        reschedule: request.reschedule,
     })
 }
 
@@ -154,7 +159,12 @@ fn check_free(tx: &mut Tx<'_>, team: &TeamRecord, name: &Name, leases: &Leases) 
 }
 
 /// Reserves a name. Returns the incarnation of the life that will begin.
-fn reserve(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, plan_mode_required: bool) -> Result<u64, RuleError> {
+pub(super) fn reserve(
+    tx: &mut Tx<'_>,
+    team: &mut TeamRecord,
+    name: &Name,
+    plan_mode_required: bool,
+) -> Result<u64, RuleError> {
     request::cancel::cancel_all(tx, team, name, CancelCause::TargetReplaced)?;
     let before = team.member(name).cloned();
     let secret = tx.new_secret();
@@ -172,7 +182,7 @@ fn reserve(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, plan_mode_requir
 }
 
 /// Puts the prompt into the member's inbox. Returns the message's id, which is empty if there is no prompt.
-fn post_prompt(tx: &mut Tx<'_>, team: &TeamRecord, sender: &Actor, name: &Name, prompt: &str) -> String {
+pub(super) fn post_prompt(tx: &mut Tx<'_>, team: &TeamRecord, sender: &Actor, name: &Name, prompt: &str) -> String {
     if prompt.is_empty() {
         return String::new();
     }

@@ -110,6 +110,9 @@ pub struct Ordered {
     /// The public part of the join token that the host has taken the order with.
     #[serde(default)]
     pub token_id: Option<String>,
+    /// Whether it is ordered again from another host if it is lost together with its host.
+    #[serde(default)]
+    pub reschedule: bool,
 }
 
 /// A request that awaits an answer.
