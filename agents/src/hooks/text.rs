@@ -89,7 +89,7 @@ pub(super) fn no_coordinator(why: &str) -> String {
     format!("teamwire: messages from your team do not arrive at the moment. {why}")
 }
 
-/// Tells the person that hooks have continued the turn as often as they may.
+/// Tells the person that hooks will not continue the turn again.
 pub(super) fn wait_for_prompt(count: usize) -> String {
     let messages = if count == 1 { "1 message waits".to_owned() } else { format!("{count} messages wait") };
     format!(
