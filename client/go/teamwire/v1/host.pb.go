@@ -317,7 +317,7 @@ type SpawnRequest struct {
 	// Optional. How long the start may take, 1 s to 1 h. Absent: as the profile says, or else 60 s.
 	Ttl *durationpb.Duration `protobuf:"bytes,11,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// Optional. True: if the member and its host are both lost, the coordinator orders the member again, under its name, from
-	// another host that fits. Its inbox stays, and it gets the prompt again. Cannot be combined with `host`.
+	// another host that fits. It keeps its inbox, and gets the prompt again. Cannot be combined with `host`.
 	Reschedule    bool `protobuf:"varint,12,opt,name=reschedule,proto3" json:"reschedule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

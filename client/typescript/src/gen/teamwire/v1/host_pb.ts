@@ -270,7 +270,7 @@ export type SpawnRequest = Message<"teamwire.v1.SpawnRequest"> & {
 
   /**
    * Optional. True: if the member and its host are both lost, the coordinator orders the member again, under its name, from
-   * another host that fits. Its inbox stays, and it gets the prompt again. Cannot be combined with `host`.
+   * another host that fits. It keeps its inbox, and gets the prompt again. Cannot be combined with `host`.
    *
    * @generated from field: bool reschedule = 12;
    */
