@@ -340,6 +340,36 @@ fn a_name_has_one_host_and_an_identity_one_process() {
 }
 
 #[test]
+fn what_is_for_a_host_is_refused_to_members_and_still_serves_the_host() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    let join = lead.invite_host("gpu-1");
+    for command in [&["join", &join][..], &["run", "gpu-1", "--join", &join, "--echo"]] {
+        world.cli("ann", command).exits(64).complains_of("teamwire host --join");
+    }
+    world.host_file("gpu-1", "", agents::WILLING, "");
+    let gpu = HostProcess::start(&world, "gpu-1", &["--join", &join]);
+
+    let saved = fs::read(world.host_state("gpu-1").join("identity.json")).unwrap();
+    let saved: serde_json::Value = serde_json::from_slice(&saved).unwrap();
+    let credential = saved["identity"]["credential"].as_str().unwrap();
+    let address = world.coordinator.address();
+    for command in [&["join", credential][..], &["run", "gpu-1", "--join", credential, "--echo"]] {
+        world.cli("ann", &[command, &["--address", &address]].concat()).exits(64).complains_of("gpu-1 is a host");
+    }
+    let stolen = [("TEAMWIRE_CREDENTIAL", credential), ("TEAMWIRE_ADDRESS", &address)];
+    world.cli_in("ann", &["mcp"], &stolen).exits(77).complains_of("gpu-1 is a host");
+    world.host_file("other", "", agents::WILLING, "");
+    let late = HostProcess::begin(&world, "other", &["--join", &join]).output().exits(77);
+    assert!(late.stderr.contains("teamwire invite --host"), "{}", late.stderr);
+
+    assert_eq!(lead.runtime.block_on(lead.client.all_hosts()).unwrap()[0].incarnation, 1, "no one has taken over");
+    lead.start("backend");
+    gpu.terminate().succeeds();
+}
+
+#[test]
 fn a_host_ends_with_its_team() {
     let world = World::embedded();
     world.create_team("acme");
@@ -401,6 +431,7 @@ fn a_host_says_what_is_wrong_with_its_file_or_its_join_string() {
     let member = world.invite("backend");
     let wrong = HostProcess::begin(&world, "gpu-1", &["--join", &member]).output().exits(64);
     assert!(wrong.stderr.contains("is for a member"), "{}", wrong.stderr);
+    world.cli("backend", &["join", &member]).succeeds();
     // Nothing of it is left that would keep the host from joining.
     let gpu = HostProcess::start(&world, "gpu-1", &["--join", &join]);
     assert_eq!(lead.host("gpu-1").name, "gpu-1");

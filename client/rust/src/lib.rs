@@ -96,7 +96,7 @@ mod transport;
 mod waiting;
 
 pub use activity::ActivityFollower;
-pub use client::{Client, join};
+pub use client::{Client, join, join_host};
 pub use context::{AS_VARIABLE, CONTEXT_VARIABLE, ContextFile, KeptIdentity};
 pub use error::Error;
 pub use history::HistoryFollower;

@@ -25,9 +25,19 @@ async fn host(t: &Team, name: &str, slots: u32) -> Member {
 async fn join_host(t: &Team, name: &str) -> Member {
     let invite = v1::InviteRequest { member: name.to_owned(), host: true, ..Default::default() };
     let token = t.coordinator.invite(&t.lead.who, &invite).await.unwrap().join_token;
-    let reply = t.try_join(&presented(&token), v1::JoinRequest::default()).await.unwrap();
+    let reply = t.try_join(&presented(&token), as_host()).await.unwrap();
     assert_eq!(reply.member.as_ref().unwrap().role(), Role::Host);
     Member::new(name, &reply.credential)
+}
+
+fn as_host() -> v1::JoinRequest {
+    v1::JoinRequest { host: true, ..Default::default() }
+}
+
+/// A new life of a host by its own credential.
+async fn rejoin(t: &Team, host: &Member) -> Member {
+    let reply = t.try_join(host, as_host()).await.unwrap();
+    Member::new(&host.name, &reply.credential)
 }
 
 async fn offer(t: &Team, host: &Member, slots: u32, labels: &[(&str, &str)]) -> v1::Host {
@@ -527,7 +537,7 @@ async fn a_hosts_credential_takes_orders_and_nothing_else() {
     let shutdown_id = t.ask(&t.lead, shutdown("bob")).await;
     let not_an_order = try_take(&t, &gpu, &shutdown_id);
     t.refused(not_an_order, Code::FailedPrecondition, Reason::RequestKindMismatch, "request_id").await;
-    let as_another = t.try_join(&gpu, v1::JoinRequest { name: "bob".to_owned(), ..Default::default() });
+    let as_another = t.try_join(&gpu, v1::JoinRequest { name: "bob".to_owned(), ..as_host() });
     t.refused(as_another, Code::PermissionDenied, Reason::NotPermitted, "name").await;
     // A token of one order joins that member only.
     let token = take(&t, &other, &foreign).await;
@@ -569,12 +579,46 @@ async fn a_hosts_name_and_a_members_name_do_not_turn_into_each_other() {
     let invite = |name: &str, host| v1::InviteRequest { member: name.to_owned(), host, ..Default::default() };
     for (name, is_host) in [("bob", true), ("gpu-1", false)] {
         let token = t.coordinator.invite(&t.lead.who, &invite(name, is_host)).await.unwrap().join_token;
-        let joined = join_with(&t, &token);
+        let (bearer, request) = (presented(&token), v1::JoinRequest { host: is_host, ..Default::default() });
+        let joined = t.try_join(&bearer, request);
         t.refused(joined, Code::AlreadyExists, Reason::MemberExists, "name").await;
     }
-    let back = t.rejoin(&gpu).await;
+    let back = rejoin(&t, &gpu).await;
     offer(&t, &back, 1, &[]).await;
     assert_eq!(spawn(&t, order("m1")).await.member.unwrap().spawned_on, "gpu-1");
+}
+
+#[tokio::test]
+async fn a_join_that_does_not_fit_its_credential_uses_nothing_up() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    let invite = |name: &str, host| v1::InviteRequest { member: name.to_owned(), host, ..Default::default() };
+    let right = [("teamwire invite --host", "teamwire run carl"), ("teamwire invite`", "teamwire host --join")];
+    for (name, is_host) in [("carl", false), ("gpu-1", true)] {
+        let token = t.coordinator.invite(&t.lead.who, &invite(name, is_host)).await.unwrap().join_token;
+        let (bearer, fits) = (presented(&token), v1::JoinRequest { host: is_host, ..Default::default() });
+        let wrong = t.try_join(&bearer, v1::JoinRequest { host: !is_host, ..Default::default() });
+        let refusal = t.refused(wrong, Code::InvalidArgument, Reason::InvalidField, "host").await;
+        let (invite, command) = right[usize::from(is_host)];
+        assert!(refusal.message.contains(invite) && refusal.message.contains(command), "{refusal}");
+        let joined = t.try_join(&bearer, fits.clone()).await.unwrap();
+        assert_eq!((joined.member.unwrap().role() == Role::Host, joined.team.is_some()), (is_host, true));
+        let again = t.try_join(&bearer, fits);
+        let refusal = t.refused(again, Code::Unauthenticated, Reason::JoinTokenUsed, "").await;
+        assert_eq!(refusal.message.contains("teamwire invite --host"), is_host, "{refusal}");
+    }
+
+    let gpu = host(&t, "gpu-2", 1).await;
+    let mut session = t.open(&gpu).await;
+    let as_member = t.try_join(&gpu, v1::JoinRequest::default());
+    let refusal = t.refused(as_member, Code::InvalidArgument, Reason::InvalidField, "host").await;
+    assert!(refusal.message.contains("gpu-2 is a host"), "{refusal}");
+    let by_member = t.try_join(&bob, as_host());
+    let refusal = t.refused(by_member, Code::InvalidArgument, Reason::InvalidField, "host").await;
+    assert!(refusal.message.contains("bob is a member"), "{refusal}");
+    // The host goes on.
+    let named = v1::SpawnRequest { host: "gpu-2".to_owned(), ..order("m1") };
+    let id = spawn(&t, named).await.request.unwrap().id;
+    assert_eq!(session.delivery().await.message.unwrap().request_id, id);
 }
 
 #[tokio::test]
@@ -582,7 +626,7 @@ async fn a_new_process_of_a_host_supersedes_the_old_one() {
     let t = Team::new().await;
     let gpu = host(&t, "gpu-1", 4).await;
     let mut old = t.open(&gpu).await;
-    let new = t.rejoin(&gpu).await;
+    let new = rejoin(&t, &gpu).await;
     assert_eq!(old.closing().await.reason(), v1::CloseReason::Superseded);
     let id = order_id(&t, "m1").await;
     let by_old = try_take(&t, &gpu, &id);

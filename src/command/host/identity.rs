@@ -9,13 +9,8 @@ use std::{
 use nix::unistd::gethostname;
 use serde::{Deserialize, Serialize};
 use teamwire_agents::host::HostEnd;
-use teamwire_client::{Client, Closed, Error, KeptIdentity, Reason, Retry, v1};
-use teamwire_proto::{
-    credential::Credential,
-    join_string::JoinString,
-    name::Name,
-    v1::{Liveness, Role},
-};
+use teamwire_client::{Client, Closed, Error, KeptIdentity, Reason, v1};
+use teamwire_proto::{credential::Credential, join_string::JoinString, name::Name, v1::Liveness};
 use uuid::Uuid;
 
 use crate::{
@@ -148,6 +143,7 @@ impl HostDirectory {
             idempotency_key: saved.joining.clone().unwrap_or_default(),
             attributes: Some(v1::MemberAttributes { host: machine_name(), ..v1::MemberAttributes::default() }),
             liveness: Liveness::Attached.into(),
+            host: true,
             ..v1::JoinRequest::default()
         };
         let joined = match client.join(request).await {
@@ -163,15 +159,6 @@ impl HostDirectory {
         };
         let (team, member) = joined.team.zip(joined.member).ok_or_else(show::incomplete)?;
         let host = client.with_credential(&joined.credential)?;
-        if member.role() != Role::Host {
-            self.forget()?;
-            let _ = host.clone().with_retry(Retry::none()).leave(0).await;
-            return Err(Failure::usage(format!(
-                "This join string is for a member, and it has been used up. Ask for one that is for a host: teamwire invite \
-                 --host {}",
-                member.name
-            )));
-        }
         let identity = identity(&team.name, &member.name, &joined.credential, client);
         self.save(&Saved { identity, joining: None })?;
         Ok(host)

@@ -1479,7 +1479,11 @@ type JoinRequest struct {
 	// Optional. How the program of the life before this one ended, if that life is live or lost and a runner has restarted
 	// its program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join
 	// token.
-	PreviousExit  *ExitReport `protobuf:"bytes,5,opt,name=previous_exit,json=previousExit,proto3" json:"previous_exit,omitempty"`
+	PreviousExit *ExitReport `protobuf:"bytes,5,opt,name=previous_exit,json=previousExit,proto3" json:"previous_exit,omitempty"`
+	// Optional. True: the caller joins as a host (ROLE_HOST). The credential must agree: it is true for a join token that is for
+	// hosts (InviteRequest.host) and for a host's credential, and false for every other. If it does not agree, the call fails
+	// with INVALID_FIELD, and the token stays valid.
+	Host          bool `protobuf:"varint,6,opt,name=host,proto3" json:"host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1547,6 +1551,13 @@ func (x *JoinRequest) GetPreviousExit() *ExitReport {
 		return x.PreviousExit
 	}
 	return nil
+}
+
+func (x *JoinRequest) GetHost() bool {
+	if x != nil {
+		return x.Host
+	}
+	return false
 }
 
 // The reply of TeamService.Join.
@@ -2466,7 +2477,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"credential\x18\x01 \x01(\tB\x03\x80\x01\x01R\n" +
 	"credential\x129\n" +
 	"\n" +
-	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\xfa\x01\n" +
+	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\x8e\x02\n" +
 	"\vJoinRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12=\n" +
 	"\n" +
@@ -2474,7 +2485,8 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"attributes\x12'\n" +
 	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\x121\n" +
 	"\bliveness\x18\x04 \x01(\x0e2\x15.teamwire.v1.LivenessR\bliveness\x12<\n" +
-	"\rprevious_exit\x18\x05 \x01(\v2\x17.teamwire.v1.ExitReportR\fpreviousExit\"\x87\x01\n" +
+	"\rprevious_exit\x18\x05 \x01(\v2\x17.teamwire.v1.ExitReportR\fpreviousExit\x12\x12\n" +
+	"\x04host\x18\x06 \x01(\bR\x04host\"\x87\x01\n" +
 	"\fJoinResponse\x12%\n" +
 	"\x04team\x18\x01 \x01(\v2\x11.teamwire.v1.TeamR\x04team\x12+\n" +
 	"\x06member\x18\x02 \x01(\v2\x13.teamwire.v1.MemberR\x06member\x12#\n" +

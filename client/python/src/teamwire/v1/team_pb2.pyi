@@ -743,6 +743,7 @@ class JoinRequest(google.protobuf.message.Message):
     IDEMPOTENCY_KEY_FIELD_NUMBER: builtins.int
     LIVENESS_FIELD_NUMBER: builtins.int
     PREVIOUS_EXIT_FIELD_NUMBER: builtins.int
+    HOST_FIELD_NUMBER: builtins.int
     name: builtins.str
     """The name to join under; same syntax as CreateTeamRequest.name. May be empty when the join token is bound to a name,
     and when a member starts a new life with its own credential.
@@ -753,6 +754,11 @@ class JoinRequest(google.protobuf.message.Message):
     """
     liveness: Global___Liveness.ValueType
     """Optional. Whether a process keeps this life going, whatever the member's earlier lives were. Unspecified: attached."""
+    host: builtins.bool
+    """Optional. True: the caller joins as a host (ROLE_HOST). The credential must agree: it is true for a join token that is for
+    hosts (InviteRequest.host) and for a host's credential, and false for every other. If it does not agree, the call fails
+    with INVALID_FIELD, and the token stays valid.
+    """
     @property
     def attributes(self) -> Global___MemberAttributes:
         """Optional. The member's attributes."""
@@ -772,9 +778,10 @@ class JoinRequest(google.protobuf.message.Message):
         idempotency_key: builtins.str = ...,
         liveness: Global___Liveness.ValueType = ...,
         previous_exit: teamwire.v1.message_pb2.ExitReport | None = ...,
+        host: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["attributes", b"attributes", "previous_exit", b"previous_exit"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "idempotency_key", b"idempotency_key", "liveness", b"liveness", "name", b"name", "previous_exit", b"previous_exit"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "host", b"host", "idempotency_key", b"idempotency_key", "liveness", b"liveness", "name", b"name", "previous_exit", b"previous_exit"]) -> None: ...
 
 Global___JoinRequest: typing_extensions.TypeAlias = JoinRequest
 
