@@ -216,5 +216,5 @@ fn the_doctor_finds_a_lost_host_with_its_members() {
     assert!(told.contains("problem, host lost: The host gpu-1 has been lost for "), "{told}");
     assert!(told.contains("is responsible for backend") && told.contains("it finds what it has started"), "{told}");
     let status = world.cli(LEAD, &["status"]).succeeds().stdout;
-    assert!(status.contains("1 lost"), "{status}");
+    assert!(status.contains("1 host not answering"), "{status}");
 }
