@@ -117,8 +117,8 @@ type TeamServiceClient interface {
 	ListActivity(ctx context.Context, in *ListActivityRequest, opts ...grpc.CallOption) (*ListActivityResponse, error)
 	// Stops a member or a host at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
 	// its runner kills the process. It is `stopping` until its exit is reported. If no report comes, an attached life is
-	// `exited` once its lease and the grace period have run out, and a detached one after 5 s. A member that was ordered and
-	// has not started becomes `exited` at once, and its order is cancelled. Lead and operator only. It may be repeated.
+	// `exited` once its lease and the grace period have run out, and a detached one after 5 s. A host is `exited` at once, and so
+	// is a member that was ordered and has not started; its order is cancelled. Lead and operator only. It may be repeated.
 	//
 	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
 	// MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
@@ -374,8 +374,8 @@ type TeamServiceServer interface {
 	ListActivity(context.Context, *ListActivityRequest) (*ListActivityResponse, error)
 	// Stops a member or a host at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
 	// its runner kills the process. It is `stopping` until its exit is reported. If no report comes, an attached life is
-	// `exited` once its lease and the grace period have run out, and a detached one after 5 s. A member that was ordered and
-	// has not started becomes `exited` at once, and its order is cancelled. Lead and operator only. It may be repeated.
+	// `exited` once its lease and the grace period have run out, and a detached one after 5 s. A host is `exited` at once, and so
+	// is a member that was ordered and has not started; its order is cancelled. Lead and operator only. It may be repeated.
 	//
 	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
 	// MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
