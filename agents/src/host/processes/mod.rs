@@ -51,7 +51,7 @@ use self::{
     table::{State, Table},
     workspace::Workspace,
 };
-use super::{Backend, Ended, Found, HostFile, Order, Profile, StartError, Ticket};
+use super::{Backend, Ended, Found, HostFile, Order, Profile, StartError, Ticket, bounds};
 use crate::process::{Cgroup, Pid, check_program};
 
 /// How long an earlier member of the same name may take to end by itself. The coordinator has ended its life already.
@@ -151,7 +151,7 @@ impl Processes {
     }
 
     fn profile(&self, order: &Order) -> Result<&Profile, StartError> {
-        self.0.file.profiles.get(&order.terms.profile).ok_or_else(|| {
+        bounds::profile(&self.0.file.profiles, &order.terms.profile).ok_or_else(|| {
             let known: Vec<&str> = self.0.file.profiles.keys().map(String::as_str).collect();
             StartError::here_only(format!(
                 "The host has no profile {}. It has: {}.",
