@@ -10,7 +10,7 @@ use std::{
 use futures::future::try_join_all;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::Client;
-use teamwire_agents::host::{Backend, Ended, Found, Order, StartError, Ticket};
+use teamwire_agents::host::{Backend, Ended, Found, Order, StartError, Ticket, bounds};
 use teamwire_client::{Pem, TlsOptions};
 use teamwire_proto::{
     address::Address,
@@ -145,7 +145,8 @@ impl Jobs {
 
     /// Creates the Job of an order, gives it its token, and lets it run.
     async fn create(&self, order: &Order, ticket: Ticket) -> Result<(), StartError> {
-        let profile = self.profiles.profiles.get(&order.terms.profile).ok_or_else(|| self.no_such(order))?;
+        let profile =
+            bounds::profile(&self.profiles.profiles, &order.terms.profile).ok_or_else(|| self.no_such(order))?;
         let files = files(ticket)?;
         let names: Vec<&str> = files.keys().map(String::as_str).collect();
         let job = job::job(&self.maker, order, profile, &names)?;

@@ -118,7 +118,6 @@ impl Spawn {
                 .map_err(|error| Failure::usage(format!("Cannot read {}: {error}.", file.display())))?,
             (None, None) => String::new(),
         };
-        let ttl = self.deadline.map(|Wait(deadline)| prost_types::Duration::try_from(deadline));
         Ok(v1::SpawnRequest {
             name: self.name.clone(),
             profile: self.profile.clone(),
@@ -129,9 +128,16 @@ impl Spawn {
             restart: self.restart.map_or(RestartPolicy::Unspecified, RestartPolicy::from).into(),
             dir: self.dir.clone(),
             reschedule: self.reschedule,
-            ttl: ttl.transpose().map_err(|_| Failure::usage("--deadline is too long. Give at most 1h."))?,
+            ttl: self.ttl()?,
             ..v1::SpawnRequest::default()
         })
+    }
+
+    fn ttl(&self) -> Result<Option<prost_types::Duration>, Failure> {
+        let Some(Wait(deadline)) = self.deadline else { return Ok(None) };
+        let within = Some(deadline).filter(|it| (Duration::from_secs(1)..=Duration::from_secs(3_600)).contains(it));
+        let ttl = within.and_then(|deadline| prost_types::Duration::try_from(deadline).ok());
+        ttl.map(Some).ok_or_else(|| Failure::usage("--deadline must be 1s to 1h."))
     }
 
     async fn wait(&self, caller: &Caller, order: &v1::Request, mut interrupt: Signal) -> Result<(), Failure> {

@@ -395,6 +395,24 @@ fn a_host_that_is_stopped_by_force_says_so() {
     let ended = gpu.output().exits(77);
     assert!(ended.stderr.contains("the member was stopped"), "{}", ended.stderr);
     HostProcess::begin(&world, "gpu-1", &[]).output().exits(77);
+    // Its name is free at once.
+    let again = HostProcess::start(&world, "gpu-1", &["--join", &lead.invite_host("gpu-1")]);
+    lead.start("backend");
+    again.terminate().succeeds();
+}
+
+#[test]
+fn an_order_names_a_profile_in_any_letter_case() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    let _gpu = host(&world, &lead, agents::WILLING, "");
+    let decided = lead.decision(&lead.spawn("backend", |request| "Agent".clone_into(&mut request.profile)));
+    assert_eq!(decided.state(), RequestState::Approved, "{decided:?}");
+    world
+        .cli(LEAD, &["spawn", "other", "--profile", "agent", "--deadline", "0s"])
+        .exits(64)
+        .complains_of("--deadline must");
 }
 
 #[test]
@@ -432,6 +450,9 @@ fn a_host_says_what_is_wrong_with_its_file_or_its_join_string() {
     let wrong = HostProcess::begin(&world, "gpu-1", &["--join", &member]).output().exits(64);
     assert!(wrong.stderr.contains("is for a member"), "{}", wrong.stderr);
     world.cli("backend", &["join", &member]).succeeds();
+    let wrong = HostProcess::begin(&world, "gpu-1", &["--label", "=x", "--join", &join]).output().exits(64);
+    assert!(wrong.stderr.contains("the label \"\" is empty"), "{}", wrong.stderr);
+    assert!(lead.runtime.block_on(lead.client.all_hosts()).unwrap().is_empty(), "no host has joined");
     // Nothing of it is left that would keep the host from joining.
     let gpu = HostProcess::start(&world, "gpu-1", &["--join", &join]);
     assert_eq!(lead.host("gpu-1").name, "gpu-1");

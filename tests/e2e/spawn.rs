@@ -219,5 +219,5 @@ fn the_doctor_finds_a_lost_host_with_its_members() {
         "{told}"
     );
     let status = world.cli(LEAD, &["status"]).succeeds().stdout;
-    assert!(status.contains("1 lost"), "{status}");
+    assert!(status.contains("1 host not answering"), "{status}");
 }

@@ -42,7 +42,7 @@ impl HostCommand {
         let mut profiles = Profiles::read(path)
             .map_err(|error| Failure::usage(format!("The Pod templates cannot be used: {error}")))?;
         profiles.slots = self.slots.unwrap_or(profiles.slots);
-        profiles.labels.extend(self.labels.iter().cloned());
+        self.add_labels(&mut profiles.labels)?;
         Ok(profiles)
     }
 }

@@ -5,13 +5,14 @@ mod cluster;
 mod identity;
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use clap::Args;
-use teamwire_agents::host::{Backend, Host, HostEnd, HostEvent, HostFile, Processes};
+use teamwire_agents::host::{Backend, Host, HostEnd, HostEvent, HostFile, Processes, bounds};
 use teamwire_client::{Client, JOIN_VARIABLE};
 use tokio_util::sync::CancellationToken;
 
@@ -157,8 +158,14 @@ impl HostCommand {
             ));
         }
         file.slots = self.slots.or(file.slots);
-        file.labels.extend(self.labels.iter().cloned());
+        self.add_labels(&mut file.labels)?;
         Ok(file)
+    }
+
+    /// Adds the labels of the command line to those of the file.
+    fn add_labels(&self, labels: &mut BTreeMap<String, String>) -> Result<(), Failure> {
+        labels.extend(self.labels.iter().cloned());
+        bounds::check_labels(labels).map_err(|error| Failure::usage(format!("--label cannot be used: {error}.")))
     }
 
     fn join_string(&self) -> Result<Option<String>, Failure> {

@@ -52,7 +52,7 @@ use self::{
     table::{State, Table},
     workspace::Workspace,
 };
-use super::{Backend, Ended, Found, HostFile, Order, Profile, StartError, Ticket};
+use super::{Backend, Ended, Found, HostFile, Order, Profile, StartError, Ticket, bounds};
 use crate::process::{Cgroup, Pid, check_program};
 
 /// How long an earlier member of the same name may take to exit. The coordinator has already ended its life.
@@ -153,7 +153,7 @@ impl Processes {
     }
 
     fn profile(&self, order: &Order) -> Result<&Profile, StartError> {
-        self.0.file.profiles.get(&order.terms.profile).ok_or_else(|| {
+        bounds::profile(&self.0.file.profiles, &order.terms.profile).ok_or_else(|| {
             let known: Vec<&str> = self.0.file.profiles.keys().map(String::as_str).collect();
             StartError::here_only(format!(
                 "The host has no profile {}. It has: {}.",

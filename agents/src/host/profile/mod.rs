@@ -1,6 +1,6 @@
 //! The file that says what may run on a host.
 
-mod bounds;
+pub mod bounds;
 
 use std::{collections::BTreeMap, env, path::PathBuf, time::Duration};
 
@@ -285,6 +285,9 @@ limits = { memory = "4GiB", cpus = 1.5, tasks = 512 }
         assert!(error.contains("line 1") && error.contains("1 to 1000"), "{error}");
         let error = HostFile::parse("[profiles.\"a b\"]\ncommand = [\"a\"]").err().unwrap_or_default();
         assert!(error.contains("not the name of a profile"), "{error}");
+        let twice = "[profiles.a]\ncommand = [\"a\"]\n[profiles.A]\ncommand = [\"a\"]";
+        let error = HostFile::parse(twice).err().unwrap_or_default();
+        assert!(error.contains("the same name"), "{error}");
         let error = HostFile::parse("[profiles.a]\ncommand = []").err().unwrap_or_default();
         assert!(error.contains("must name a program"), "{error}");
     }

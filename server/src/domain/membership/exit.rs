@@ -172,7 +172,7 @@ pub fn force_stop(
         .field("member")
         .into());
     }
-    let name = target.name.clone();
+    let (name, is_host) = (target.name.clone(), target.is_host);
     let mut team = TeamRecord::clone(&team);
     if target.life == Life::Spawning {
         request::cancel::cancel_all(tx, &mut team, &name, CancelCause::Forced)?;
@@ -194,6 +194,11 @@ pub fn force_stop(
         history::append(tx, Event::Member(event));
         give_back::give_back(tx, &name, "its owner was stopped by force")?;
         session::end(tx, &name, SessionEnd::Stopped)?;
+        if is_host {
+            // All that it did under its name was by its credential, which is refused from now on.
+            let exit = Exit { detail: "it was stopped by force".to_owned(), ..Exit::default() };
+            conclude_life(tx, &mut team, &name, exit)?;
+        }
         tx.put("", &team);
         tx.ends_something();
     }

@@ -143,8 +143,7 @@ public final class Teamwire implements AutoCloseable {
      */
     public static Teamwire joinHost(String joinString, String name) {
         return join(
-                joinString,
-                JoinRequest.newBuilder().setName(name).setHost(true).build());
+                joinString, JoinRequest.newBuilder().setName(name).setHost(true).build());
     }
 
     private static Teamwire join(String joinString, JoinRequest request) {
