@@ -15,6 +15,8 @@ scenarios! {
     a_request_is_visible_wherever_requests_are,
     a_program_reads_what_is_asked_and_grants_it,
 }
+    a_runner_refuses_an_approver_that_no_member_is,
+    the_lead_is_asked_until_the_approver_has_joined,
 
 const ASK: [&str; 6] = ["permission", "request", "--tool", "Bash", "--summary", "clean up"];
 
@@ -141,4 +143,34 @@ fn a_program_reads_what_is_asked_and_grants_it(world: World) {
     asking.output().succeeds();
     world.cli(LEAD, &["shutdown", "guard", "--wait"]).succeeds();
     assert_eq!(guard.exit(), 0);
+}
+
+fn a_runner_refuses_an_approver_that_no_member_is(world: World) {
+    world.create_team("acme");
+    world.join("guard");
+    let run = |approver: &str| world.cli(LEAD, &["run", "backend", "--approver", approver, "--", "true"]);
+    run("guards").exits(64).complains_of("There is no member \"guards\" in team acme. Did you mean \"guard\"?");
+    run("anyone").exits(64).complains_of("Its members are: lead, guard.");
+    run("guard@else").exits(64).complains_of("name a member of your own team");
+    assert_eq!(world.member("backend"), Value::Null, "it has not joined");
+    for approver in ["GUARD", "team-lead", "lead@acme"] {
+        run(approver).succeeds();
+    }
+}
+
+fn the_lead_is_asked_until_the_approver_has_joined(world: World) {
+    world.create_team("acme");
+    let join_string = world.invite("backend");
+    let options = ["--join", &join_string, "--via", "acp", "--approver", "guard"];
+    let backend = world.run_program("backend", &options, agents::ACP).ready();
+    backend.await_log("warning: --approver names no member yet. There is no member \"guard\" in team acme.");
+    let asked = |who: &str| {
+        world.cli(LEAD, &["send", "backend", "Use Bash."]).succeeds();
+        let request = world.await_inbox(who, "the request", |message| message["type"] == "permission_request");
+        world.cli(who, &["approve", request["request_id"].as_str().unwrap()]).succeeds();
+        eventually("the message is processed", || (world.member("backend")["inbox_depth"].is_null()).then_some(()));
+    };
+    asked(LEAD);
+    world.join("guard");
+    asked("guard");
 }
