@@ -30,7 +30,7 @@ pub use self::{
     host::{hosts, hosts_in_all},
     member::members,
     message::{dead_letter_cause, delivery, delivery_json, message, summary_and_content},
-    request::{last_lines, order_in_full, request_kind, request_text},
+    request::{first_line_of_request, last_lines, order_in_full, request_kind, request_text},
     style::{bold, dim, paint, warning},
     table::table,
     task::{task, task_line, tasks},
