@@ -28,7 +28,7 @@ pub use self::{
     activity::{activity_line, usage, usage_of_all},
     history::{entry, entry_json},
     host::{hosts, hosts_in_all},
-    member::members,
+    member::{failed_turns, members},
     message::{dead_letter_cause, delivery, delivery_json, message, summary_and_content},
     request::{first_line_of_request, last_lines, order_in_full, request_kind, request_text},
     style::{bold, dim, paint, warning},
