@@ -8,7 +8,7 @@ use teamwire_proto::{
     v1::{self, stream_response},
 };
 use tokio::{sync::mpsc, time::timeout};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     delivery_loop::{Credit, DeliveryLoop, OpenInbox},
@@ -72,7 +72,7 @@ impl Session {
         })
     }
 
-    /// Runs the session on a separate task. Returns the channel that its frames come out of.
+    /// Runs the session on a separate task, one of `tasks`. Returns the channel that its frames come out of.
     pub fn start(
         mut self,
         pace: Pace,
@@ -81,7 +81,8 @@ impl Session {
     ) -> mpsc::Receiver<Frame> {
         self.opened.heartbeat_interval = prost_types::Duration::try_from(pace.heartbeat_interval).ok();
         let (frames, out) = channel();
-        tokio::spawn(async move {
+        tasks: &TaskTracker,
+        tasks.spawn(async move {
             let opened = stream_response::Frame::Opened(self.opened);
             match self.kind {
                 Kind::Open(inbox) => run(self.coordinator, *inbox, opened, pace, frames, &heartbeats, &draining).await,
