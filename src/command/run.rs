@@ -9,7 +9,7 @@ use teamwire_agents::{
 };
 use teamwire_client::{Client, JOIN_VARIABLE, KeptIdentity, Reason, Retry, v1};
 
-use super::{confirm::Confirm, join::Attributes};
+use super::{approver, confirm::Confirm, join::Attributes};
 use crate::{
     context::{Caller, ContextArgs, has_ended, identity, is_within_runner, may_rejoin},
     failure::Failure,
@@ -86,6 +86,9 @@ pub struct Run {
     #[arg(long, value_enum, default_value = "ask")]
     permissions: Permit,
     /// With --permissions ask: the member that is asked [default: the lead]
+    ///
+    /// It must have joined. With a join string, the runner can check that only once it has joined itself. It then warns, and
+    /// asks the lead until the approver has joined.
     #[arg(long, value_name = "MEMBER", default_value = "", hide_default_value = true)]
     approver: String,
     /// With --via stdin: what counts as processed
@@ -285,7 +288,13 @@ impl Run {
         config.watchdog = this_program().map(|program| vec![program, "watchdog".into()]);
         config.claims_orphans = true;
         let keeper = context.clone();
-        config.on_joined = Arc::new(move |reply, client| keep(&keeper, reply, client));
+        let approver = Some(self.approver.clone()).filter(|named| !named.is_empty() && self.permissions == Permit::Ask);
+        config.on_joined = Arc::new(move |reply, client| {
+            keep(&keeper, reply, client);
+            if let (Some(approver), Ok(client)) = (&approver, client.with_credential(&reply.credential)) {
+                tokio::spawn(approver::warn(client, approver.clone(), say));
+            }
+        });
         if !self.quiet {
             config.on_event = Arc::new(|event| say(event));
         }
@@ -354,15 +363,16 @@ impl Run {
         }
         let caller = context.caller();
         let team = caller.as_ref().ok().and_then(|caller| caller.team.clone());
-        if let Ok(caller) = &caller
-            && caller.is(name)
-        {
-            return Ok(caller.clone());
-        }
-        if let Some(kept) = self.kept(context, name, team.as_deref()).await? {
-            return Ok(kept);
+        let known = match &caller {
+            Ok(caller) if caller.is(name) => Some(caller.clone()),
+            _ => self.kept(context, name, team.as_deref()).await?,
+        };
+        if let Some(known) = known {
+            approver::check(&known.client, &self.approver).await?;
+            return Ok(known);
         }
         let caller = caller?;
+        approver::check(&caller.client, &self.approver).await?;
         let invite = v1::InviteRequest { member: name.to_owned(), ..v1::InviteRequest::default() };
         let token = caller.client.invite(invite).await?.join_token;
         Ok(Caller { credential: token, ..caller })

@@ -122,7 +122,7 @@ fn a_forced_shutdown_cancels_an_order(world: World) {
     for answer in ["approve", "reject"] {
         let refused = world.cli(LEAD, &[answer, id]).exits(1).complains_of("which its host answers");
         refused.complains_of("`teamwire shutdown backend --force`");
-        world.cli(LEAD, &[answer, "last"]).exits(1).complains_of("There is no request yet.");
+        world.cli(LEAD, &[answer, "last"]).exits(1).complains_of("Nothing waits for your answer.");
     }
     world.cli(LEAD, &["shutdown", "backend", "--wait"]).exits(1).complains_of("teamwire shutdown backend --force");
     let waiting = world.spawn(LEAD, &["requests", id, "--wait"], "");

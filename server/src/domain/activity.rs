@@ -9,7 +9,7 @@ use teamwire_proto::{id, name::Name, v1};
 use super::{
     identity::{self, Admit, CallerCredentials},
     page::Page,
-    records::{ActivityRecord, Used},
+    records::{ActivityRecord, Failed, Used},
     streams,
     time::{duration_ms, timestamp},
     topics::Topic,
@@ -40,12 +40,23 @@ pub fn report(
         return Ok(Used::default());
     }
     let life = request.usage.as_ref().map_or(before.life, |usage| before.life.each(usage.into(), u64::max));
-    let record = ActivityRecord { last_key: key.to_owned(), life, ..before.clone() };
+    let failed = match &request.failed_turns {
+        None => before.failed.clone(),
+        Some(failed) => failed_turns(failed, before.failed.as_ref(), tx.ctx.now_ms),
+    };
+    let record = ActivityRecord { last_key: key.to_owned(), life, failed, ..before.clone() };
     if record != before {
         tx.put(name.folded(), &record);
     }
     append(tx, &name, incarnation, &request.lines, kept);
     Ok(life.each(before.life, u64::saturating_sub))
+}
+
+/// Takes over what a report says of failed turns. `before`: what the previous one said.
+fn failed_turns(reported: &v1::FailedTurns, before: Option<&Failed>, now_ms: u64) -> Option<Failed> {
+    let error = reported.error.chars().take(LINE_CHARS_MAX).collect();
+    let since_ms = before.map_or(now_ms, |before| before.since_ms);
+    (reported.count > 0).then_some(Failed { count: reported.count, error, since_ms })
 }
 
 /// Appends lines, and removes the oldest ones beyond the limit.

@@ -11,7 +11,7 @@ use teamwire_proto::{
         task_service_server::TaskServiceServer, team_service_server::TeamServiceServer,
     },
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::{Request, Status, server::NamedService};
 
 use super::{
@@ -46,6 +46,8 @@ pub struct Services {
     pub(super) heartbeats: Arc<Heartbeats>,
     pub(super) advertised: Arc<Advertised>,
     pub(super) draining: CancellationToken,
+    /// The sessions, which outlive the calls that have opened them.
+    pub(super) sessions: TaskTracker,
     pub(super) pace: Pace,
     pub(super) meter: Arc<Meter>,
     request_bytes_max: usize,
@@ -63,16 +65,18 @@ impl Services {
         HostServiceServer::<Self>::NAME,
     ];
 
-    /// Makes the services of a coordinator. They end their streams when `draining` is cancelled.
+    /// Makes the services of a coordinator. They end their streams when `draining` is cancelled, and run sessions as tasks of
+    /// `sessions`.
     pub fn new(
         coordinator: Arc<Coordinator>,
         heartbeats: Arc<Heartbeats>,
         draining: CancellationToken,
+        sessions: TaskTracker,
         config: ServiceConfig,
     ) -> Self {
         let ServiceConfig { advertised, pace, rates, request_bytes_max } = config;
         let (advertised, meter) = (Arc::new(advertised), Arc::new(Meter::new(rates)));
-        Self { coordinator, heartbeats, advertised, draining, pace, meter, request_bytes_max }
+        Self { coordinator, heartbeats, advertised, draining, sessions, pace, meter, request_bytes_max }
     }
 
     /// Adds them to a router.

@@ -13,7 +13,7 @@ use super::{
     history::was_stopping,
     reader::Reader,
 };
-use crate::{context::Caller, failure::Failure};
+use crate::{context::Caller, failure::Failure, show};
 
 impl Doctor {
     /// Reports why the coordinator refuses messages to a member, or will soon.
@@ -99,6 +99,33 @@ impl Doctor {
             )),
             _ => {}
         }
+    }
+}
+
+impl Doctor {
+    /// Reports a member whose program runs, but has failed at every turn for some time.
+    pub(super) fn failing(&self, reader: &Reader, member: &v1::Member) -> Option<Finding> {
+        let failed = member.failed_turns.as_ref()?;
+        let (name, since) = (&member.name, age(failed.since.as_ref()));
+        (since >= self.patience()).then(|| {
+            Finding::problem(
+                "failing",
+                name,
+                format!(
+                    "{name}'s program has failed for {}: {}. Its runner keeps trying.",
+                    duration_text(since),
+                    show::failed_turns(failed)
+                ),
+                reader.advise(
+                    member,
+                    format!(
+                        "See what happened: `teamwire logs {name}`. If it will not pass, stop it with `teamwire shutdown \
+                         {name} --force`, mend the cause, and start it again: {} It then receives its messages.",
+                        begin_again(member)
+                    ),
+                ),
+            )
+        })
     }
 }
 

@@ -312,14 +312,16 @@ impl Agent {
             }
             Event::Processed(id) => {
                 self.prompts.processed(id, incarnation);
+                incarnation.failed_turns(0, "");
                 incarnation.note_turn_ended(&self.done_last);
             }
             Event::Failed(id, detail) => {
                 let detail = first_line(&detail, ACTIVITY_CHARS_MAX);
-                let Some(Failure { after, report }) = self.prompts.failed(id) else { return };
+                let Some(Failure { in_a_row, after, report }) = self.prompts.failed(id) else { return };
+                let error = first_line(&detail, SUMMARY_CHARS_MAX);
+                let error = if error.is_empty() { "the program does not say why".to_owned() } else { error };
+                incarnation.failed_turns(in_a_row, &error);
                 if let Some(report) = report {
-                    let error = first_line(&detail, SUMMARY_CHARS_MAX);
-                    let error = if error.is_empty() { "the program does not say why".to_owned() } else { error };
                     incarnation.report_failure(v1::WorkFailure { error, ..report });
                 }
                 incarnation.tell(RunnerEvent::PromptFailed { detail, after });

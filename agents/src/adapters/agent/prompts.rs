@@ -34,6 +34,8 @@ const ATTEMPTS_BEFORE_NOTICE: u32 = 3;
 /// A turn that has failed.
 #[derive(Debug)]
 pub(super) struct Failure {
+    /// How many turns have failed in a row, whatever they were about.
+    pub(super) in_a_row: u32,
     /// The delay until its prompt is handed over again.
     pub(super) after: Duration,
     /// What the lead should know, without the error. None: nothing yet.
@@ -68,6 +70,8 @@ pub(super) struct Prompts {
     failing: v1::WorkFailure,
     /// How many turns in a row have failed at it.
     attempts: u32,
+    /// How many turns in a row have failed.
+    in_a_row: u32,
     in_hand: BTreeMap<PromptId, Vec<Item>>,
     last_id: PromptId,
     /// When prompts are handed over again, after a turn has failed. None: now.
@@ -88,6 +92,7 @@ impl Prompts {
             is_retrying: false,
             failing: v1::WorkFailure::default(),
             attempts: 0,
+            in_a_row: 0,
             in_hand: BTreeMap::new(),
             last_id: 0,
             retry_at: None,
@@ -154,6 +159,7 @@ impl Prompts {
         }
         self.is_retrying &= !self.waiting.is_empty();
         self.attempts = 0;
+        self.in_a_row = 0;
         self.delays = delays();
     }
 
@@ -162,13 +168,15 @@ impl Prompts {
         let items = self.in_hand.remove(&id)?;
         let first = items.first().map(Item::in_report).unwrap_or_default();
         self.is_retrying = true;
+        self.in_a_row = self.in_a_row.saturating_add(1);
+        let in_a_row = self.in_a_row;
         // Prompts fail in the order of their numbers.
         for item in items {
             self.waiting.insert(self.failed, item);
             self.failed += 1;
         }
         if let Some(at) = self.retry_at {
-            return Some(Failure { after: at.saturating_duration_since(Instant::now()), report: None });
+            return Some(Failure { in_a_row, after: at.saturating_duration_since(Instant::now()), report: None });
         }
         self.attempts = if first == self.failing { self.attempts.saturating_add(1) } else { 1 };
         self.failing = first.clone();
@@ -179,7 +187,7 @@ impl Prompts {
         self.retry_at = Some(Instant::now() + delay);
         // The program may have lost the welcome.
         self.is_welcome_needed |= id == 1;
-        Some(Failure { after: delay, report })
+        Some(Failure { in_a_row, after: delay, report })
     }
 
     /// Takes the next part. A shutdown request overtakes the parts of failed prompts.

@@ -2,8 +2,8 @@
 
 use std::{collections::HashMap, future::pending, time::Duration};
 
-use teamwire_client::{Client, Error, message};
-use teamwire_proto::v1::{self, RequestState};
+use teamwire_client::{Client, Error, Reason, message};
+use teamwire_proto::v1::{self, RequestState, send_request::Body};
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -84,7 +84,7 @@ impl Wishes {
         let withdrawn = CancellationToken::new();
         self.by_key.insert(key.clone(), withdrawn.clone());
         self.asking.spawn(async move {
-            let asked = client.send(request).await;
+            let asked = make(&client, request).await;
             let request_id = asked.as_ref().map(|asked| asked.request_id.clone()).unwrap_or_default();
             let _ = sender.send(Answered::Asked(request_id.clone())).await;
             let decision = match asked {
@@ -96,6 +96,20 @@ impl Wishes {
             };
             let _ = sender.send(Answered::Decided(key, decision)).await;
         });
+    }
+}
+
+/// Makes a request. The lead is asked in place of an approver that has not joined yet, as in place of one that has exited.
+async fn make(client: &Client, mut request: v1::SendRequest) -> Result<v1::SendResponse, Error> {
+    let asked = client.send(request.clone()).await;
+    match (&asked, &mut request.body) {
+        (Err(error), Some(Body::PermissionRequest(ask)))
+            if error.reason() == Some(Reason::AgentNotFound) && !ask.recipient.is_empty() =>
+        {
+            ask.recipient.clear();
+            client.send(request).await
+        }
+        _ => asked,
     }
 }
 

@@ -23,6 +23,7 @@ mod pipes;
 use std::{
     collections::VecDeque,
     ffi::{OsStr, OsString},
+    mem,
     path::Path,
     pin::pin,
     time::Duration,
@@ -63,12 +64,15 @@ struct Exec<'a, 'c> {
     failures: u32,
     /// How many tasks in a row have failed.
     task_failures: u32,
+    /// How often in a row the program has failed, at whatever it was given.
+    failed_in_a_row: u32,
 }
 
 /// Runs programs through one incarnation.
 pub(super) async fn run(incarnation: &mut Incarnation<'_>, batch_messages_max: usize) -> End {
     let batch_messages_max = batch_messages_max.max(1);
-    let mut exec = Exec { incarnation, batch_messages_max, alone: 0, failures: 0, task_failures: 0 };
+    let mut exec =
+        Exec { incarnation, batch_messages_max, alone: 0, failures: 0, task_failures: 0, failed_in_a_row: 0 };
     let ended = loop {
         if let Err(ended) = exec.run_next().await {
             break ended;
@@ -126,6 +130,7 @@ impl Exec<'_, '_> {
         let (exit, output) = self.run_program(input).await?;
         if !exit.is_success() {
             self.pass_on(output);
+            self.note_failed(&exit.text());
             self.incarnation.report_failure(v1::WorkFailure {
                 exit: Some(exit.report()),
                 message_id: batch[0].message.id.clone(),
@@ -146,7 +151,21 @@ impl Exec<'_, '_> {
         }
         self.alone = self.alone.saturating_sub(1);
         self.failures = 0;
+        self.note_succeeded();
         Ok(())
+    }
+
+    /// Notes that a program has failed at its work.
+    fn note_failed(&mut self, how: &str) {
+        self.failed_in_a_row = self.failed_in_a_row.saturating_add(1);
+        self.incarnation.failed_turns(self.failed_in_a_row, how);
+    }
+
+    /// Notes that a program has done its work.
+    fn note_succeeded(&mut self) {
+        if mem::take(&mut self.failed_in_a_row) > 0 {
+            self.incarnation.failed_turns(0, "");
+        }
     }
 
     /// Answers a shutdown request, which is a batch by itself: approves it, or lets a program decide with its exit code or
@@ -206,9 +225,11 @@ impl Exec<'_, '_> {
             self.carry_out(Said { lines: lines.into(), last: Some(last) }).await?;
             self.incarnation.drop_task(task_id);
             self.task_failures = 0;
+            self.note_succeeded();
             return Ok(());
         }
         self.pass_on(output);
+        self.note_failed(&exit.text());
         self.incarnation.report_failure(v1::WorkFailure {
             exit: Some(exit.report()),
             task_id,

@@ -15,7 +15,7 @@ use teamwire_server::{
     domain::identity::CallerCredentials,
 };
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     Done, Keyed, PATIENCE, PLANNER, Sessions, Story,
@@ -354,7 +354,12 @@ impl Story {
             }
             return Some(Done::Accepted);
         }
-        let mut frames = session.start(Pace::default(), Arc::new(Heartbeats::default()), CancellationToken::new());
+        let mut frames = session.start(
+            Pace::default(),
+            Arc::new(Heartbeats::default()),
+            CancellationToken::new(),
+            &TaskTracker::new(),
+        );
         let first = timeout(PATIENCE, frames.recv()).await.expect("a frame").unwrap().unwrap().frame.unwrap();
         let Frame::Opened(opened) = first else { panic!("a stream begins with {first:?}") };
         if opened.session_id.is_empty() {

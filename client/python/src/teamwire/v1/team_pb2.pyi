@@ -269,6 +269,7 @@ class Member(google.protobuf.message.Message):
     TOTAL_USAGE_FIELD_NUMBER: builtins.int
     SPAWNED_ON_FIELD_NUMBER: builtins.int
     PENDING_ORDER_FIELD_NUMBER: builtins.int
+    FAILED_TURNS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """As first written. Compared without case."""
     role: Global___Role.ValueType
@@ -331,6 +332,12 @@ class Member(google.protobuf.message.Message):
     def total_usage(self) -> teamwire.v1.activity_pb2.Usage:
         """What its programs have used in all of its lives. Absent: nothing was reported."""
 
+    @property
+    def failed_turns(self) -> teamwire.v1.activity_pb2.FailedTurns:
+        """The turns of its program that have failed in a row, in a life that has not ended. Absent: the latest turn has not failed, or
+        nothing was reported.
+        """
+
     def __init__(
         self,
         *,
@@ -357,9 +364,10 @@ class Member(google.protobuf.message.Message):
         total_usage: teamwire.v1.activity_pb2.Usage | None = ...,
         spawned_on: builtins.str = ...,
         pending_order: builtins.str = ...,
+        failed_turns: teamwire.v1.activity_pb2.FailedTurns | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["attributes", b"attributes", "exit", b"exit", "joined_at", b"joined_at", "lease_left", b"lease_left", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "connected", b"connected", "exit", b"exit", "inbox_depth", b"inbox_depth", "inbox_full", b"inbox_full", "incarnation", b"incarnation", "joined_at", b"joined_at", "last_summary", b"last_summary", "lease_left", b"lease_left", "liveness", b"liveness", "name", b"name", "notice_level", b"notice_level", "pending_order", b"pending_order", "pending_permissions", b"pending_permissions", "pending_plan", b"pending_plan", "pending_shutdown", b"pending_shutdown", "plan_required", b"plan_required", "role", b"role", "spawned_on", b"spawned_on", "state", b"state", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["attributes", b"attributes", "exit", b"exit", "failed_turns", b"failed_turns", "joined_at", b"joined_at", "lease_left", b"lease_left", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "connected", b"connected", "exit", b"exit", "failed_turns", b"failed_turns", "inbox_depth", b"inbox_depth", "inbox_full", b"inbox_full", "incarnation", b"incarnation", "joined_at", b"joined_at", "last_summary", b"last_summary", "lease_left", b"lease_left", "liveness", b"liveness", "name", b"name", "notice_level", b"notice_level", "pending_order", b"pending_order", "pending_permissions", b"pending_permissions", "pending_plan", b"pending_plan", "pending_shutdown", b"pending_shutdown", "plan_required", b"plan_required", "role", b"role", "spawned_on", b"spawned_on", "state", b"state", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> None: ...
 
 Global___Member: typing_extensions.TypeAlias = Member
 
