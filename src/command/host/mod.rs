@@ -6,7 +6,7 @@ mod identity;
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
     sync::Arc,
 };
 
@@ -59,6 +59,12 @@ pub struct HostCommand {
     /// How many members run at a time, 1 to 1,000 [default: the file's, or else 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     slots: Option<u32>,
+    /// Where members start whose profile has neither `dir` nor `worktree` [default: the file's, or else a separate directory for
+    /// each, in the state directory]
+    ///
+    /// They share it with each other and with you: the host neither creates nor removes anything there.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
     /// A label that orders may ask for, in addition to those of the file; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = super::pair)]
     labels: Vec<(String, String)>,
@@ -69,7 +75,7 @@ pub struct HostCommand {
     ///
     /// The file is required, and its profiles are Pod templates; see docs/kubernetes.md.
     #[cfg(feature = "kubernetes")]
-    #[arg(long, requires = "config")]
+    #[arg(long, requires = "config", conflicts_with = "dir")]
     kubernetes: bool,
     #[command(flatten)]
     output: Output,
@@ -140,14 +146,7 @@ impl HostCommand {
 
     /// Reads the file, and adds what the command line says.
     fn file(&self, context: &ContextArgs) -> Result<HostFile, Failure> {
-        let given = match &self.config {
-            Some(path) => Some(path.clone()),
-            None => context.context_path().map(|path| path.with_file_name(FILE)).filter(|path| path.exists()),
-        };
-        let mut file = match given {
-            Some(path) => read(&path)?,
-            None => HostFile::of_programs_on_path(),
-        };
+        let mut file = self.config.as_deref().map_or_else(|| default_file(context), read)?;
         if file.profiles.is_empty() {
             return Err(Failure::usage(
                 "The host has nothing to offer: it found none of claude, codex, gemini and opencode on the PATH. Write a file \
@@ -156,6 +155,9 @@ impl HostCommand {
         }
         file.slots = self.slots.or(file.slots);
         file.labels.extend(self.labels.iter().cloned());
+        if let Some(directory) = &self.dir {
+            file.dir = Some(path::absolute(directory)?);
+        }
         Ok(file)
     }
 
@@ -179,6 +181,12 @@ impl HostCommand {
             anstream::eprintln!("{} {text}", show::paint(show::bold(), "teamwire:"));
         }
     }
+}
+
+/// Returns what a host offers that is given no file.
+pub(super) fn default_file(context: &ContextArgs) -> Result<HostFile, Failure> {
+    let default = context.context_path().map(|path| path.with_file_name(FILE)).filter(|path| path.exists());
+    default.map_or_else(|| Ok(HostFile::of_programs_on_path()), |path| read(&path))
 }
 
 fn read(path: &Path) -> Result<HostFile, Failure> {
