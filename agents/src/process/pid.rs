@@ -88,6 +88,8 @@ mod tests {
             let mut command = tokio::process::Command::new("sh");
             command.args(["-c", script]).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
             let mut child = command.kill_on_drop(true).spawn().expect("sh");
+            // Otherwise, waiting for the process closes its input, at which it ends.
+            let _input = child.stdin.take();
             let ready = BufReader::new(child.stdout.take().expect("a pipe")).lines().next_line().await;
             ready.expect("readable").expect("a line");
             let pid = Pid::of(child.id().expect("an id").try_into().expect("an id")).expect("a process");
