@@ -3,6 +3,7 @@
 #[cfg(feature = "kubernetes")]
 mod cluster;
 mod identity;
+pub(super) mod leftovers;
 
 use std::{
     fs,

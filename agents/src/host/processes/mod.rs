@@ -116,6 +116,15 @@ impl Processes {
         self.0.table.running().iter().filter(|record| is_alive(record)).count()
     }
 
+    /// Ends the members that still run, and removes what the host has kept about them. What they have written stays.
+    pub async fn clear(&self) -> io::Result<()> {
+        self.stop_all().await;
+        for record in self.0.records.load()? {
+            self.forget(&record.request_id).await;
+        }
+        Ok(())
+    }
+
     /// Goes on with an order that an earlier process has begun.
     async fn take_over(&self, record: Record) -> io::Result<()> {
         let joined = self.0.records.has_joined(&record.request_id);
