@@ -274,7 +274,7 @@ fn a_mistake_in_the_file_starts_nothing() {
 fn a_dry_run_names_the_members_that_no_host_could_start() {
     let machine = FreshMachine::new();
     let member = |name: &str, key: &str| format!("[[members]]\nname = \"{name}\"\nprofile = \"echo\"\n{key}\n");
-    let missing = member("missing", "").replace("\"echo\"", "\"mising\"");
+    let missing = member("missing", "").replace("\"echo\"", "\"nowhere\"");
     let away = member("away", "host = \"gpu-1\"");
     let labeled = member("labeled", "labels = { gpu = \"a100\" }");
     machine.write(&TEAM.replacen("    [[tasks]]", &format!("{missing}{away}{labeled}[[tasks]]"), 1));
@@ -284,7 +284,7 @@ fn a_dry_run_names_the_members_that_no_host_could_start() {
         assert_eq!(line["outcome"], "failed", "{line}");
         line["text"].as_str().unwrap().to_owned()
     };
-    assert_eq!(failed(&dry, "missing"), "missing would not start: local has no profile mising, but echo.");
+    assert_eq!(failed(&dry, "missing"), "missing would not start: local has no profile nowhere, but echo.");
     assert_eq!(failed(&dry, "away"), "away would not start: there is no live host gpu-1.");
     assert_eq!(failed(&dry, "labeled"), "labeled would not start: local does not have the label gpu=a100.");
     assert_eq!(dry.error()["message"], "Team acme would not be complete: missing, away, labeled.");
@@ -294,7 +294,7 @@ fn a_dry_run_names_the_members_that_no_host_could_start() {
     // The same with a team that runs.
     assert_eq!(machine.run(&["up"]).code, 1);
     let dry = machine.run(&["up", "--dry-run", "--json"]).exits(1);
-    assert_eq!(failed(&dry, "missing"), "missing would not start: local has no profile mising, but echo.");
+    assert_eq!(failed(&dry, "missing"), "missing would not start: local has no profile nowhere, but echo.");
     assert!(summary(&dry).contains(&"member backend kept".to_owned()), "{}", dry.stdout);
     machine.lines(&["down"]);
 
