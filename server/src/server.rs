@@ -45,7 +45,7 @@ pub struct Config {
     pub advertised: Advertised,
     /// The origins of web pages that may call by gRPC-web; see [`grpc::web::is_origin`]. Empty: none.
     pub web_origins: Vec<String>,
-    /// How long open calls may go on after the shutdown was requested. 25 s.
+    /// How long open calls may continue after the shutdown was requested. 25 s.
     pub drain_grace: Duration,
     /// How long after the shutdown was requested everything is dropped, finished or not. 30 s.
     pub hard_stop: Duration,

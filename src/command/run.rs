@@ -114,7 +114,7 @@ pub struct Run {
     /// Whether to restart the program after a failure, each time in a new incarnation of the member [default: never; for an
     /// agent program: on-failure]
     ///
-    /// A restarted agent program goes on with its own session.
+    /// A restarted agent program resumes its own session.
     #[arg(long, value_enum)]
     restart: Option<RestartWhen>,
     /// After how many consecutive failures the runner exits
@@ -226,7 +226,7 @@ impl Run {
         }
     }
 
-    /// Joins, and runs the program to its end. Returns the exit code.
+    /// Joins, and runs the program until it ends. Returns the exit code.
     async fn run_member(&self, context: &ContextArgs) -> Result<u8, Failure> {
         let name = self.name_word.clone().or_else(|| self.name.clone()).unwrap_or_default();
         let entry = self.entry(context, &name).await?;

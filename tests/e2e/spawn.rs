@@ -214,7 +214,10 @@ fn the_doctor_finds_a_lost_host_with_its_members() {
         told.contains("host lost").then_some(told)
     });
     assert!(told.contains("problem, host lost: The host gpu-1 has been lost for "), "{told}");
-    assert!(told.contains("is responsible for backend") && told.contains("it finds what it has started"), "{told}");
+    assert!(
+        told.contains("is responsible for backend") && told.contains("it finds the members that it started"),
+        "{told}"
+    );
     let status = world.cli(LEAD, &["status"]).succeeds().stdout;
     assert!(status.contains("1 lost"), "{status}");
 }

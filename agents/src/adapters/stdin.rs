@@ -45,7 +45,7 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, ack: AckPolicy) -> En
     End { why, exit: Some(exit), is_outcome_unknown: !is_heard, is_final: false }
 }
 
-/// What the runner and the program say to each other.
+/// The conversation between the runner and the program.
 ///
 /// While the coordinator cannot be reached, or while the program does not read its replies, the program's output is not
 /// read either, so that its messages keep their order and nothing grows without bound.

@@ -1,4 +1,4 @@
-//! Reports what the program does and uses, beside everything else and at most twice a second.
+//! Reports what the program does and uses, in the background and at most twice a second.
 
 use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ const LINES_MAX: usize = 200;
 /// How many characters of a line are reported.
 const LINE_CHARS_MAX: usize = 500;
 
-/// How many bytes of lines a report has: well below what a coordinator reads at once.
+/// How many bytes of lines a report contains: well below what a coordinator accepts in one call.
 const REPORT_BYTES_MAX: usize = 128 * 1024;
 
 impl Incarnation<'_> {
@@ -93,7 +93,7 @@ impl Waiting {
         self.lines.is_empty() && self.usage.is_none()
     }
 
-    /// Takes out what the next report has.
+    /// Takes out the contents of the next report.
     fn take(&mut self) -> Report {
         let mut lines = Vec::new();
         if let (1.., Some((at, _))) = (self.left_out, self.lines.front()) {
@@ -159,7 +159,7 @@ async fn run(client: Client, waiting: Arc<watch::Sender<Waiting>>) {
     }
 }
 
-/// Sends a report, again and again while no coordinator takes it.
+/// Sends a report, and repeats it until a coordinator accepts it.
 async fn send(client: &Client, report: &Report) {
     while let Err(error) = client.report_activity(report.request()).await {
         tracing::debug!(%error, "activity was not reported");

@@ -1,4 +1,4 @@
-//! Takes in what the coordinator sends.
+//! Handles what the coordinator sends.
 
 use teamwire_client::{Closed, Delivery, Error, Event};
 use teamwire_proto::{
@@ -16,7 +16,7 @@ pub(super) struct Approval {
 }
 
 impl Incarnation<'_> {
-    /// Takes in an event of the subscription.
+    /// Handles an event of the subscription.
     pub(super) fn take_in(&mut self, event: Option<Result<Event, Error>>) -> Option<News> {
         match event {
             Some(Ok(Event::Delivery(delivery))) => self.take_in_message(delivery),
@@ -50,7 +50,7 @@ impl Incarnation<'_> {
         let request_id = delivery.message.request_id.clone();
         self.tell(RunnerEvent::ShutdownRequested { request_id: request_id.clone() });
         self.in_flight.note_shutdown_request(&request_id);
-        // Without an explicit policy, a runner of one program for each batch approves between batches.
+        // Without an explicit policy, a runner that starts a program for each batch approves between batches.
         let is_queued = self.config.shutdown_answer() == OnShutdown::Ask || self.config.approves_between_batches();
         if !is_queued {
             self.approve_shutdown(delivery);

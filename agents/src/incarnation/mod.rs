@@ -1,8 +1,8 @@
 //! One incarnation of the member: from its Join to the end of its program.
 //!
-//! [`Incarnation`] owns everything that changes during that time: the session, the messages that wait, the messages and
-//! tasks in flight, the call in progress for the program, and the question for the next task. An adapter holds it and alternates between [`Incarnation::next`],
-//! which takes in what the coordinator sends, and its own program.
+//! [`Incarnation`] owns everything that changes during that time: the session, the messages that wait, the messages and tasks
+//! in flight, the call in progress for the program, and the call that claims the next task. An adapter holds it and alternates
+//! between [`Incarnation::next`], which handles what the coordinator sends, and its own program.
 
 mod activity;
 mod background;
@@ -46,7 +46,8 @@ use crate::{
 /// How many messages a session delivers without acknowledgement.
 const WINDOW_MESSAGES: usize = 64;
 
-/// How long the last acknowledgements may take when a session ends. What is not acknowledged by then comes again.
+/// How long the last acknowledgements may take when a session ends. The coordinator delivers messages that are not acknowledged
+/// by then again.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
 
 /// How long the last report of activity may take when a session ends.
@@ -62,7 +63,7 @@ pub(crate) struct Incarnation<'a> {
     pub(crate) stop: CancellationToken,
     /// Begun: the runner must end without a grace period.
     pub(crate) hurry: Hurry,
-    /// What the next incarnation goes on with.
+    /// What the next incarnation continues with.
     pub(crate) lasting: &'a mut Lasting,
     own_requests: OwnRequests,
     boundary: Arc<Boundary>,
@@ -91,12 +92,12 @@ pub(crate) struct Incarnation<'a> {
     _heartbeat: Background<()>,
 }
 
-/// What outlives an incarnation, and serves the next one.
+/// What outlives an incarnation, for use by the next one.
 pub(crate) struct Lasting {
     pub(crate) passthrough: Passthrough,
-    /// The session of the program itself, which a restarted program goes on with. None: it has none yet.
+    /// The program's own session, which a restarted program resumes. None: it has none yet.
     pub(crate) program_session: Option<String>,
-    /// True: the program has processed its first prompt, so that no later process of it gets that again.
+    /// True: the program has processed its first prompt, so that no later process of the program gets it again.
     pub(crate) is_begun: bool,
     /// What that session has used, over all processes of the program.
     pub(crate) session_usage: v1::Usage,
@@ -108,7 +109,7 @@ pub(crate) enum News {
     End(Why),
     /// The reply to something that the program wrote.
     Reply(Value),
-    /// What waits, or what may be done, has changed.
+    /// The waiting messages and tasks, or the actions that are possible now, have changed.
     Changed,
 }
 
@@ -178,8 +179,8 @@ impl<'a> Incarnation<'a> {
 
     /// Waits for the call that is under way for the program, or for its output to be passed on. Cancel-safe.
     ///
-    /// Unlike [`Incarnation::next`] it takes nothing new in. Returns the reply for the program, if there is one. Waits
-    /// forever if nothing is under way.
+    /// Unlike [`Incarnation::next`], it accepts nothing new from the coordinator. Returns the reply for the program, if there
+    /// is one. Waits forever if nothing is under way.
     pub(crate) async fn carry_on(&mut self) -> Option<Value> {
         tokio::select! {
             done = self.responder.done() => Some(self.conclude(done)),
@@ -197,13 +198,13 @@ impl<'a> Incarnation<'a> {
         !self.is_busy()
     }
 
-    /// Notes that the next program begins with what it is handed from now on.
+    /// Records that a new program starts, with the messages that it is handed from now on.
     pub(crate) fn begin_batch(&mut self) {
         self.in_flight.begin_batch();
         (self.is_dropping, self.is_within_long) = (false, false);
     }
 
-    /// Returns the next message or task as a line, and notes that the program has it.
+    /// Returns the next message or task as a line, and records that the program has it.
     pub(crate) fn next_line(&mut self) -> Option<InputLine> {
         if let Some(delivery) = self.waiting.pop_front() {
             self.hand_over(&delivery);
@@ -217,7 +218,7 @@ impl<'a> Incarnation<'a> {
         &mut self.waiting
     }
 
-    /// Takes the next claimed task out of those that wait.
+    /// Removes the next claimed task from those that wait, and returns it.
     pub(crate) fn next_task(&mut self) -> Option<v1::Claim> {
         self.claims.pop_front()
     }
@@ -227,7 +228,7 @@ impl<'a> Incarnation<'a> {
         !self.waiting.is_empty() || !self.claims.is_empty()
     }
 
-    /// Notes that the program was handed a message.
+    /// Records that the program was handed a message.
     pub(crate) fn hand_over(&mut self, delivery: &Delivery) {
         self.in_flight.hand_over(&delivery.message);
         if self.in_flight.unacknowledged() == WINDOW_MESSAGES {
@@ -247,13 +248,13 @@ impl<'a> Incarnation<'a> {
         self.in_flight.task_token(task_id).is_some()
     }
 
-    /// Notes that a task is closed.
+    /// Records that a task is closed.
     pub(crate) fn drop_task(&mut self, task_id: u64) {
         self.in_flight.drop_task(task_id);
     }
 
-    /// Notes that the program waits for what comes, or has ended a turn: from now on it is idle unless it has something in hand.
-    /// `done_last`: one line of up to 200 characters about what it did last; empty: nothing.
+    /// Records that the program waits for messages, or has ended a turn. From now on, the member is idle unless the program has
+    /// something in hand. `done_last`: one line of up to 200 characters about what it did last; empty: nothing.
     pub(crate) fn note_turn_ended(&mut self, done_last: &str) {
         self.in_flight.note_turn_ended(done_last);
     }
@@ -282,7 +283,7 @@ impl<'a> Incarnation<'a> {
     /// Gives everything that is not acknowledged back to the coordinator, which delivers it again in a new session. For the
     /// message at which the program has failed, that counts as another delivery; after the last one, it becomes a dead letter.
     pub(crate) async fn renew_session(&mut self, failed: &Delivery) {
-        // First confirm what was processed, so that it does not come again.
+        // First confirm the messages that were processed, so that they are not delivered again.
         let _ = timeout(FLUSH_DEADLINE, self.subscription.flush()).await;
         let options = SubscribeOptions { failed_sequences: vec![failed.sequence], ..self.options.clone() };
         self.subscription = self.client.subscribe(options);

@@ -46,9 +46,10 @@ impl Incarnation<'_> {
         Ok(process)
     }
 
-    /// Ends the program, and every process it has started, in the way that the reason calls for: at once if the member
-    /// was stopped by force, else with SIGTERM and a grace period. A program whose shutdown was approved, or that has left, gets time to
-    /// end by itself before that: close its input first. Cancelling `is_wrapped_up` ends that time. Announces it.
+    /// Ends the program, and every process it has started, in the way that the reason calls for: at once if the member was
+    /// stopped by force, and otherwise with SIGTERM and a grace period. A program whose shutdown was approved, or that has
+    /// left, gets time to end by itself before that: close its input first. Cancelling `is_wrapped_up` ends that time.
+    /// Announces it.
     pub(crate) fn end_program<'p>(
         &self,
         process: &'p mut Process,
@@ -56,7 +57,7 @@ impl Incarnation<'_> {
         is_wrapped_up: CancellationToken,
     ) -> impl Future<Output = Exit> + use<'p> {
         let announced = match why {
-            // Only what it has left behind is ended.
+            // The program has exited, so this ends only the processes that it left behind.
             Why::Exited => None,
             Why::Approved => Some("the shutdown was approved".to_owned()),
             Why::Left => Some("the member has left".to_owned()),
@@ -81,7 +82,7 @@ impl Incarnation<'_> {
         }
     }
 
-    /// Tells how the program exited.
+    /// Reports how the program exited.
     pub(crate) fn program_ended(&self, exit: &Exit) {
         self.tell(RunnerEvent::Exited { code: exit.code, signal: exit.signal, action: exit.action });
     }

@@ -1,10 +1,10 @@
 //! Runs a program as a member of a team, and answers for it.
 //!
-//! The runner joins, keeps the subscription open, hands messages to the program, acknowledges what the program has proven
-//! to have processed, ends the program and everything it has started when its shutdown is approved, and reports how it
-//! exited. The program does not notice when a coordinator restarts. It ends only when it exits by itself, when the member
-//! may not go on (shutdown approved, left, stopped by force, superseded, team deleted, credential refused), or when the runner
-//! is asked to stop; never because a shutdown request has arrived.
+//! The runner joins, keeps the subscription open, hands messages to the program, acknowledges what the program has proven to
+//! have processed, ends the program and everything it has started when its shutdown is approved, and reports how it exited. The
+//! program does not notice when a coordinator restarts. It ends only when it exits by itself, when the member cannot continue
+//! (shutdown approved, left, stopped by force, superseded, team deleted, credential refused), or when the runner is asked to
+//! stop; never because a shutdown request has arrived.
 //!
 //! # What a program reads and writes in [`Mode::Stdin`](crate::Mode::Stdin)
 //!
@@ -49,9 +49,9 @@
 //!
 //! | | a message is processed when | it is lost when |
 //! |---|---|---|
-//! | [`AckPolicy::ExplicitOrReply`](crate::AckPolicy::ExplicitOrReply) | the program says so or answers | never; it may come twice |
+//! | [`AckPolicy::ExplicitOrReply`](crate::AckPolicy::ExplicitOrReply) | the program says so or answers | never; it may be delivered twice |
 //! | [`AckPolicy::Written`](crate::AckPolicy::Written) | the pipe took the line | the program ends before it reads the line |
-//! | [`Mode::Exec`](crate::Mode::Exec) | the program exits with 0 | never; it may come twice |
+//! | [`Mode::Exec`](crate::Mode::Exec) | the program exits with 0 | never; it may be delivered twice |
 //!
 //! # What ends with the program
 //!
@@ -194,7 +194,7 @@ impl Runner {
         Ok((client.with_credential(&joined.credential)?, joined))
     }
 
-    /// Runs one incarnation to its end.
+    /// Runs one incarnation until it ends.
     async fn live(
         &self,
         client: Client,

@@ -1,6 +1,6 @@
 //! Activity: what a member's program does and uses, as its runner reports it.
 //!
-//! Reports are frequent and not important. So they stay out of the history and of the team's record, wake only those who
+//! Reports are frequent and unimportant. So they stay out of the history and of the team's record, wake only the calls that
 //! wait for them, and are dropped when the store is full.
 
 use prost::Message as _;
@@ -48,7 +48,7 @@ pub fn report(
     Ok(life.each(before.life, u64::saturating_sub))
 }
 
-/// Appends lines, and removes those that are then too many.
+/// Appends lines, and removes the oldest ones beyond the limit.
 fn append(tx: &mut Tx<'_>, name: &Name, incarnation: u64, lines: &[v1::ReportedLine], kept: Extent) {
     let stream = streams::activity(name);
     let lines = lines.iter().filter(|line| !line.text.trim().is_empty());

@@ -73,7 +73,7 @@ impl NamespaceWaiters {
                 self.tasks.send_modify(|count| *count += 1);
             }
             Topic::Tasks => self.tasks.send_modify(|count| *count += 1),
-            // Those who wait for a decision watch everything that happens.
+            // Calls that wait for a decision watch everything that happens.
             Topic::Requests => {}
         }
     }

@@ -183,7 +183,7 @@ pub(super) fn unknown(reader: &Reader, named: &str, members: &[v1::Member]) -> F
     )
 }
 
-/// Notes which members block the team's deletion.
+/// Records which members block the team's deletion.
 pub(super) fn delete_blocked(reader: &Reader, members: &[v1::Member]) -> Option<Finding> {
     let is_gone =
         |member: &v1::Member| matches!(member.state(), MemberState::Exited | MemberState::Lost | MemberState::Away);

@@ -1,4 +1,4 @@
-//! Checks what a team's file says, so that a mistake is found before anything is done.
+//! Checks a team's file, so that `up` reports a mistake before it does anything.
 
 use std::{
     collections::BTreeSet,
@@ -11,7 +11,7 @@ use teamwire_proto::{Refusal, name::Name};
 use super::file::{LOCAL, ME, Member, Source, TeamFile, is_same};
 use crate::failure::Failure;
 
-/// How long a text may be that the coordinator stores as the content of something.
+/// How long a text may be that the coordinator stores as content, such as a prompt.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
 
 /// How long the description of a team may be.
@@ -20,7 +20,7 @@ const DESCRIPTION_CHARS_MAX: usize = 1_000;
 /// How long a line may be, such as the subject of a task.
 const LINE_CHARS_MAX: usize = 200;
 
-/// How many tasks one may depend on.
+/// How many tasks a task may depend on.
 const DEPENDENCIES_MAX: usize = 64;
 
 /// How many labels a host can have, and how long their keys and values are.
@@ -167,7 +167,7 @@ fn circle(file: &TeamFile) -> Option<usize> {
     let ordered: BTreeSet<&str> = file.tasks_in_order().iter().map(|task| task.key()).collect();
     let index_of = |key: &str| file.tasks.iter().position(|task| task.key() == key);
     let first = file.tasks.iter().position(|task| !ordered.contains(task.key()))?;
-    // What is not in order leads into a circle, and cannot leave it.
+    // Every task that could not be put in order leads into a cycle.
     file.tasks.iter().try_fold(first, |at, _| {
         index_of(file.tasks[at].depends_on.iter().find(|key| !ordered.contains(key.as_str()))?)
     })

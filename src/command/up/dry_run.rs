@@ -61,7 +61,7 @@ pub(super) async fn dry_run(
 fn show_planned(report: Report, file: &TeamFile, step: &Step<'_>) {
     let (what, name, text) = match step {
         Step::StartCoordinator => {
-            ("coordinator", "", "Would start a coordinator, and do what its store then lacks:".to_owned())
+            ("coordinator", "", "Would start a coordinator, and then create what its store lacks:".to_owned())
         }
         Step::CreateTeam => ("team", file.name.as_str(), format!("Would create team {}.", file.name)),
         Step::StartHost => ("host", LOCAL, "Would start the local host.".to_owned()),

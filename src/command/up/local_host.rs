@@ -50,7 +50,7 @@ pub(super) async fn start(
     let invitation =
         v1::InviteRequest { member: LOCAL.to_owned(), host: true, uses_max: 1, ..v1::InviteRequest::default() };
     let invited = caller.client.invite(invitation).await?;
-    // In the environment, other users do not see it.
+    // Other users cannot see a process's environment.
     let variables = [(JOIN_VARIABLE, invited.join_string.as_str())];
     let log = directory.join("host.log");
     let mut started = Background::start("the local host", &arguments, &variables, &file.directory, log)?;
@@ -63,7 +63,7 @@ pub(super) async fn start(
     Ok((offer.await?, started))
 }
 
-/// Says what a host offers.
+/// Describes what a host offers.
 pub(super) fn offer_text(offer: &v1::HostOffer) -> String {
     let profiles: Vec<&str> = offer.profiles.iter().map(|profile| profile.name.as_str()).collect();
     format!("{}; profiles {}", show::count(offer.slots.into(), "slot"), profiles.join(", "))

@@ -1,9 +1,9 @@
-//! `teamwire up`: makes a team as its file describes it.
+//! `teamwire up`: starts the team that a file describes.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | [`file`], [`check`] | the file, and what is wrong with it |
-//! | [`plan`] | compares the file with the team: pure |
+//! | [`plan`] | compares the file with the team; pure |
 //! | [`state`] | reads the team |
 //! | [`apply`] | carries out a plan |
 //! | [`dry_run`] | shows a plan, and which members could not be started |
@@ -37,15 +37,15 @@ use crate::{
 /// The file that `up` and `down` read unless another is named.
 pub(super) const FILE: &str = "team.toml";
 
-/// Start a team that a file describes
+/// Start the team that a file describes
 ///
-/// Does what is missing: starts a coordinator and a host on this machine if none can be used, creates the team, has its members
-/// started, and adds its tasks. Then waits until every member has started. What is there stays as it is; where it differs from
-/// the file, the command says so. So you can run it again, for example after you have added a member to the file, or after a
-/// restart of the machine. docs/team-file.md describes the file.
+/// Starts a coordinator and a host on this machine if no other can be used, creates the team, starts its members, and adds its
+/// tasks. Then waits until every member has started. The command adds only what is missing. It does not change what already
+/// exists, and says where that differs from the file. So you can run it again, for example after you have added a member to the
+/// file or restarted the machine. docs/team-file.md describes the file.
 ///
-/// If a member cannot be started, the others go on. The exit code is then that of `teamwire spawn`. What runs in the background
-/// is ended by `teamwire down`.
+/// If a member cannot be started, the command continues with the others; the exit code is then that of `teamwire spawn`. To
+/// stop the processes in the background, run `teamwire down`.
 #[derive(Args, Debug)]
 #[command(
     after_help = "A file:\n\n    name = \"acme\"\n\n    [[members]]\n    name = \"backend\"\n    profile = \"claude\"\n    prompt = \"You own the API.\"\n\nExamples:\n\n    teamwire up\n    teamwire up --dry-run\n    teamwire up backend-team.toml --json"
@@ -54,7 +54,7 @@ pub struct Up {
     /// The file that describes the team
     #[arg(value_name = "FILE", default_value = FILE)]
     file: PathBuf,
-    /// Show what would be done, and do nothing. The exit code is 1 if no host could start one of the members
+    /// Show what the command would do, and do nothing. The exit code is 1 if no host could start one of the members
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

@@ -322,6 +322,11 @@ pub struct Running {
 }
 
 impl Running {
+    /// Returns its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits until its standard output contains a text.
     #[track_caller]
     pub fn await_said(&self, text: &str) {

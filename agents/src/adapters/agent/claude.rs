@@ -1,9 +1,8 @@
 //! Claude Code: `claude -p` with streams of JSON on its input and output.
 //!
-//! Each prompt is a frame with a UUID. The program reports what becomes of it in `command_lifecycle` lines: `completed`
-//! when the turn that took it has ended, `cancelled` when that turn failed. The program remembers UUIDs, also across
-//! `--resume`, and answers `completed` at once to one that it has seen; so a prompt that is handed over again gets a new
-//! one.
+//! Each prompt is a frame with a UUID. The program reports its progress in `command_lifecycle` lines: `completed` when the turn
+//! that took it has ended, `cancelled` when that turn failed. The program remembers UUIDs, even across `--resume`, and answers
+//! `completed` at once to one that it has seen. So a prompt that is handed over again gets a new one.
 
 use std::{collections::HashMap, mem};
 
@@ -16,8 +15,8 @@ use crate::incarnation::Additions;
 /// The name of our MCP server, as the program prefixes it to the names of tools.
 const OUR_TOOLS: &str = "mcp__teamwire";
 
-/// The program's own tools for messages, which would reach its other sessions past the team, and the one that asks a person at
-/// the terminal, where no one is.
+/// The program's own tools for messages, which would reach its other sessions and bypass the team, and the tool that asks a
+/// person at the terminal, where there is no one.
 const FOREIGN_TOOLS: &str = "SendMessage,ListAgents,AskUserQuestion";
 
 /// The tool with which the program leaves its plan mode.
@@ -139,7 +138,7 @@ impl Claude {
         let usage = &line["modelUsage"];
         let sum =
             |field: &str| usage.as_object().into_iter().flatten().filter_map(|(_, each)| each[field].as_u64()).sum();
-        // The program counts over its session, also over what an earlier process of it has used.
+        // The program counts for its whole session, including what its earlier processes used.
         let in_session = Usage {
             turns: 0,
             input_tokens: sum("inputTokens") + sum("cacheReadInputTokens") + sum("cacheCreationInputTokens"),
@@ -294,7 +293,7 @@ fn telling_part(input: &Value) -> &str {
     fields.iter().map(|field| text(input, field)).find(|part| !part.is_empty()).unwrap_or_default()
 }
 
-/// Returns a tool's input in full: the command of a plain shell call as it is, everything else as JSON.
+/// Returns a tool's input in full: the command of a plain shell call unchanged, and everything else as JSON.
 fn detail_of(tool: &str, input: &Value) -> String {
     let is_plain = |input: &Map<String, Value>| {
         tool == "Bash" && input.keys().all(|key| matches!(key.as_str(), "command" | "description" | "timeout"))

@@ -1,13 +1,13 @@
 //! Drives an agent program, such as Claude Code, over the program's own protocol.
 //!
-//! Messages and tasks reach the agent as prompts: between turns, and in the middle of a turn if the program takes them
-//! there. A message is acknowledged when the turn that took it has ended well. A prompt whose turn has failed is handed
-//! over again after a delay of 1 s that doubles to 30 s, and one that the program had in hand when it died comes again from
-//! the coordinator. A program that is restarted goes on with its own session.
+//! Messages and tasks reach the agent as prompts: between turns, and in the middle of a turn if the program takes them there. A
+//! message is acknowledged when the turn that took it has succeeded. A prompt whose turn has failed is handed over again after
+//! a delay of 1 s that doubles to 30 s, and one that the program had in hand when it died is delivered again by the
+//! coordinator. A restarted program resumes its own session.
 //!
-//! The agent has the member's tools ([`mcp`](crate::mcp)): it sends and answers with them, and not by what it writes.
-//! When the program wants to leave its plan mode, the plan becomes a request to the team's lead, whose decision the program
-//! gets. A [`Protocol`] knows one program; everything else is the same for all.
+//! The agent has the member's tools ([`mcp`](crate::mcp)): it sends and answers with them, and not by what it writes. When the
+//! program wants to leave its plan mode, the plan becomes a request to the team's lead, whose decision goes back to the
+//! program. A [`Protocol`] knows one program; everything else is the same for all.
 
 mod acp;
 mod claude;
@@ -53,7 +53,7 @@ use crate::{
 /// How long it may take to start the member's tools.
 const TOOLS_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How long the program may take until it takes prompts.
+/// How long the program may take to become ready for prompts.
 const READY_DEADLINE: Duration = Duration::from_secs(120);
 
 /// How long to wait for the program's last lines once it has ended.
@@ -264,7 +264,7 @@ impl Agent {
         match piece {
             Some(Piece::Line(line)) => match serde_json::from_slice::<Value>(&line) {
                 Ok(value) if value.is_object() => self.protocol.read(value, &mut self.out),
-                // If the runner's output is blocked, the line is dropped: the protocol must go on.
+                // If the runner's output is blocked, drop the line: the protocol must continue.
                 _ if incarnation.can_listen() => {
                     incarnation.pass(&line);
                     incarnation.pass(b"\n");
@@ -387,7 +387,7 @@ fn warn(incarnation: &Incarnation<'_>, detail: &str) {
 /// The most characters of a line about what the program does.
 const ACTIVITY_CHARS_MAX: usize = 500;
 
-/// The most characters of what a member did last.
+/// The most characters of the summary of what a member did last.
 const SUMMARY_CHARS_MAX: usize = 200;
 
 /// Returns the first line of a text, up to a number of characters, with hidden characters shown as escapes.

@@ -1,4 +1,4 @@
-//! What waits for the program and what it has in hand, as prompts.
+//! The prompts that wait for the program, and those that it has in hand.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -57,11 +57,12 @@ pub(super) struct Prompts {
     welcome: String,
     /// True: the next prompt begins with the welcome.
     is_welcome_needed: bool,
-    /// What goes into the next prompt: it was in one that failed, or did not fit.
+    /// What goes into the next prompt because it was in one that failed, or did not fit into one.
     waiting: VecDeque<Item>,
     /// How many of those that wait come from prompts that failed.
     failed: usize,
-    /// True: a turn has failed, so that what waits goes one by one, and a bad message holds up none before it.
+    /// True: a turn has failed, so waiting messages are handed over one by one, and a bad message does not hold up those before
+    /// it.
     is_retrying: bool,
     /// The first message or task of the latest turn that failed, without the error.
     failing: v1::WorkFailure,
@@ -97,7 +98,8 @@ impl Prompts {
         prompts
     }
 
-    /// Returns the next prompt if something waits, and notes that the program has it. All that waits goes into one prompt.
+    /// Returns the next prompt if something waits, and records that the program has it. Everything that waits goes into one
+    /// prompt.
     pub(super) fn next(&mut self, incarnation: &mut Incarnation<'_>) -> Option<Prompt> {
         self.remind(incarnation);
         if self.retry_at.is_some_and(|at| at > Instant::now()) {
@@ -138,7 +140,7 @@ impl Prompts {
         Some(Prompt { id: self.last_id, text })
     }
 
-    /// Notes that the turn which took a prompt has ended, and acknowledges its messages.
+    /// Records that the turn that took a prompt has ended, and acknowledges its messages.
     pub(super) fn processed(&mut self, id: PromptId, incarnation: &mut Incarnation<'_>) {
         for item in self.in_hand.remove(&id).unwrap_or_default() {
             match item {
@@ -180,7 +182,7 @@ impl Prompts {
         Some(Failure { after: delay, report })
     }
 
-    /// Takes what comes next. A request to shut down overtakes what waits because it failed.
+    /// Takes the next part. A shutdown request overtakes the parts of failed prompts.
     fn next_item(&mut self, incarnation: &mut Incarnation<'_>) -> Option<Item> {
         let is_first_urgent = incarnation.waiting().front().is_some_and(|first| is_urgent(first));
         if is_first_urgent {
@@ -197,7 +199,7 @@ impl Prompts {
         }
     }
 
-    /// The program no longer knows who it is.
+    /// Records that the program's context no longer contains the welcome.
     pub(super) fn repeat_welcome(&mut self) {
         self.is_welcome_needed = true;
     }
@@ -234,7 +236,7 @@ impl Item {
         }
     }
 
-    /// Returns what names it in a report of a failure.
+    /// Returns how a failure report names it.
     fn in_report(&self) -> v1::WorkFailure {
         let message_id = match self {
             Self::Message(delivery) => delivery.message.id.clone(),
@@ -252,7 +254,7 @@ impl Item {
     }
 }
 
-/// Takes the next message or task that waits, and notes that the program has it.
+/// Takes the next message or task that waits, and records that the program has it.
 fn next_item(incarnation: &mut Incarnation<'_>) -> Option<Item> {
     if let Some(delivery) = incarnation.waiting().pop_front() {
         incarnation.hand_over(&delivery);

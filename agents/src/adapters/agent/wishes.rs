@@ -1,4 +1,4 @@
-//! Asks the team for what the program wants permission for, and brings the answers back.
+//! Turns the program's permission requests and plans into requests to the team, and returns the answers.
 
 use std::{collections::HashMap, future::pending, time::Duration};
 
@@ -16,10 +16,10 @@ use crate::{agent_text::escaped, incarnation::Incarnation};
 /// How long one wait for a decision lasts. The request's own deadline ends it earlier.
 const WAIT: Duration = Duration::from_secs(3_600);
 
-/// How many answers wait for the loop. A call that has one more waits for it.
+/// How many answers may wait for the loop. A call with a further answer waits until there is room.
 const ANSWERS_MAX: usize = 32;
 
-/// What became of a wish.
+/// The outcome of a wish.
 #[derive(Debug)]
 pub(super) enum Answered {
     /// The request with this id was made for it. Empty: none could be made.
@@ -99,7 +99,7 @@ impl Wishes {
     }
 }
 
-/// The longest detail of a permission request, in bytes, with room for a note that the rest is cut.
+/// The longest detail of a permission request, in bytes. Leaves room for a note that the detail was truncated.
 const DETAIL_BYTES_MAX: usize = 60 * 1024;
 
 /// The most characters of one line in a request.

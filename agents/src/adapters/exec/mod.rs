@@ -4,13 +4,12 @@
 //! lines of output that are a SendMessage are sent, and the rest, unless it is blank, becomes a reply to the last message
 //! of the batch that came from a member. With any other code the output is passed on and nothing is sent.
 //!
-//! A failed batch is retried one message at a time, so that one bad message cannot hold the others up for good. If the
-//! program fails at a single message, the runner gives the message back: it opens another session and says there that it
-//! has failed, and the coordinator delivers the message again with a higher count. After the fifth delivery
-//! (`limits.deliveries_max`), the coordinator moves it to the dead letters instead, and notifies its sender and the lead.
-//! The runner waits 1, 4, 16 and then 60 s before it tries the message again. Messages behind it wait that long, which
-//! keeps their order. The lead gets a notice of each failure; while it has not processed one, the notice counts the later
-//! ones.
+//! A failed batch is retried one message at a time, so that one bad message cannot hold the others up for good. If the program
+//! fails at a single message, the runner gives the message back: it opens another session and reports the failure there, and
+//! the coordinator delivers the message again with a higher count. After the fifth delivery (`limits.deliveries_max`), the
+//! coordinator moves it to the dead letters instead, and notifies its sender and the lead. The runner waits 1, 4, 16 and then
+//! 60 s before it tries the message again. Messages behind it wait that long, which keeps their order. The lead gets a notice
+//! of each failure; while it has not processed one, the notice counts the later ones.
 //!
 //! A shutdown request overtakes the messages that wait, and is answered between batches: by the runner, which approves it,
 //! or, with [`OnShutdown::Ask`], by a program that reads only the request. Exit code 0 approves, unless the program has
@@ -98,7 +97,7 @@ impl Exec<'_, '_> {
         }
     }
 
-    /// Waits until something waits, and takes in whatever else has arrived.
+    /// Waits until something waits, and handles whatever else has arrived.
     async fn gather(&mut self) -> Result<(), Ended> {
         loop {
             let has_waiting = self.incarnation.has_waiting();
@@ -229,7 +228,7 @@ impl Exec<'_, '_> {
         Ok(())
     }
 
-    /// Waits, and takes in what arrives. Returns early if the first message that waits must not wait any longer.
+    /// Waits, and handles what arrives. Returns early if the first waiting message must not wait any longer.
     async fn wait_until(&mut self, until: Instant, is_due: impl Fn(&Delivery) -> bool) -> Result<(), Ended> {
         while !self.incarnation.waiting().front().is_some_and(|first| is_due(first)) {
             tokio::select! {
@@ -280,7 +279,7 @@ impl Exec<'_, '_> {
         while pipes.output.is_some() {
             pipes.go_on(incarnation).await;
         }
-        // After what it has written.
+        // Report this after the program's output.
         incarnation.activity(ended);
         Ok((exit, pipes.kept))
     }
@@ -312,7 +311,7 @@ impl Exec<'_, '_> {
         Ok(())
     }
 
-    /// Passes the output of a failed program on.
+    /// Passes on the output of a failed program.
     fn pass_on(&mut self, output: Vec<Vec<u8>>) {
         for line in output {
             self.incarnation.pass(&line);

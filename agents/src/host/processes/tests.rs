@@ -1,4 +1,4 @@
-//! What a host finds that was killed at each step of a start.
+//! What a host finds after it was killed at each step of a start.
 
 use std::{fs, process::Stdio};
 
@@ -46,7 +46,7 @@ impl Killed {
         fs::write(self.records.context("order-1").with_extension("runs.json"), "{}").expect("written");
     }
 
-    /// Starts its successor.
+    /// Starts the next process of the host.
     async fn successor(&self) -> Processes {
         let file = HostFile::parse("[profiles.agent]\ncommand = [\"cat\"]").expect("a file");
         Processes::open("/nowhere/teamwire".into(), self.directory.path().to_owned(), file).await.expect("opened")
@@ -63,7 +63,7 @@ fn order() -> Order {
     }
 }
 
-/// Starts a process in place of a runner. It runs until it is killed.
+/// Starts a process that represents a runner. It runs until it is killed.
 fn runner() -> (Child, Pid) {
     let child = Command::new("cat").stdin(Stdio::piped()).kill_on_drop(true).spawn().expect("cat");
     let pid = Pid::of(child.id().expect("an id").try_into().expect("an id")).expect("a process");
@@ -81,7 +81,7 @@ async fn a_start_that_was_only_announced_is_repeated() {
     let processes = killed.successor().await;
     assert_eq!(processes.recover(&order()).await, Found::Interrupted);
     assert_eq!(processes.running(), 0);
-    processes.admit(&order()).await.expect("it does not stand in its own way");
+    processes.admit(&order()).await.expect("an interrupted order does not block its own restart");
 }
 
 #[tokio::test]

@@ -12,13 +12,13 @@ use tokio::{process::Command, sync::Mutex, time::timeout};
 
 use crate::host::StartError;
 
-/// How long a command of git may take.
+/// How long a git command may take.
 const GIT_PATIENCE: Duration = Duration::from_secs(120);
 
-/// How many bytes of what git wrote a reason quotes.
+/// How many bytes of git's output a reason quotes.
 const QUOTED_BYTES: usize = 3_000;
 
-/// Held while git changes the list of worktrees of a repository, which it does not lock itself.
+/// Held while git changes a repository's list of worktrees, which git does not lock itself.
 static WORKTREES: Mutex<()> = Mutex::const_new(());
 
 /// Where the program of a member runs.
@@ -26,7 +26,7 @@ static WORKTREES: Mutex<()> = Mutex::const_new(());
 pub(super) struct Workspace {
     /// The member's directory.
     pub(super) root: PathBuf,
-    /// The directory that the program starts in: `root`, or one below.
+    /// The directory that the program starts in: `root`, or one below it.
     pub(super) start: PathBuf,
     /// The worktree that `root` is. None: a plain directory.
     pub(super) worktree: Option<Worktree>,
@@ -44,8 +44,8 @@ pub(super) struct Worktree {
 }
 
 impl Workspace {
-    /// Plans the workspace of a member in `directory`. `repository`: which to make a worktree of. `below`: where the program
-    /// starts, relative to it.
+    /// Plans a member's workspace in `directory`. `repository`: the repository to make a worktree of. `below`: where the
+    /// program starts, relative to `directory`.
     pub(super) fn plan(directory: &Path, member: &str, repository: Option<&Path>, below: &str) -> Self {
         let worktree = repository
             .map(|repository| Worktree { repository: repository.to_owned(), branch: format!("teamwire/{member}") });
@@ -59,7 +59,7 @@ impl Workspace {
         Self { root: root.to_owned(), start, worktree: None, is_shared: true }
     }
 
-    /// Creates it, unless an earlier member of the name has left it.
+    /// Creates it, unless an earlier member of the same name has left it behind.
     pub(super) async fn create(&self) -> Result<(), StartError> {
         let within = match &self.worktree {
             None if self.is_shared => &self.root,
@@ -84,8 +84,8 @@ impl Workspace {
         }))
     }
 
-    /// Removes it if nothing would be lost: a directory that is empty, or a worktree without changes whose commits are also on
-    /// another branch.
+    /// Removes it if nothing would be lost: an empty directory, or a worktree without changes whose commits are all on another
+    /// branch, too.
     pub(super) async fn clean(&self) {
         match &self.worktree {
             None if self.is_shared => {}
@@ -96,7 +96,7 @@ impl Workspace {
                     Err(error) => error.kind() == io::ErrorKind::NotFound,
                     Ok(()) => true,
                 };
-                // From the inside out, up to the first that is not empty.
+                // From the innermost directory outward, up to the first that is not empty.
                 let _ = inner.take_while(|directory| removed(directory)).count();
             }
         }
@@ -143,7 +143,7 @@ impl Worktree {
     }
 }
 
-/// Runs git in a directory. Returns what it wrote, or else the last lines of its errors.
+/// Runs git in a directory. Returns its output or, if it fails, the last lines of its errors.
 async fn git(directory: &Path, arguments: &[&str]) -> Result<String, String> {
     let mut command = Command::new("git");
     command.arg("-C").arg(directory).args(arguments).stdin(Stdio::null()).kill_on_drop(true);

@@ -105,7 +105,7 @@ const (
 	// Only detached lives: it has not called for the time of a lease, and has no session open. It is active again as soon
 	// as it calls. Neither change is recorded or reported.
 	MemberState_MEMBER_STATE_AWAY MemberState = 7
-	// Ordered with HostService.Spawn, and not started yet. Its inbox accepts messages already.
+	// Ordered with HostService.Spawn, but not started yet. Its inbox already accepts messages.
 	MemberState_MEMBER_STATE_SPAWNING MemberState = 8
 )
 
@@ -162,17 +162,17 @@ func (MemberState) EnumDescriptor() ([]byte, []int) {
 	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{1}
 }
 
-// Whether a process keeps a life going. Decided when the life begins.
+// Whether a process keeps a life going. Set when the life begins.
 type Liveness int32
 
 const (
 	// In a request: attached.
 	Liveness_LIVENESS_UNSPECIFIED Liveness = 0
-	// A process does: a runner, or a program with a session. If its lease runs out, it becomes lost, and its claims return to
-	// the board.
+	// A process does: a runner, or a program with a session. If its lease runs out, the member becomes lost, and its claims
+	// return to the board.
 	Liveness_LIVENESS_ATTACHED Liveness = 1
-	// None does: a person types commands, or an agent runs them. It is away between calls and never lost. Its claims last
-	// until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).
+	// No process does: a person types commands, or an agent runs them. The member is away between calls and never lost. Its
+	// claims last until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).
 	Liveness_LIVENESS_DETACHED Liveness = 2
 )
 
@@ -466,7 +466,7 @@ type Member struct {
 	TotalUsage *Usage `protobuf:"bytes,23,opt,name=total_usage,json=totalUsage,proto3" json:"total_usage,omitempty"`
 	// The host that started it, or is to start it. Empty: it was not ordered from a host.
 	SpawnedOn string `protobuf:"bytes,24,opt,name=spawned_on,json=spawnedOn,proto3" json:"spawned_on,omitempty"`
-	// With MEMBER_STATE_SPAWNING: the order that is pending. Empty: none is.
+	// With MEMBER_STATE_SPAWNING: the pending order. Empty: none.
 	PendingOrder  string `protobuf:"bytes,25,opt,name=pending_order,json=pendingOrder,proto3" json:"pending_order,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1208,7 +1208,7 @@ type InviteRequest struct {
 	Ttl *durationpb.Duration `protobuf:"bytes,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// Optional. True: members that join with it must have a plan approved before they may work on tasks.
 	PlanModeRequired bool `protobuf:"varint,5,opt,name=plan_mode_required,json=planModeRequired,proto3" json:"plan_mode_required,omitempty"`
-	// Optional. True: those who join with it are hosts (ROLE_HOST), and not teammates.
+	// Optional. True: those that join with it are hosts (ROLE_HOST), not teammates.
 	Host          bool `protobuf:"varint,6,opt,name=host,proto3" json:"host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1479,7 +1479,11 @@ type JoinRequest struct {
 	// Optional. How the program of the life before this one ended, if that life is live or lost and a runner has restarted
 	// its program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join
 	// token.
-	PreviousExit  *ExitReport `protobuf:"bytes,5,opt,name=previous_exit,json=previousExit,proto3" json:"previous_exit,omitempty"`
+	PreviousExit *ExitReport `protobuf:"bytes,5,opt,name=previous_exit,json=previousExit,proto3" json:"previous_exit,omitempty"`
+	// Optional. True: the caller joins as a host (ROLE_HOST). The credential must agree: it is true for a join token that is for
+	// hosts (InviteRequest.host) and for a host's credential, and false for every other. If it does not agree, the call fails
+	// with INVALID_FIELD, and the token stays valid.
+	Host          bool `protobuf:"varint,6,opt,name=host,proto3" json:"host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1547,6 +1551,13 @@ func (x *JoinRequest) GetPreviousExit() *ExitReport {
 		return x.PreviousExit
 	}
 	return nil
+}
+
+func (x *JoinRequest) GetHost() bool {
+	if x != nil {
+		return x.Host
+	}
+	return false
 }
 
 // The reply of TeamService.Join.
@@ -2466,7 +2477,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"credential\x18\x01 \x01(\tB\x03\x80\x01\x01R\n" +
 	"credential\x129\n" +
 	"\n" +
-	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\xfa\x01\n" +
+	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\x8e\x02\n" +
 	"\vJoinRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12=\n" +
 	"\n" +
@@ -2474,7 +2485,8 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"attributes\x12'\n" +
 	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\x121\n" +
 	"\bliveness\x18\x04 \x01(\x0e2\x15.teamwire.v1.LivenessR\bliveness\x12<\n" +
-	"\rprevious_exit\x18\x05 \x01(\v2\x17.teamwire.v1.ExitReportR\fpreviousExit\"\x87\x01\n" +
+	"\rprevious_exit\x18\x05 \x01(\v2\x17.teamwire.v1.ExitReportR\fpreviousExit\x12\x12\n" +
+	"\x04host\x18\x06 \x01(\bR\x04host\"\x87\x01\n" +
 	"\fJoinResponse\x12%\n" +
 	"\x04team\x18\x01 \x01(\v2\x11.teamwire.v1.TeamR\x04team\x12+\n" +
 	"\x06member\x18\x02 \x01(\v2\x13.teamwire.v1.MemberR\x06member\x12#\n" +

@@ -1,4 +1,4 @@
-//! Which host gets an order.
+//! Placement: chooses the host that gets an order.
 
 use teamwire_proto::{Reason, Refusal, name::Name, v1};
 
@@ -15,11 +15,11 @@ const DESCRIBED_MAX: usize = 8;
 pub struct Candidate {
     /// Its name.
     pub name: Name,
-    /// What it offers. `None`: it has not said so yet.
+    /// What it offers. `None`: it has not declared an offer yet.
     pub offer: Option<HostRecord>,
     /// How many of its slots are taken.
     pub slots_used: u32,
-    /// Whether it is live, and its lease runs.
+    /// Whether it is live and its lease has not run out.
     pub is_live: bool,
 }
 
@@ -29,7 +29,7 @@ impl Candidate {
         self.offer.as_ref().map_or(0, |offer| offer.slots.saturating_sub(self.slots_used))
     }
 
-    /// Returns what keeps this host from taking an order. `None`: nothing.
+    /// Returns why this host cannot take an order. `None`: it can.
     fn lacks(&self, profile: &Name, terms: &v1::SpawnTerms) -> Option<String> {
         if !self.is_live {
             return Some("is not live".to_owned());
@@ -78,8 +78,8 @@ pub fn candidates(
         .collect()
 }
 
-/// Chooses the host for an order: the one that was asked for, or the one with the most free slots, the first by name if several
-/// have as many.
+/// Chooses the host for an order: the one that the order names, or else the one with the most free slots. Of several with
+/// equally many, chooses the first by name.
 pub(super) fn place<'c>(
     candidates: &'c [Candidate],
     profile: &Name,

@@ -86,7 +86,7 @@ pub(in crate::domain) fn conclude_life(
     let (dismissed, approved) = match &member.life {
         Life::Stopping { request_id, .. } => {
             exit.approved_request_id = request_id.clone().unwrap_or_default();
-            // A member that leaves by its own decision may come back with its credential.
+            // A member that leaves voluntarily may come back with its credential.
             (request_id.as_deref() != Some(""), request_id.is_some())
         }
         Life::Exited { dismissed, .. } => (*dismissed, false),

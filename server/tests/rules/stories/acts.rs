@@ -448,7 +448,8 @@ impl Story {
 
     async fn rejoin(&mut self, call: &Call, detached: bool) -> Option<Done> {
         let expected = self.model.accepts_rejoin(&call.caller);
-        let joined = call.c.join(&call.who, &join_by(detached)).await;
+        let host = HOSTS.contains(&call.from.as_str());
+        let joined = call.c.join(&call.who, &v1::JoinRequest { host, ..join_by(detached) }).await;
         let joined = self.expect(joined, expected.is_some(), "a new life")?;
         let name = NAMES.into_iter().chain(HOSTS).find(|name| expected.as_deref() == Some(*name)).unwrap();
         self.model.begin_again(name, self.model.members[name].plan_mode, detached);

@@ -1,4 +1,4 @@
-//! Tells in single lines what the program does, and keeps what a permission request does not repeat.
+//! Describes in single lines what the program does, and remembers details that a permission request does not repeat.
 
 use std::{
     collections::HashMap,
@@ -25,7 +25,7 @@ struct Call {
     is_reported: bool,
 }
 
-/// What the program has told in this turn.
+/// What the program has reported in this turn.
 #[derive(Debug)]
 pub(super) struct Narrator {
     program: Program,
@@ -42,7 +42,7 @@ impl Narrator {
         Self { program, text: String::new(), is_text_reported: false, calls: HashMap::new(), plans: HashMap::new() }
     }
 
-    /// Takes in a part of a message of the model.
+    /// Handles a part of a message of the model.
     pub(super) fn message(&mut self, part: &ContentBlock, out: &mut Outbox) {
         let ContentBlock::Text(part) = part else { return };
         if self.is_text_reported || self.program.is_notice(&part.text) {
@@ -55,7 +55,7 @@ impl Narrator {
         }
     }
 
-    /// Takes in a tool call, or its progress.
+    /// Handles a tool call, or its progress.
     pub(super) fn call(&mut self, update: &ToolCallUpdate, out: &mut Outbox) {
         self.end_message(out);
         self.note_plans(update);
@@ -67,7 +67,7 @@ impl Narrator {
             call.title.clone_from(title);
         }
         call.kind = update.fields.kind.unwrap_or(call.kind);
-        // While it is pending, some programs do not know its input yet.
+        // While a call is pending, some programs do not know its input yet.
         let has_begun = update.fields.status.is_some_and(|status| status != ToolCallStatus::Pending);
         if has_begun && !mem::replace(&mut call.is_reported, true) {
             out.tell(Event::Activity(line_of(call.kind, &call.title)));
@@ -84,13 +84,13 @@ impl Narrator {
         self.plans.get(file).map(String::as_str)
     }
 
-    /// Notes that the turn has ended.
+    /// Records that the turn has ended.
     pub(super) fn end_turn(&mut self, out: &mut Outbox) {
         self.end_message(out);
         self.calls.clear();
     }
 
-    /// Notes that the next text is a new message.
+    /// Records that the next text is a new message.
     pub(super) fn end_message(&mut self, out: &mut Outbox) {
         if !self.is_text_reported {
             self.tell_text(out);

@@ -47,7 +47,7 @@ impl Program {
         }
     }
 
-    /// Returns whether the program goes on when its input has ended, so that only a signal ends it.
+    /// Returns whether the program keeps running when its input has ended, so that only a signal ends it.
     pub(super) fn ignores_end_of_input(self) -> bool {
         self == Self::Gemini
     }
