@@ -168,7 +168,10 @@ fn a_member_that_does_not_start_is_reported_and_the_others_go_on() {
     assert!(failed("broken").contains("broken was not started: local says: "), "{}", output.stdout);
     let error = output.error()["message"].as_str().unwrap().to_owned();
     assert!(error.contains("Team acme is not complete: missing, broken."), "{error}");
-    assert_eq!(machine.member("backend")["state"], machine.member("reviewer")["state"]);
+    for name in ["backend", "reviewer"] {
+        let state = machine.member(name)["state"].clone();
+        assert!(state == "active" || state == "idle", "{name} is {state}");
+    }
     machine.lines(&["down", "--force"]);
     eventually("no process is left", || machine.processes().is_empty().then_some(()));
 }
