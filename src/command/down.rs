@@ -18,10 +18,10 @@ use tokio::time::{Instant, sleep};
 use super::{
     Output,
     confirm::Confirm,
+    host::leftovers,
     shown,
     up::{
         FILE,
-        background::stop,
         coordinator::{Reached, reach},
         records::Records,
         report::{Outcome, Report},
@@ -99,8 +99,8 @@ impl Down {
             }
             Reached::Coordinator(_, None) => {
                 report.text(&format!("There is no team {team}."));
-                stop_host(&records, &team, report).await?;
-                records.remove_team(&team);
+                end_host(context, &records, &team, report).await?;
+                forget(context, &records, &team)?;
             }
             Reached::Nothing { .. } if records.team(&team)?.is_none() => {
                 report.text(&format!("Nothing runs for team {team}."));
@@ -159,7 +159,7 @@ impl Down {
         let own = context.load()?;
         let own: Vec<&KeptIdentity> = own.in_team(team);
         self.end_members(caller, &own, report).await?;
-        stop_host(records, team, report).await?;
+        end_host(context, records, team, report).await?;
         if self.keep_team {
             report.line("team", team, Outcome::Kept, &format!("Team {team} stays."));
             return Ok(());
@@ -170,7 +170,7 @@ impl Down {
         }
         caller.client.delete_team(v1::DeleteTeamRequest { team: team.to_owned() }).await?;
         context.remove_identities(&caller.address, team, None)?;
-        records.remove_team(team);
+        forget(context, records, team)?;
         report.line("team", team, Outcome::Done, &format!("Deleted team {team} and all its data."));
         Ok(())
     }
@@ -298,12 +298,22 @@ async fn exit_of(caller: &Caller, name: &str, patience: Duration) -> Result<Opti
     }
 }
 
-async fn stop_host(records: &Records, team: &str, report: Report) -> Result<(), Failure> {
-    let Some(record) = records.team(team)? else { return Ok(()) };
-    if let Some(process) = record.host.as_ref().filter(|process| process.is_alive()) {
-        stop(process, STOP_GRACE).await;
+/// Ends the local host if `up` has started it, and does what it has not come to: it may have been killed before.
+async fn end_host(context: &ContextArgs, records: &Records, team: &str, report: Report) -> Result<(), Failure> {
+    let Some(host) = records.team(team)?.and_then(|record| record.host) else { return Ok(()) };
+    if host.is_alive() {
+        host.end(STOP_GRACE).await;
         report.line("host", "local", Outcome::Done, "Ended the local host.");
     }
+    leftovers::clear(context, team).await
+}
+
+/// Removes what this machine has kept about a team.
+fn forget(context: &ContextArgs, records: &Records, team: &str) -> Result<(), Failure> {
+    if records.team(team)?.is_some_and(|record| record.host.is_some()) {
+        leftovers::remove(context, team)?;
+    }
+    records.remove_team(team);
     Ok(())
 }
 
@@ -321,7 +331,7 @@ async fn stop_coordinator(context: &ContextArgs, records: &Records, report: Repo
         report.line("coordinator", &record.address, Outcome::Kept, &text);
         return Ok(());
     }
-    stop(&record.process, STOP_GRACE).await;
+    record.process.end(STOP_GRACE).await;
     records.remove_coordinator();
     report.line("coordinator", &record.address, Outcome::Done, "Ended the coordinator.");
     Ok(())

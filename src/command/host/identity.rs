@@ -20,10 +20,10 @@ use crate::{
 };
 
 /// The directory with the hosts of this machine, in the state directory.
-const HOSTS: &str = "hosts";
+pub(super) const HOSTS: &str = "hosts";
 
 /// The file with the host's identity.
-const IDENTITY: &str = "identity.json";
+pub(super) const IDENTITY: &str = "identity.json";
 
 /// The state directory of one host. A team has at most one host here.
 #[derive(Debug)]
@@ -236,7 +236,7 @@ fn known_team(hosts: &Path, named: Option<&str>) -> Result<String, Failure> {
 }
 
 /// Excludes other processes from a host's state directory.
-fn lock(path: &Path) -> Result<File, Failure> {
+pub(super) fn lock(path: &Path) -> Result<File, Failure> {
     let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path.join("lock"))?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),

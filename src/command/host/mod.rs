@@ -3,11 +3,12 @@
 #[cfg(feature = "kubernetes")]
 mod cluster;
 mod identity;
+pub(super) mod leftovers;
 
 use std::{
     collections::BTreeMap,
     fs,
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
     sync::Arc,
 };
 
@@ -62,6 +63,12 @@ pub struct HostCommand {
     /// How many members may run at a time, 1 to 1,000 [default: as the file says, or else 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     slots: Option<u32>,
+    /// Where members start whose profile has neither `dir` nor `worktree` [default: as the file says, or else a separate directory
+    /// for each, in the state directory]
+    ///
+    /// They share it with each other and with you: the host neither creates nor removes anything there.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
     /// A label that orders may ask for, in addition to those in the file; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = super::pair)]
     labels: Vec<(String, String)>,
@@ -72,7 +79,7 @@ pub struct HostCommand {
     ///
     /// The file is required, and its profiles are Pod templates; see docs/kubernetes.md.
     #[cfg(feature = "kubernetes")]
-    #[arg(long, requires = "config")]
+    #[arg(long, requires = "config", conflicts_with = "dir")]
     kubernetes: bool,
     #[command(flatten)]
     output: Output,
@@ -143,14 +150,7 @@ impl HostCommand {
 
     /// Reads the file, and applies the command line's options.
     fn file(&self, context: &ContextArgs) -> Result<HostFile, Failure> {
-        let given = match &self.config {
-            Some(path) => Some(path.clone()),
-            None => context.context_path().map(|path| path.with_file_name(FILE)).filter(|path| path.exists()),
-        };
-        let mut file = match given {
-            Some(path) => read(&path)?,
-            None => HostFile::of_programs_on_path(),
-        };
+        let mut file = self.config.as_deref().map_or_else(|| default_file(context), read)?;
         if file.profiles.is_empty() {
             return Err(Failure::usage(
                 "The host has nothing to offer: it found none of claude, codex, gemini and opencode on the PATH. Write a file \
@@ -159,6 +159,9 @@ impl HostCommand {
         }
         file.slots = self.slots.or(file.slots);
         self.add_labels(&mut file.labels)?;
+        if let Some(directory) = &self.dir {
+            file.dir = Some(path::absolute(directory)?);
+        }
         Ok(file)
     }
 
@@ -188,6 +191,12 @@ impl HostCommand {
             anstream::eprintln!("{} {text}", show::paint(show::bold(), "teamwire:"));
         }
     }
+}
+
+/// Returns what a host offers that is given no file.
+pub(super) fn default_file(context: &ContextArgs) -> Result<HostFile, Failure> {
+    let default = context.context_path().map(|path| path.with_file_name(FILE)).filter(|path| path.exists());
+    default.map_or_else(|| Ok(HostFile::of_programs_on_path()), |path| read(&path))
 }
 
 fn read(path: &Path) -> Result<HostFile, Failure> {

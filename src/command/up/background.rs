@@ -10,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use nix::sys::signal::Signal;
 use teamwire_agents::{Pid, start_in_new_session};
 use teamwire_client::{AS_VARIABLE, CREDENTIAL_VARIABLE, JOIN_VARIABLE, TEAM_VARIABLE};
 use tokio::{
@@ -106,13 +105,4 @@ impl Background {
 
 fn open_log(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o600).open(path)
-}
-
-/// Asks a process to end, and kills it if it has not ended in time.
-pub(in crate::command) async fn stop(process: &Pid, grace: Duration) {
-    process.signal(Signal::SIGTERM);
-    if timeout(grace, process.gone()).await.is_err() {
-        process.signal(Signal::SIGKILL);
-        process.gone().await;
-    }
 }

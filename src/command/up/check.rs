@@ -8,7 +8,7 @@ use std::{
 
 use teamwire_proto::{Refusal, name::Name};
 
-use super::file::{LOCAL, ME, Source, TeamFile, is_same};
+use super::file::{LOCAL, ME, Member, Source, TeamFile, is_same};
 use crate::failure::Failure;
 
 /// How long a text may be that the coordinator stores as content, such as a prompt.
@@ -36,6 +36,7 @@ pub(super) fn check(file: &mut TeamFile, source: &Source<'_>) -> Result<(), Fail
     Name::parse(&file.name, "name").map_err(|refusal| refused(source, &["name"], &refusal))?;
     at_most(source, &["description"], file.description.chars().count(), DESCRIPTION_CHARS_MAX, "characters")?;
     check_members(file, source)?;
+    check_profiles(file, source)?;
     check_lead(file, source)?;
     check_tasks(file, source)
 }
@@ -84,6 +85,22 @@ fn check_members(file: &mut TeamFile, source: &Source<'_>) -> Result<(), Failure
         }
     }
     Ok(())
+}
+
+/// Checks the profiles of the members that are for the local host, if the file says which it has.
+fn check_profiles(file: &TeamFile, source: &Source<'_>) -> Result<(), Failure> {
+    let Some(local) = file.local_host() else { return Ok(()) };
+    let is_unknown = |member: &Member| {
+        member.host.as_ref().is_some_and(|host| is_same(host, LOCAL))
+            && !local.profiles.keys().any(|profile| is_same(profile, &member.profile))
+    };
+    let Some(index) = file.members.iter().position(is_unknown) else { return Ok(()) };
+    let known: Vec<&str> = local.profiles.keys().map(String::as_str).collect();
+    let what = match known.as_slice() {
+        [] => format!("the local host has no profile: add [hosts.local.profiles.{}]", file.members[index].profile),
+        known => format!("the local host has no profile \"{}\", but {}", file.members[index].profile, known.join(", ")),
+    };
+    Err(source.wrong(&["members", &index.to_string(), "profile"], &what))
 }
 
 fn check_lead(file: &TeamFile, source: &Source<'_>) -> Result<(), Failure> {

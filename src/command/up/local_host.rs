@@ -39,8 +39,13 @@ pub(super) async fn start(
         }
         None => drop(fs::remove_file(&config)),
     }
-    if file.local_slots().is_none() {
+    let given = file.local_host();
+    if given.is_none_or(|given| given.slots.is_none()) {
         arguments.extend([OsStr::new("--slots"), OsStr::new(&slots)]);
+    }
+    // People expect agents to work where the team's file is, as with `teamwire run`.
+    if given.is_none_or(|given| given.dir.is_none()) {
+        arguments.extend([OsStr::new("--dir"), file.directory.as_os_str()]);
     }
     let invitation =
         v1::InviteRequest { member: LOCAL.to_owned(), host: true, uses_max: 1, ..v1::InviteRequest::default() };

@@ -6,6 +6,7 @@
 //! | [`plan`] | compares the file with the team; pure |
 //! | [`state`] | reads the team |
 //! | [`apply`] | carries out a plan |
+//! | [`dry_run`] | shows a plan, and which members could not be started |
 //! | [`coordinator`], [`local_host`] | what is started on this machine, with [`background`] |
 //! | [`records`] | what was started, for `teamwire down` |
 //! | [`report`] | the output of both commands |
@@ -14,6 +15,7 @@ mod apply;
 pub(super) mod background;
 mod check;
 pub(super) mod coordinator;
+mod dry_run;
 mod file;
 mod local_host;
 mod plan;
@@ -25,14 +27,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use self::{
-    apply::{Run, show_unchanged},
-    coordinator::{Reached, reach},
-    file::TeamFile,
-    plan::{Plan, State, Step, plan},
-    records::Records,
-    report::{Outcome, Report},
-};
+use self::{apply::Run, dry_run::dry_run, file::TeamFile, records::Records, report::Report};
 use super::Output;
 use crate::{
     context::{ContextArgs, refuse_within_runner},
@@ -59,7 +54,7 @@ pub struct Up {
     /// The file that describes the team
     #[arg(value_name = "FILE", default_value = FILE)]
     file: PathBuf,
-    /// Show what the command would do, and do nothing
+    /// Show what the command would do, and do nothing. The exit code is 1 if no host could start one of the members
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -77,43 +72,5 @@ impl Up {
         }
         let _lock = records.lock()?;
         Run { context, file: &file, records: &records, report }.run().await
-    }
-}
-
-async fn dry_run(context: &ContextArgs, file: &TeamFile, records: &Records, report: Report) -> Result<(), Failure> {
-    let state = match reach(context, &file.name).await? {
-        Reached::Nothing { .. } => State::NoCoordinator,
-        Reached::Coordinator(_, None) => State::NoTeam,
-        Reached::Coordinator(caller, Some(team)) => {
-            let record = records.team(&file.name)?;
-            State::Team(Box::new(state::read(&caller, team, record.as_ref()).await?))
-        }
-    };
-    let plan = plan(file, &state);
-    show_unchanged(report, &plan);
-    show_planned(report, file, &plan);
-    Ok(())
-}
-
-fn show_planned(report: Report, file: &TeamFile, plan: &Plan<'_>) {
-    for step in &plan.steps {
-        let (what, name, text) = match step {
-            Step::StartCoordinator => {
-                ("coordinator", "", "Would start a coordinator, and then create what its store lacks:".to_owned())
-            }
-            Step::CreateTeam => ("team", file.name.as_str(), format!("Would create team {}.", file.name)),
-            Step::StartHost => ("host", file::LOCAL, "Would start the local host.".to_owned()),
-            Step::Spawn(member) => {
-                let host = member.host.as_ref().map_or_else(String::new, |host| format!(" on {host}"));
-                ("member", member.name.as_str(), format!("Would start {}: {}{host}.", member.name, member.profile))
-            }
-            Step::Await { name, .. } => ("member", *name, format!("Would wait until {name} has started.")),
-            Step::CreateTask(task) => ("task", task.key(), format!("Would create task \"{}\".", task.subject)),
-            Step::HandOver(member) => ("lead", member.name.as_str(), format!("Would make {} the lead.", member.name)),
-        };
-        report.line(what, name, Outcome::Planned, &text);
-    }
-    if plan.steps.is_empty() {
-        report.text(&format!("There is nothing to do for team {}.", file.name));
     }
 }

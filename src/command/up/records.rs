@@ -67,7 +67,7 @@ impl Records {
         Ok(lock)
     }
 
-    /// Returns the directory of a team: the state, the configuration and the log of its local host.
+    /// Returns the directory of a team: its record, and the configuration and the log of its local host.
     pub(in crate::command) fn team_directory(&self, team: &str) -> PathBuf {
         self.directory.join("teams").join(team.to_ascii_lowercase())
     }
@@ -101,8 +101,11 @@ impl Records {
         write(&directory.join(TEAM_RECORD), record)
     }
 
+    /// Removes the record of a team, with the configuration and the log of its local host.
     pub(in crate::command) fn remove_team(&self, team: &str) {
-        let _ = fs::remove_file(self.team_directory(team).join(TEAM_RECORD));
+        let _ = fs::remove_dir_all(self.team_directory(team));
+        // Unless it has other teams.
+        let _ = fs::remove_dir(self.directory.join("teams"));
     }
 
     /// Returns the names of the teams that have a record, in lower case.

@@ -117,6 +117,15 @@ impl Processes {
         self.0.table.running().iter().filter(|record| is_alive(record)).count()
     }
 
+    /// Ends the members that still run, and removes what the host has kept about them. What they have written stays.
+    pub async fn clear(&self) -> io::Result<()> {
+        self.stop_all().await;
+        for record in self.0.records.load()? {
+            self.forget(&record.request_id).await;
+        }
+        Ok(())
+    }
+
     /// Continues an order that an earlier process began.
     async fn take_over(&self, record: Record) -> io::Result<()> {
         let joined = self.0.records.has_joined(&record.request_id);
@@ -161,6 +170,18 @@ impl Processes {
                 known.join(", ")
             ))
         })
+    }
+
+    /// Plans where the program of an order runs.
+    fn workspace(&self, profile: &Profile, order: &Order) -> Workspace {
+        let below = &order.terms.dir;
+        match (&profile.dir, &profile.worktree, &self.0.file.dir) {
+            (None, None, Some(shared)) => Workspace::shared(shared, below),
+            (dir, worktree, _) => {
+                let directory = dir.clone().unwrap_or_else(|| self.0.state.join("work"));
+                Workspace::plan(&directory, &order.member, worktree.as_deref(), below)
+            }
+        }
     }
 
     fn log(&self, member: &str) -> Log {
@@ -277,13 +298,12 @@ impl Backend for Processes {
 
     async fn start(&self, order: &Order, ticket: Ticket) -> Result<(), StartError> {
         let profile = self.profile(order)?;
-        let directory = profile.dir.clone().unwrap_or_else(|| self.0.state.join("work"));
         let mut record = Record {
             request_id: order.request_id.clone(),
             member: order.member.clone(),
             profile: order.terms.profile.clone(),
             expires_at: order.expires_at.unwrap_or_else(|| SystemTime::now() + DEADLINE_DEFAULT),
-            workspace: Workspace::plan(&directory, &order.member, profile.worktree.as_deref(), &order.terms.dir),
+            workspace: self.workspace(profile, order),
             log_begins_at: 0,
             cgroup: None,
             phase: Phase::Starting,

@@ -151,6 +151,24 @@ async fn an_interrupted_start_that_has_expired_is_cleared_away() {
 }
 
 #[tokio::test]
+async fn what_a_killed_host_has_left_is_ended_and_removed() {
+    let killed = Killed::new();
+    let (mut child, pid) = runner();
+    let running = killed.leaves(Phase::Started(pid));
+    fs::create_dir_all(&running.workspace.root).expect("created");
+    // Its second order was interrupted, and the third one is for the same member.
+    for (id, phase) in [("order-2", Phase::Starting), ("order-3", running.phase.clone())] {
+        killed.records.save(&Record { request_id: id.to_owned(), phase, ..running.clone() }).expect("saved");
+    }
+    let successor = killed.successor().await;
+    let (cleared, ended) = tokio::join!(timeout(PATIENCE, successor.clear()), child.wait());
+    cleared.expect("in time").expect("cleared");
+    ended.expect("it has ended");
+    assert!(killed.records.load().expect("read").is_empty());
+    assert!(!running.workspace.root.exists());
+}
+
+#[tokio::test]
 async fn an_order_waits_for_a_slot_and_is_then_for_another_host() {
     let killed = Killed::new();
     let file = HostFile::parse("slots = 1\n[profiles.agent]\ncommand = [\"cat\"]").expect("a file");

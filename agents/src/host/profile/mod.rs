@@ -33,6 +33,10 @@ pub struct HostFile {
     /// How many members run at a time, up to 1,000.
     #[serde(deserialize_with = "bounds::slots")]
     pub slots: Option<u32>,
+    /// Where members start whose profile has neither a directory nor a repository. None: each in its own directory, in the
+    /// host's state directory.
+    #[serde(deserialize_with = "bounds::path")]
+    pub dir: Option<PathBuf>,
     /// What can be started, by name.
     #[serde(deserialize_with = "bounds::profiles")]
     pub profiles: BTreeMap<String, Profile>,

@@ -38,7 +38,7 @@ pub(super) struct TeamFile {
     pub(super) tasks: Vec<Task>,
     #[serde(default)]
     hosts: Hosts,
-    /// The configuration of the local host, as TOML. None: the file has none.
+    /// [`TeamFile::local_host`] as TOML.
     #[serde(skip)]
     pub(super) local: Option<String>,
     /// The directory that the file is in.
@@ -124,9 +124,9 @@ impl TeamFile {
         Ok(file)
     }
 
-    /// Returns how many slots the file gives the local host.
-    pub(super) fn local_slots(&self) -> Option<u32> {
-        self.hosts.local.as_ref()?.slots
+    /// Returns the configuration of the local host. None: the file has none.
+    pub(super) fn local_host(&self) -> Option<&HostFile> {
+        self.hosts.local.as_ref()
     }
 
     /// Returns the name of the person who runs `teamwire up`.

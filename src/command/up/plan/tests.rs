@@ -168,6 +168,9 @@ fn file_text() -> impl Strategy<Value = String> {
             text.push_str(&written.concat());
             if has_local {
                 text.push_str("[hosts.local]\nslots = 4\n");
+                for name in PROFILES {
+                    text.push_str(&format!("[hosts.local.profiles.{name}]\ncommand = [\"{name}\"]\n"));
+                }
             }
             text
         },
