@@ -12,6 +12,7 @@
 mod acp;
 mod claude;
 mod codex;
+mod describe;
 mod prompts;
 mod protocol;
 mod tools;
