@@ -229,6 +229,7 @@ impl Run {
     /// Joins, and runs the program to its end. Returns the exit code.
     async fn run_member(&self, context: &ContextArgs) -> Result<u8, Failure> {
         let name = self.name_word.clone().or_else(|| self.name.clone()).unwrap_or_default();
+        self.check_prompt(&name)?;
         let entry = self.entry(context, &name).await?;
         let own = context.own_identity(&entry)?;
         if let Some(own) = &own {
@@ -242,6 +243,18 @@ impl Run {
             }
         }
         Ok(exit.code)
+    }
+
+    /// Refuses a prompt for a program that reads no prompts.
+    fn check_prompt(&self, name: &str) -> Result<(), Failure> {
+        if self.prompt.is_empty() || matches!(self.mode(), Mode::Agent(_)) {
+            return Ok(());
+        }
+        let name = if name.is_empty() { "NAME" } else { name };
+        Err(Failure::usage(format!(
+            "--prompt is only for agent programs. If the program is one, name its protocol with --via claude, codex or acp. \
+             Otherwise, leave --prompt out, and send the text as a message: teamwire send {name} \"TEXT\"."
+        )))
     }
 
     /// Asks before the runner takes over an identity that a person uses at the command line.
