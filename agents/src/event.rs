@@ -38,8 +38,10 @@ pub enum RunnerEvent {
     Connected {
         /// How many messages wait in the inbox.
         backlog: u64,
+        /// How long there was none. None: it is the first one, or the runner itself has renewed it.
+        away: Option<Duration>,
     },
-    /// The session was lost, and another is being opened.
+    /// The session was lost, and another is being opened. Reported once, until one has opened.
     Disconnected {
         /// What went wrong.
         detail: String,
@@ -144,6 +146,11 @@ pub enum RunnerEvent {
         /// What the runner did to end it.
         action: RunnerAction,
     },
+    /// The program has ended, and the coordinator does not answer. The runner keeps trying to report how it ended.
+    ReportDelayed {
+        /// For how long.
+        patience: Duration,
+    },
     /// The program will be restarted.
     Restarting {
         /// The delay before that.
@@ -163,9 +170,17 @@ impl fmt::Display for RunnerEvent {
                 write!(f, "joined {team} as {member}, incarnation {incarnation}")
             }
             Self::Started { pid } => write!(f, "started process {pid}"),
-            Self::Connected { backlog: 0 } => f.write_str("connected"),
-            Self::Connected { backlog: 1 } => f.write_str("connected, 1 message waiting"),
-            Self::Connected { backlog } => write!(f, "connected, {backlog} messages waiting"),
+            Self::Connected { backlog, away } => {
+                f.write_str("connected")?;
+                if let Some(away) = away {
+                    write!(f, " again after {} s", away.as_secs_f32().ceil())?;
+                }
+                match backlog {
+                    0 => Ok(()),
+                    1 => f.write_str(", 1 message waiting"),
+                    backlog => write!(f, ", {backlog} messages waiting"),
+                }
+            }
             Self::Disconnected { detail } => write!(f, "connection lost, reconnecting: {detail}"),
             Self::Handed { message_id, delivery_count: 0 | 1 } => write!(f, "handed over message {message_id}"),
             Self::Handed { message_id, delivery_count } => {
@@ -204,6 +219,12 @@ impl fmt::Display for RunnerEvent {
                     RunnerAction::None | RunnerAction::Unspecified => Ok(()),
                 }
             }
+            Self::ReportDelayed { patience } => write!(
+                f,
+                "the coordinator does not answer; trying for up to {} s more to report how the program ended (Ctrl-C or SIGTERM \
+                 gives up)",
+                patience.as_secs_f32().ceil()
+            ),
             Self::Restarting { after } => write!(f, "restarting in {} s", after.as_secs_f32().ceil()),
         }
     }

@@ -153,15 +153,6 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// Returns whether the runner must report the exit. A process that another one has replaced may still hold its
-    /// credential, but the incarnation is no longer its own.
-    pub(crate) fn is_reported(&self) -> bool {
-        match &self.why {
-            Why::Exited | Why::Approved | Why::Left | Why::Stopped | Why::Closed(Closed::MemberStopped) => true,
-            Why::Closed(_) | Why::Refused(_) => false,
-        }
-    }
-
     /// Returns how the runner ends. `is_report_lost`: its report of the exit may not have arrived.
     pub(crate) fn runner_exit(&self, is_report_lost: bool) -> RunnerExit {
         let exit = self.exit.clone().unwrap_or_else(Exit::without_program);

@@ -63,7 +63,7 @@ mod hurry;
 mod restarts;
 mod signals;
 
-use std::{mem, sync::Arc};
+use std::{mem, pin::pin, sync::Arc, time::Duration};
 
 use teamwire_client::{Client, Error, Retry};
 use teamwire_proto::v1;
@@ -80,6 +80,9 @@ use crate::{
     incarnation::{Incarnation, Lasting, Passthrough},
     process::{Boundary, check_program},
 };
+
+/// How long the report of an exit may take before the runner says that it waits for it.
+const DELAY_TOLD_AFTER: Duration = Duration::from_secs(1);
 
 /// Runs a program as a member of a team.
 #[derive(Debug)]
@@ -150,13 +153,14 @@ impl Runner {
             let Some(delay) = restarts.next(&end, began.elapsed()).filter(|_| !self.stop.is_cancelled()) else {
                 return self.report(&client, &end).await;
             };
+            self.hurry.wait_no_longer();
             // The next incarnation reports this exit when it joins with this credential. Joining cancels the requests made to
             // the dead program, which its successor will never answer. Until then the member stays in the team.
             previous_exit = end.exit.as_ref().map(Exit::report);
             (self.config.on_event)(&RunnerEvent::Restarting { after: delay });
             tokio::select! {
                 () = sleep(delay) => {}
-                () = self.stop.cancelled() => return self.report(&client, &end).await,
+                () = self.stop.cancelled() => return self.report(&client, &end, None).await,
             }
         }
     }
@@ -207,17 +211,29 @@ impl Runner {
         adapters::run(self.config.mode, &mut incarnation).await
     }
 
-    /// Reports the end of an incarnation, and returns how the runner ends.
-    async fn report(&self, client: &Client, end: &End) -> RunnerExit {
-        if !end.is_reported() {
+    /// Reports the end of an incarnation, and returns how the runner ends. `by`: until when to try. None: for the whole
+    /// [`RunnerConfig::report_patience`].
+    async fn report(&self, client: &Client, end: &End, by: Option<Instant>) -> RunnerExit {
+        if !end.why.is_reported() {
             return end.runner_exit(false);
         }
+        let patience = by.map_or(self.config.report_patience, |by| by.saturating_duration_since(Instant::now()));
         let exit = end.exit.clone().unwrap_or_else(Exit::without_program);
         let request = v1::LeaveRequest { exit: Some(exit.report()), ..v1::LeaveRequest::default() };
         // The credential alone proves who reports. So the report names no session. Otherwise the coordinator would refuse it
         // if it had opened a newer session that the runner does not know of.
-        let client = client.without_session().with_retry(Retry::within(self.config.report_patience));
-        let is_report_lost = match self.hurry.bound(client.leave(request)).await {
+        let client = client.without_session().with_retry(Retry::within(patience));
+        let mut call = pin!(self.hurry.bound(client.leave(request)));
+        let reported = match timeout(DELAY_TOLD_AFTER, &mut call).await {
+            Ok(reported) => reported,
+            Err(_) => {
+                if self.hurry.wait_for_coordinator() {
+                    (self.config.on_event)(&RunnerEvent::ReportDelayed { patience });
+                }
+                call.await
+            }
+        };
+        let is_report_lost = match reported {
             Some(Ok(_)) => false,
             // A refusal means that this incarnation was ended by another call, or replaced.
             Some(Err(Error::Refused(refusal))) => refusal.reason.is_retryable(),
