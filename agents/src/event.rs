@@ -29,6 +29,11 @@ pub enum RunnerEvent {
         /// The number of the incarnation, from 1.
         incarnation: u64,
     },
+    /// The program is about to resume its own session, which an earlier runner of the member has left.
+    SessionResumed {
+        /// The session's id.
+        session_id: String,
+    },
     /// The program was started.
     Started {
         /// Its process id.
@@ -169,6 +174,10 @@ impl fmt::Display for RunnerEvent {
             Self::Joined { team, member, incarnation } => {
                 write!(f, "joined {team} as {member}, incarnation {incarnation}")
             }
+            Self::SessionResumed { session_id } => write!(
+                f,
+                "resuming the program's session {session_id}, which an earlier run has left; --new-session starts another"
+            ),
             Self::Started { pid } => write!(f, "started process {pid}"),
             Self::Connected { backlog, away } => {
                 f.write_str("connected")?;

@@ -137,6 +137,23 @@ impl Why {
     pub(crate) fn is_agreed(&self) -> bool {
         matches!(self, Self::Approved | Self::Left)
     }
+
+    /// Returns whether the member goes on: with a later runner, or with the one that has replaced this one.
+    pub(crate) fn leaves_member(&self) -> bool {
+        matches!(
+            self,
+            Self::Stopped | Self::Refused(_) | Self::Closed(Closed::Superseded | Closed::Dropped | Closed::Refused(_))
+        )
+    }
+
+    /// Returns whether the runner must report the exit. A process that another one has replaced may still hold its
+    /// credential, but the incarnation is no longer its own.
+    pub(crate) fn is_reported(&self) -> bool {
+        match self {
+            Self::Exited | Self::Approved | Self::Left | Self::Stopped | Self::Closed(Closed::MemberStopped) => true,
+            Self::Closed(_) | Self::Refused(_) => false,
+        }
+    }
 }
 
 /// The end of an incarnation.

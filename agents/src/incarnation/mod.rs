@@ -13,6 +13,7 @@ mod own_requests;
 mod passthrough;
 mod program;
 mod program_output;
+mod program_session;
 mod recent_ids;
 mod responder;
 mod task_claimer;
@@ -36,7 +37,8 @@ use self::{
     own_requests::OwnRequests, responder::Responder, task_claimer::TaskClaimer,
 };
 pub(crate) use self::{
-    intake::is_urgent, passthrough::Passthrough, program::Additions, responder::Action, task_claimer::delay_after,
+    intake::is_urgent, passthrough::Passthrough, program::Additions, program_session::ProgramSession,
+    responder::Action, task_claimer::delay_after,
 };
 use crate::{
     config::{Mode, RunnerConfig},
@@ -100,12 +102,10 @@ pub(crate) struct Incarnation<'a> {
 /// What outlives an incarnation, and serves the next one.
 pub(crate) struct Lasting {
     pub(crate) passthrough: Passthrough,
-    /// The session of the program itself, which a restarted program goes on with. None: it has none yet.
-    pub(crate) program_session: Option<String>,
-    /// True: the program has processed its first prompt, so that no later process of it gets that again.
-    pub(crate) is_begun: bool,
-    /// What that session has used, over all processes of the program.
-    pub(crate) session_usage: v1::Usage,
+    /// The session of the program itself, which a restarted program goes on with.
+    pub(crate) session: ProgramSession,
+    /// Until when the last calls of an incarnation may be retried. None: it has not come to them.
+    pub(crate) last_calls_by: Option<Instant>,
 }
 
 /// What [`Incarnation::next`] brings.

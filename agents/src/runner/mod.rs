@@ -66,8 +66,8 @@ mod signals;
 use std::{mem, pin::pin, sync::Arc, time::Duration};
 
 use teamwire_client::{Client, Error, Retry};
-use teamwire_proto::v1;
-use tokio::time::{Instant, sleep};
+use teamwire_proto::{credential::Credential, v1};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 pub(crate) use self::hurry::Hurry;
@@ -77,7 +77,7 @@ use crate::{
     config::RunnerConfig,
     event::RunnerEvent,
     exit::{End, Exit, RunnerExit, exit_code, not_joined},
-    incarnation::{Incarnation, Lasting, Passthrough},
+    incarnation::{Incarnation, Lasting, Passthrough, ProgramSession},
     process::{Boundary, check_program},
 };
 
@@ -127,12 +127,13 @@ impl Runner {
             (self.config.on_event)(&RunnerEvent::Uncontained { detail });
         }
         let passthrough = Passthrough::new(mem::replace(&mut self.config.output, Box::new(tokio::io::sink())));
-        let mut lasting =
-            Lasting { passthrough, program_session: None, is_begun: false, session_usage: v1::Usage::default() };
+        let mut lasting = Lasting { passthrough, session: ProgramSession::default(), last_calls_by: None };
         let client = match Client::connect_with(&self.config.address, self.config.tls.clone()) {
             Ok(client) => client.with_retry(self.config.retry),
             Err(error) => return not_joined(&error),
         };
+        // A join token makes another member, which has no earlier runner.
+        let mut may_resume = matches!(Credential::parse(&self.config.credential), Ok(Credential::Member { .. }));
         let mut credential = mem::take(&mut self.config.credential);
         let mut patience = Retry::within(self.config.start_patience);
         let mut restarts = Restarts::new(self.config.restart);
@@ -149,9 +150,19 @@ impl Runner {
             credential.clone_from(&joined.credential);
             patience = self.config.retry;
             let began = Instant::now();
-            let end = self.live(client.clone(), joined, boundary.clone(), &mut lasting).await;
+            if mem::take(&mut may_resume) {
+                lasting.session = ProgramSession::left(&self.config, &joined);
+                if let Some(session_id) = lasting.session.id.clone() {
+                    (self.config.on_event)(&RunnerEvent::SessionResumed { session_id });
+                }
+            }
+            let end = self.live(client.clone(), joined.clone(), boundary.clone(), &mut lasting).await;
+            let last_calls_by = lasting.last_calls_by.take();
             let Some(delay) = restarts.next(&end, began.elapsed()).filter(|_| !self.stop.is_cancelled()) else {
-                return self.report(&client, &end).await;
+                if !end.why.leaves_member() {
+                    ProgramSession::forget(&self.config, &joined);
+                }
+                return self.report(&client, &end, last_calls_by).await;
             };
             self.hurry.wait_no_longer();
             // The next incarnation reports this exit when it joins with this credential. Joining cancels the requests made to

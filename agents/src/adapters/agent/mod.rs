@@ -18,7 +18,7 @@ mod protocol;
 mod tools;
 mod wishes;
 
-use std::{env, mem, pin::pin, time::Duration};
+use std::{mem, pin::pin, time::Duration};
 
 use serde_json::Value;
 use teamwire_proto::v1;
@@ -65,7 +65,7 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
     let welcome = incarnation.welcome().await;
     let mut setup = setup(incarnation, &welcome);
     let used_before = setup.used_before;
-    let first = if incarnation.lasting.is_begun { "" } else { &incarnation.config.agent.prompt };
+    let first = if incarnation.lasting.session.is_begun { "" } else { &incarnation.config.agent.prompt };
     let prompts = Prompts::new(welcome.text.clone(), first);
     let mut tools = None;
     let protocol: Box<dyn Protocol> = match protocol {
@@ -118,12 +118,12 @@ fn setup(incarnation: &mut Incarnation<'_>, welcome: &Welcome) -> Setup {
         environment: incarnation.environment(),
     });
     let program = config.command.first();
-    let resume = incarnation.lasting.program_session.take();
+    let resume = incarnation.lasting.session.id.take();
     Setup {
         program: program.and_then(|program| find_program(program, config.path(), config.directory.as_deref())),
         arguments: config.command.iter().skip(1).map(lossy).collect(),
-        directory: config.directory.clone().or_else(|| env::current_dir().ok()).unwrap_or_default(),
-        used_before: resume.as_ref().map(|_| incarnation.lasting.session_usage.into()).unwrap_or_default(),
+        directory: config.working_directory(),
+        used_before: resume.as_ref().map(|_| incarnation.lasting.session.usage.into()).unwrap_or_default(),
         resume,
         mcp,
         tools: Vec::new(),
@@ -298,12 +298,13 @@ impl Agent {
                 self.is_ready = true;
                 incarnation.note_turn_ended("");
                 if session_id.is_some() {
-                    incarnation.lasting.program_session = session_id;
+                    incarnation.lasting.session.id = session_id;
+                    incarnation.keep_program_session();
                 }
             }
             Event::Taken(_) => {}
             Event::Usage(usage) => {
-                incarnation.lasting.session_usage = self.used_before.plus(usage).into();
+                incarnation.lasting.session.usage = self.used_before.plus(usage).into();
                 incarnation.usage(usage.into());
             }
             Event::ToolCalled { key, tool, input } => {
@@ -343,7 +344,7 @@ impl Agent {
             Event::WishWithdrawn { key } => self.wishes.withdraw(&key),
             Event::Compacted => self.prompts.repeat_welcome(),
             Event::StartedOver => {
-                if mem::take(&mut incarnation.lasting.is_begun) {
+                if mem::take(&mut incarnation.lasting.session.is_begun) {
                     self.prompts.begin_with(&incarnation.config.agent.prompt);
                 }
                 self.prompts.repeat_welcome();
