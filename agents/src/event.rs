@@ -68,6 +68,11 @@ pub enum RunnerEvent {
         /// The request's id.
         request_id: String,
     },
+    /// An agent program has ended a turn without an answer to a request to shut down, and is reminded of it.
+    ShutdownReminded {
+        /// The request's id.
+        request_id: String,
+    },
     /// A call that the program asked for, or that the runner made for it, failed.
     NotSent {
         /// Why.
@@ -201,6 +206,9 @@ impl fmt::Display for RunnerEvent {
                  or else run it with --ack written"
             ),
             Self::ShutdownRequested { request_id } => write!(f, "asked to shut down: {request_id}"),
+            Self::ShutdownReminded { request_id } => {
+                write!(f, "not answered, so reminded of shutdown request {request_id}")
+            }
             Self::NotSent { detail } => write!(f, "not sent: {detail}"),
             Self::LineRefused { detail, line } => write!(f, "refused a line of the program: {detail} The line: {line}"),
             Self::GivenBack { message_id } => write!(f, "gave message {message_id} back after a failure"),

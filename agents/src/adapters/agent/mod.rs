@@ -15,6 +15,7 @@ mod codex;
 mod describe;
 mod prompts;
 mod protocol;
+mod reminders;
 mod tools;
 mod wishes;
 
@@ -34,6 +35,7 @@ use self::{
     codex::Codex,
     prompts::{Failure, Prompts},
     protocol::{Decision, Event, McpCommand, Outbox, Protocol, Setup, Usage, Wish},
+    reminders::Reminders,
     tools::{Called, Tools},
     wishes::{Answered, Wishes},
 };
@@ -87,6 +89,7 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
         protocol,
         prompts,
         wishes: Wishes::default(),
+        reminders: Reminders::new(incarnation.client(), &reminders::DELAYS),
         tools,
         input: Input::new(process.take_stdin(), String::new()),
         output: process.take_stdout().map(Lines::new),
@@ -163,6 +166,7 @@ struct Agent {
     protocol: Box<dyn Protocol>,
     prompts: Prompts,
     wishes: Wishes,
+    reminders: Reminders,
     /// None: the program reaches them over MCP.
     tools: Option<Tools>,
     input: Input,
@@ -197,6 +201,7 @@ impl Agent {
             }
             self.input.advance();
             let is_ready = self.is_ready;
+            let is_idle = takes_prompts && !self.prompts.is_in_turn();
             tokio::select! {
                 biased;
                 news = incarnation.next() => match news {
@@ -209,6 +214,10 @@ impl Agent {
                 piece = next_piece(&mut self.output) => self.listen(piece, incarnation),
                 _ = self.input.write() => {}
                 () = self.prompts.due(), if takes_prompts => {}
+                request_id = self.reminders.next(), if is_idle => {
+                    self.prompts.remind_of_shutdown(&request_id);
+                    incarnation.tell(RunnerEvent::ShutdownReminded { request_id });
+                }
                 () = sleep_until(ready_by), if !is_ready => {
                     let seconds = READY_DEADLINE.as_secs();
                     self.out.tell(Event::Broken(format!("The program was not ready to work within {seconds} s.")));
@@ -313,7 +322,9 @@ impl Agent {
                 }
             }
             Event::Processed(id) => {
-                self.prompts.processed(id, incarnation);
+                let asked = self.prompts.processed(id, incarnation);
+                self.reminders.turn_ended(asked);
+                incarnation.keep_program_session();
                 incarnation.note_turn_ended(&self.done_last);
             }
             Event::Failed(id, detail) => {
