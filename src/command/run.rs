@@ -16,6 +16,9 @@ use crate::{
     show,
 };
 
+/// The state directory's directory with the sessions of agent programs.
+const SESSIONS_DIRECTORY: &str = "sessions";
+
 /// Run a program as a member of a team
 ///
 /// The runner joins the team, passes messages to the program, sends its replies, and keeps the member's lease alive. By
@@ -82,6 +85,12 @@ pub struct Run {
     /// With an agent program: what it is asked to do first; without it, the agent waits for messages
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     prompt: String,
+    /// With an agent program: start a new session of it, even if an earlier run of the member has left one
+    ///
+    /// If an earlier run was killed or interrupted, the program resumes the session of that run, provided that command and
+    /// directory are the same.
+    #[arg(long)]
+    new_session: bool,
     /// With an agent program: who answers when the program asks for permission, for example to run a command
     #[arg(long, value_enum, default_value = "ask")]
     permissions: Permit,
@@ -232,6 +241,7 @@ impl Run {
     /// Joins, and runs the program until it ends. Returns the exit code.
     async fn run_member(&self, context: &ContextArgs) -> Result<u8, Failure> {
         let name = self.name_word.clone().or_else(|| self.name.clone()).unwrap_or_default();
+        self.check_prompt(&name)?;
         let entry = self.entry(context, &name).await?;
         let own = context.own_identity(&entry)?;
         if let Some(own) = &own {
@@ -245,6 +255,18 @@ impl Run {
             }
         }
         Ok(exit.code)
+    }
+
+    /// Refuses a prompt for a program that reads no prompts.
+    fn check_prompt(&self, name: &str) -> Result<(), Failure> {
+        if self.prompt.is_empty() || matches!(self.mode(), Mode::Agent(_)) {
+            return Ok(());
+        }
+        let name = if name.is_empty() { "NAME" } else { name };
+        Err(Failure::usage(format!(
+            "--prompt is only for agent programs. If the program is one, name its protocol with --via claude, codex or acp. \
+             Otherwise, leave --prompt out, and send the text as a message: teamwire send {name} \"TEXT\"."
+        )))
     }
 
     /// Asks before the runner takes over an identity that a person uses at the command line.
@@ -266,6 +288,8 @@ impl Run {
         config.attributes = self.attributes.to_proto();
         config.mode = self.mode();
         config.agent = self.agent_options();
+        // Without a state directory, no session is kept.
+        config.agent.sessions = context.state_dir().ok().map(|directory| directory.join(SESSIONS_DIRECTORY));
         let is_agent = matches!(config.mode, Mode::Agent(_));
         config.takes_tasks = self.claim;
         config.on_shutdown = self.on_shutdown.map(|answer| match answer {
@@ -323,6 +347,7 @@ impl Run {
     fn agent_options(&self) -> AgentOptions {
         AgentOptions {
             prompt: self.prompt.clone(),
+            starts_session: self.new_session,
             approver: self.approver.clone(),
             permissions: match self.permissions {
                 Permit::Ask => Permissions::Ask,
@@ -331,6 +356,7 @@ impl Run {
             },
             // The agent program starts this, so /proc/self would be its own.
             mcp_command: env::current_exe().map_or_else(|_| Vec::new(), |program| vec![program.into(), "mcp".into()]),
+            ..AgentOptions::default()
         }
     }
 

@@ -5,6 +5,7 @@ use teamwire_proto::{
     Reason,
     v1::{self, message::Body},
 };
+use tokio::time::Instant;
 
 use super::{Incarnation, News, task_claimer::Found};
 use crate::{config::OnShutdown, event::RunnerEvent, exit::Why};
@@ -21,11 +22,16 @@ impl Incarnation<'_> {
         match event {
             Some(Ok(Event::Delivery(delivery))) => self.take_in_message(delivery),
             Some(Ok(Event::Opened(opened))) => {
-                self.tell(RunnerEvent::Connected { backlog: opened.backlog });
+                let away = self.lost_at.take().map(|at| at.elapsed());
+                self.tell(RunnerEvent::Connected { backlog: opened.backlog, away });
                 None
             }
             Some(Ok(Event::Lost { detail })) => {
-                self.tell(RunnerEvent::Disconnected { detail });
+                // Every attempt to reconnect that fails is another loss.
+                if self.lost_at.is_none() {
+                    self.lost_at = Some(Instant::now());
+                    self.tell(RunnerEvent::Disconnected { detail });
+                }
                 None
             }
             Some(Ok(Event::ShutdownApproved { request_id })) if request_id.is_empty() => Some(News::End(Why::Left)),

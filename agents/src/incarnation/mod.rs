@@ -13,6 +13,7 @@ mod own_requests;
 mod passthrough;
 mod program;
 mod program_output;
+mod program_session;
 mod recent_ids;
 mod responder;
 mod task_claimer;
@@ -23,7 +24,11 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use serde_json::Value;
 use teamwire_client::{Client, Delivery, Retry, SubscribeOptions, Subscription};
 use teamwire_proto::v1;
-use tokio::{sync::watch, task::JoinSet, time::timeout};
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, timeout},
+};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -32,7 +37,8 @@ use self::{
     own_requests::OwnRequests, responder::Responder, task_claimer::TaskClaimer,
 };
 pub(crate) use self::{
-    intake::is_urgent, passthrough::Passthrough, program::Additions, responder::Action, task_claimer::delay_after,
+    intake::is_urgent, passthrough::Passthrough, program::Additions, program_session::ProgramSession,
+    responder::Action, task_claimer::delay_after,
 };
 use crate::{
     config::{Mode, RunnerConfig},
@@ -71,6 +77,8 @@ pub(crate) struct Incarnation<'a> {
     joined: v1::JoinResponse,
     options: SubscribeOptions,
     subscription: Subscription,
+    /// When the session was lost. None: it is open, or the first one has yet to open.
+    lost_at: Option<Instant>,
     in_flight: InFlight,
     /// Messages that were not handed over yet, shutdown requests first. The credit of the session bounds them.
     waiting: VecDeque<Box<Delivery>>,
@@ -95,12 +103,10 @@ pub(crate) struct Incarnation<'a> {
 /// What outlives an incarnation, for use by the next one.
 pub(crate) struct Lasting {
     pub(crate) passthrough: Passthrough,
-    /// The program's own session, which a restarted program resumes. None: it has none yet.
-    pub(crate) program_session: Option<String>,
-    /// True: the program has processed its first prompt, so that no later process of the program gets it again.
-    pub(crate) is_begun: bool,
-    /// What that session has used, over all processes of the program.
-    pub(crate) session_usage: v1::Usage,
+    /// The program's own session, which a restarted program resumes.
+    pub(crate) session: ProgramSession,
+    /// Until when the last calls of an incarnation may be retried. None: it has not come to them.
+    pub(crate) last_calls_by: Option<Instant>,
 }
 
 /// What [`Incarnation::next`] brings.
@@ -143,6 +149,7 @@ impl<'a> Incarnation<'a> {
             joined,
             options,
             subscription,
+            lost_at: None,
             waiting: VecDeque::new(),
             claims: VecDeque::new(),
             approvals: JoinSet::new(),
@@ -295,6 +302,7 @@ impl<'a> Incarnation<'a> {
     /// Finishes the incarnation: flushes the last acknowledgements and the activity, and checks whether the shutdown was approved after
     /// all. Returns the reason to report.
     pub(crate) async fn settle(&mut self, why: Why) -> Why {
+        self.begin_last_calls(&why);
         let hurry = self.hurry.clone();
         let why = match why {
             Why::Exited | Why::Stopped if hurry.bound(self.is_shutdown_approved()).await == Some(true) => Why::Approved,
@@ -317,6 +325,19 @@ impl<'a> Incarnation<'a> {
             let _ = hurry.bound(timeout(FLUSH_DEADLINE, self.lasting.passthrough.write())).await;
         }
         why
+    }
+
+    /// Notes that only the last calls are left to make, and returns until when they may be retried. Says so if the coordinator
+    /// is away.
+    pub(crate) fn begin_last_calls(&mut self, why: &Why) -> Instant {
+        if let Some(by) = self.lasting.last_calls_by {
+            return by;
+        }
+        let patience = self.config.report_patience;
+        if self.lost_at.is_some() && why.is_reported() && self.hurry.wait_for_coordinator() {
+            self.tell(RunnerEvent::ReportDelayed { patience });
+        }
+        *self.lasting.last_calls_by.insert(Instant::now() + patience)
     }
 
     /// Reports an event to the `on_event` callback.

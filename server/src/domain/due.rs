@@ -144,6 +144,7 @@ fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) ->
         member_event(&shown, MemberState::Lost, incarnation, "Its lease ran out and the grace passed."),
     );
     let tasks = give_back::give_back(tx, name, "its owner was lost")?;
+    notices::drop_waiting_idle(tx, team, name)?;
     if lead != *name {
         let notice = v1::Notice {
             kind: NoticeKind::MemberLost.into(),

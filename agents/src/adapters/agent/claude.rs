@@ -9,7 +9,10 @@ use std::{collections::HashMap, mem};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::protocol::{Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, Usage, Wish, list, text};
+use super::{
+    describe::{self, telling_part},
+    protocol::{Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, Usage, Wish, list, text},
+};
 use crate::incarnation::Additions;
 
 /// The name of our MCP server, as the program prefixes it to the names of tools.
@@ -280,17 +283,10 @@ impl Protocol for Claude {
     }
 }
 
-/// Returns one line about a tool call: the tool and the most telling part of its input.
+/// Returns one line about a tool call.
 fn activity_of(tool: &str, input: &Value) -> String {
     let tool = tool.strip_prefix(OUR_TOOLS).map_or(tool, |tool| tool.trim_start_matches('_'));
-    let part = telling_part(input);
-    if part.is_empty() { tool.to_owned() } else { format!("{tool}: {part}") }
-}
-
-/// Returns the part of a tool's input that says most about the call. Empty: none is known.
-fn telling_part(input: &Value) -> &str {
-    let fields = ["description", "command", "file_path", "path", "pattern", "url", "query", "prompt", "summary", "to"];
-    fields.iter().map(|field| text(input, field)).find(|part| !part.is_empty()).unwrap_or_default()
+    describe::tool_call(tool, input)
 }
 
 /// Returns a tool's input in full: the command of a plain shell call unchanged, and everything else as JSON.

@@ -145,15 +145,22 @@ impl Prompts {
         Some(Prompt { id: self.last_id, text })
     }
 
-    /// Records that the turn that took a prompt has ended, and acknowledges its messages.
-    pub(super) fn processed(&mut self, id: PromptId, incarnation: &mut Incarnation<'_>) {
+    /// Records that the turn that took a prompt has ended, and acknowledges its messages. Returns the shutdown request that was
+    /// among them.
+    pub(super) fn processed(&mut self, id: PromptId, incarnation: &mut Incarnation<'_>) -> Option<String> {
+        let mut asked = None;
         for item in self.in_hand.remove(&id).unwrap_or_default() {
             match item {
-                Item::Message(delivery) => incarnation.processed(&delivery.message.id),
+                Item::Message(delivery) => {
+                    incarnation.processed(&delivery.message.id);
+                    if is_urgent(&delivery) {
+                        asked = Some(delivery.message.request_id.clone());
+                    }
+                }
                 task @ Item::Task(_) => {
                     self.open_task = task.task_id().map(|id| (id, Instant::now() + REMINDER_DELAY));
                 }
-                Item::First(_) => incarnation.lasting.is_begun = true,
+                Item::First(_) => incarnation.lasting.session.is_begun = true,
                 Item::Reminder(_) => {}
             }
         }
@@ -161,6 +168,17 @@ impl Prompts {
         self.attempts = 0;
         self.in_a_row = 0;
         self.delays = delays();
+        asked
+    }
+
+    /// Returns whether the program has a prompt in hand.
+    pub(super) fn is_in_turn(&self) -> bool {
+        !self.in_hand.is_empty()
+    }
+
+    /// Reminds the agent of a request to shut down, ahead of what waits.
+    pub(super) fn remind_of_shutdown(&mut self, request_id: &str) {
+        self.waiting.push_front(Item::Reminder(agent_text::shutdown_reminder(request_id)));
     }
 
     /// Puts a prompt back that was not processed. None: the prompt is not in hand.

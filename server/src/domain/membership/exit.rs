@@ -106,6 +106,7 @@ pub(in crate::domain) fn conclude_life(
     if !approved {
         session::end(tx, name, SessionEnd::Stopped)?;
     }
+    notices::drop_waiting_idle(tx, team, name)?;
     if !is_lead {
         let assigned = give_back::still_assigned(tx, name)?;
         let (back, left) = (give_back::given_back_text(&tasks), give_back::still_assigned_text(&assigned));

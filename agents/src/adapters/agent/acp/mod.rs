@@ -257,7 +257,7 @@ impl Acp {
         let name = tool.as_deref().unwrap_or_default();
         let options = request.options.clone();
         let key = self.permissions.insert(id, request);
-        let is_ours = self.setup.mcp.is_some() && self.program.is_ours(name);
+        let is_ours = self.setup.mcp.is_some() && self.program.our_tool(name).is_some();
         if is_ours || self.program.is_harmless(name) {
             return self.decide(&key, Decision::Allow, out);
         }

@@ -9,7 +9,10 @@ use std::{
 use agent_client_protocol_schema::v1::{ContentBlock, ToolCallContent, ToolCallStatus, ToolCallUpdate, ToolKind};
 
 use super::{
-    super::protocol::{Event, Outbox},
+    super::{
+        describe::tool_call,
+        protocol::{Event, Outbox},
+    },
     program::Program,
 };
 
@@ -70,7 +73,11 @@ impl Narrator {
         // While a call is pending, some programs do not know its input yet.
         let has_begun = update.fields.status.is_some_and(|status| status != ToolCallStatus::Pending);
         if has_begun && !mem::replace(&mut call.is_reported, true) {
-            out.tell(Event::Activity(line_of(call.kind, &call.title)));
+            let tool = self.program.tool_name(update, Some(&call.first_title));
+            out.tell(Event::Activity(match tool.and_then(|tool| self.program.our_tool(tool)) {
+                Some(tool) => line_of_ours(tool, update),
+                None => line_of(call.kind, &call.title),
+            }));
         }
     }
 
@@ -132,4 +139,21 @@ fn line_of(kind: ToolKind, title: &str) -> String {
         _ => "",
     };
     format!("{verb}{title}")
+}
+
+/// Returns one line about a call of one of our tools. Gemini CLI does not tell the input, so the line has what the tool
+/// returned.
+fn line_of_ours(tool: &str, update: &ToolCallUpdate) -> String {
+    let returned = update.fields.content.iter().flatten().find_map(|content| match content {
+        ToolCallContent::Content(content) => match &content.content {
+            ContentBlock::Text(text) => text.text.lines().next(),
+            _ => None,
+        },
+        _ => None,
+    });
+    match (&update.fields.raw_input, returned) {
+        (Some(input), _) => tool_call(tool, input),
+        (None, Some(returned)) => format!("{tool}: {returned}"),
+        (None, None) => tool.to_owned(),
+    }
 }
