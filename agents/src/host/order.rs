@@ -10,6 +10,7 @@ use teamwire_proto::{v1, word};
 use tokio::time::timeout;
 
 use super::{Backend, Ended, Found, HostEvent, OnHostEvent, Order, REASON_BYTES_MAX, StartError, Ticket};
+use crate::failpoint;
 
 /// How long the host tries to carry out an order without a deadline.
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
@@ -37,6 +38,7 @@ impl<B: Backend> Orders<B> {
 
     /// Starts an order's member, or refuses the order. Returns once the order may be acknowledged.
     pub(super) async fn carry_out(&self, order: &Order) {
+        failpoint::reach("order-delivered");
         let found = self.backend.recover(order).await;
         if found == Found::Started {
             return;
@@ -89,6 +91,7 @@ impl<B: Backend> Orders<B> {
         let client = self.client.clone().with_retry(Retry::within(left(order)));
         let request = v1::TakeOrderRequest { request_id: order.request_id.clone() };
         let taken = client.take_order(request).await?;
+        failpoint::reach("order-taken");
         Ok(Ticket { join_token: taken.join_token, address: self.client.address().to_owned(), tls: self.client.tls() })
     }
 

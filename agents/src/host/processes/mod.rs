@@ -53,7 +53,10 @@ use self::{
     workspace::Workspace,
 };
 use super::{Backend, Ended, Found, HostFile, Order, Profile, StartError, Ticket, bounds};
-use crate::process::{Cgroup, Pid, check_program};
+use crate::{
+    failpoint,
+    process::{Cgroup, Pid, check_program},
+};
 
 /// How long an earlier member of the same name may take to exit. The coordinator has already ended its life.
 const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(5);
@@ -235,6 +238,7 @@ impl Processes {
         };
         record.cgroup = cgroup.as_ref().map(|cgroup| cgroup.directory().to_owned());
         save(record)?;
+        failpoint::reach("order-recorded");
         record.workspace.create().await?;
         let cgroup_procs = cgroup.map(|cgroup| cgroup.procs()).transpose();
         let launch = Launch {
@@ -248,6 +252,7 @@ impl Processes {
             cgroup_procs: cgroup_procs.map_err(|error| local("The limits", &error))?,
         };
         let mut child = launch.spawn().map_err(|error| local("The runner", &error))?;
+        failpoint::reach("runner-started");
         let pid = child.id().and_then(|id| Pid::of(id.try_into().ok()?));
         let Some(pid) = pid else {
             return Err(StartError::new("The runner ended at once."));
@@ -255,9 +260,13 @@ impl Processes {
         record.phase = Phase::Waiting(pid.clone());
         let handed = async {
             save(record)?;
+            failpoint::reach("runner-recorded");
             hand_token(&mut child, ticket).await.map_err(|error| local("The runner", &error))?;
+            failpoint::reach("token-handed");
             record.phase = Phase::Started(pid.clone());
-            save(record)
+            save(record)?;
+            failpoint::reach("start-recorded");
+            Ok(())
         };
         if let Err(error) = handed.await {
             pid.signal(Signal::SIGKILL);
