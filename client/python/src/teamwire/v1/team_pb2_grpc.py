@@ -256,8 +256,8 @@ class TeamServiceServicer(object):
         """Stops a member or a host at once: the coordinator refuses its credential from now on and ends its session with
         CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If no
         report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached one after 5 s.
-        A member that was ordered and has not started becomes `exited` at once, and its order is cancelled. Lead and operator only.
-        Repeating the call is harmless.
+        A host is `exited` at once, and so is a member that was ordered and has not started, whose order is cancelled. Lead and
+        operator only. Repeating the call is harmless.
 
         PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
         MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
