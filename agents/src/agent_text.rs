@@ -77,6 +77,16 @@ pub fn task_reminder(id: u64) -> String {
     )
 }
 
+/// Returns what reminds an agent of a request to shut down that it has not answered.
+pub fn shutdown_reminder(request_id: &str) -> String {
+    format!(
+        "You have not answered the request to shut down, and no one reads what you write. You keep running until you \
+         approve. request_id: {}\n{}",
+        escaped(request_id),
+        AnswerWith::Tool.shutdown(&escaped(request_id))
+    )
+}
+
 /// Returns the two inputs of the TaskUpdate tool that complete a task and give it back.
 fn task_inputs(id: u64) -> (String, String) {
     let input = |status: &str, result: &str| format!(r#"{{"taskId":"{id}","status":"{status}","result":"{result}"}}"#);

@@ -1,6 +1,7 @@
 //! The configuration of a runner.
 
 use std::{
+    env,
     ffi::{OsStr, OsString},
     fmt,
     path::{Path, PathBuf},
@@ -129,6 +130,11 @@ impl RunnerConfig {
         self.mode.is_exec() && self.on_shutdown.is_none()
     }
 
+    /// Returns the program's working directory.
+    pub(crate) fn working_directory(&self) -> PathBuf {
+        self.directory.clone().or_else(|| env::current_dir().ok()).unwrap_or_default()
+    }
+
     /// Returns the PATH that the program gets instead of this process's.
     pub(crate) fn path(&self) -> Option<&OsStr> {
         let path = self.environment.iter().rev().find(|(name, _)| name == "PATH");
@@ -210,6 +216,11 @@ pub struct AgentOptions {
     pub approver: String,
     /// A command that serves [`mcp`](crate::mcp) over standard input and output. Empty: the program gets no tools.
     pub mcp_command: Vec<OsString>,
+    /// The directory that keeps the sessions of programs, so that a later runner of the same member resumes them. Only its owner
+    /// may have access. None: no session is kept.
+    pub sessions: Option<PathBuf>,
+    /// True: the program starts a new session, even if an earlier runner has left one.
+    pub starts_session: bool,
 }
 
 /// Who answers a program that asks for permission.

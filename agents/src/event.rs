@@ -29,6 +29,11 @@ pub enum RunnerEvent {
         /// The number of the incarnation, from 1.
         incarnation: u64,
     },
+    /// The program is about to resume its own session, which an earlier runner of the member has left.
+    SessionResumed {
+        /// The session's id.
+        session_id: String,
+    },
     /// The program was started.
     Started {
         /// Its process id.
@@ -38,8 +43,10 @@ pub enum RunnerEvent {
     Connected {
         /// How many messages wait in the inbox.
         backlog: u64,
+        /// How long there was none. None: it is the first one, or the runner itself has renewed it.
+        away: Option<Duration>,
     },
-    /// The session was lost, and another is being opened.
+    /// The session was lost, and another is being opened. Reported once, until one has opened.
     Disconnected {
         /// What went wrong.
         detail: String,
@@ -58,6 +65,11 @@ pub enum RunnerEvent {
     },
     /// The member was asked to shut down.
     ShutdownRequested {
+        /// The request's id.
+        request_id: String,
+    },
+    /// An agent program has ended a turn without an answer to a request to shut down, and is reminded of it.
+    ShutdownReminded {
         /// The request's id.
         request_id: String,
     },
@@ -144,6 +156,11 @@ pub enum RunnerEvent {
         /// What the runner did to end it.
         action: RunnerAction,
     },
+    /// The program has ended, and the coordinator does not answer. The runner keeps trying to report how it ended.
+    ReportDelayed {
+        /// For how long.
+        patience: Duration,
+    },
     /// The program will be restarted.
     Restarting {
         /// The delay before that.
@@ -162,10 +179,22 @@ impl fmt::Display for RunnerEvent {
             Self::Joined { team, member, incarnation } => {
                 write!(f, "joined {team} as {member}, incarnation {incarnation}")
             }
+            Self::SessionResumed { session_id } => write!(
+                f,
+                "resuming the program's session {session_id}, which an earlier run has left; --new-session starts another"
+            ),
             Self::Started { pid } => write!(f, "started process {pid}"),
-            Self::Connected { backlog: 0 } => f.write_str("connected"),
-            Self::Connected { backlog: 1 } => f.write_str("connected, 1 message waiting"),
-            Self::Connected { backlog } => write!(f, "connected, {backlog} messages waiting"),
+            Self::Connected { backlog, away } => {
+                f.write_str("connected")?;
+                if let Some(away) = away {
+                    write!(f, " again after {} s", away.as_secs_f32().ceil())?;
+                }
+                match backlog {
+                    0 => Ok(()),
+                    1 => f.write_str(", 1 message waiting"),
+                    backlog => write!(f, ", {backlog} messages waiting"),
+                }
+            }
             Self::Disconnected { detail } => write!(f, "connection lost, reconnecting: {detail}"),
             Self::Handed { message_id, delivery_count: 0 | 1 } => write!(f, "handed over message {message_id}"),
             Self::Handed { message_id, delivery_count } => {
@@ -177,6 +206,9 @@ impl fmt::Display for RunnerEvent {
                  or else run it with --ack written"
             ),
             Self::ShutdownRequested { request_id } => write!(f, "asked to shut down: {request_id}"),
+            Self::ShutdownReminded { request_id } => {
+                write!(f, "not answered, so reminded of shutdown request {request_id}")
+            }
             Self::NotSent { detail } => write!(f, "not sent: {detail}"),
             Self::LineRefused { detail, line } => write!(f, "refused a line of the program: {detail} The line: {line}"),
             Self::GivenBack { message_id } => write!(f, "gave message {message_id} back after a failure"),
@@ -204,6 +236,12 @@ impl fmt::Display for RunnerEvent {
                     RunnerAction::None | RunnerAction::Unspecified => Ok(()),
                 }
             }
+            Self::ReportDelayed { patience } => write!(
+                f,
+                "the coordinator does not answer; trying for up to {} s more to report how the program ended (Ctrl-C or SIGTERM \
+                 gives up)",
+                patience.as_secs_f32().ceil()
+            ),
             Self::Restarting { after } => write!(f, "restarting in {} s", after.as_secs_f32().ceil()),
         }
     }

@@ -42,7 +42,7 @@ pub struct RunnerExit {
     /// - 64: the configuration cannot be used.
     /// - 69: the coordinator could not be reached at the start.
     /// - 75: the outcome of the last call is unknown, or another incarnation of the name has not ended yet.
-    /// - 77: not permitted to join, or to go on because the member was stopped by force or another process took over.
+    /// - 77: not permitted to join, or to continue because the member was stopped by force or another process took over.
     pub code: u8,
     /// Why, in words for a person.
     pub detail: String,
@@ -137,6 +137,23 @@ impl Why {
     pub(crate) fn is_agreed(&self) -> bool {
         matches!(self, Self::Approved | Self::Left)
     }
+
+    /// Returns whether the member goes on: with a later runner, or with the one that has replaced this one.
+    pub(crate) fn leaves_member(&self) -> bool {
+        matches!(
+            self,
+            Self::Stopped | Self::Refused(_) | Self::Closed(Closed::Superseded | Closed::Dropped | Closed::Refused(_))
+        )
+    }
+
+    /// Returns whether the runner must report the exit. A process that another one has replaced may still hold its
+    /// credential, but the incarnation is no longer its own.
+    pub(crate) fn is_reported(&self) -> bool {
+        match self {
+            Self::Exited | Self::Approved | Self::Left | Self::Stopped | Self::Closed(Closed::MemberStopped) => true,
+            Self::Closed(_) | Self::Refused(_) => false,
+        }
+    }
 }
 
 /// The end of an incarnation.
@@ -153,15 +170,6 @@ pub(crate) struct End {
 }
 
 impl End {
-    /// Returns whether the runner must report the exit. A process that another one has replaced may still hold its
-    /// credential, but the incarnation is no longer its own.
-    pub(crate) fn is_reported(&self) -> bool {
-        match &self.why {
-            Why::Exited | Why::Approved | Why::Left | Why::Stopped | Why::Closed(Closed::MemberStopped) => true,
-            Why::Closed(_) | Why::Refused(_) => false,
-        }
-    }
-
     /// Returns how the runner ends. `is_report_lost`: its report of the exit may not have arrived.
     pub(crate) fn runner_exit(&self, is_report_lost: bool) -> RunnerExit {
         let exit = self.exit.clone().unwrap_or_else(Exit::without_program);

@@ -15,6 +15,7 @@
 //! | `process` | a process that never outlives its owner | `exit` |
 //! | [`mcp`] | the tools of a member, for agent programs | [`hooks`], `pending_replies`, [`agent_text`] |
 //! | [`host`] | starts members on this machine when the lead orders them | `process`, [`visible`] |
+//! | `failpoint` | places at which a test can kill a host | |
 //! | [`hooks`] | hands messages to the sessions that a person starts | [`setup`], [`agent_text`] |
 //! | [`setup`] | edits the settings of agent programs | |
 //! | `pending_replies` | finds the message that a program's message answers | |
@@ -45,6 +46,7 @@ pub mod agent_text;
 mod config;
 mod event;
 mod exit;
+mod failpoint;
 pub mod hooks;
 pub mod host;
 mod incarnation;

@@ -80,7 +80,7 @@ impl PendingReplies {
         *self = Self::new(self.is_batch);
     }
 
-    /// Notes that the program was handed a message.
+    /// Records that the program was handed a message.
     pub(crate) fn hand_over(&mut self, message: &v1::Message) {
         let Some(sender) = message.sender.as_ref().filter(|sender| sender.kind() == SenderKind::Member) else { return };
         let request_id = match &message.body {
@@ -100,7 +100,7 @@ impl PendingReplies {
         self.in_hand.push(InHand { id, sender, request_id, is_answered: false });
     }
 
-    /// Notes that the program has acknowledged a message.
+    /// Records that the program has acknowledged a message.
     pub(crate) fn acknowledged(&mut self, message_id: &str) {
         self.acknowledges = true;
         self.close(message_id);
@@ -116,7 +116,7 @@ impl PendingReplies {
         self.in_hand.retain(|message| request_id.is_empty() || message.request_id != request_id);
     }
 
-    /// Notes that a message without `in_reply_to` has answered this one.
+    /// Records that a message without `in_reply_to` has answered this one.
     pub(crate) fn answered(&mut self, message_id: &str) {
         if let Some(message) = self.in_hand.iter_mut().find(|message| message.id == message_id) {
             message.is_answered = true;

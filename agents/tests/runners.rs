@@ -1,6 +1,7 @@
 //! Runners with real programs, with a scripted coordinator.
 
 use std::{
+    cell::Cell,
     env,
     ffi::OsString,
     os::unix::fs::PermissionsExt as _,
@@ -456,6 +457,26 @@ async fn the_program_does_not_notice_that_the_coordinator_restarts() {
     assert_eq!(running.line().await, two);
     coordinator.until("the acknowledgements", |state| state.inbox.is_empty().then_some(())).await;
     assert_eq!(coordinator.with(|state| state.joins.len()), 1);
+    running.stopper.cancel();
+    running.exit().await;
+}
+
+#[tokio::test]
+async fn an_outage_is_reported_once_and_its_end_with_its_length() {
+    let coordinator = Coordinator::start().await;
+    let mut running = run(&coordinator, "cat", |_| {});
+    running.until(|event| matches!(event, RunnerEvent::Connected { away: None, .. })).await;
+    coordinator.with(|state| state.fail_streams.extend((0..5).map(|_| Status::unavailable("away"))));
+    coordinator.cut(Some(Status::unavailable("cut"))).await;
+    let lost = Cell::new(0);
+    let is_back = |event: &RunnerEvent| {
+        lost.set(lost.get() + usize::from(matches!(event, RunnerEvent::Disconnected { .. })));
+        matches!(event, RunnerEvent::Connected { away: Some(_), .. })
+    };
+    let back = running.until(is_back).await;
+    assert!(back.to_string().starts_with("connected again after "), "{back}");
+    assert!(coordinator.with(|state| state.fail_streams.is_empty()), "no attempt to reconnect has failed");
+    assert_eq!(lost.get(), 1);
     running.stopper.cancel();
     running.exit().await;
 }

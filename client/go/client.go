@@ -76,7 +76,10 @@ func Connect(ctx context.Context, options ...func(*Options)) (*Client, error) {
 // Join joins a team with a join string, as `teamwire invite` prints it, or a bare join token, and returns the new member's
 // client. name may be empty if the token is bound to one.
 func Join(ctx context.Context, joinString, name string, options ...func(*Options)) (*Client, error) {
-	o := with(options)
+	return join(ctx, joinString, &v1.JoinRequest{Name: name}, with(options))
+}
+
+func join(ctx context.Context, joinString string, request *v1.JoinRequest, o Options) (*Client, error) {
 	token, place, hasPlace := strings.Cut(strings.TrimSpace(joinString), "@")
 	addresses, fingerprint, isPinned := strings.Cut(place, "+")
 	if token == "" || hasPlace && addresses == "" || isPinned && (fingerprint == "" || !isHTTPS(addresses)) {
@@ -91,7 +94,7 @@ func Join(ctx context.Context, joinString, name string, options ...func(*Options
 	if err != nil {
 		return nil, err
 	}
-	joined, err := c.Teams.Join(ctx, &v1.JoinRequest{Name: name})
+	joined, err := c.Teams.Join(ctx, request)
 	if err != nil {
 		c.Close()
 		return nil, err

@@ -11,6 +11,12 @@ func (c *Client) InviteHost(ctx context.Context, name string) (*v1.InviteRespons
 	return c.Teams.Invite(ctx, &v1.InviteRequest{Member: name, Host: true})
 }
 
+// JoinHost joins a team as a host with a join string, as `teamwire invite --host` prints it, and returns the host's client. See
+// [Join].
+func JoinHost(ctx context.Context, joinString, name string, options ...func(*Options)) (*Client, error) {
+	return join(ctx, joinString, &v1.JoinRequest{Name: name, Host: true}, with(options))
+}
+
 // Spawn orders a member from a host. If host is empty, the coordinator chooses one. The reply has the Member, which is still
 // spawning, and the order as its Request: WaitDecision waits for the start. Hosts.Spawn has more options.
 func (c *Client) Spawn(ctx context.Context, name, profile, prompt, host string) (*v1.SpawnResponse, error) {

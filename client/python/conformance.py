@@ -40,6 +40,9 @@ class Driver:
     def join(self, string: str, name: str = "") -> Json:
         return self._enter(teamwire.Client.join(string, name))
 
+    def join_host(self, string: str, name: str = "") -> Json:
+        return self._enter(teamwire.Client.join_host(string, name))
+
     def create_team(self, name: str, lead: str) -> Json:
         return self._enter(self.me.create_team(name, lead))
 

@@ -58,7 +58,7 @@ impl Cluster {
         self.jobs.create(&PostParams { dry_run: true, ..PostParams::default() }, job).await.map(drop)
     }
 
-    /// Creates a Job. Returns `None` if there is one of its name.
+    /// Creates a Job. Returns `None` if a Job of the same name exists.
     pub(crate) async fn create_job(&self, job: &Job) -> kube::Result<Option<Job>> {
         match self.jobs.create(&PostParams::default(), job).await {
             Ok(made) => Ok(Some(made)),
@@ -71,12 +71,12 @@ impl Cluster {
         self.secrets.create(&PostParams::default(), secret).await.map(drop)
     }
 
-    /// Lets a Job create its Pod.
+    /// Resumes a Job, so that it creates its Pod.
     pub(crate) async fn resume(&self, job: &str) -> kube::Result<()> {
         self.merge(job, json!({"spec": {"suspend": false}})).await
     }
 
-    /// Ends what a Job runs. The Job stays, and says why.
+    /// Suspends a Job, which ends its Pod. The Job remains, with the reason in an annotation.
     pub(crate) async fn stop(&self, job: &str, because: &StoppedBecause) -> kube::Result<()> {
         let because = serde_json::to_string(because).map_err(kube::Error::SerdeError)?;
         self.merge(job, json!({"metadata": {"annotations": {ENDED: because}}, "spec": {"suspend": true}})).await
@@ -91,7 +91,7 @@ impl Cluster {
         self.jobs.patch(job, &PatchParams::default(), &Patch::Merge(change)).await.map(drop)
     }
 
-    /// Deletes a Job with its Pods and its Secret. A Job of the same name with another id stays.
+    /// Deletes a Job with its Pods and its Secret. Does not delete a Job of the same name with another id.
     pub(crate) async fn delete(&self, job: &Job) -> kube::Result<()> {
         let name = job.metadata.name.as_deref().unwrap_or_default();
         let preconditions = Preconditions { uid: job.metadata.uid.clone(), ..Preconditions::default() };
@@ -103,12 +103,12 @@ impl Cluster {
         }
     }
 
-    /// Lists the Jobs that a selector selects.
+    /// Lists the Jobs that match a selector.
     pub(crate) async fn jobs(&self, selector: &str) -> kube::Result<Vec<Job>> {
         Ok(self.jobs.list(&ListParams::default().labels(selector)).await?.items)
     }
 
-    /// Lists the Pods that a selector selects.
+    /// Lists the Pods that match a selector.
     pub(crate) async fn pods(&self, selector: &str) -> kube::Result<Vec<Pod>> {
         Ok(self.pods.list(&ListParams::default().labels(selector)).await?.items)
     }
@@ -119,7 +119,7 @@ pub(crate) fn label_of<'o>(labels: Option<&'o BTreeMap<String, String>>, key: &s
     labels?.get(key).map(String::as_str)
 }
 
-/// Returns the selector of everything of one member.
+/// Returns the selector for all objects of one member.
 pub(crate) fn of_member(selector: &str, member: &str) -> String {
     format!("{selector},{}={}", crate::job::MEMBER, label(member))
 }

@@ -1,4 +1,4 @@
-//! The backend of a host in a cluster: answers the host's loop.
+//! The backend of a host in a cluster, which the host's loop calls.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use std::{
 use futures::future::try_join_all;
 use k8s_openapi::api::{batch::v1::Job, core::v1::Pod};
 use kube::Client;
-use teamwire_agents::host::{Backend, Ended, Found, Order, StartError, Ticket};
+use teamwire_agents::host::{Backend, Ended, Found, Order, StartError, Ticket, bounds};
 use teamwire_client::{Pem, TlsOptions};
 use teamwire_proto::{
     address::Address,
@@ -31,13 +31,13 @@ use crate::{
     watch::Watcher,
 };
 
-/// How long a wait for a change lasts before the API server is asked again anyway.
+/// How long to wait for a change before asking the API server again anyway.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// How many ends wait for the host's loop. While there are as many, the watcher waits, too.
+/// How many ends may wait for the host's loop. If that many wait, the watcher waits, too.
 const ENDS_MAX: usize = 64;
 
-/// The id of the order with which a profile is tried. No order has it.
+/// The id of the pretended order that tests a profile. No real order has it.
 const TRIAL: &str = "00000000-0000-0000-0000-000000000000";
 
 /// Starts the members of a host as Jobs.
@@ -76,7 +76,7 @@ pub enum ConnectError {
 }
 
 impl Jobs {
-    /// Connects to the cluster of this Pod, or of the kubeconfig, and begins to follow the Jobs that this host has made.
+    /// Connects to the cluster of this Pod, or of the kubeconfig, and begins to follow the Jobs that this host created.
     ///
     /// Asks the API server whether it accepts each profile.
     pub async fn connect(profiles: Profiles, host: &str, team: &str) -> Result<Self, ConnectError> {
@@ -116,7 +116,7 @@ impl Jobs {
         Ok(Self { cluster, maker, profiles, namespace, ends: Mutex::new(ends), changed })
     }
 
-    /// Deletes every Job of this host, for a team that is deleted.
+    /// Deletes every Job of this host, after its team was deleted.
     pub async fn delete_all(&self) -> Result<(), ConnectError> {
         let call = |error: kube::Error| ConnectError::Call(explain(&error));
         let jobs = self.cluster.jobs(&self.maker.selector_of_all()).await.map_err(call)?;
@@ -124,7 +124,7 @@ impl Jobs {
         Ok(())
     }
 
-    /// Ends the Jobs that a selector selects, except one, and waits until nothing of them runs.
+    /// Ends the Jobs that match a selector, except one, and waits until none of their Pods run.
     async fn stop(&self, selector: &str, except: &str, reason: &str) -> kube::Result<()> {
         let because = StoppedBecause { reason: reason.to_owned(), try_another_host: false };
         loop {
@@ -145,7 +145,8 @@ impl Jobs {
 
     /// Creates the Job of an order, gives it its token, and lets it run.
     async fn create(&self, order: &Order, ticket: Ticket) -> Result<(), StartError> {
-        let profile = self.profiles.profiles.get(&order.terms.profile).ok_or_else(|| self.no_such(order))?;
+        let profile =
+            bounds::profile(&self.profiles.profiles, &order.terms.profile).ok_or_else(|| self.no_such(order))?;
         let files = files(ticket)?;
         let names: Vec<&str> = files.keys().map(String::as_str).collect();
         let job = job::job(&self.maker, order, profile, &names)?;
@@ -157,7 +158,7 @@ impl Jobs {
             self.cluster.resume(name_of(&made)).await
         };
         if let Err(error) = begun.await {
-            // If this fails, too, the token is void once the order is refused, and its end is reported.
+            // If this fails, too, the refusal of the order voids the token, and the watcher reports the Job's end.
             let _ = self.cluster.delete(&made).await;
             return Err(failed(&error));
         }
@@ -197,7 +198,7 @@ impl Backend for Jobs {
             match self.existing(&order.request_id).await {
                 Ok(None) => return Found::Nothing,
                 Ok(Some(job)) if was_resumed(&job) => return Found::Started,
-                // Created by a process that died before it gave it the token.
+                // Created by a process that died before it created the Secret.
                 Ok(Some(job)) => match self.cluster.delete(&job).await {
                     Ok(()) => return Found::Interrupted,
                     Err(error) => tracing::debug!(%error, "a Job was not deleted; trying again"),
@@ -216,7 +217,7 @@ impl Backend for Jobs {
             return Err(self.no_such(order));
         }
         let selector = of_member(&self.maker.selector(), &order.member);
-        let reason = "Another member of its name was ordered.";
+        let reason = "Another member of the same name was ordered.";
         self.stop(&selector, &job::name(order), reason).await.map_err(|error| failed(&error))
     }
 
@@ -229,7 +230,7 @@ impl Backend for Jobs {
     async fn next_end(&self) -> Ended {
         match self.ends.lock().await.recv().await {
             Some(ended) => ended,
-            // The watcher ends only with this.
+            // The watcher lives as long as this backend.
             None => std::future::pending().await,
         }
     }
@@ -238,7 +239,7 @@ impl Backend for Jobs {
         let forgotten = async {
             let Some(job) = self.existing(request_id).await? else { return Ok(()) };
             let pods = self.cluster.pods(&self.of_order(request_id)).await?;
-            // Kept for its logs, unless the host has ended it, or a container beside the program still runs.
+            // The Job is kept for its logs, unless the host ended it or another container of its Pod still runs.
             match stopped_because(&job).is_none() && !pods.iter().any(may_run) {
                 true => self.cluster.mark_reported(name_of(&job)).await,
                 false => self.cluster.delete(&job).await,
@@ -246,7 +247,7 @@ impl Backend for Jobs {
         };
         let forgotten: kube::Result<()> = forgotten.await;
         if let Err(error) = forgotten {
-            // It is reported again after a restart, which is harmless.
+            // After a restart, the host reports it again, which is harmless.
             tracing::debug!(%error, request_id, "a Job was not marked as reported");
         }
     }
@@ -259,7 +260,7 @@ impl Backend for Jobs {
     }
 }
 
-/// Returns an order to try a profile with.
+/// Returns an order that tests a profile.
 fn trial(team: &str, profile: &str) -> Order {
     Order {
         request_id: TRIAL.to_owned(),

@@ -26,7 +26,7 @@ use crate::profiles::{CONTAINER, Profile};
 pub(crate) const ORDER: &str = "teamwire.dev/order";
 /// The label with the name of the host that made an object.
 pub(crate) const HOST: &str = "teamwire.dev/host";
-/// The label of a Job whose end the coordinator knows. It is kept for its logs.
+/// The label of a Job whose end the coordinator knows. The Job is kept for its logs.
 pub(crate) const REPORTED: &str = "teamwire.dev/reported";
 /// The label with the name of the team, as the chart for teammates sets it.
 pub(crate) const TEAM: &str = "teamwire.dev/team";
@@ -34,17 +34,17 @@ pub(crate) const TEAM: &str = "teamwire.dev/team";
 pub(crate) const MEMBER: &str = "teamwire.dev/member";
 /// The label of Pods that may reach the coordinators.
 const CLIENT: &str = "teamwire.dev/client";
-/// The annotation with the time until which a start is waited for.
+/// The annotation with the time by which a member must have started.
 pub(crate) const EXPIRES_AT: &str = "teamwire.dev/expires-at";
-/// The annotation of a Job that was ended by the host: why, and whether another host may try.
+/// The annotation of a Job that the host ended: why, and whether another host may try.
 pub(crate) const ENDED: &str = "teamwire.dev/ended";
 
 /// Where the Secret is mounted.
 const SECRETS: &str = "/run/secrets/teamwire";
-/// Where the member's identity is kept while its Pod lives.
+/// Where the member's identity is kept while its Pod exists.
 const STATE: &str = "/var/lib/teamwire";
 
-/// Who makes Jobs: a host, in its team.
+/// The creator of Jobs: a host in its team.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Maker {
     pub(crate) host: String,
@@ -55,20 +55,20 @@ pub(crate) struct Maker {
 }
 
 impl Maker {
-    /// Returns the selector of what this host has made and not reported the end of.
+    /// Returns the selector for the objects that this host created and whose end it has not reported.
     pub(crate) fn selector(&self) -> String {
         format!("{},!{REPORTED}", self.selector_of_all())
     }
 
-    /// Returns the selector of everything that this host has made.
+    /// Returns the selector for all objects that this host created.
     pub(crate) fn selector_of_all(&self) -> String {
         format!("{HOST}={},{TEAM}={}", label(&self.host), label(&self.team))
     }
 }
 
-/// Returns the name of the Job and the Secret of an order. The Job's Pod has it, too, with a suffix.
+/// Returns the name of an order's Job and Secret. The Job's Pod has the same name with a suffix.
 ///
-/// The order's id makes it unique, and the member's name makes it readable.
+/// The order's id makes the name unique, and the member's name makes it readable.
 pub(crate) fn name(order: &Order) -> String {
     let of_member: String =
         order.member.to_ascii_lowercase().chars().filter(char::is_ascii_alphanumeric).take(20).collect();
@@ -77,12 +77,12 @@ pub(crate) fn name(order: &Order) -> String {
     format!("{of_member}-{of_order}")
 }
 
-/// Returns a name as the value of a label, which must not end with punctuation.
+/// Returns a name in the form of a label's value, which must not end with punctuation.
 pub(crate) fn label(name: &str) -> String {
     name.trim_end_matches(['.', '_', '-']).to_owned()
 }
 
-/// Returns the Job of an order: suspended, until its Secret is there.
+/// Returns the Job of an order, suspended until its Secret exists.
 pub(crate) fn job(maker: &Maker, order: &Order, profile: &Profile, secrets: &[&str]) -> Result<Job, StartError> {
     let labels = BTreeMap::from([
         (ORDER.to_owned(), order.request_id.clone()),
@@ -117,7 +117,7 @@ pub(crate) fn job(maker: &Maker, order: &Order, profile: &Profile, secrets: &[&s
     })
 }
 
-/// Returns the template of a profile with the runner of a member in it.
+/// Returns a profile's template with a member's runner in it.
 fn pod(
     order: &Order,
     profile: &Profile,
@@ -137,7 +137,7 @@ fn pod(
             name: "teamwire-secrets".to_owned(),
             secret: Some(SecretVolumeSource {
                 secret_name: Some(name(order)),
-                // Readable by the Pod's user, or its group, only.
+                // Only the Pod's user, or its group, can read it.
                 default_mode: Some(0o440),
                 ..SecretVolumeSource::default()
             }),
@@ -164,7 +164,7 @@ fn pod(
         };
         container.working_dir = Some(format!("{}/{}", base.trim_end_matches('/'), order.terms.dir));
     }
-    // The last lines of a program that failed become part of its Pod's status, without access to logs.
+    // The last lines of a failed program become part of its Pod's status, so that the host needs no access to logs.
     container.termination_message_policy.get_or_insert("FallbackToLogsOnError".to_owned());
     // Kubernetes expands $(NAME) only from variables that come earlier.
     let own = environment(secrets).into_iter().chain(container.env.take().into_iter().flatten());
@@ -209,7 +209,7 @@ fn runner(order: &Order, profile: &Profile, program: Vec<String>) -> Vec<String>
     arguments
 }
 
-/// Returns the environment of the runner. No secret is in it, only where the files with secrets are.
+/// Returns the environment of the runner. It contains no secrets, only the paths of the files with secrets.
 fn environment(secrets: &[&str]) -> Vec<EnvVar> {
     let text = |name: &str, value: String| EnvVar { name: name.to_owned(), value: Some(value), ..EnvVar::default() };
     let field = |name: &str, path: &str| EnvVar {
@@ -234,7 +234,7 @@ fn environment(secrets: &[&str]) -> Vec<EnvVar> {
     variables
 }
 
-/// Returns the Secret of an order, which is deleted with its Job. `files`: what its Pod finds in [`SECRETS`].
+/// Returns the Secret of an order, which is deleted with its Job. `files`: the files for the Pod in [`SECRETS`].
 pub(crate) fn secret(job: &Job, files: BTreeMap<String, Vec<u8>>) -> Secret {
     let owner = OwnerReference {
         api_version: "batch/v1".to_owned(),
@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(name_of(&order()), "backend-0199aaaabbbb7ccc8dddeeeeffff0000");
         let other = Order { request_id: "0199aaaa-bbbb-7ccc-8ddd-eeeeffff0001".to_owned(), ..order() };
         assert_ne!(name_of(&order()), name_of(&other));
-        // With the suffix of a Pod, it is at most a label's 63 characters.
+        // With a Pod's suffix, the name has at most 63 characters, the limit for a label.
         let long = Order { member: "m".repeat(63), ..order() };
         assert!(name_of(&long).len() + 6 <= 63);
     }

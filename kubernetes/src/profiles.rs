@@ -1,4 +1,4 @@
-//! Reads the host's file: what it is, and the Pod template of each profile.
+//! Reads the host's file: the host's settings, and the Pod template of each profile.
 
 use std::{
     collections::BTreeMap,
@@ -12,20 +12,20 @@ use serde::Deserialize;
 use serde_json::Value;
 use teamwire_agents::host::{Permission, RestartWhen, Via};
 
-/// The container that runs the program, if a template has several. Otherwise, the first one does.
+/// The name of the container that runs the program. If a template has no such container, the first one does.
 pub(crate) const CONTAINER: &str = "teammate";
 
-/// How long a start may take if the profile does not say: images have to be pulled.
+/// How long a start may take by default. Long enough to pull images.
 const START_DEADLINE: Duration = Duration::from_secs(300);
 
-/// What a host in a cluster offers, and how it starts it.
+/// What a host in a cluster offers, and how it starts members.
 #[derive(Clone, Debug, Default)]
 pub struct Profiles {
-    /// The host's name. Empty: not said.
+    /// The host's name. Empty: the file does not name it.
     pub name: String,
     /// The host's labels.
     pub labels: BTreeMap<String, String>,
-    /// How many members it runs at a time.
+    /// How many members it may run at a time.
     pub slots: u32,
     /// The namespace of its Jobs. Empty: the one of this Pod, or of the kubeconfig.
     pub(crate) namespace: String,
@@ -45,7 +45,7 @@ pub(crate) struct Profile {
     pub(crate) runner: String,
     /// Options of `teamwire run`.
     pub(crate) arguments: Vec<String>,
-    /// Whether the runner starts the program again, unless the order says so.
+    /// Whether the runner restarts the program. The order takes precedence.
     pub(crate) restart: Option<RestartWhen>,
     /// The template. The command of its program is in the container at [`Profile::container`].
     pub(crate) template: PodTemplateSpec,
@@ -62,7 +62,7 @@ pub enum ConfigError {
         /// What went wrong.
         error: io::Error,
     },
-    /// The file is malformed, or has a key that it may not have.
+    /// The file is malformed, or has an unknown key.
     #[error("{}: {text}", path.display())]
     Malformed {
         /// The file.
@@ -180,7 +180,7 @@ impl Entry {
             ("--approver", self.approver),
         ];
         for (option, value) in given {
-            // In one word, so that a value never counts as an option.
+            // As one argument, so that a value is never parsed as an option.
             arguments.extend(value.map(|value| format!("{option}={value}")));
         }
         arguments.extend(self.claim.then(|| "--claim".to_owned()));
@@ -201,7 +201,7 @@ fn parse_template(text: &str) -> Result<PodTemplateSpec, String> {
     let read: Value = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
     let template: PodTemplateSpec = serde_json::from_value(read.clone()).map_err(|error| error.to_string())?;
     let known = serde_json::to_value(&template).map_err(|error| error.to_string())?;
-    // `kind: Pod` and its version may stand above.
+    // The template may also have `kind: Pod` and its `apiVersion`.
     let parts = ["metadata", "spec"];
     if let Some(field) = parts.iter().find_map(|part| unknown(part, read.get(part)?, known.get(part))) {
         return Err(format!("a Pod has no field `{field}`."));
@@ -225,7 +225,7 @@ fn parse_template(text: &str) -> Result<PodTemplateSpec, String> {
     Ok(template)
 }
 
-/// Returns the path of a field that was read but is not known. `path`: that of the value.
+/// Returns the path of an unknown field that was read. `path`: the path of the value.
 fn unknown(path: &str, read: &Value, known: Option<&Value>) -> Option<String> {
     match (read, known) {
         (Value::Null, _) => None,

@@ -1,4 +1,4 @@
-//! Decides from a Job and its Pods where a member is in its life. Pure, so that it is tested with recorded objects.
+//! Decides what to do about an order, given its Job and Pods. Pure, so that tests can use recorded objects.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,23 +13,23 @@ use crate::{
     words::{self, End, Obstacle},
 };
 
-/// How long before an order expires its member is given up, so that the reason reaches those who ordered it.
+/// How long before an order expires the host gives up its member, so that the reason reaches the member that ordered it.
 const MARGIN: Duration = Duration::from_secs(2);
 
-/// What is known of an order.
+/// What the host knows about an order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     /// Its Job. None: it is gone, or was never seen.
     pub(crate) job: Option<Job>,
-    /// True once there was a Job.
+    /// True if the Job has existed.
     pub(crate) had_job: bool,
-    /// Its Pods, by name: one at most, except for those that were deleted behind the Job's back.
+    /// Its Pods, by name. At most one, unless someone else deleted a Pod of the Job.
     pub(crate) pods: BTreeMap<String, Pod>,
     /// Why the API server refuses to create its Pod.
     pub(crate) rejection: Option<String>,
 }
 
-/// Why the host has ended a member. Kept with its Job, so that it survives the host program.
+/// Why the host ended a member. Stored with its Job, so that it survives the host program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoppedBecause {
     pub(crate) reason: String,
@@ -46,15 +46,15 @@ impl From<Obstacle> for StoppedBecause {
 /// What to do about an order.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
-    /// Nothing, until something changes or this time comes.
+    /// Nothing until something changes, or until this time.
     Wait(Option<Timestamp>),
     /// End it, because it cannot start.
     Stop(StoppedBecause),
-    /// Report that nothing of it runs.
+    /// Report that none of its processes run.
     Ended {
         /// How it ended.
         end: End,
-        /// If it never began: whether another host may be able to start it.
+        /// For a member that never started: whether another host may be able to start it.
         try_another_host: bool,
     },
 }
@@ -110,13 +110,13 @@ fn waiting(job: &Job, seen: &Seen, now: Timestamp) -> Verdict {
     }
 }
 
-/// Returns whether nothing of a Pod runs anymore.
+/// Returns whether none of a Pod's containers run anymore.
 fn is_over(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed")) || never_ran_and_never_will(pod)
 }
 
-/// Returns whether a Pod is deleted before a node got it.
+/// Returns whether a Pod is being deleted before it was assigned to a node.
 fn never_ran_and_never_will(pod: &Pod) -> bool {
     let is_on_a_node = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
     is_deleted(pod) && !is_on_a_node
@@ -130,7 +130,7 @@ fn expires_at(job: &Job) -> Option<Timestamp> {
     job.metadata.annotations.as_ref()?.get(EXPIRES_AT)?.parse().ok()
 }
 
-/// Returns why the host has ended a Job, if it has.
+/// Returns why the host ended a Job, if it did.
 pub(crate) fn stopped_because(job: &Job) -> Option<StoppedBecause> {
     let text = job.metadata.annotations.as_ref()?.get(ENDED)?;
     let written = serde_json::from_str(text);
@@ -154,7 +154,7 @@ fn finished(job: &Job) -> Option<End> {
     })
 }
 
-/// Returns the end of a member whose Job was deleted. `end`: that of its Pod.
+/// Returns the end of a member whose Job was deleted. `end`: the end of its Pod.
 fn deleted(end: Option<End>) -> End {
     let mut deleted = End::unseen("Its Job was deleted.");
     deleted.exit.code = end.and_then(|end| end.exit.code);
@@ -167,12 +167,12 @@ fn rejected(message: &str) -> Obstacle {
     Obstacle {
         reason: format!("The cluster refuses its Pod: {message}"),
         is_final: true,
-        // A quota is this namespace's.
+        // The quota applies to this namespace only.
         try_another_host: message.contains("exceeded quota"),
     }
 }
 
-/// Returns whether a Pod runs or may still run.
+/// Returns whether a Pod runs or may still start.
 pub(crate) fn may_run(pod: &Pod) -> bool {
     !is_over(pod)
 }

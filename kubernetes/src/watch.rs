@@ -32,10 +32,10 @@ use crate::{
     words::End,
 };
 
-/// How long until a failed call is tried again.
+/// How long to wait before a failed call is retried.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// One of the streams has said something.
+/// An item from one of the streams.
 enum Heard {
     Job(Box<Event<Job>>),
     Pod(Box<Event<Pod>>),
@@ -55,7 +55,7 @@ pub(crate) struct Watcher {
     listed_pods: HashSet<String>,
 }
 
-/// What is known of an order, and what was done about it.
+/// What the host knows about an order, and what it has done about it.
 #[derive(Default)]
 struct Entry {
     seen: Seen,
@@ -76,7 +76,7 @@ impl Watcher {
         }
     }
 
-    /// Follows the objects that a selector selects, for as long as someone waits for ends.
+    /// Follows the objects that match a selector, as long as the receiver of the ends exists.
     pub(crate) async fn run(mut self, selector: String) {
         let mut heard = streams(&self.cluster, &selector);
         loop {
@@ -118,7 +118,7 @@ impl Watcher {
         self.changed.notify_waiters();
     }
 
-    /// Takes in an event about a Job. Returns the orders that it concerns.
+    /// Handles an event about a Job. Returns the orders that it concerns.
     fn job(&mut self, event: Event<Job>) -> Vec<String> {
         match event {
             Event::Apply(job) => self.set_job(job).into_iter().collect(),
@@ -158,7 +158,7 @@ impl Watcher {
         Some(order)
     }
 
-    /// Takes in an event about a Pod. Returns the orders that it concerns.
+    /// Handles an event about a Pod. Returns the orders that it concerns.
     fn pod(&mut self, event: Event<Pod>) -> Vec<String> {
         match event {
             Event::Apply(pod) => self.set_pod(pod).into_iter().collect(),
@@ -170,7 +170,7 @@ impl Watcher {
                 let order = order_of(&pod.metadata);
                 if let Some(entry) = order.as_ref().and_then(|order| self.orders.get_mut(order)) {
                     let name = pod.metadata.name.clone().unwrap_or_default();
-                    // A Pod that has ended says how, until the Job is gone, too.
+                    // A Pod that has ended is kept until the Job is gone, too, because it shows how the member ended.
                     match may_run(&pod) {
                         true => drop(entry.seen.pods.remove(&name)),
                         false => drop(entry.seen.pods.insert(name, pod)),
@@ -202,7 +202,7 @@ impl Watcher {
         Some(order)
     }
 
-    /// Takes in that the API server has refused a Pod of a Job.
+    /// Records that the API server has refused a Pod of a Job.
     fn happening(&mut self, event: Happening) -> Vec<String> {
         let of = |entry: &Entry| entry.seen.job.as_ref().and_then(|job| job.metadata.uid.clone());
         let found = self
@@ -214,7 +214,7 @@ impl Watcher {
         vec![order.clone()]
     }
 
-    /// Does about an order what is to be done.
+    /// Does what the verdict on an order says.
     async fn look_at(&mut self, order: &str) {
         let Some(entry) = self.orders.get_mut(order) else { return };
         entry.due = None;
@@ -237,7 +237,7 @@ impl Watcher {
             Verdict::Ended { end, try_another_host } => {
                 entry.is_reported = true;
                 let ended = ended(order, &entry.seen, end, try_another_host);
-                // Nobody waits anymore: the next process reports it.
+                // The backend is gone. The next process reports the end.
                 let _ = self.ends.send(ended).await;
             }
         }
@@ -255,7 +255,7 @@ fn ended(order: &str, seen: &Seen, end: End, try_another_host: bool) -> Ended {
     Ended { request_id: order.to_owned(), member: member.unwrap_or_default(), exit, reason, try_another_host }
 }
 
-/// Returns everything that the API server says of the objects of a host, with lists and watches that start again by themselves.
+/// Returns a stream of all changes to a host's objects. Lists and watches restart automatically.
 fn streams(cluster: &Cluster, selector: &str) -> BoxStream<'static, Heard> {
     let of_host = || watcher::Config::default().labels(selector);
     let jobs = watcher(cluster.jobs.clone(), of_host())
@@ -266,7 +266,7 @@ fn streams(cluster: &Cluster, selector: &str) -> BoxStream<'static, Heard> {
         .default_backoff()
         .map(|heard| heard.map_or_else(Heard::Failed, |event| Heard::Pod(Box::new(event))))
         .boxed();
-    // Only events say that a Pod was refused. They have no labels.
+    // Only events show that a Pod was refused, and events have no labels.
     let refused = watcher::Config::default().fields("involvedObject.kind=Job,reason=FailedCreate");
     let events = watcher(cluster.events.clone(), refused)
         .default_backoff()
@@ -284,7 +284,7 @@ fn instant(at: Timestamp) -> Instant {
     Instant::now() + Duration::try_from(left).unwrap_or_default()
 }
 
-/// Returns a time that a wait which is never entered has.
+/// Returns a placeholder deadline for a wait that is never entered.
 fn far() -> Instant {
     Instant::now() + Duration::from_secs(3_600)
 }

@@ -1,4 +1,4 @@
-//! Says what Kubernetes reports of a Pod in a sentence.
+//! Puts what Kubernetes reports about a Pod into a sentence.
 
 use k8s_openapi::api::core::v1::{
     ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodCondition, PodStatus,
@@ -7,7 +7,7 @@ use teamwire_proto::v1::ExitReport;
 
 use crate::profiles::CONTAINER;
 
-/// How many characters of one line a reason has.
+/// How many characters of a line a reason repeats.
 const LINE_CHARS_MAX: usize = 500;
 
 /// How many characters the detail of an exit may have.
@@ -18,7 +18,7 @@ const DETAIL_CHARS_MAX: usize = 200;
 pub(crate) struct Obstacle {
     /// Why, in a sentence.
     pub(crate) reason: String,
-    /// True: waiting will not help.
+    /// True: waiting does not help.
     pub(crate) is_final: bool,
     /// True: another host may be able to start the member.
     pub(crate) try_another_host: bool,
@@ -27,9 +27,9 @@ pub(crate) struct Obstacle {
 /// How a member's program ended.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct End {
-    /// For the coordinator, if the member has not reported it.
+    /// The report for the coordinator, in case the member has not reported its exit.
     pub(crate) exit: ExitReport,
-    /// The sentence, and the last lines of the program if there are any.
+    /// The sentence, and the program's last lines, if any.
     pub(crate) reason: String,
 }
 
@@ -43,7 +43,7 @@ impl End {
         Self { exit: ExitReport { code, detail, ..ExitReport::default() }, reason }
     }
 
-    /// Returns the end of a member whose Pod nobody has seen ending.
+    /// Returns the end of a member whose Pod ended unobserved.
     pub(crate) fn unseen(sentence: &str) -> Self {
         Self::new(sentence, None, None)
     }
@@ -62,7 +62,7 @@ pub(crate) fn obstacle(pod: &Pod) -> Option<Obstacle> {
 
 fn of_waiting(reason: &str, container: &str, image: &str, message: &str) -> Option<Obstacle> {
     let (what, is_final) = match reason {
-        // The first failure may pass. After it, Kubernetes says that it backs off.
+        // The first failure may be temporary. After a second one, Kubernetes reports that it backs off.
         "ErrImagePull" => (format!("The image {image} cannot be pulled"), false),
         "ImagePullBackOff" | "ImageInspectError" | "RegistryUnavailable" | "SignatureValidationFailed" => {
             (format!("The image {image} cannot be pulled"), true)
@@ -80,7 +80,7 @@ fn of_waiting(reason: &str, container: &str, image: &str, message: &str) -> Opti
     Some(Obstacle { reason: sentence(&what, message), is_final, try_another_host: false })
 }
 
-/// Returns why no node fits. A new node may come, so this is not final.
+/// Returns why no node fits. Not final, because a node may be added.
 fn unschedulable(status: &PodStatus) -> Option<Obstacle> {
     let condition = condition(status, "PodScheduled").filter(|condition| condition.status == "False")?;
     let message = condition.message.as_deref().unwrap_or_default();
@@ -91,7 +91,7 @@ fn unschedulable(status: &PodStatus) -> Option<Obstacle> {
     Some(Obstacle { reason: sentence(what, message), is_final: false, try_another_host: true })
 }
 
-/// Returns what a Pod that does not run waits for, without a cause that Kubernetes reports.
+/// Returns what a Pod that does not run waits for, if Kubernetes reports no cause.
 pub(crate) fn unexplained(pod: Option<&Pod>) -> Obstacle {
     let status = pod.and_then(|pod| pod.status.as_ref());
     let waiting = status.and_then(|status| {
@@ -114,7 +114,7 @@ pub(crate) fn is_running(pod: &Pod) -> bool {
 pub(crate) fn end(pod: &Pod) -> Option<End> {
     let status = pod.status.as_ref()?;
     let is_failed = status.phase.as_deref() == Some("Failed");
-    // The kubelet and the controllers say more about a Pod that they ended than about its containers.
+    // For a Pod that the kubelet or a controller ended, the Pod's status says more than the status of its containers.
     if is_failed && let Some(end) = of_pod(status) {
         return Some(end);
     }
@@ -166,7 +166,7 @@ fn disrupted(status: &PodStatus) -> Option<End> {
     Some(End::new(&sentence(what, message), exit_code(status), None))
 }
 
-/// Returns how a program ended by itself, or by a limit of its container.
+/// Returns how a program ended, by itself or because it reached a limit of its container.
 fn of_program(terminated: &ContainerStateTerminated, memory: Option<&str>) -> End {
     let code = terminated.exit_code;
     let message = terminated.message.as_deref();
@@ -189,7 +189,7 @@ fn meaning(code: i32) -> &'static str {
         64 => ": its command cannot be used",
         69 => ": it could not reach the coordinator",
         75 => ": its name was taken",
-        77 => ": the coordinator did not permit it to join or to go on",
+        77 => ": the coordinator did not permit it to join or to continue",
         126 => ": its program cannot be executed",
         127 => ": its program was not found in the image",
         137 => ": it was killed",
@@ -230,14 +230,14 @@ fn text_of(status: &PodStatus) -> String {
     status.message.clone().or_else(|| status.reason.clone()).unwrap_or_default()
 }
 
-/// Returns a sentence, with what Kubernetes says as its second part.
+/// Returns a sentence whose second part is Kubernetes' own message.
 fn sentence(what: &str, message: &str) -> String {
     let message = one_line(message, LINE_CHARS_MAX);
     let message = message.trim_end_matches('.');
     if message.is_empty() { format!("{what}.") } else { format!("{what}: {message}.") }
 }
 
-/// Returns a text on one line, cut off after a number of characters.
+/// Returns a text on one line, truncated to a number of characters.
 fn one_line(text: &str, chars_max: usize) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let line = words.join(" ");

@@ -66,7 +66,8 @@ fn code(report: &ExitReport) -> String {
 fn unknown(report: &ExitReport) -> String {
     match report.detail.as_str() {
         "" => "exit not reported".to_owned(),
-        detail => detail.to_owned(),
+        // It may be a sentence, and goes on in another one.
+        detail => detail.strip_suffix('.').unwrap_or(detail).to_owned(),
     }
 }
 
@@ -78,6 +79,12 @@ mod tests {
         let approved_request_id = if approved { "req_1".to_owned() } else { String::new() };
         let runner_action = action.into();
         exit(&ExitReport { code, signal, approved_request_id, runner_action, ..ExitReport::default() })
+    }
+
+    #[test]
+    fn a_detail_that_is_a_sentence_goes_on_in_another_one() {
+        let report = ExitReport { detail: "Its runner was gone.".to_owned(), ..ExitReport::default() };
+        assert_eq!(format!("{}.", exit(&report)), "Its runner was gone.");
     }
 
     #[test]

@@ -150,7 +150,7 @@ struct Writes {
 }
 
 impl Writes {
-    /// Notes the outcome of a check, and reports what has changed.
+    /// Records the outcome of a check, and reports what has changed.
     async fn note(&mut self, written: Result<(), StoreError>, metrics: &Metrics, reporters: &[HealthReporter]) {
         self.refusals = if written.is_ok() { 0 } else { self.refusals + 1 };
         let status = match written {

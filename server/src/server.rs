@@ -45,7 +45,7 @@ pub struct Config {
     pub advertised: Advertised,
     /// The origins of web pages that may call by gRPC-web; see [`grpc::web::is_origin`]. Empty: none.
     pub web_origins: Vec<String>,
-    /// How long open calls may go on after the shutdown was requested. 25 s.
+    /// How long open calls may continue after the shutdown was requested. 25 s.
     pub drain_grace: Duration,
     /// How long after the shutdown was requested everything is dropped, finished or not. 30 s.
     pub hard_stop: Duration,
@@ -117,8 +117,9 @@ pub async fn run<L: Listen>(
     background.report_health(health, listeners.health, store, &config.metrics, &shutdown);
 
     let mut routes = Routes::builder();
-    let (draining, service_config) = (shutdown.clone(), config.services());
-    Services::new(Arc::clone(&coordinator), Arc::clone(&heartbeats), draining, service_config).register(&mut routes);
+    let (draining, sessions) = (shutdown.clone(), background.tasks.clone());
+    Services::new(Arc::clone(&coordinator), Arc::clone(&heartbeats), draining, sessions, config.services())
+        .register(&mut routes);
     routes.add_service(health_service);
     add_reflection(&mut routes)?;
 
@@ -196,7 +197,7 @@ fn add_reflection(routes: &mut tonic::service::RoutesBuilder) -> Result<(), RunE
     Ok(())
 }
 
-/// The tasks of a coordinator that no call starts.
+/// The tasks of a coordinator that no call waits for.
 struct Background {
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -238,7 +239,8 @@ impl Background {
         self.spawn(health::run(store, Arc::clone(metrics), reporters, Services::HEALTH_NAMES, draining.clone()));
     }
 
-    /// Ends the tasks and renews the leases of this coordinator's members a last time, within a limit.
+    /// Ends the tasks, waits until the sessions have recorded how far they came, and renews the leases of this coordinator's
+    /// members a last time, within a limit.
     async fn end(self, heartbeats: &Heartbeats, coordinator: &Coordinator, limit: Duration) {
         self.stop.cancel();
         self.tasks.close();
@@ -247,7 +249,7 @@ impl Background {
             self.tasks.wait().await;
         };
         if timeout(limit, last_writes).await.is_err() {
-            tracing::warn!("the store did not answer in time; leases were not renewed a last time");
+            tracing::warn!("the store did not answer in time; sessions or leases were not written a last time");
         }
     }
 }

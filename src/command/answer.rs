@@ -2,6 +2,7 @@
 
 use clap::Args;
 use teamwire_client::v1;
+use teamwire_proto::v1::RequestKind;
 
 use super::{Output, id, shown};
 use crate::{context::ContextArgs, failure::Failure, show};
@@ -13,8 +14,7 @@ use crate::{context::ContextArgs, failure::Failure, show};
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire approve last\n    teamwire approve REQUEST_ID -m \"go ahead\"")]
 pub struct Approve {
-    /// The request: its id, the beginning or end of its id, or `last`: the newest pending
-    /// one, or else the newest one
+    /// The request: its id, the beginning or end of its id, or `last`: the newest one that waits for your answer
     request_id: String,
     /// A comment for the requester
     #[arg(long, short, default_value = "", hide_default_value = true)]
@@ -30,8 +30,7 @@ pub struct Approve {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire reject last --reason \"handle errors first\"")]
 pub struct Reject {
-    /// The request: its id, the beginning or end of its id, or `last`: the newest pending
-    /// one, or else the newest one
+    /// The request: its id, the beginning or end of its id, or `last`: the newest one that waits for your answer
     request_id: String,
     /// Why, or what to change
     #[arg(long, short, default_value = "", hide_default_value = true)]
@@ -62,16 +61,12 @@ async fn answer(
     let caller = context.caller()?;
     let request_id = &id::request_to_answer(&caller, request_id).await?;
     let reply = caller.client.answer(request_id, approve, text).await?;
+    let found = v1::GetRequestRequest { request_id: request_id.clone(), ..v1::GetRequestRequest::default() };
+    let found = caller.client.get_request(found).await.ok().and_then(|reply| reply.request);
     // Answering a request proves that its message was processed, so acknowledge it. On failure the message is delivered
     // again, and its text says that the request was answered.
-    if caller.member.is_some()
-        && let Ok(found) = caller
-            .client
-            .get_request(v1::GetRequestRequest { request_id: request_id.clone(), ..Default::default() })
-            .await
-        && let Some(request) = found.request
-    {
-        shown::acknowledge(&caller, vec![request.message_id]).await;
+    if let Some(request) = &found {
+        shown::acknowledge(&caller, vec![request.message_id.clone()]).await;
     }
     if output.json {
         show::line(&show::json("SendResponse", &reply));
@@ -79,9 +74,29 @@ async fn answer(
     }
     let word = if approve { "Approved" } else { "Rejected" };
     let again = if reply.replayed { ", as before" } else { "" };
-    anstream::println!("{word}{again}.");
+    match found {
+        Some(request) => {
+            let whose = if caller.is(&request.member) { "your".to_owned() } else { format!("{}'s", request.member) };
+            let id = show::paint(show::dim(), &request.id);
+            anstream::println!(
+                "{word} {whose} {}{again}{} {id}",
+                noun(&request),
+                show::first_line_of_request(&request)
+            );
+        }
+        None => anstream::println!("{word}{again}."),
+    }
     for warning in &reply.warnings {
         anstream::eprintln!("{} {warning}", show::paint(anstyle::AnsiColor::Yellow.on_default(), "note:"));
     }
     Ok(())
+}
+
+fn noun(request: &v1::Request) -> &'static str {
+    match request.kind() {
+        RequestKind::Shutdown => "shutdown",
+        RequestKind::PlanApproval => "plan",
+        RequestKind::Permission => "permission request",
+        RequestKind::Spawn | RequestKind::Unspecified => "request",
+    }
 }

@@ -1,4 +1,4 @@
-//! `teamwire down`: ends a team, and what `teamwire up` has started for it.
+//! `teamwire down`: ends a team, and the processes that `teamwire up` started for it.
 
 use std::{
     fs,
@@ -18,10 +18,10 @@ use tokio::time::{Instant, sleep};
 use super::{
     Output,
     confirm::Confirm,
+    host::leftovers,
     shown,
     up::{
         FILE,
-        background::stop,
         coordinator::{Reached, reach},
         records::Records,
         report::{Outcome, Report},
@@ -37,36 +37,36 @@ use crate::{
 /// The reason that members get.
 const REASON: &str = "teamwire down";
 
-/// How long a member that was stopped by force may take to exit: more than its runner's grace period.
+/// How long a member may take to exit after it was stopped by force. Longer than its runner's grace period.
 const FORCED_EXIT_MAX: Duration = Duration::from_secs(30);
 
-/// How long the local host and the coordinator may take to end before they are killed.
+/// How long the local host and the coordinator may take to exit before the command kills them.
 const STOP_GRACE: Duration = Duration::from_secs(20);
 
-/// How often to look whether a member has exited.
+/// How often to check whether a member has exited.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// End a team that `teamwire up` has started
+/// End a team that `teamwire up` started
 ///
-/// Asks every member to shut down, and waits for their answers and for their processes to end. A member may reject. The command
-/// then shows who did and why, and leaves the team as it is; the exit code is 3, or 5 if a member did not answer or end in
-/// time. With --force, it stops these members without asking.
+/// Asks every member to shut down, and waits for their answers and for their processes to exit. If a member rejects, the
+/// command shows why and does not end the team. The exit code is then 3, or 5 if a member did not answer or exit in time. With
+/// --force, the command stops these members by force.
 ///
-/// Once all members have ended, the command ends the local host, deletes the team with its messages, tasks and history, and ends
-/// the coordinator unless that has other teams. It ends only what `teamwire up` has started. It asks before it deletes a team
-/// that `teamwire up` has not created.
+/// Once all members have exited, the command stops the local host, deletes the team with its messages, tasks and history, and
+/// stops the coordinator unless it has other teams. It stops only processes that `teamwire up` started. Before it deletes a
+/// team that `teamwire up` did not create, it asks for confirmation.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire down\n    teamwire down --force --grace 10s\n    teamwire down backend-team.toml --keep-team"
 )]
 pub struct Down {
-    /// The file that describes the team [default: team.toml, or else the only team that `teamwire up` has started here]
+    /// The file that describes the team [default: team.toml, or else the only team that `teamwire up` started here]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// How long members have to answer and to end
+    /// How long members have to answer and to exit
     #[arg(long, default_value = "60s", value_name = "DURATION")]
     grace: Wait,
-    /// Stop the members that have rejected, and those that have not ended in time
+    /// Stop members by force if they reject, or do not answer or exit in time
     #[arg(long)]
     force: bool,
     /// Keep the team and its coordinator
@@ -78,11 +78,11 @@ pub struct Down {
     pub output: Output,
 }
 
-/// What has become of a member that was asked.
+/// How a member responded to the request.
 enum Answer {
-    /// It has ended. Says how.
+    /// It has ended. Holds how.
     Ended(String),
-    /// It goes on. Says why, and which exit code that means.
+    /// It has not ended. Holds why, and the command's exit code.
     HoldsOut(String, u8),
 }
 
@@ -99,8 +99,8 @@ impl Down {
             }
             Reached::Coordinator(_, None) => {
                 report.text(&format!("There is no team {team}."));
-                stop_host(&records, &team, report).await?;
-                records.remove_team(&team);
+                end_host(context, &records, &team, report).await?;
+                forget(context, &records, &team)?;
             }
             Reached::Nothing { .. } if records.team(&team)?.is_none() => {
                 report.text(&format!("Nothing runs for team {team}."));
@@ -152,31 +152,31 @@ impl Down {
         let is_ours = record.is_some_and(|record| record.created);
         if !self.keep_team && !is_ours {
             let what = format!(
-                "Team {team}, which `teamwire up` has not created, will be deleted with all its data, for good."
+                "Team {team}, which `teamwire up` did not create, will be deleted with all its data, for good."
             );
             self.confirm.ask(&what, " To keep it, add --keep-team.")?;
         }
         let own = context.load()?;
         let own: Vec<&KeptIdentity> = own.in_team(team);
         self.end_members(caller, &own, report).await?;
-        stop_host(records, team, report).await?;
+        end_host(context, records, team, report).await?;
         if self.keep_team {
             report.line("team", team, Outcome::Kept, &format!("Team {team} stays."));
             return Ok(());
         }
         for identity in own.into_iter().filter(|identity| !caller.is(&identity.member)) {
-            // A live member keeps its team from being deleted. This one may have left before.
+            // A team with a live member cannot be deleted. This member may have left before.
             let _ = context.caller_of(identity)?.client.leave(0).await;
         }
         caller.client.delete_team(v1::DeleteTeamRequest { team: team.to_owned() }).await?;
         context.remove_identities(&caller.address, team, None)?;
-        records.remove_team(team);
+        forget(context, records, team)?;
         report.line("team", team, Outcome::Done, &format!("Deleted team {team} and all its data."));
         Ok(())
     }
 
-    /// Asks every member to shut down except the person who runs the command, and with --force stops those that do not.
-    /// `own`: that person's identities.
+    /// Asks every member except the person who runs the command to shut down. With --force, stops those that do not. `own`:
+    /// that person's identities.
     async fn end_members(&self, caller: &Caller, own: &[&KeptIdentity], report: Report) -> Result<(), Failure> {
         let members = caller.client.members().await?;
         let is_asked = |member: &&v1::Member| {
@@ -203,7 +203,7 @@ impl Down {
             return Err(Failure::with_code(
                 *code,
                 format!(
-                    "The team goes on, because of {}. Repeat the command later, or add --force to stop them.",
+                    "The team was not ended, because of {}. Repeat the command later, or add --force to stop them.",
                     names.join(", ")
                 ),
             ));
@@ -263,7 +263,8 @@ impl Down {
     }
 }
 
-/// Returns the team's name in a file. Nothing else in it matters, so that a team can be ended whatever its file has become.
+/// Returns the team's name in a file. Ignores everything else in the file, so that a team can be ended even if its file is no
+/// longer valid.
 fn name_in(path: &Path) -> Result<String, Failure> {
     let wrong = |what: String| Failure::usage(format!("{}: {what}", path.display()));
     let text = fs::read_to_string(path).map_err(|error| wrong(format!("{error}.")))?;
@@ -280,7 +281,7 @@ async fn force(caller: &Caller, name: &str) -> Result<(), Error> {
     }
 }
 
-/// Waits until a member has exited, and says how. None: it has not, in this time.
+/// Waits until a member has exited, and returns how. None: it has not exited in time.
 async fn exit_of(caller: &Caller, name: &str, patience: Duration) -> Result<Option<String>, Failure> {
     let began = Instant::now();
     loop {
@@ -297,16 +298,26 @@ async fn exit_of(caller: &Caller, name: &str, patience: Duration) -> Result<Opti
     }
 }
 
-async fn stop_host(records: &Records, team: &str, report: Report) -> Result<(), Failure> {
-    let Some(record) = records.team(team)? else { return Ok(()) };
-    if let Some(process) = record.host.as_ref().filter(|process| process.is_alive()) {
-        stop(process, STOP_GRACE).await;
+/// Ends the local host if `up` has started it, and does what it has not come to: it may have been killed before.
+async fn end_host(context: &ContextArgs, records: &Records, team: &str, report: Report) -> Result<(), Failure> {
+    let Some(host) = records.team(team)?.and_then(|record| record.host) else { return Ok(()) };
+    if host.is_alive() {
+        host.end(STOP_GRACE).await;
         report.line("host", "local", Outcome::Done, "Ended the local host.");
     }
+    leftovers::clear(context, team).await
+}
+
+/// Removes what this machine has kept about a team.
+fn forget(context: &ContextArgs, records: &Records, team: &str) -> Result<(), Failure> {
+    if records.team(team)?.is_some_and(|record| record.host.is_some()) {
+        leftovers::remove(context, team)?;
+    }
+    records.remove_team(team);
     Ok(())
 }
 
-/// Ends the coordinator if `up` has started it and it has no team anymore.
+/// Stops the coordinator if `up` started it and it has no more teams.
 async fn stop_coordinator(context: &ContextArgs, records: &Records, report: Report) -> Result<(), Failure> {
     let Some(record) = records.coordinator()? else { return Ok(()) };
     let operator = context.operator()?;
@@ -316,11 +327,11 @@ async fn stop_coordinator(context: &ContextArgs, records: &Records, report: Repo
     let teams = operator.client.list_all_teams(v1::ListTeamsRequest::default(), usize::MAX).await?.teams;
     let names: Vec<&str> = teams.iter().map(|team| team.name.as_str()).collect();
     if !names.is_empty() {
-        let text = format!("The coordinator goes on: it has other teams ({}).", names.join(", "));
+        let text = format!("The coordinator keeps running, because it has other teams ({}).", names.join(", "));
         report.line("coordinator", &record.address, Outcome::Kept, &text);
         return Ok(());
     }
-    stop(&record.process, STOP_GRACE).await;
+    record.process.end(STOP_GRACE).await;
     records.remove_coordinator();
     report.line("coordinator", &record.address, Outcome::Done, "Ended the coordinator.");
     Ok(())

@@ -60,20 +60,6 @@ pub(super) fn is_named(member: &v1::Member, named: &str) -> bool {
 
 /// Returns the id of the request that `typed` means. `last` is the newest pending request, or else the newest one.
 pub(super) async fn request(caller: &Caller, typed: &str) -> Result<String, Failure> {
-    request_among(caller, typed, |_| true).await
-}
-
-/// Returns the id of the request to answer that `typed` means. `last` is never an order, which only a host answers.
-pub(super) async fn request_to_answer(caller: &Caller, typed: &str) -> Result<String, Failure> {
-    request_among(caller, typed, |request| request.kind() != RequestKind::Spawn).await
-}
-
-/// Returns the id of the request that `typed` means. `may_be_last`: whether `last` may mean it.
-async fn request_among(
-    caller: &Caller,
-    typed: &str,
-    may_be_last: impl Fn(&v1::Request) -> bool,
-) -> Result<String, Failure> {
     let is_whole = typed.starts_with(REQUEST_ID_PREFIX) && typed.len() >= REQUEST_ID_PREFIX.len() + REQUEST_ID_CHARS;
     if is_whole {
         return Ok(typed.to_owned());
@@ -81,7 +67,7 @@ async fn request_among(
     refuse_short(typed, typed.trim_start_matches(REQUEST_ID_PREFIX), &REQUEST)?;
     let listed = caller.client.list_all_requests(v1::ListRequestsRequest::default(), SEARCHED_MAX).await?.requests;
     if typed == "last" {
-        let mut newest: Vec<_> = listed.iter().filter(|request| may_be_last(request)).collect();
+        let mut newest: Vec<_> = listed.iter().collect();
         newest.sort_by_key(|request| {
             let at = request.created_at.unwrap_or_default();
             (request.state() == RequestState::Pending, at.seconds, at.nanos)
@@ -92,6 +78,38 @@ async fn request_among(
     let bare = |id: &str| id.trim_start_matches(REQUEST_ID_PREFIX).to_owned();
     let part = bare(typed);
     only(typed, &REQUEST, listed.into_iter().map(|request| request.id).filter(|id| has_part(&bare(id), &part)))
+}
+
+/// Returns the id of the request to answer that `typed` means. `last` is the newest one that waits for the caller's answer.
+pub(super) async fn request_to_answer(caller: &Caller, typed: &str) -> Result<String, Failure> {
+    if typed != "last" {
+        return request(caller, typed).await;
+    }
+    let team = caller.client.get_team(v1::GetTeamRequest::default()).await?.team.ok_or_else(show::incomplete)?;
+    let can_lead = caller.member.is_none() || caller.is(&team.lead);
+    let waits = |request: &v1::Request| match request.kind() {
+        RequestKind::Shutdown => caller.is(&request.member),
+        RequestKind::PlanApproval => can_lead,
+        RequestKind::Permission => !caller.is(&request.member) && (can_lead || caller.is(&request.approver)),
+        RequestKind::Spawn | RequestKind::Unspecified => false,
+    };
+    newest_pending(caller, waits).await?.ok_or_else(|| none("Nothing waits for your answer. See `teamwire requests`."))
+}
+
+/// Returns the id of the request to withdraw that `typed` means. `last` is the caller's newest pending permission request.
+pub(super) async fn request_to_withdraw(caller: &Caller, typed: &str) -> Result<String, Failure> {
+    if typed != "last" {
+        return request(caller, typed).await;
+    }
+    let is_own = |request: &v1::Request| request.kind() == RequestKind::Permission && caller.is(&request.member);
+    let newest = newest_pending(caller, is_own).await?;
+    newest.ok_or_else(|| none("None of your permission requests is pending. See `teamwire requests`."))
+}
+
+async fn newest_pending(caller: &Caller, is_it: impl Fn(&v1::Request) -> bool) -> Result<Option<String>, Failure> {
+    let pending = v1::ListRequestsRequest { state: RequestState::Pending.into(), ..v1::ListRequestsRequest::default() };
+    let newest_first = caller.client.list_all_requests(pending, SEARCHED_MAX).await?.requests;
+    Ok(newest_first.into_iter().find(is_it).map(|request| request.id))
 }
 
 /// Which message `last` means.

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use clap::Args;
 use teamwire_agents::mcp::{CreateTeam, McpServer, TeamlessServer};
-use teamwire_client::Retry;
+use teamwire_client::{Reason, Retry, v1};
+use tokio::time::timeout;
 
 use super::team;
 use crate::{
@@ -17,6 +18,9 @@ const LEAD: &str = "lead";
 
 /// Within a runner: how long a tool call waits for a coordinator that is away. Agent programs wait for at least 300 s.
 const OUTAGE_MAX: Duration = Duration::from_secs(240);
+
+/// How long the server waits at its start for the coordinator to say what the caller is. Agent programs wait for at least 10 s.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 /// Give an agent program the tools of a member, as an MCP server over standard input and output
 ///
@@ -35,7 +39,10 @@ pub struct Mcp {}
 impl Mcp {
     pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let served = match member(context) {
-            Ok(caller) => server(context, caller)?.serve_stdio().await,
+            Ok(caller) => {
+                refuse_host(&caller).await?;
+                server(context, caller)?.serve_stdio().await
+            }
             Err(failure) if is_within_runner() => return Err(failure),
             Err(failure) => teamless(context, &failure).serve_stdio().await,
         };
@@ -47,6 +54,17 @@ fn member(context: &ContextArgs) -> Result<Caller, Failure> {
     let caller = context.pinned_caller()?;
     caller.member()?;
     Ok(caller)
+}
+
+/// Fails if the caller is a host, which has no tools. A coordinator that does not answer soon proves nothing: the server starts,
+/// and its tools wait.
+async fn refuse_host(caller: &Caller) -> Result<(), Failure> {
+    let client = caller.client.clone().with_retry(Retry::none());
+    match timeout(ANSWER_MAX, client.get_team(v1::GetTeamRequest::default())).await {
+        // Every other member may see its team.
+        Ok(Err(error)) if error.reason() == Some(Reason::NotPermitted) => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 fn server(context: &ContextArgs, caller: Caller) -> Result<McpServer, Failure> {

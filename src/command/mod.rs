@@ -5,6 +5,7 @@
 //! an arm of [`dispatch`] here; run `cargo xtask generate`, which renews `docs/cli.md`.
 
 mod answer;
+mod approver;
 mod asked;
 mod certs;
 pub(crate) mod complete;

@@ -52,8 +52,7 @@ pub struct Request {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire permission withdraw last")]
 pub struct Withdraw {
-    /// The request: its id, the beginning or end of its id, or `last`: the newest pending
-    /// one, or else the newest one
+    /// The request: its id, the beginning or end of its id, or `last`: your newest pending one
     request_id: String,
     #[command(flatten)]
     output: Output,
@@ -88,12 +87,13 @@ impl Request {
 impl Withdraw {
     async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
-        let request_id = id::request_to_answer(&caller, &self.request_id).await?;
+        let request_id = id::request_to_withdraw(&caller, &self.request_id).await?;
         let request = caller.client.withdraw_request(&request_id).await?;
         if self.output.json {
             show::line(&show::json("Request", &request));
         } else {
-            anstream::println!("The request is {}", show::request_text(&request));
+            let (what, id) = (show::first_line_of_request(&request), show::paint(show::dim(), &request.id));
+            anstream::println!("Your permission request{what} is {} {id}", show::request_text(&request));
         }
         Ok(())
     }

@@ -9,12 +9,15 @@ use teamwire_agents::{
 };
 use teamwire_client::{Client, JOIN_VARIABLE, KeptIdentity, Reason, Retry, v1};
 
-use super::{confirm::Confirm, join::Attributes};
+use super::{approver, confirm::Confirm, join::Attributes};
 use crate::{
     context::{Caller, ContextArgs, has_ended, identity, is_within_runner, may_rejoin},
     failure::Failure,
     show,
 };
+
+/// The state directory's directory with the sessions of agent programs.
+const SESSIONS_DIRECTORY: &str = "sessions";
 
 /// Run a program as a member of a team
 ///
@@ -82,10 +85,19 @@ pub struct Run {
     /// With an agent program: what it is asked to do first; without it, the agent waits for messages
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     prompt: String,
+    /// With an agent program: start a new session of it, even if an earlier run of the member has left one
+    ///
+    /// If an earlier run was killed or interrupted, the program resumes the session of that run, provided that command and
+    /// directory are the same.
+    #[arg(long)]
+    new_session: bool,
     /// With an agent program: who answers when the program asks for permission, for example to run a command
     #[arg(long, value_enum, default_value = "ask")]
     permissions: Permit,
     /// With --permissions ask: the member that is asked [default: the lead]
+    ///
+    /// It must have joined. With a join string, the runner can check that only once it has joined itself. It then warns, and
+    /// asks the lead until the approver has joined.
     #[arg(long, value_name = "MEMBER", default_value = "", hide_default_value = true)]
     approver: String,
     /// With --via stdin: what counts as processed
@@ -114,7 +126,7 @@ pub struct Run {
     /// Whether to restart the program after a failure, each time in a new incarnation of the member [default: never; for an
     /// agent program: on-failure]
     ///
-    /// A restarted agent program goes on with its own session.
+    /// A restarted agent program resumes its own session.
     #[arg(long, value_enum)]
     restart: Option<RestartWhen>,
     /// After how many consecutive failures the runner exits
@@ -226,9 +238,10 @@ impl Run {
         }
     }
 
-    /// Joins, and runs the program to its end. Returns the exit code.
+    /// Joins, and runs the program until it ends. Returns the exit code.
     async fn run_member(&self, context: &ContextArgs) -> Result<u8, Failure> {
         let name = self.name_word.clone().or_else(|| self.name.clone()).unwrap_or_default();
+        self.check_prompt(&name)?;
         let entry = self.entry(context, &name).await?;
         let own = context.own_identity(&entry)?;
         if let Some(own) = &own {
@@ -242,6 +255,18 @@ impl Run {
             }
         }
         Ok(exit.code)
+    }
+
+    /// Refuses a prompt for a program that reads no prompts.
+    fn check_prompt(&self, name: &str) -> Result<(), Failure> {
+        if self.prompt.is_empty() || matches!(self.mode(), Mode::Agent(_)) {
+            return Ok(());
+        }
+        let name = if name.is_empty() { "NAME" } else { name };
+        Err(Failure::usage(format!(
+            "--prompt is only for agent programs. If the program is one, name its protocol with --via claude, codex or acp. \
+             Otherwise, leave --prompt out, and send the text as a message: teamwire send {name} \"TEXT\"."
+        )))
     }
 
     /// Asks before the runner takes over an identity that a person uses at the command line.
@@ -263,6 +288,8 @@ impl Run {
         config.attributes = self.attributes.to_proto();
         config.mode = self.mode();
         config.agent = self.agent_options();
+        // Without a state directory, no session is kept.
+        config.agent.sessions = context.state_dir().ok().map(|directory| directory.join(SESSIONS_DIRECTORY));
         let is_agent = matches!(config.mode, Mode::Agent(_));
         config.takes_tasks = self.claim;
         config.on_shutdown = self.on_shutdown.map(|answer| match answer {
@@ -285,7 +312,13 @@ impl Run {
         config.watchdog = this_program().map(|program| vec![program, "watchdog".into()]);
         config.claims_orphans = true;
         let keeper = context.clone();
-        config.on_joined = Arc::new(move |reply, client| keep(&keeper, reply, client));
+        let approver = Some(self.approver.clone()).filter(|named| !named.is_empty() && self.permissions == Permit::Ask);
+        config.on_joined = Arc::new(move |reply, client| {
+            keep(&keeper, reply, client);
+            if let (Some(approver), Ok(client)) = (&approver, client.with_credential(&reply.credential)) {
+                tokio::spawn(approver::warn(client, approver.clone(), say));
+            }
+        });
         if !self.quiet {
             config.on_event = Arc::new(|event| say(event));
         }
@@ -314,6 +347,7 @@ impl Run {
     fn agent_options(&self) -> AgentOptions {
         AgentOptions {
             prompt: self.prompt.clone(),
+            starts_session: self.new_session,
             approver: self.approver.clone(),
             permissions: match self.permissions {
                 Permit::Ask => Permissions::Ask,
@@ -322,6 +356,7 @@ impl Run {
             },
             // The agent program starts this, so /proc/self would be its own.
             mcp_command: env::current_exe().map_or_else(|_| Vec::new(), |program| vec![program.into(), "mcp".into()]),
+            ..AgentOptions::default()
         }
     }
 
@@ -354,15 +389,16 @@ impl Run {
         }
         let caller = context.caller();
         let team = caller.as_ref().ok().and_then(|caller| caller.team.clone());
-        if let Ok(caller) = &caller
-            && caller.is(name)
-        {
-            return Ok(caller.clone());
-        }
-        if let Some(kept) = self.kept(context, name, team.as_deref()).await? {
-            return Ok(kept);
+        let known = match &caller {
+            Ok(caller) if caller.is(name) => Some(caller.clone()),
+            _ => self.kept(context, name, team.as_deref()).await?,
+        };
+        if let Some(known) = known {
+            approver::check(&known.client, &self.approver).await?;
+            return Ok(known);
         }
         let caller = caller?;
+        approver::check(&caller.client, &self.approver).await?;
         let invite = v1::InviteRequest { member: name.to_owned(), ..v1::InviteRequest::default() };
         let token = caller.client.invite(invite).await?.join_token;
         Ok(Caller { credential: token, ..caller })

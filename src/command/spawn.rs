@@ -27,8 +27,8 @@ const DECISION_GRACE: Duration = Duration::from_secs(30);
 /// first message. Only the lead and the operator can do this.
 ///
 /// The exit code is 0 if the teammate has started, 3 if the host could not start it, 4 if the order expired or was cancelled,
-/// and 130 if you stop waiting with Ctrl-C; the order then remains. If the teammate did not start, its name is free again. The
-/// command also acknowledges the notice about the start in your inbox, because it has shown it.
+/// and 130 if you stop waiting with Ctrl-C; the order then stays pending. If the teammate did not start, its name is free
+/// again. The command also acknowledges the notice about the start in your inbox, because its output already tells you.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire spawn backend --profile claude --on gpu-1 --prompt \"You own the API. Start with task 3.\"\n    teamwire spawn reviewer --profile codex --label gpu=a100 --plan\n    teamwire spawn tester --profile claude --prompt-file tester.md --deadline 10m --no-wait"
@@ -45,25 +45,28 @@ pub struct Spawn {
     /// A label that the host must have; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pair)]
     labels: Vec<(String, String)>,
-    /// What the teammate is to do; use '-' to read it from standard input
+    /// The teammate's instructions; use '-' to read them from standard input
     #[arg(long, value_name = "TEXT", conflicts_with = "prompt_file")]
     prompt: Option<String>,
-    /// A file with what the teammate is to do
+    /// A file with the teammate's instructions
     #[arg(long, value_name = "FILE")]
     prompt_file: Option<PathBuf>,
     /// Require the teammate to have a plan approved before it works on tasks
     #[arg(long)]
     plan: bool,
-    /// When its runner starts the program again [default: as the profile says]
+    /// When the runner restarts the program [default: as the profile says]
     #[arg(long, value_enum)]
     restart: Option<Restart>,
-    /// The directory that it starts in, below the profile's directory
+    /// Order the teammate again from another host if it is lost together with its host; it then gets its prompt again
+    #[arg(long, conflicts_with = "on")]
+    reschedule: bool,
+    /// The directory that the program starts in, below the profile's directory
     #[arg(long, value_name = "DIR", default_value = "", hide_default_value = true)]
     dir: String,
     /// How long the start may take, 1s to 1h [default: as the profile says, or 60s]
     #[arg(long, value_name = "DURATION")]
     deadline: Option<Wait>,
-    /// Return once the order is made, without waiting for the start
+    /// Return once the order is placed, without waiting for the start
     #[arg(long)]
     no_wait: bool,
     #[command(flatten)]
@@ -93,7 +96,7 @@ impl Spawn {
         let caller = context.caller()?;
         let reply = caller.client.spawn(request).await?;
         let order = reply.request.as_ref().ok_or_else(show::incomplete)?;
-        // From here on, Ctrl-C ends the wait and not the process.
+        // From here on, Ctrl-C ends the wait, not the process.
         let interrupt = signal(SignalKind::interrupt())?;
         if !self.output.json {
             let (member, host) = (show::paint(show::bold(), &order.member), &order.approver);
@@ -115,7 +118,6 @@ impl Spawn {
                 .map_err(|error| Failure::usage(format!("Cannot read {}: {error}.", file.display())))?,
             (None, None) => String::new(),
         };
-        let ttl = self.deadline.map(|Wait(deadline)| prost_types::Duration::try_from(deadline));
         Ok(v1::SpawnRequest {
             name: self.name.clone(),
             profile: self.profile.clone(),
@@ -125,9 +127,17 @@ impl Spawn {
             plan_mode_required: self.plan,
             restart: self.restart.map_or(RestartPolicy::Unspecified, RestartPolicy::from).into(),
             dir: self.dir.clone(),
-            ttl: ttl.transpose().map_err(|_| Failure::usage("--deadline is too long. Give at most 1h."))?,
+            reschedule: self.reschedule,
+            ttl: self.ttl()?,
             ..v1::SpawnRequest::default()
         })
+    }
+
+    fn ttl(&self) -> Result<Option<prost_types::Duration>, Failure> {
+        let Some(Wait(deadline)) = self.deadline else { return Ok(None) };
+        let within = Some(deadline).filter(|it| (Duration::from_secs(1)..=Duration::from_secs(3_600)).contains(it));
+        let ttl = within.and_then(|deadline| prost_types::Duration::try_from(deadline).ok());
+        ttl.map(Some).ok_or_else(|| Failure::usage("--deadline must be 1s to 1h."))
     }
 
     async fn wait(&self, caller: &Caller, order: &v1::Request, mut interrupt: Signal) -> Result<(), Failure> {
@@ -156,7 +166,7 @@ impl Spawn {
     }
 }
 
-/// Returns how long the coordinator gives the start.
+/// Returns how long the coordinator allows for the start.
 fn time_to_start(order: &v1::Request) -> Duration {
     let seconds = |at: &Option<prost_types::Timestamp>| at.as_ref().map_or(0, |at| at.seconds);
     Duration::from_secs(u64::try_from(seconds(&order.expires_at) - seconds(&order.created_at)).unwrap_or_default())

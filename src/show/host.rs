@@ -54,6 +54,9 @@ pub fn hosts_in_all(hosts: &[v1::Host]) -> Option<String> {
     let hosts = count(live.len() as u64, "host");
     Some(match present.len() - live.len() {
         0 => format!("{hosts}, {taken}"),
-        gone => format!("{hosts}, {taken}; {}", paint(warning(), format!("{gone} lost"))),
+        silent => {
+            let silent = format!("{} not answering", count(silent as u64, "host"));
+            format!("{hosts}, {taken}; {}", paint(warning(), silent))
+        }
     })
 }

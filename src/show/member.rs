@@ -8,8 +8,11 @@ use teamwire_proto::{
 
 use super::{
     activity::{cost, tokens},
-    dim, one_line, paint, table, time,
+    count, dim, one_line, paint, shorten, table, time,
 };
+
+/// How many characters are shown of how a turn failed.
+const ERROR_CHARS_MAX: usize = 200;
 
 /// Prints a table of members.
 pub fn members(members: &[v1::Member]) {
@@ -23,7 +26,7 @@ pub fn members(members: &[v1::Member]) {
         let mut row = vec![
             member.name.clone(),
             role.to_owned(),
-            paint(state_style(member.state()), word::member_state(member.state())),
+            paint(style(member), word::member_state(member.state())),
             time(member.state_since.as_ref()),
             member.inbox_depth.to_string(),
             member.incarnation.to_string(),
@@ -52,8 +55,21 @@ pub(super) fn state_style(state: MemberState) -> Style {
     }
 }
 
+/// Returns how the state of a member looks: like that of a lost one if its turns fail.
+fn style(member: &v1::Member) -> Style {
+    state_style(if member.failed_turns.is_some() { MemberState::Lost } else { member.state() })
+}
+
+/// Describes the turns of a member's program that have failed in a row.
+pub fn failed_turns(failed: &v1::FailedTurns) -> String {
+    format!("{} in a row, last: {}", count(failed.count.into(), "turn"), shorten(&failed.error, ERROR_CHARS_MAX))
+}
+
 pub(super) fn note(member: &v1::Member) -> String {
     let mut notes = Vec::new();
+    if let Some(failed) = &member.failed_turns {
+        notes.push(format!("failing: {}", failed_turns(failed)));
+    }
     if let Some(exit) = &member.exit {
         notes.push(word::exit_and_duration(exit));
     }

@@ -2,10 +2,13 @@
 
 use teamwire_proto::v1::{self, RequestKind, RequestState};
 
-use super::{one_line, plain};
+use super::{one_line, plain, shorten};
 
 /// How many of the last lines are shown of what a program wrote that did not start.
 const LAST_LINES_MAX: usize = 20;
+
+/// How many characters are shown of what a request asks for.
+const SAID_CHARS_MAX: usize = 200;
 
 /// Describes the state of a request: who decided it, and why. An order's reason is its first line.
 pub fn request_text(request: &v1::Request) -> String {
@@ -22,6 +25,14 @@ pub fn request_text(request: &v1::Request) -> String {
         text.push_str(&format!(" ({})", cancel_cause(request)));
     }
     text
+}
+
+/// Returns the first line of what a request asks for, behind a colon. Empty: it says nothing.
+pub fn first_line_of_request(request: &v1::Request) -> String {
+    let summary = if request.summary.is_empty() { &request.content } else { &request.summary };
+    let first = summary.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let said = [request.tool.as_str(), first].into_iter().filter(|part| !part.is_empty());
+    said.map(|part| format!(": {}", shorten(part, SAID_CHARS_MAX))).collect()
 }
 
 fn cancel_cause(request: &v1::Request) -> String {

@@ -47,6 +47,8 @@ fn a_killed_program_resumes_and_its_message_comes_again_marked(setup: Setup) {
 fn nothing_survives_a_killed_runner_and_its_successor_takes_over(setup: Setup) {
     act_and_hang(&setup);
     let backend = setup.backend(&["--permissions", "allow"]);
+    setup.send("remember the word xylophone");
+    setup.await_receipt("remember the word xylophone", "processed");
     setup.send("do it");
     setup.await_file("running");
     let killed = family(&backend);
@@ -57,6 +59,14 @@ fn nothing_survives_a_killed_runner_and_its_successor_takes_over(setup: Setup) {
     assert_eq!(setup.receipt("do it"), "delivered");
 
     let successor = setup.run_again(BACKEND, setup.program, &["--permissions", "allow"]);
+    successor.await_log("resuming the program's session");
+    let shown = setup.model.await_request("delivered before(?s:.*)do it");
+    assert!(!setup.program.resumes || shown.text.contains("xylophone"), "the conversation is lost: {}", shown.text);
     assert_done_once(&setup);
     setup.shut_down(successor);
+
+    // A member that has ended leaves no session.
+    let another = setup.backend(&[]);
+    assert!(!another.log().contains("resuming the program's session"), "{}", another.log());
+    setup.shut_down(another);
 }

@@ -28,6 +28,7 @@ macro_rules! scenarios {
 
 mod compactions;
 mod crashes;
+mod hosts;
 mod makers;
 mod mcp;
 mod messages;
@@ -37,3 +38,4 @@ mod plans;
 mod readme;
 mod shutdowns;
 mod tasks;
+mod up;

@@ -7,7 +7,7 @@ use teamwire_scripted_model::Rule;
 
 use crate::{
     setup::{BACKEND, Setup},
-    world::LEAD,
+    world::{LEAD, eventually},
 };
 
 scenarios! {
@@ -26,6 +26,13 @@ fn a_message_is_answered_and_the_reply_is_paired_with_it(setup: Setup) {
     let asked = history.iter().find(|entry| entry["message"]["content"] == "How many tests?").unwrap();
     assert_eq!(reply["in_reply_to"], asked["message"]["id"]);
     setup.await_receipt("How many tests?", "processed");
+    let call = match setup.program.name {
+        // It does not tell the input of a call.
+        "gemini" => "SendMessage: Sent to lead.",
+        _ => "SendMessage: the number",
+    };
+    let logs = || setup.world.cli(LEAD, &["logs", BACKEND]).succeeds().stdout;
+    eventually("the log has the call", || logs().lines().any(|line| line.ends_with(call)).then_some(()));
 
     let shown = setup.model.await_request("How many tests").text;
     for part in [

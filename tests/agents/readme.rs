@@ -8,7 +8,7 @@ use teamwire_scripted_model::Rule;
 use crate::{
     program::{self, Program},
     setup::{Setup, approval},
-    world::{LEAD, eventually},
+    world::{FreshMachine, eventually},
 };
 
 /// Returns the commands of the README's block about agent programs, without comments.
@@ -22,8 +22,12 @@ fn commands() -> Vec<String> {
 #[test]
 fn agents_join_answer_and_end_as_printed() {
     let (Some(setup), Some(_)) = (Setup::with("claude"), Program::installed("codex")) else { return };
-    let world = &setup.world;
-    program::configure(&world.home(LEAD), &setup.model.address());
+    let machine = FreshMachine::with(program::environment(&setup.model.address()));
+    program::configure(machine.path(), &setup.model.address());
+    let clone = machine.path().join("teamwire");
+    let file = "examples/team.toml";
+    fs::create_dir_all(clone.join("examples")).unwrap();
+    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join(file), clone.join(file)).unwrap();
     for (question, answer) in
         [("Which files are here", "Only a README."), ("Which of them need a review", "All of them.")]
     {
@@ -33,18 +37,20 @@ fn agents_join_answer_and_end_as_printed() {
     }
     let mut runners = Vec::new();
     for command in commands() {
-        let running = world.spawn_shell(LEAD, &format!("teamwire() {{ \"$0\" \"$@\"; }}; {command}"));
+        let running = machine.type_in(&clone, &command);
         if let Some(name) = command.strip_prefix("teamwire run ").and_then(|rest| rest.split(' ').next()) {
-            eventually("the teammate runs", || world.member(name).is_object().then_some(()));
+            eventually("the teammate runs", || machine.member(name).is_object().then_some(()));
             runners.push(running);
             continue;
         }
         let output = running.output().succeeds().stdout;
         let expected = match command.as_str() {
+            _ if command.starts_with("teamwire up") => "Team acme is up.",
             _ if command.contains("Which files") => "Only a README.",
             _ if command.contains("need a review") => "All of them.",
-            "teamwire logs backend" => "SendMessage",
+            "teamwire logs frontend" => "SendMessage",
             _ if command.starts_with("teamwire shutdown") => "approved its shutdown",
+            "teamwire down" => "tester exited: approved its shutdown",
             _ => "",
         };
         assert!(output.contains(expected), "{command}: {output}");
@@ -53,4 +59,5 @@ fn agents_join_answer_and_end_as_printed() {
     for runner in runners {
         runner.output().succeeds();
     }
+    machine.assert_nothing_is_left();
 }

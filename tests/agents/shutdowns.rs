@@ -1,5 +1,7 @@
 //! Shutdowns: refused by the model, then approved.
 
+use teamwire_scripted_model::Rule;
+
 use crate::{
     setup::{Setup, approval, assert_gone, family, refusal},
     world::{LEAD, is_alive},
@@ -7,6 +9,7 @@ use crate::{
 
 scenarios! {
     a_shutdown_is_refused_with_a_reason_and_when_approved_leaves_nothing,
+    an_agent_that_ignores_a_shutdown_request_is_reminded_of_it,
 }
 
 fn a_shutdown_is_refused_with_a_reason_and_when_approved_leaves_nothing(setup: Setup) {
@@ -34,5 +37,17 @@ fn a_shutdown_is_refused_with_a_reason_and_when_approved_leaves_nothing(setup: S
             && entry["message"]["content"] == format!("backend {how}.")
     });
     assert!(is_notified, "the lead has no notice of the exit");
+    assert_eq!(backend.exit(), 0);
+}
+
+fn an_agent_that_ignores_a_shutdown_request_is_reminded_of_it(setup: Setup) {
+    setup.model.add(Rule::when("asks you to shut down").says("All right. Goodbye."));
+    let answer =
+        "You have not answered(?s:.*)To approve, call SendMessage with (\\{\"type\":\"shutdown_response\".*\\})";
+    setup.model.add(Rule::when(answer).calls("SendMessage", "$1"));
+    let backend = setup.backend(&[]);
+    let ended = setup.world.cli(LEAD, &["shutdown", "backend", "--wait"]).succeeds();
+    assert!(ended.stdout.contains("approved its shutdown"), "{}", ended.stdout);
+    assert_eq!(backend.log().matches("reminded of shutdown request").count(), 1, "{}", backend.log());
     assert_eq!(backend.exit(), 0);
 }

@@ -17,6 +17,9 @@ answer() {
 hear() { IFS= read -r line && printf '%s\n' "$line" >> heard; }
 "#;
 
+/// Speaks the Agent Client Protocol: see `acp_agent.py`.
+pub const ACP: &[&str] = &["python3", "-c", include_str!("acp_agent.py")];
+
 /// Acknowledges every message, answers a question with `pong`, and approves its shutdown.
 pub const WILLING: &str = r#"
 while hear; do

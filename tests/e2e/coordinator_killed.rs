@@ -1,5 +1,7 @@
 //! A coordinator that is killed while members work, and comes back.
 
+use std::time::{Duration, Instant};
+
 use nix::sys::signal::Signal;
 
 use crate::{
@@ -11,6 +13,7 @@ use crate::{
 scenarios! {
     a_coordinator_that_comes_back_finds_the_same_programs_at_work,
     a_program_keeps_the_message_that_it_works_on_however_often_its_coordinator_restarts,
+    a_runner_that_waits_for_its_coordinator_says_so_and_gives_up_at_a_signal,
     a_coordinator_killed_under_load_loses_nothing_and_repeats_nothing,
 }
 
@@ -30,6 +33,8 @@ fn a_coordinator_that_comes_back_finds_the_same_programs_at_work(mut world: Worl
     assert_eq!(backend.pids(), [program]);
     assert_eq!(backend.heard().iter().filter(|line| line["content"] == "before").count(), 1);
     assert_eq!(world.member("backend")["incarnation"], 1);
+    let log = backend.log();
+    assert_eq!((log.matches("connection lost").count(), log.matches("connected again after").count()), (1, 1), "{log}");
 
     // One that is asked to end drains first; its clients come back to the next.
     world.coordinator.end();
@@ -73,6 +78,22 @@ fn a_program_keeps_the_message_that_it_works_on_however_often_its_coordinator_re
     let inbox = world.cli(LEAD, &["inbox", "--of", "backend", "--json"]).succeeds();
     assert!(inbox.stdout.contains("an hour of work"), "{}", inbox.stdout);
     assert_eq!(backend.heard().iter().filter(|line| line["content"] == "an hour of work").count(), 1);
+}
+
+fn a_runner_that_waits_for_its_coordinator_says_so_and_gives_up_at_a_signal(mut world: World) {
+    world.create_team("acme");
+    let backend = world.run("backend", &[], agents::WILLING).ready();
+    let program = backend.program();
+    world.coordinator.kill();
+    backend.await_log("connection lost");
+    backend.signal(Signal::SIGTERM);
+    backend.await_log("trying for up to 60 s more to report how the program ended");
+    assert!(!is_alive(program));
+    let told_at = Instant::now();
+    backend.signal(Signal::SIGTERM);
+    assert_eq!(backend.exit(), 75);
+    assert!(told_at.elapsed() < Duration::from_secs(30), "the runner has not given up");
+    world.coordinator.restart();
 }
 
 fn a_coordinator_killed_under_load_loses_nothing_and_repeats_nothing(mut world: World) {

@@ -1,5 +1,7 @@
 //! Finding out why a team does not work: each class of trouble by one command.
 
+use std::fs;
+
 use serde_json::Value;
 
 use crate::{
@@ -16,6 +18,8 @@ scenarios! {
     a_persons_unread_messages_are_one_note,
     members_that_ended_as_asked_are_no_findings,
     the_advice_about_a_failed_program_fits_the_reader,
+    a_member_whose_turns_fail_is_shown_as_failing_until_one_succeeds,
+    a_program_that_fails_at_every_batch_is_shown_as_failing,
 }
 
 /// Returns what the doctor finds with the shortest patience.
@@ -226,4 +230,51 @@ fn a_full_inbox_is_explained_to_its_owner_and_to_others() {
     // Once ann is gone, it is no problem anymore.
     world.cli("ann", &["leave"]).succeeds();
     world.cli(LEAD, &["doctor"]).succeeds();
+}
+
+fn a_member_whose_turns_fail_is_shown_as_failing_until_one_succeeds(world: World) {
+    world.create_team("acme");
+    let join_string = world.invite("backend");
+    let backend = world.run_program("backend", &["--join", &join_string, "--via", "acp"], agents::ACP).ready();
+    fs::write(world.home("backend").join("down"), "").unwrap();
+    world.cli(LEAD, &["send", "backend", "hello"]).succeeds();
+    let failing = eventually("two turns have failed", || {
+        let failed = world.member("backend")["failed_turns"].clone();
+        failed["count"].as_u64().is_some_and(|count| count >= 2).then_some(failed)
+    });
+    assert!(failing["error"].as_str().unwrap().contains("the model is overloaded"), "{failing}");
+    let status = world.cli(LEAD, &["status"]).succeeds().stdout;
+    let line = status.lines().find(|line| line.contains("backend")).unwrap();
+    assert!(line.contains("active") && line.contains("failing: "), "{status}");
+    assert!(line.contains("turns in a row, last: ") && line.contains("the model is overloaded"), "{status}");
+
+    let (code, found) = findings(&world, &[]);
+    let finding = find(&found, "failing");
+    assert_eq!((code, &finding["member"]), (1, &"backend".into()));
+    assert!(finding["text"].as_str().unwrap().contains("the model is overloaded"), "{finding}");
+    assert!(finding["next"].as_str().unwrap().contains("teamwire logs backend"), "{finding}");
+    let patient = world.cli(LEAD, &["doctor", "--patience", "3600", "--json"]).lines();
+    assert!(patient.iter().all(|finding| finding["class"] != "failing"), "{patient:?}");
+
+    fs::remove_file(world.home("backend").join("down")).unwrap();
+    eventually("it no longer fails", || world.member("backend")["failed_turns"].is_null().then_some(()));
+    eventually("its message is processed", || world.member("backend")["inbox_depth"].is_null().then_some(()));
+    assert!(!world.cli(LEAD, &["status"]).succeeds().stdout.contains("failing"));
+    assert_eq!(backend.log().matches("started process").count(), 1, "the same process went on");
+}
+
+fn a_program_that_fails_at_every_batch_is_shown_as_failing(world: World) {
+    world.create_team("acme");
+    let join_string = world.invite("checker");
+    let script = ["sh", "-c", "cat > heard; test -e ok || exit 3"];
+    let checker = world.run_program("checker", &["--join", &join_string, "--via", "exec"], &script);
+    checker.await_log("connected");
+    world.cli(LEAD, &["send", "checker", "hello"]).succeeds();
+    let failing = eventually("two batches have failed", || {
+        let failed = world.member("checker")["failed_turns"].clone();
+        failed["count"].as_u64().is_some_and(|count| count >= 2).then_some(failed)
+    });
+    assert_eq!(failing["error"], "the program ended with code 3");
+    fs::write(world.home("checker").join("ok"), "").unwrap();
+    eventually("it no longer fails", || world.member("checker")["failed_turns"].is_null().then_some(()));
 }

@@ -328,6 +328,8 @@ fn a_coordinator_that_is_asked_to_end_waits_for_open_calls_only_so_long() {
     world.coordinator.end();
     world.coordinator.await_log("calls were still open", 1);
     drop(wire);
+    world.coordinator.restart();
+    assert!(!world.coordinator.log().contains("not closed cleanly"), "{}", world.coordinator.log());
 }
 
 #[test]

@@ -19,6 +19,7 @@ scenarios! {
     tokens_are_good_for_so_many_joins_and_so_long,
     a_full_inbox_refuses_more_and_takes_it_when_there_is_room,
     the_first_mistakes_on_a_new_team_are_explained,
+    a_prompt_for_a_program_that_reads_none_is_refused,
 }
 
 /// Exit codes.
@@ -28,6 +29,17 @@ const NOT_PERMITTED: i32 = 77;
 
 /// A request id that nobody was given.
 const UNKNOWN: &str = "req_00000000000000000000000000";
+
+fn a_prompt_for_a_program_that_reads_none_is_refused(world: World) {
+    world.create_team("acme");
+    for via in [&["--via", "exec"][..], &[]] {
+        let run = [&["run", "backend", "--prompt", "You own the API."][..], via, &["--", "cat"]].concat();
+        let refused = world.cli(LEAD, &run).exits(USAGE);
+        refused.complains_of("--prompt is only for agent programs").complains_of("teamwire send backend");
+    }
+    let members = world.cli(LEAD, &["status", "--json"]).succeeds();
+    assert!(!members.stdout.contains("backend"), "it has joined: {}", members.stdout);
+}
 
 /// A team in which everything is that a message can be refused for.
 struct Scene {

@@ -158,6 +158,37 @@ fn a_full_host_refuses_and_another_takes_the_order() {
     signal(runner, Signal::SIGCONT);
 }
 
+/// A machine that is frozen stands for one that is cut off: it comes back after its member was ordered elsewhere.
+#[test]
+fn a_member_of_a_lost_machine_is_ordered_again_elsewhere_and_ends_there_when_it_comes_back() {
+    let world = World::configured(
+        "[delivery]\nheartbeat_interval = \"2s\"\n[limits]\nlease_ttl = \"10s\"\nlost_grace = \"0s\"",
+    );
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    let [one, two] = ["gpu-1", "gpu-2"].map(|name| {
+        world.host_file(name, "", agents::WILLING, "");
+        HostProcess::start(&world, name, &["--join", &lead.invite_host(name)])
+    });
+    let order = lead.spawn("backend", |request| request.reschedule = true);
+    assert_eq!(lead.decision(&order).state(), RequestState::Approved);
+    let runner = world.runner_on("gpu-1", &order);
+    for pid in [one.id(), runner] {
+        signal(pid, Signal::SIGSTOP);
+    }
+    let prompt = eventually("the prompt", || two.heard("backend").into_iter().find(|line| line["type"] == "message"));
+    assert_eq!(prompt["content"], "You own the API.");
+    let answered = world.cli(LEAD, &["send", "backend", "ping", "--wait-reply", "60", "--json"]).succeeds();
+    assert_eq!(answered.lines().last().unwrap()["content"], "pong");
+    for pid in [one.id(), runner] {
+        signal(pid, Signal::SIGCONT);
+    }
+    eventually("the first runner has ended", || (!is_alive(runner)).then_some(()));
+    assert_eq!(world.member("backend")["spawned_on"], "gpu-2");
+    let answered = world.cli(LEAD, &["send", "backend", "ping", "--wait-reply", "60", "--json"]).succeeds();
+    assert_eq!(answered.lines().last().unwrap()["content"], "pong");
+}
+
 #[test]
 fn the_join_token_of_a_member_is_in_no_process_list() {
     let world = World::embedded();
@@ -309,6 +340,36 @@ fn a_name_has_one_host_and_an_identity_one_process() {
 }
 
 #[test]
+fn what_is_for_a_host_is_refused_to_members_and_still_serves_the_host() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    let join = lead.invite_host("gpu-1");
+    for command in [&["join", &join][..], &["run", "gpu-1", "--join", &join, "--echo"]] {
+        world.cli("ann", command).exits(64).complains_of("teamwire host --join");
+    }
+    world.host_file("gpu-1", "", agents::WILLING, "");
+    let gpu = HostProcess::start(&world, "gpu-1", &["--join", &join]);
+
+    let saved = fs::read(world.host_state("gpu-1").join("identity.json")).unwrap();
+    let saved: serde_json::Value = serde_json::from_slice(&saved).unwrap();
+    let credential = saved["identity"]["credential"].as_str().unwrap();
+    let address = world.coordinator.address();
+    for command in [&["join", credential][..], &["run", "gpu-1", "--join", credential, "--echo"]] {
+        world.cli("ann", &[command, &["--address", &address]].concat()).exits(64).complains_of("gpu-1 is a host");
+    }
+    let stolen = [("TEAMWIRE_CREDENTIAL", credential), ("TEAMWIRE_ADDRESS", &address)];
+    world.cli_in("ann", &["mcp"], &stolen).exits(77).complains_of("gpu-1 is a host");
+    world.host_file("other", "", agents::WILLING, "");
+    let late = HostProcess::begin(&world, "other", &["--join", &join]).output().exits(77);
+    assert!(late.stderr.contains("teamwire invite --host"), "{}", late.stderr);
+
+    assert_eq!(lead.runtime.block_on(lead.client.all_hosts()).unwrap()[0].incarnation, 1, "no one has taken over");
+    lead.start("backend");
+    gpu.terminate().succeeds();
+}
+
+#[test]
 fn a_host_ends_with_its_team() {
     let world = World::embedded();
     world.create_team("acme");
@@ -334,6 +395,24 @@ fn a_host_that_is_stopped_by_force_says_so() {
     let ended = gpu.output().exits(77);
     assert!(ended.stderr.contains("the member was stopped"), "{}", ended.stderr);
     HostProcess::begin(&world, "gpu-1", &[]).output().exits(77);
+    // Its name is free at once.
+    let again = HostProcess::start(&world, "gpu-1", &["--join", &lead.invite_host("gpu-1")]);
+    lead.start("backend");
+    again.terminate().succeeds();
+}
+
+#[test]
+fn an_order_names_a_profile_in_any_letter_case() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    let _gpu = host(&world, &lead, agents::WILLING, "");
+    let decided = lead.decision(&lead.spawn("backend", |request| "Agent".clone_into(&mut request.profile)));
+    assert_eq!(decided.state(), RequestState::Approved, "{decided:?}");
+    world
+        .cli(LEAD, &["spawn", "other", "--profile", "agent", "--deadline", "0s"])
+        .exits(64)
+        .complains_of("--deadline must");
 }
 
 #[test]
@@ -370,6 +449,10 @@ fn a_host_says_what_is_wrong_with_its_file_or_its_join_string() {
     let member = world.invite("backend");
     let wrong = HostProcess::begin(&world, "gpu-1", &["--join", &member]).output().exits(64);
     assert!(wrong.stderr.contains("is for a member"), "{}", wrong.stderr);
+    world.cli("backend", &["join", &member]).succeeds();
+    let wrong = HostProcess::begin(&world, "gpu-1", &["--label", "=x", "--join", &join]).output().exits(64);
+    assert!(wrong.stderr.contains("the label \"\" is empty"), "{}", wrong.stderr);
+    assert!(lead.runtime.block_on(lead.client.all_hosts()).unwrap().is_empty(), "no host has joined");
     // Nothing of it is left that would keep the host from joining.
     let gpu = HostProcess::start(&world, "gpu-1", &["--join", &join]);
     assert_eq!(lead.host("gpu-1").name, "gpu-1");

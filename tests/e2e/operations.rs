@@ -18,6 +18,7 @@ scenarios! {
     reflection_describes_the_details_of_refusals,
     a_health_watcher_sees_the_shutdown_and_does_not_delay_it,
     health_needs_no_credential_and_ends_with_the_coordinator,
+    a_coordinator_that_is_asked_to_end_closes_its_sessions_and_its_store,
 }
 
 redis_scenarios! {
@@ -284,6 +285,30 @@ fn a_health_watcher_sees_the_shutdown_and_does_not_delay_it(mut world: World) {
     world.coordinator.end();
     assert_eq!(next().unwrap().unwrap().status(), ServingStatus::NotServing);
     assert!(next().unwrap().is_none());
+}
+
+fn a_coordinator_that_is_asked_to_end_closes_its_sessions_and_its_store(mut world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    let names = ["backend", "reviewer", "tester"];
+    let members = names.map(|name| world.run(name, &[], agents::WILLING).ready());
+    let ask = ["permission", "request", "--tool", "Bash", "--summary", "clean up", "--wait"];
+    let waiting = world.spawn("ann", &ask, "");
+    world.await_inbox(LEAD, "the request", |message| message["tool"] == "Bash");
+    for member in &members {
+        world.cli(LEAD, &["send", "--broadcast", "hello"]).succeeds();
+        member.await_text("hello");
+    }
+    world.coordinator.end();
+    world.coordinator.restart();
+    assert!(!world.coordinator.log().contains("not closed cleanly"), "{}", world.coordinator.log());
+    for (name, member) in names.iter().zip(&members) {
+        world.cli(LEAD, &["send", name, "ping", "--wait-reply", "60"]).succeeds();
+        // The coordinator knows exactly what it had delivered.
+        assert_eq!(member.await_text("ping")["delivery_count"], 1);
+    }
+    world.cli(LEAD, &["approve", "last"]).succeeds();
+    waiting.output().succeeds();
 }
 
 /// Waits until `teamwire health` exits with this code.

@@ -12,8 +12,11 @@ scenarios! {
     the_named_approver_answers_and_others_cannot,
     a_request_that_no_one_answers_is_refused_and_both_sides_learn_it,
     a_withdrawn_request_ends_the_wait_and_can_no_longer_be_answered,
+    last_is_what_waits_for_the_caller_and_the_answer_says_what_it_decided,
     a_request_is_visible_wherever_requests_are,
     a_program_reads_what_is_asked_and_grants_it,
+    a_runner_refuses_an_approver_that_no_member_is,
+    the_lead_is_asked_until_the_approver_has_joined,
 }
 
 const ASK: [&str; 6] = ["permission", "request", "--tool", "Bash", "--summary", "clean up"];
@@ -59,7 +62,10 @@ fn the_named_approver_answers_and_others_cannot(world: World) {
     }
     let request = ask(&world, "ann", &["--approver", "bob"]);
     world.cli("eve", &["approve", &request]).exits(1).complains_of("REQUEST_NOT_FOUND");
-    world.cli("bob", &["approve", "last", "-m", "fine"]).succeeds();
+    world.cli("eve", &["approve", "last"]).exits(1).complains_of("Nothing waits for your answer.");
+    world.cli("ann", &["approve", "last"]).exits(1).complains_of("Nothing waits for your answer.");
+    let approved = world.cli("bob", &["approve", "last", "-m", "fine"]).succeeds().stdout;
+    assert_eq!(approved, format!("Approved ann's permission request: Bash: clean up {request}\n"));
     let answer = world.await_inbox("ann", "the answer", |message| message["request_id"] == request.as_str());
     let said = [&answer["type"], &answer["from"], &answer["approve"], &answer["content"]];
     assert_eq!(said, [&"permission_response".into(), &"bob".into(), &Value::Bool(true), &"fine".into()]);
@@ -86,12 +92,45 @@ fn a_withdrawn_request_ends_the_wait_and_can_no_longer_be_answered(world: World)
     world.join("ann");
     let asking = world.spawn("ann", &[&ASK[..], &["--wait"]].concat(), "");
     let request = world.await_inbox(LEAD, "the request", |message| message["tool"] == "Bash")["request_id"].clone();
-    world.cli("ann", &["permission", "withdraw", "last"]).succeeds();
+    let withdrawn = world.cli("ann", &["permission", "withdraw", "last"]).succeeds().stdout;
+    assert!(
+        withdrawn.starts_with("Your permission request: Bash: clean up is cancelled (withdrawn) req_"),
+        "{withdrawn}"
+    );
     asking.output().exits(4).complains_of("cancelled (withdrawn)");
     let late = world.cli(LEAD, &["approve", request.as_str().unwrap()]).exits(1);
     late.complains_of("the member that asked has withdrawn it");
-    world.cli("ann", &["plan", "submit", "a plan"]).succeeds();
-    world.cli("ann", &["permission", "withdraw", "last"]).exits(1).complains_of("REQUEST_KIND_MISMATCH");
+    let plan = world.cli("ann", &["plan", "submit", "a plan", "--json"]).succeeds().json();
+    let withdraw = |what: &str| world.cli("ann", &["permission", "withdraw", what]).exits(1);
+    withdraw(plan["request_id"].as_str().unwrap()).complains_of("REQUEST_KIND_MISMATCH");
+    withdraw("last").complains_of("None of your permission requests is pending.");
+}
+
+fn last_is_what_waits_for_the_caller_and_the_answer_says_what_it_decided(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    let nothing_waits = |who: &str| {
+        for answer in ["approve", "reject"] {
+            world.cli(who, &[answer, "last"]).exits(1).complains_of("Nothing waits for your answer.");
+        }
+    };
+    nothing_waits(LEAD);
+    let plan = "\n# Move the files\n\nFirst the tests.";
+    let first = world.cli_with_input("ann", &["plan", "submit", "-", "--json"], plan).succeeds().json();
+    let second = ask(&world, "ann", &["--detail", "rm -r target"]);
+    // The newest request of all is the lead's own, which ann answers.
+    world.cli(LEAD, &["shutdown", "ann", "Well done."]).succeeds();
+    let rejected = world.cli(LEAD, &["reject", "last", "--reason", "later"]).succeeds().stdout;
+    assert_eq!(rejected, format!("Rejected ann's permission request: Bash: clean up {second}\n"));
+    let approved = world.cli(LEAD, &["approve", "last"]).succeeds().stdout;
+    let (first, summary) = (first["request_id"].as_str().unwrap(), "Move the files");
+    assert!(approved.starts_with("Approved ann's plan: ") && approved.contains(summary), "{approved}");
+    assert!(approved.trim_end().ends_with(first), "{approved}");
+    nothing_waits(LEAD);
+    let again = world.cli(LEAD, &["approve", first]).succeeds().stdout;
+    assert!(again.starts_with("Approved ann's plan, as before: "), "{again}");
+    let approved = world.cli("ann", &["approve", "last"]).succeeds().stdout;
+    assert!(approved.starts_with("Approved your shutdown: Well done. req_"), "{approved}");
 }
 
 fn a_request_is_visible_wherever_requests_are(world: World) {
@@ -141,4 +180,34 @@ fn a_program_reads_what_is_asked_and_grants_it(world: World) {
     asking.output().succeeds();
     world.cli(LEAD, &["shutdown", "guard", "--wait"]).succeeds();
     assert_eq!(guard.exit(), 0);
+}
+
+fn a_runner_refuses_an_approver_that_no_member_is(world: World) {
+    world.create_team("acme");
+    world.join("guard");
+    let run = |approver: &str| world.cli(LEAD, &["run", "backend", "--approver", approver, "--", "true"]);
+    run("guards").exits(64).complains_of("There is no member \"guards\" in team acme. Did you mean \"guard\"?");
+    run("anyone").exits(64).complains_of("Its members are: lead, guard.");
+    run("guard@else").exits(64).complains_of("name a member of your own team");
+    assert_eq!(world.member("backend"), Value::Null, "it has not joined");
+    for approver in ["GUARD", "team-lead", "lead@acme"] {
+        run(approver).succeeds();
+    }
+}
+
+fn the_lead_is_asked_until_the_approver_has_joined(world: World) {
+    world.create_team("acme");
+    let join_string = world.invite("backend");
+    let options = ["--join", &join_string, "--via", "acp", "--approver", "guard"];
+    let backend = world.run_program("backend", &options, agents::ACP).ready();
+    backend.await_log("warning: --approver names no member yet. There is no member \"guard\" in team acme.");
+    let asked = |who: &str| {
+        world.cli(LEAD, &["send", "backend", "Use Bash."]).succeeds();
+        let request = world.await_inbox(who, "the request", |message| message["type"] == "permission_request");
+        world.cli(who, &["approve", request["request_id"].as_str().unwrap()]).succeeds();
+        eventually("the message is processed", || (world.member("backend")["inbox_depth"].is_null()).then_some(()));
+    };
+    asked(LEAD);
+    world.join("guard");
+    asked("guard");
 }

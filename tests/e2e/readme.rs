@@ -1,12 +1,11 @@
-//! Every command in README.md works as printed.
+//! Every command in README.md, and in the page that it sends beginners to, works as printed.
 
 use std::{fs, net::TcpListener, path::Path};
 
-use crate::world::{LEAD, Running, World, eventually};
+use crate::world::{FreshMachine, LEAD, Running, World, eventually};
 
 /// Commands that other tests run: this one's own command line, the containers' and the charts' tests.
-const TESTED_ELSEWHERE: [&str; 6] = [
-    "cargo run --release -- serve",
+const TESTED_ELSEWHERE: [&str; 5] = [
     "cargo xtask test",
     "alias teamwire=$PWD/target/release/teamwire",
     "docker compose --file deploy/compose.yaml up --build",
@@ -14,17 +13,20 @@ const TESTED_ELSEWHERE: [&str; 6] = [
     "teamwire serve --store redis://HOST:6379",
 ];
 
-/// Returns the commands of the README's shell blocks, block by block, without comments.
-fn blocks() -> Vec<Vec<String>> {
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
-    let blocks = readme.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+/// The clone that a reader works in.
+const CLONE: &str = env!("CARGO_MANIFEST_DIR");
+
+/// Returns the commands of a page's shell blocks, block by block, without comments.
+fn blocks(page: &str) -> Vec<Vec<String>> {
+    let text = fs::read_to_string(Path::new(CLONE).join(page)).unwrap();
+    let blocks = text.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let command = |line: &str| line.split(" #").next().unwrap().trim().to_owned();
     blocks.map(|block| block.lines().map(command).filter(|line| !line.is_empty()).collect()).collect()
 }
 
-/// Returns the commands of the block that contains `marker`, except those that are tested elsewhere.
+/// Returns the commands of the README's block that contains `marker`, except those that are tested elsewhere.
 fn block_with(marker: &str) -> Vec<String> {
-    let block = blocks().into_iter().find(|block| block.iter().any(|line| line.contains(marker)));
+    let block = blocks("README.md").into_iter().find(|block| block.iter().any(|line| line.contains(marker)));
     let block = block.unwrap_or_else(|| panic!("README.md has no block with `{marker}`"));
     block.into_iter().filter(|line| !TESTED_ELSEWHERE.contains(&line.as_str())).collect()
 }
@@ -36,11 +38,41 @@ fn type_in(world: &World, identity: &str, command: &str) -> Running {
 }
 
 #[test]
-fn the_first_steps_work_as_printed() {
+fn the_first_minute_works_as_printed() {
+    let machine = FreshMachine::new();
+    let first = block_with("cargo run");
+    assert_eq!(first.len(), 1, "{first:?}");
+    for command in first.into_iter().chain(block_with("teamwire down")) {
+        let typed = command.replace("cargo run --release -- ", "teamwire ");
+        let output = machine.type_in(Path::new(CLONE), &typed).output().succeeds().stdout;
+        let expected = match typed.as_str() {
+            _ if typed.contains("--wait-reply") => "You said: The schema is ready.",
+            _ if typed.contains(" shutdown ") => "reviewer exited: approved its shutdown",
+            "teamwire task list" => "Design the API",
+            "teamwire status" => "acme",
+            "teamwire down" => "Ended the coordinator.",
+            _ => "Team acme is up.",
+        };
+        assert!(output.contains(expected), "{typed}: {output}");
+        if typed == "teamwire task list" {
+            eventually("the tasks are completed, as the comment says", || {
+                let tasks = machine.run(&["task", "list", "--json"]).succeeds().lines();
+                tasks.iter().all(|task| task["status"] == "completed").then_some(())
+            });
+        }
+    }
+    machine.assert_nothing_is_left();
+}
+
+#[test]
+fn the_steps_by_hand_work_as_printed() {
     let world = World::embedded();
     let mut runners = Vec::new();
-    for command in block_with("teamwire team create") {
-        let command = command.replace("examples/", concat!(env!("CARGO_MANIFEST_DIR"), "/examples/"));
+    let steps = blocks("docs/step-by-step.md").concat();
+    // The world is that coordinator.
+    assert_eq!(steps[0], "teamwire serve");
+    for command in &steps[1..] {
+        let command = command.replace("examples/", &format!("{CLONE}/examples/"));
         // It asks for confirmation, which only a person at a terminal can give.
         let command = if command == "teamwire team delete" { format!("{command} --yes") } else { command };
         let running = type_in(&world, LEAD, &command);
@@ -147,9 +179,9 @@ fn a_second_machine_joins_as_printed() {
 #[test]
 fn no_command_in_the_readme_is_untested() {
     // `tests/agents/readme.rs` runs the block about agent programs.
-    let markers = ["teamwire team create", "-- claude", "teamwire certs", "JOIN_STRING"];
+    let markers = ["cargo run", "teamwire down", "-- claude", "teamwire certs", "JOIN_STRING"];
     let tested = markers.map(block_with).concat();
-    for command in blocks().concat() {
+    for command in blocks("README.md").concat() {
         assert!(
             tested.contains(&command) || TESTED_ELSEWHERE.contains(&command.as_str()),
             "`{command}` in README.md is run by no test"

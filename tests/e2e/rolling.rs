@@ -2,15 +2,22 @@
 
 use std::sync::Arc;
 
+use nix::sys::signal::Signal;
 use parking_lot::Mutex;
 
 use teamwire_client::{Client, Event, SubscribeOptions, message, v1::message::Body};
-use tokio::{runtime::Runtime, sync::watch};
+use teamwire_proto::v1::{self, message_service_client::MessageServiceClient, stream_response::Frame};
+use tokio::{runtime::Runtime, sync::watch, time::timeout};
+use tonic::{Request, Streaming, transport::Channel};
 
-use crate::world::{Coordinator, World, eventually};
+use crate::{
+    raw::Raw,
+    world::{Coordinator, LEAD, PATIENCE, World, eventually},
+};
 
 redis_scenarios! {
     a_rolling_restart_under_load_loses_nothing_and_no_application_notices,
+    a_coordinator_that_is_asked_to_end_leaves_the_next_one_no_doubt_about_what_it_delivered,
 }
 
 /// How many messages each member takes between two restarts.
@@ -102,4 +109,38 @@ fn a_rolling_restart_under_load_loses_nothing_and_no_application_notices(mut wor
         assert_eq!(numbers, (0..sent_by_partner).collect::<Vec<_>>(), "all, once, in order");
     }
     runtime.shutdown_background();
+}
+
+fn a_coordinator_that_is_asked_to_end_leaves_the_next_one_no_doubt_about_what_it_delivered(world: World) {
+    world.create_team("acme");
+    let ann = world.join("ann");
+    let other = world.another_coordinator();
+    let addresses = [world.coordinator.address(), other.address()];
+    let runtime = Runtime::new().unwrap();
+    let [here, there] = addresses.map(|address| {
+        let _inside = runtime.enter();
+        MessageServiceClient::new(Raw::at(&address, "").channel)
+    });
+    let open = |mut service: MessageServiceClient<Channel>| {
+        let mut request = Request::new(v1::StreamRequest::default());
+        request.metadata_mut().insert("authorization", format!("Bearer {ann}").parse().unwrap());
+        runtime.block_on(async { service.stream(request).await.unwrap().into_inner() })
+    };
+    let delivered = |stream: &mut Streaming<v1::StreamResponse>| loop {
+        let next = runtime.block_on(async { timeout(PATIENCE, stream.message()).await }).unwrap().unwrap();
+        match next.and_then(|response| response.frame) {
+            Some(Frame::Delivery(delivery)) => return Some(delivery.delivery_count),
+            Some(Frame::Closing(_)) => return None,
+            _ => {}
+        }
+    };
+    world.cli(LEAD, &["send", "ann", "before"]).succeeds();
+    let mut stream = open(here);
+    assert_eq!(delivered(&mut stream), Some(1));
+    world.coordinator.signal(Signal::SIGTERM);
+    assert_eq!(delivered(&mut stream), None);
+    let mut stream = open(there);
+    assert_eq!(delivered(&mut stream), Some(2), "it has not been acknowledged");
+    world.cli(LEAD, &["--address", &other.address(), "send", "ann", "after"]).succeeds();
+    assert_eq!(delivered(&mut stream), Some(1));
 }

@@ -122,7 +122,7 @@ fn a_forced_shutdown_cancels_an_order(world: World) {
     for answer in ["approve", "reject"] {
         let refused = world.cli(LEAD, &[answer, id]).exits(1).complains_of("which its host answers");
         refused.complains_of("`teamwire shutdown backend --force`");
-        world.cli(LEAD, &[answer, "last"]).exits(1).complains_of("There is no request yet.");
+        world.cli(LEAD, &[answer, "last"]).exits(1).complains_of("Nothing waits for your answer.");
     }
     world.cli(LEAD, &["shutdown", "backend", "--wait"]).exits(1).complains_of("teamwire shutdown backend --force");
     let waiting = world.spawn(LEAD, &["requests", id, "--wait"], "");
@@ -214,7 +214,10 @@ fn the_doctor_finds_a_lost_host_with_its_members() {
         told.contains("host lost").then_some(told)
     });
     assert!(told.contains("problem, host lost: The host gpu-1 has been lost for "), "{told}");
-    assert!(told.contains("is responsible for backend") && told.contains("it finds what it has started"), "{told}");
+    assert!(
+        told.contains("is responsible for backend") && told.contains("it finds the members that it started"),
+        "{told}"
+    );
     let status = world.cli(LEAD, &["status"]).succeeds().stdout;
-    assert!(status.contains("1 lost"), "{status}");
+    assert!(status.contains("1 host not answering"), "{status}");
 }

@@ -1,60 +1,19 @@
 //! `teamwire up` and `teamwire down`: a team from a file, from nothing on one machine, and nothing left of it.
 
-use std::{
-    env, fs,
-    net::TcpListener,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, net::TcpListener, path::Path};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use tempfile::TempDir;
 
 use crate::{
     agents,
-    world::{Output, TEAMWIRE, World, bare_command, eventually, processes_with, signal},
+    world::{FreshMachine, Output, eventually, kill_process, signal},
 };
 
-/// A machine with nothing but the binary: an empty home, and what a test puts there.
-struct Machine {
-    home: TempDir,
-}
-
-impl Machine {
-    fn new() -> Self {
-        Self { home: tempfile::Builder::new().prefix("teamwire-up-").tempdir().unwrap() }
-    }
-
-    fn path(&self) -> &Path {
-        self.home.path()
-    }
-
-    fn state(&self) -> PathBuf {
-        self.path().join(".local/state/teamwire")
-    }
-
+impl FreshMachine {
     /// Writes the team's file. `{echo}`: a profile's command that answers messages.
     fn write(&self, team: &str) {
-        let echo = format!("[\"{}\", \"echo-teammate\"]", TEAMWIRE);
-        fs::write(self.path().join("team.toml"), team.replace("{echo}", &echo)).unwrap();
-    }
-
-    fn command(&self) -> Command {
-        let mut command = bare_command();
-        command.env("HOME", self.path()).env("TEAMWIRE_LISTEN", "127.0.0.1:0").env("TEAMWIRE_TIMEOUT", "60");
-        command.current_dir(self.path());
-        command
-    }
-
-    #[track_caller]
-    fn run(&self, arguments: &[&str]) -> Output {
-        self.run_command(self.command(), arguments)
-    }
-
-    #[track_caller]
-    fn run_command(&self, command: Command, arguments: &[&str]) -> Output {
-        World::start_command(command, &env::temp_dir(), "a person", arguments, "").output()
+        fs::write(self.path().join("team.toml"), team.replace("{echo}", ECHO)).unwrap();
     }
 
     /// Returns what `up` or `down` did, as JSON: what, name and outcome of each line.
@@ -63,29 +22,18 @@ impl Machine {
         summary(&self.run(&[arguments, &["--json"]].concat()).succeeds())
     }
 
-    fn member(&self, name: &str) -> Value {
-        let status = self.run(&["--as", "lead", "status", "--json"]).succeeds().json();
-        let members = status["members"].as_array().unwrap();
-        members.iter().find(|member| member["name"] == name).cloned().unwrap_or(Value::Null)
-    }
-
-    /// Returns the processes that were started here. Members get the variable, too.
-    fn processes(&self) -> Vec<u32> {
-        processes_with("HOME", self.path())
-    }
-
     fn record(&self, file: &str) -> Value {
         serde_json::from_slice(&fs::read(self.state().join("up").join(file)).unwrap()).unwrap()
     }
-}
 
-impl Drop for Machine {
-    fn drop(&mut self) {
-        for pid in self.processes() {
-            signal(pid, Signal::SIGKILL);
-        }
+    /// Returns the process of the local host.
+    fn host(&self) -> u32 {
+        self.record("teams/acme/team.json")["host"]["id"].as_u64().unwrap().try_into().unwrap()
     }
 }
+
+/// A program that needs nothing but the binary, which is not on the PATH of these tests.
+const ECHO: &str = "[\"teamwire\", \"echo-teammate\"]";
 
 /// Acknowledges every message, and rejects its shutdown.
 const REJECTS: &str = r#"
@@ -137,7 +85,7 @@ const TEAM: &str = r#"
 
 #[test]
 fn from_nothing_a_team_answers_a_second_up_changes_nothing_and_down_leaves_nothing() {
-    let machine = Machine::new();
+    let machine = FreshMachine::new();
     machine.write(TEAM);
     let planned = machine.lines(&["up", "--dry-run"]);
     assert_eq!(
@@ -192,7 +140,7 @@ fn from_nothing_a_team_answers_a_second_up_changes_nothing_and_down_leaves_nothi
         ended,
         ["member backend done", "member reviewer done", "host local done", "team acme done", "coordinator done"]
     );
-    eventually("no process is left", || machine.processes().is_empty().then_some(()));
+    machine.assert_nothing_is_left();
     let socket = address.rsplit('/').next().unwrap();
     assert!(TcpListener::bind(socket).is_ok(), "nothing listens at {socket}");
     let identities = machine.run(&["identities", "--json"]).succeeds();
@@ -202,7 +150,7 @@ fn from_nothing_a_team_answers_a_second_up_changes_nothing_and_down_leaves_nothi
 
 #[test]
 fn a_member_that_does_not_start_is_reported_and_the_others_go_on() {
-    let machine = Machine::new();
+    let machine = FreshMachine::new();
     let member = |name: &str| format!("[[members]]\nname = \"{name}\"\nprofile = \"{name}\"\n");
     let text = TEAM.replacen("    [[tasks]]", &format!("{}{}[[tasks]]", member("broken"), member("missing")), 1);
     machine.write(&format!("{text}\n[hosts.local.profiles.broken]\ncommand = [\"/nowhere/agent\"]"));
@@ -220,19 +168,21 @@ fn a_member_that_does_not_start_is_reported_and_the_others_go_on() {
     assert!(failed("broken").contains("broken was not started: local says: "), "{}", output.stdout);
     let error = output.error()["message"].as_str().unwrap().to_owned();
     assert!(error.contains("Team acme is not complete: missing, broken."), "{error}");
-    assert_eq!(machine.member("backend")["state"], machine.member("reviewer")["state"]);
+    for name in ["backend", "reviewer"] {
+        let state = machine.member(name)["state"].clone();
+        assert!(state == "active" || state == "idle", "{name} is {state}");
+    }
     machine.lines(&["down", "--force"]);
     eventually("no process is left", || machine.processes().is_empty().then_some(()));
 }
 
 #[test]
 fn up_starts_again_what_has_ended_and_shows_what_differs() {
-    let machine = Machine::new();
+    let machine = FreshMachine::new();
     machine.write(TEAM);
     machine.lines(&["up"]);
     machine.run(&["shutdown", "reviewer", "--wait"]).succeeds();
-    let host = machine.record("teams/acme/team.json")["host"]["id"].as_u64().unwrap();
-    signal(u32::try_from(host).unwrap(), Signal::SIGKILL);
+    signal(machine.host(), Signal::SIGKILL);
     let coordinator = machine.record("coordinator.json")["process"]["id"].as_u64().unwrap();
     machine.write(&TEAM.replace("You own the API.", "You own the database."));
     let lines = machine.lines(&["up"]);
@@ -265,7 +215,7 @@ fn up_starts_again_what_has_ended_and_shows_what_differs() {
 
 #[test]
 fn a_member_that_rejects_holds_the_team_unless_it_is_forced() {
-    let machine = Machine::new();
+    let machine = FreshMachine::new();
     let command = serde_json::json!(["sh", "-c", agents::script(REJECTS)]).to_string();
     machine.write(&TEAM.replace("{echo}", &command));
     machine.lines(&["up"]);
@@ -284,7 +234,7 @@ fn a_member_that_rejects_holds_the_team_unless_it_is_forced() {
 
 #[test]
 fn a_member_may_lead() {
-    let machine = Machine::new();
+    let machine = FreshMachine::new();
     machine.write(&TEAM.replacen("description", "lead = \"backend\"\n    description", 1));
     let lines = machine.lines(&["up"]);
     assert_eq!(lines.last().map(String::as_str), Some("lead backend done"), "{lines:?}");
@@ -298,7 +248,7 @@ fn a_member_may_lead() {
 
 #[test]
 fn a_taken_port_does_not_keep_a_team_from_starting() {
-    let machine = Machine::new();
+    let machine = FreshMachine::new();
     machine.write("name = \"acme\"");
     // If this fails, another process has the port.
     let _taken = TcpListener::bind("127.0.0.1:7420");
@@ -312,7 +262,7 @@ fn a_taken_port_does_not_keep_a_team_from_starting() {
 
 #[test]
 fn a_mistake_in_the_file_starts_nothing() {
-    let machine = Machine::new();
+    let machine = FreshMachine::new();
     machine.write(&TEAM.replace("restart = \"never\"", "restart = \"seldom\""));
     let output = machine.run(&["up"]).exits(64);
     assert!(
@@ -323,14 +273,109 @@ fn a_mistake_in_the_file_starts_nothing() {
     assert!(!machine.state().exists());
 }
 
+#[test]
+fn a_dry_run_names_the_members_that_no_host_could_start() {
+    let machine = FreshMachine::new();
+    let member = |name: &str, key: &str| format!("[[members]]\nname = \"{name}\"\nprofile = \"echo\"\n{key}\n");
+    let missing = member("missing", "").replace("\"echo\"", "\"nowhere\"");
+    let away = member("away", "host = \"gpu-1\"");
+    let labeled = member("labeled", "labels = { gpu = \"a100\" }");
+    machine.write(&TEAM.replacen("    [[tasks]]", &format!("{missing}{away}{labeled}[[tasks]]"), 1));
+    let dry = machine.run(&["up", "--dry-run", "--json"]).exits(1);
+    let failed = |output: &Output, name: &str| {
+        let line = output.lines().into_iter().find(|line| line["name"] == name).unwrap();
+        assert_eq!(line["outcome"], "failed", "{line}");
+        line["text"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(failed(&dry, "missing"), "missing would not start: local has no profile nowhere, but echo.");
+    assert_eq!(failed(&dry, "away"), "away would not start: there is no live host gpu-1.");
+    assert_eq!(failed(&dry, "labeled"), "labeled would not start: local does not have the label gpu=a100.");
+    assert_eq!(dry.error()["message"], "Team acme would not be complete: missing, away, labeled.");
+    assert!(summary(&dry).contains(&"member backend planned".to_owned()), "{}", dry.stdout);
+    assert!(!machine.state().exists());
+
+    // The same with a team that runs.
+    assert_eq!(machine.run(&["up"]).code, 1);
+    let dry = machine.run(&["up", "--dry-run", "--json"]).exits(1);
+    assert_eq!(failed(&dry, "missing"), "missing would not start: local has no profile nowhere, but echo.");
+    assert!(summary(&dry).contains(&"member backend kept".to_owned()), "{}", dry.stdout);
+    machine.lines(&["down"]);
+
+    // For the local host, the file itself is wrong.
+    machine.write(&TEAM.replacen("profile = \"echo\"", "profile = \"ecko\"\n    host = \"local\"", 1));
+    for arguments in [&["up"][..], &["up", "--dry-run"]] {
+        let wrong = machine.run(arguments).exits(64);
+        wrong.complains_of("team.toml:7: members.profile: the local host has no profile \"ecko\", but echo.");
+    }
+    machine.assert_nothing_is_left();
+}
+
+#[test]
+fn members_work_in_the_directory_of_the_teams_file_unless_the_file_says_otherwise() {
+    let machine = FreshMachine::new();
+    let command = serde_json::json!(["sh", "-c", agents::script(agents::WILLING)]).to_string();
+    let app = machine.path().join("app");
+    fs::create_dir_all(app.join("services/api")).unwrap();
+    let member = |name: &str, profile: &str, dir: &str| {
+        format!("[[members]]\nname = \"{name}\"\nprofile = \"{profile}\"\ndir = \"{dir}\"\n")
+    };
+    let file = format!(
+        "name = \"acme\"\n{}{}{}{}[hosts.local.profiles.here]\ncommand = {command}\n[hosts.local.profiles.apart]\ncommand = {command}\n\
+         dir = \"~/members\"",
+        member("backend", "here", ""),
+        member("api", "here", "services/api"),
+        member("nowhere", "here", "services/web"),
+        member("reviewer", "apart", ""),
+    );
+    fs::write(app.join("team.toml"), file).unwrap();
+    let output = machine.run(&["up", "app/team.toml"]);
+    assert_eq!(output.code, 3, "{}{}", output.stdout, output.stderr);
+    let why = format!("There is no directory services/web in {}.", app.display());
+    assert!(output.stdout.contains(&why), "{}", output.stdout);
+    let started = |directory: &Path| directory.join("pids").exists();
+    let apart = machine.path().join("members/reviewer");
+    assert!(started(&app) && started(&app.join("services/api")) && started(&apart), "{}", output.stdout);
+    assert!(!app.join("services/web").exists() && !app.join("backend").exists());
+
+    // What members have written stays, and so do the person's directories, even empty ones.
+    fs::create_dir(app.join("empty")).unwrap();
+    machine.lines(&["down"]);
+    assert!(started(&app) && started(&app.join("services/api")) && started(&apart) && app.join("empty").exists());
+    machine.assert_nothing_is_left();
+}
+
+#[test]
+fn down_removes_what_a_killed_host_has_left() {
+    let machine = FreshMachine::new();
+    // Their directories are the host's to remove, unless they have written something.
+    machine.write(&format!("{TEAM}    dir = \"{}/members\"\n", machine.path().display()));
+    machine.lines(&["up"]);
+    let members = machine.path().join("members");
+    fs::write(members.join("reviewer/notes"), "two tests are red").unwrap();
+    kill_process(machine.host());
+    machine.run(&["shutdown", "reviewer", "--wait"]).succeeds();
+    assert!(machine.state().join("hosts/acme/orders").read_dir().unwrap().count() == 2, "no host has cleaned up");
+    let mut ended = machine.lines(&["down", "--keep-team"]);
+    ended.sort();
+    assert_eq!(ended, ["member backend done", "team acme kept"]);
+    assert_eq!(machine.state().join("hosts/acme/orders").read_dir().unwrap().count(), 0);
+    assert!(!members.join("backend").exists() && members.join("reviewer/notes").exists());
+
+    // The team goes on, and is then deleted.
+    machine.lines(&["up"]);
+    kill_process(machine.host());
+    machine.lines(&["down"]);
+    machine.assert_nothing_is_left();
+    assert!(!members.join("backend").exists() && members.join("reviewer/notes").exists());
+}
+
 /// The example of the documentation, with a program that needs no account.
 #[test]
 fn the_example_of_the_documentation_starts_as_printed() {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/team-file.md")).unwrap();
     let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    let machine = Machine::new();
-    let echo = format!("command = [\"{}\", \"echo-teammate\"]", TEAMWIRE);
-    let text = example.replace("command = [\"claude\", \"--model\", \"opus\"]", &echo);
+    let machine = FreshMachine::new();
+    let text = example.replace("command = [\"claude\", \"--model\", \"opus\"]", &format!("command = {ECHO}"));
     assert_ne!(text, example);
     fs::write(machine.path().join("reviewer.md"), "Review every change.").unwrap();
     machine.write(&text);

@@ -183,6 +183,10 @@ def main():
             file.flush()
             good(f"docs/kubernetes.md, values {number + 1}", render(chart, "--values", file.name)[1])
 
+    # The alerts are written in two forms.
+    alerts = [re.findall(r"alert: (\w+)", (ROOT / path).read_text()) for path in ("docs/operations.md", "deploy/helm/teamwire/files/alerts.yaml")]
+    check("alerts", [] if alerts[0] == alerts[1] else [f"docs/operations.md has {alerts[0]}, but the chart has {alerts[1]}"])
+
     for path, text in written().items():
         check(path, [] if (ROOT / path).read_text() == text else ["it differs from what the charts render: run `cargo xtask manifests`"])
         objects = list(filter(None, yaml.safe_load_all(text)))

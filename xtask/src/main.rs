@@ -75,5 +75,6 @@ fn ci() -> Result<(), Failure> {
     generate::check()?;
     charts::check()?;
     faults::inject(&["--seconds", "30"])?;
+    faults::inject(&["--fault", "mix-hosts", "--seconds", "15"])?;
     test::run(true)
 }

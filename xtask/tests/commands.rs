@@ -538,7 +538,7 @@ fn ci_checks_then_tests_with_ci_set() {
     let tested = ["build", "test", "test"].map(|step| format!("{step} CI=true {ready}\n")).concat();
     assert_eq!(
         String::from_utf8_lossy(&output.stdout),
-        format!("fmt CI=\nclippy CI=\nrun CI=\nbuild CI=\nbuild CI=\nrun CI=\n{tested}")
+        format!("fmt CI=\nclippy CI=\nrun CI=\nbuild CI=\nbuild CI=\nrun CI=\nbuild CI=\nrun CI=\n{tested}")
     );
     let calls = machine.calls();
     let at = |call: &str| {

@@ -1,6 +1,6 @@
 //! Adapters: each drives a program in its own way and tells the [`Incarnation`] what the program does.
 //!
-//! An adapter gets an incarnation whose session is open and runs it to its end. It takes what waits from
+//! An adapter gets an incarnation whose session is open, and runs it until it ends. It takes what waits from
 //! [`Incarnation::next_line`] and [`Incarnation::next_task`], and reports with
 //! - [`Incarnation::hand_over`]: the program has taken a message;
 //! - [`Incarnation::processed`]: the program has proven that it processed a message;
@@ -8,7 +8,7 @@
 //! - [`Incarnation::activity`] and [`Incarnation::usage`]: what the program does and uses, for people who watch;
 //! - the returned [`End`]: why the incarnation ended and how the program exited.
 //!
-//! Everything else is the incarnation's: the session, acknowledgements, heartbeats, answers and tasks.
+//! The incarnation does everything else: the session, acknowledgements, heartbeats, answers and tasks.
 
 mod agent;
 mod exec;
@@ -16,7 +16,7 @@ mod stdin;
 
 use crate::{config::Mode, exit::End, incarnation::Incarnation};
 
-/// Runs one incarnation of the member to its end.
+/// Runs one incarnation of the member until it ends.
 pub(crate) async fn run(mode: Mode, incarnation: &mut Incarnation<'_>) -> End {
     match mode {
         Mode::Stdin { ack } => stdin::run(incarnation, ack).await,

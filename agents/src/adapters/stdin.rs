@@ -2,7 +2,10 @@
 
 use std::{pin::pin, time::Duration};
 
-use tokio::{process::ChildStdout, time::timeout};
+use tokio::{
+    process::ChildStdout,
+    time::{Instant, timeout},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -33,9 +36,10 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, ack: AckPolicy) -> En
     };
     let why = conversation.hold(incarnation, &mut process).await;
     let exit = conversation.end_program(incarnation, &mut process, &why).await;
+    let last_calls_by = incarnation.begin_last_calls(&why);
     // The program's last lines are on their way to the coordinator; its approval may be among them.
     let patience = match why {
-        Why::Exited | Why::Stopped => incarnation.config.report_patience,
+        Why::Exited | Why::Stopped => last_calls_by.saturating_duration_since(Instant::now()),
         Why::Approved | Why::Left => LAST_LINES_DEADLINE,
         Why::Closed(_) | Why::Refused(_) => Duration::ZERO,
     };
@@ -45,7 +49,7 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, ack: AckPolicy) -> En
     End { why, exit: Some(exit), is_outcome_unknown: !is_heard, is_final: false }
 }
 
-/// What the runner and the program say to each other.
+/// The conversation between the runner and the program.
 ///
 /// While the coordinator cannot be reached, or while the program does not read its replies, the program's output is not
 /// read either, so that its messages keep their order and nothing grows without bound.

@@ -20,7 +20,7 @@ impl Answer {
         Self::default()
     }
 
-    /// Creates an answer that shows the person a line, and the model nothing.
+    /// Creates an answer that shows a line to the person and nothing to the model.
     pub fn note(text: &str) -> Self {
         Self::printing(json!({ "systemMessage": text }))
     }
@@ -28,16 +28,16 @@ impl Answer {
     /// Creates an answer that shows the model a text.
     pub(super) fn context(call: &HookCall, text: String) -> Self {
         // Gemini CLI escapes angle brackets, but not ampersands. Without this, its model could not distinguish teamwire's own
-        // tags from those that a member wrote, which are escaped already.
+        // tags from those that a member wrote, which are already escaped.
         let text = if call.program == AgentProgram::Gemini { text.replace('&', "&amp;") } else { text };
         let output = json!({ "hookEventName": call.event_name, "additionalContext": text });
         Self::printing(json!({ "hookSpecificOutput": output }))
     }
 
-    /// Creates an answer to the end of a turn that makes the model go on with a text.
+    /// Creates an answer to the end of a turn that makes the model continue with a text.
     pub(super) fn go_on(call: &HookCall, text: String) -> Self {
         match call.program {
-            // A blocked Stop would show the text twice, and as an error.
+            // Blocking Stop would show the text twice, and as an error.
             AgentProgram::Claude => Self::context(call, text),
             AgentProgram::Codex => Self::printing(json!({ "decision": "block", "reason": text })),
             AgentProgram::Gemini => Self::printing(json!({ "decision": "deny", "reason": text })),
@@ -54,7 +54,7 @@ impl Answer {
         &self.messages
     }
 
-    /// Notes which messages are in it.
+    /// Records which messages are in it.
     pub(super) fn with_messages(self, messages: Vec<String>) -> Self {
         Self { messages, ..self }
     }
@@ -65,7 +65,7 @@ impl Answer {
 }
 
 impl AgentProgram {
-    /// Returns whether a turn that goes on begins with a prompt, whose hook is called.
+    /// Returns whether a continued turn begins with a prompt, for which the program calls the prompt's hook.
     pub(super) fn prompts_itself(self) -> bool {
         self == Self::Gemini
     }

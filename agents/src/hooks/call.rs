@@ -27,21 +27,21 @@ pub struct HookCall {
     /// The event's name in the program.
     pub(super) event_name: String,
     pub(super) session_id: String,
-    /// The turn. Empty: the program does not say.
+    /// The turn. Empty: the program does not name it.
     pub(super) turn_id: String,
-    /// Whether the turn goes on because a hook wanted it.
+    /// Whether the turn continues because of a hook.
     pub(super) is_continued: bool,
-    /// Whether the event is one of an agent within the session, whose model is another.
+    /// Whether the event is about a subagent within the session, which has its own model context.
     pub(super) is_subagent: bool,
 }
 
 /// Why the input of a hook was not understood.
 #[derive(Debug, thiserror::Error)]
 pub enum BadCall {
-    /// It is not what an agent program writes.
+    /// An agent program does not write such input.
     #[error("The input of this hook is not an event of {0}: {1}. Only agent programs call this command.")]
     Unreadable(&'static str, serde_json::Error),
-    /// The event is one that teamwire does nothing about.
+    /// teamwire does not handle this event.
     #[error("teamwire has no answer for the event {0}. `teamwire setup` adds only those that it answers.")]
     UnknownEvent(String),
 }
@@ -86,7 +86,7 @@ impl HookCall {
         })
     }
 
-    /// Returns whether the event is one at which a hook says to the person that no messages arrive.
+    /// Returns whether a hook may tell the person at this event that no messages arrive.
     pub fn is_for_a_person(&self) -> bool {
         matches!(self.event, Event::SessionStart | Event::Prompt)
     }

@@ -1,22 +1,23 @@
-//! What teamwire answers when an agent program calls one of its hooks: the messages that wait for the member whose session it
-//! is.
+//! Answers an agent program's hooks with the messages that wait for the session's member.
 //!
 //! A program calls a hook at the start of a session, when a turn begins, after each tool call and when a turn ends. It shows
-//! the model what the hook prints. A hook sees only that it has printed, so a message is acknowledged in two steps:
+//! the model what the hook prints. A hook knows only that it has printed a message, not that the model has read it. So a
+//! message is acknowledged in two steps:
 //!
-//! 1. A hook prints a message and notes in [`sessions`] for which turn it did so.
-//! 2. A turn that ends has shown its model everything that was printed for it. The hook at its end acknowledges that.
+//! 1. A hook prints a message, and records in [`sessions`] for which turn.
+//! 2. By the end of a turn, its model has read everything that was printed for it. The hook at the end of the turn acknowledges
+//!    those messages.
 //!
-//! A turn that is interrupted, or whose model cannot be reached, does not end that way. The next turn gets its messages
-//! again, marked. Another session of the same member does not get a message that is in the hands of this one, unless this
-//! one has been silent for [`sessions::CLAIM`].
+//! If a turn is interrupted, or the model cannot be reached, that hook is not called. The next turn gets the messages again,
+//! marked. While one session has a message in hand, other sessions of the same member do not get it, unless the first one has
+//! been silent for [`sessions::CLAIM`].
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`call`] | reads what a program says about an event |
-//! | [`sessions`] | remembers who was handed what, in a private file |
+//! | [`call`] | parses an event that a program reports |
+//! | [`sessions`] | remembers, in a private file, which session was handed which messages |
 //! | [`answer`] | writes what the program reads |
-//! | [`text`] | the words for the model |
+//! | [`text`] | the texts for the model |
 
 mod answer;
 mod call;
@@ -36,7 +37,7 @@ pub use self::{
 };
 use self::{call::Event, sessions::Sessions, text::Handed};
 
-/// How long a hook may wait for the coordinator. The person waits, too.
+/// How long a hook may wait for the coordinator. The person waits for the hook.
 const DEADLINE: Duration = Duration::from_millis(1_500);
 
 /// How many messages of the inbox a hook looks at.
@@ -58,7 +59,7 @@ impl Hooks {
 
     /// Answers an event. Print the answer, then call [`Hooks::printed`].
     ///
-    /// Fails only if the state cannot be kept. A coordinator that is away costs at most [`DEADLINE`].
+    /// Fails only if the state cannot be saved. If the coordinator is away, the call takes at most [`DEADLINE`].
     pub async fn answer(&self, call: &HookCall) -> io::Result<Answer> {
         if call.is_subagent {
             return Ok(Answer::nothing());
@@ -85,7 +86,7 @@ impl Hooks {
         })
     }
 
-    /// Notes that the program has been given an answer. What it was not given counts as never handed over.
+    /// Records that the program has been given an answer. Messages that it was not given count as never handed over.
     pub fn printed(&self, call: &HookCall, answer: &Answer) -> io::Result<()> {
         match answer.messages() {
             [] => Ok(()),
@@ -93,7 +94,7 @@ impl Hooks {
         }
     }
 
-    /// Acknowledges what is proven, then asks for what the event needs.
+    /// Acknowledges the messages that the model has read, then fetches what the event needs.
     async fn reach(&self, call: &HookCall, proven: &[String]) -> Result<Found, Error> {
         if !proven.is_empty() {
             let request = v1::AckRequest { session_id: String::new(), message_ids: proven.to_vec() };
@@ -128,7 +129,7 @@ enum Found {
     Inbox(v1::ListInboxResponse),
 }
 
-/// Chooses the messages to print, and notes that this session is given them.
+/// Chooses the messages to print, and records that this session gets them.
 fn hand_over(call: &HookCall, file: &mut sessions::File, inbox: &v1::ListInboxResponse) -> Answer {
     let waiting = file.waiting(&call.session_id, inbox);
     let session = file.session(&call.session_id);
@@ -141,7 +142,7 @@ fn hand_over(call: &HookCall, file: &mut sessions::File, inbox: &v1::ListInboxRe
         }
         session.continued += 1;
         session.is_in_turn = true;
-        // The prompt that this makes has a hook, which hands the messages over.
+        // This causes a prompt, whose hook hands the messages over.
         if call.program.prompts_itself() {
             session.prompts_itself = true;
             return Answer::go_on(call, text::GO_ON.to_owned());

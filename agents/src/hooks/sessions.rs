@@ -14,7 +14,7 @@ use teamwire_client::v1;
 
 use super::call::{Event, HookCall};
 
-/// How long after its last hook a session keeps other sessions of the member from its messages, in seconds.
+/// How long after its last hook a session keeps its messages from other sessions of the member, in seconds.
 pub(super) const CLAIM: u64 = 600;
 
 /// How long after its last hook a session counts as idle in the middle of a turn, in seconds.
@@ -23,7 +23,8 @@ const IDLE_AFTER: u64 = 60;
 /// How long after its last hook a session is remembered, in seconds.
 const FORGOTTEN_AFTER: u64 = 7 * 86_400;
 
-/// How often a turn may go on because messages wait. Claude Code ends the turn at the ninth time and shows the model nothing.
+/// How often hooks may continue a turn because messages wait. The ninth time, Claude Code ends the turn and shows the model
+/// nothing.
 pub(super) const CONTINUED_MAX: u32 = 8;
 
 /// The file of a member.
@@ -42,24 +43,24 @@ pub(super) struct File {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Session {
-    /// When it called a hook last, in seconds since 1970.
+    /// When it last called a hook, in seconds since 1970.
     seen_at: u64,
-    /// The turn that it is in, or was in last.
+    /// Its current or last turn.
     turn: String,
     /// How many turns it has begun. Counts them for programs that do not name them.
     turns: u64,
-    /// Whether a turn goes on, as far as hooks show.
+    /// Whether a turn is in progress, as far as the hooks show.
     pub(super) is_in_turn: bool,
-    /// How often this turn went on because messages waited.
+    /// How often this turn was continued because messages waited.
     pub(super) continued: u32,
-    /// Whether its next prompt is one that a hook has caused.
+    /// Whether a hook caused its next prompt.
     pub(super) prompts_itself: bool,
     /// The process that waits to wake it.
     waiter: u32,
     /// Whether a hook has said that no messages arrive.
     pub(super) has_told_away: bool,
     in_hand: Vec<InHand>,
-    /// The messages that the model was shown in turns that have ended, and that are not acknowledged yet.
+    /// The messages that the model has read in turns that have ended, and that are not acknowledged yet.
     pub(super) proven: Vec<String>,
 }
 
@@ -67,9 +68,9 @@ pub(super) struct Session {
 #[derive(Debug, Serialize, Deserialize)]
 struct InHand {
     id: String,
-    /// For which turn.
+    /// The turn that it was given in.
     turn: String,
-    /// Whether it was given at the end of the turn, which then must go on to show it.
+    /// Whether it was given at the end of the turn, which must then continue to show it.
     is_at_end: bool,
     /// Whether the text was only announced, because it is too long.
     is_mention: bool,
@@ -113,12 +114,12 @@ impl File {
         self.sessions.entry(id.to_owned()).or_default()
     }
 
-    /// Forgets a session. What it had in hand is free for others, and waits for it if it is resumed.
+    /// Forgets a session. Other sessions may get the messages that it had in hand; otherwise they wait until it is resumed.
     pub(super) fn end(&mut self, id: &str) {
         self.sessions.remove(id);
     }
 
-    /// Takes note of an event. Returns the messages to acknowledge.
+    /// Records an event. Returns the messages to acknowledge.
     pub(super) fn begin(&mut self, call: &HookCall) -> Vec<String> {
         let session = self.session(&call.session_id);
         session.seen_at = now();
@@ -133,7 +134,7 @@ impl File {
         session.proven.clone()
     }
 
-    /// Makes a process the one that waits to wake a session. Its predecessor ends.
+    /// Makes a process the one that waits to wake a session, in place of an earlier one, which exits.
     pub(super) fn set_waiter(&mut self, id: &str, waiter: u32) {
         let session = self.session(id);
         session.seen_at = session.seen_at.max(now());
@@ -142,14 +143,14 @@ impl File {
 
     /// Returns whether a session may be woken. None: the waiter is no longer wanted.
     ///
-    /// A turn that was interrupted has no end, so a session that is silent for long counts as idle. If it is not, the
-    /// notification joins its turn.
+    /// A program does not report the end of an interrupted turn, so a session that has long been silent counts as idle. If it
+    /// is in fact busy, the notification joins its turn.
     pub(super) fn may_wake(&self, id: &str, waiter: u32) -> Option<bool> {
         let session = self.sessions.get(id).filter(|session| session.waiter == waiter)?;
         Some(!session.is_in_turn || session.seen_at + IDLE_AFTER < now())
     }
 
-    /// Returns the messages of an inbox that this session has not been given in this turn, and that no other one has in hand.
+    /// Returns the messages of an inbox that this session was not given in this turn, and that no other session has in hand.
     pub(super) fn waiting<'a>(&self, id: &str, inbox: &'a v1::ListInboxResponse) -> Vec<&'a v1::Message> {
         let messages = inbox.deliveries.iter().filter_map(|delivery| delivery.message.as_ref());
         let alive_since = now().saturating_sub(CLAIM);
@@ -166,7 +167,7 @@ impl File {
 }
 
 impl Session {
-    /// Notes in which turn an event is.
+    /// Records the turn of an event.
     fn enter_turn(&mut self, call: &HookCall) {
         let is_new = match call.turn_id.as_str() {
             // The program does not name its turns: each prompt begins one.
@@ -184,7 +185,7 @@ impl Session {
         }
     }
 
-    /// Notes that the turn has ended, which proves that the model was shown what was printed for it.
+    /// Records that the turn has ended, which proves that the model has read what was printed for it.
     fn prove(&mut self, call: &HookCall) {
         let turn = self.turn.clone();
         let is_proven = |in_hand: &InHand| {
@@ -202,7 +203,7 @@ impl Session {
         self.in_hand.iter().any(|in_hand| in_hand.id == id && !in_hand.is_mention)
     }
 
-    /// Notes that it is given messages now. They count once [`Session::printed`] is called for them.
+    /// Records that the session is being given messages. They count once [`Session::printed`] is called for them.
     pub(super) fn hand_over(&mut self, call: &HookCall, shown: &[String], mentioned: &[String]) {
         self.in_hand.retain(|in_hand| !shown.contains(&in_hand.id) && !mentioned.contains(&in_hand.id));
         let each = shown.iter().map(|id| (id, false)).chain(mentioned.iter().map(|id| (id, true)));
@@ -215,7 +216,7 @@ impl Session {
         }));
     }
 
-    /// Notes that the program has read the answer with these messages.
+    /// Records that the program has read the answer with these messages.
     pub(super) fn printed(&mut self, ids: &[String]) {
         let in_hand = self.in_hand.iter_mut().filter(|in_hand| ids.contains(&in_hand.id));
         in_hand.for_each(|in_hand| in_hand.is_printed = true);

@@ -1,4 +1,4 @@
-//! The words for the model, and for the person.
+//! The texts for the model, and for the person.
 
 use teamwire_client::v1;
 
@@ -14,7 +14,7 @@ const BYTES_MAX: usize = 9_000;
 /// How many other members an introduction names.
 const NAMES_MAX: usize = 50;
 
-/// Makes a turn go on.
+/// Continues a turn.
 pub(super) const GO_ON: &str = "Messages from your teammates have arrived.";
 
 /// Wakes an idle session.
@@ -60,7 +60,7 @@ impl Handed {
     }
 }
 
-/// Returns who a session is, who else is in the team, and how to talk to them.
+/// Returns the introduction: the session's name, the other members, and how to talk to them.
 pub(super) fn introduction(program: AgentProgram, name: &str, team: &v1::Team, members: &[v1::Member]) -> String {
     let role = match team.lead.eq_ignore_ascii_case(name) {
         true => format!("You are {name}, the lead of team {}.", team.name),
@@ -89,7 +89,7 @@ pub(super) fn no_coordinator(why: &str) -> String {
     format!("teamwire: messages from your team do not arrive at the moment. {why}")
 }
 
-/// Tells the person that the model has gone on often enough.
+/// Tells the person that hooks will not continue the turn again.
 pub(super) fn wait_for_prompt(count: usize) -> String {
     let messages = if count == 1 { "1 message waits".to_owned() } else { format!("{count} messages wait") };
     format!(

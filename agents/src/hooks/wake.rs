@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{DEADLINE, HookCall, Hooks, PAGE_SIZE};
 
-/// How often to look into the inbox. The first look comes that late, too, so that the hook at the end of the same turn is first.
+/// How often to check the inbox. The first check also waits this long, so that the hook at the end of the same turn goes first.
 const PAUSE: Duration = Duration::from_secs(2);
 
 impl Hooks {

@@ -1,43 +1,44 @@
-//! What starts members: the seam between the orders of a host and the processes, or Pods, that carry them out.
+//! Backends, which start members: the interface between a host's orders and the processes or Pods that carry them out.
 
 use std::{fmt, time::SystemTime};
 
 use teamwire_client::TlsOptions;
 use teamwire_proto::v1;
 
-/// Starts members, and knows what it has started, also after the host program was killed.
+/// Starts members, and remembers them even if the host program is killed.
 ///
-/// The host calls the methods of one order one after the other, and those of different orders at the same time.
+/// The host calls the methods for one order one after another, and those for different orders concurrently.
 pub trait Backend: Send + Sync + 'static {
     /// Returns what the host offers. The host reads it whenever it connects.
     fn offer(&self) -> v1::HostOffer;
 
-    /// Looks up what an earlier delivery of this order has led to, and ends what cannot go on. Called before each
-    /// [`Backend::admit`], because an order comes again if the host program died with it in hand.
+    /// Looks up the result of an earlier delivery of this order, and ends an incomplete start that cannot continue. The host
+    /// calls it before each [`Backend::admit`], because an order is delivered again if the host program died while carrying it
+    /// out.
     fn recover(&self, order: &Order) -> impl Future<Output = Found> + Send;
 
-    /// Checks that the order can be carried out, and reserves what it needs. Waits for an earlier member of the same name to
-    /// be gone.
+    /// Checks that the order can be carried out, and reserves what it needs. Waits until an earlier member of the same name is
+    /// gone.
     fn admit(&self, order: &Order) -> impl Future<Output = Result<(), StartError>> + Send;
 
-    /// Starts the member of an order. Returns once it has its token, and [`Backend::recover`] would find it.
+    /// Starts an order's member. Returns once the member has its token and [`Backend::recover`] would find it.
     ///
-    /// Whatever has failed, nothing of the order may be left that could still join, other than a member whose end will come from
-    /// [`Backend::next_end`].
+    /// If it fails, it must not leave a process that could still join, other than a member whose end [`Backend::next_end`] will
+    /// return.
     fn start(&self, order: &Order, ticket: Ticket) -> impl Future<Output = Result<(), StartError>> + Send;
 
-    /// Gives back what [`Backend::admit`] reserved for an order that was not started after all.
+    /// Releases what [`Backend::admit`] reserved for an order that was not started after all.
     fn release(&self, order: &Order) -> impl Future<Output = ()> + Send;
 
-    /// Waits for the end of something that was started, by this process or by an earlier one. Returns each end once per
-    /// process, and again after a restart until it is [forgotten](Backend::forget). Cancel-safe.
+    /// Waits for the end of a member that this process or an earlier one started. Returns each end once per process, and again
+    /// after a restart until it is [forgotten](Backend::forget). Cancel-safe.
     fn next_end(&self) -> impl Future<Output = Ended> + Send;
 
-    /// Forgets an end that the coordinator knows of by now, and removes what is left of it.
+    /// Forgets an end that the coordinator now knows about, and removes what is left of the member.
     fn forget(&self, request_id: &str) -> impl Future<Output = ()> + Send;
 
-    /// Asks everything that it has started to end, and waits until it has. Admits no more orders. The ends still come from
-    /// [`Backend::next_end`].
+    /// Asks all members that it has started to end, and waits until they have. Admits no more orders. [`Backend::next_end`]
+    /// still returns the ends.
     fn stop_all(&self) -> impl Future<Output = ()> + Send;
 }
 
@@ -52,14 +53,15 @@ pub struct Order {
     pub team: String,
     /// What was ordered.
     pub terms: v1::SpawnTerms,
-    /// When it expires. The join token is void from then on, so that what has not joined by then never will.
+    /// When it expires. The join token is void from then on, so a member that has not joined by then never will.
     pub expires_at: Option<SystemTime>,
 }
 
 /// What a member joins with.
 #[derive(Clone)]
 pub struct Ticket {
-    /// The join token, a secret: good for one join, under the member's name. Never an argument, and never in an environment.
+    /// The join token, a secret that is good for one join under the member's name. Never pass it as an argument or in an
+    /// environment variable.
     pub join_token: String,
     /// The coordinator's address, or several separated by commas.
     pub address: String,
@@ -74,38 +76,38 @@ impl fmt::Debug for Ticket {
     }
 }
 
-/// What an earlier delivery of an order has led to.
+/// The result of an earlier delivery of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The member got its token. It runs, or its end will come from [`Backend::next_end`]. The host acknowledges the order.
+    /// The member got its token. Either it runs, or [`Backend::next_end`] will return its end. The host acknowledges the order.
     Started,
-    /// The start was interrupted, and nothing of it runs anymore. The host takes the order again, unless the member had
-    /// joined before: then the host reports its end, and calls [`Backend::forget`].
+    /// The start was interrupted, and none of its processes run anymore. The host takes the order again, unless the member had
+    /// already joined: then the host reports its end and calls [`Backend::forget`].
     Interrupted,
     /// The backend has never seen the order.
     Nothing,
 }
 
-/// Why a member is not started.
+/// Why a member could not be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartError {
-    /// What to tell those who ordered it: the first line says it in a sentence, and the last lines of some output may
-    /// follow. Up to [`REASON_BYTES_MAX`].
+    /// What to tell the member that ordered it: a sentence on the first line, and then perhaps the last lines of some output.
+    /// Up to [`REASON_BYTES_MAX`] bytes.
     pub reason: String,
     /// True: another host may be able to start it, for example because this one is full.
     pub try_another_host: bool,
 }
 
-/// How many bytes of a reason the host sends. It cuts a longer one off.
+/// How many bytes of a reason the host sends. It truncates longer ones.
 pub const REASON_BYTES_MAX: usize = 4 * 1024;
 
 impl StartError {
-    /// Creates the error of an order that would fail in the same way on another host.
+    /// Creates the error for an order that would fail in the same way on another host.
     pub fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), try_another_host: false }
     }
 
-    /// Creates the error of an order that another host may be able to carry out.
+    /// Creates the error for an order that another host may be able to carry out.
     pub fn here_only(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), try_another_host: true }
     }
@@ -118,9 +120,9 @@ pub struct Ended {
     pub request_id: String,
     /// Its name.
     pub member: String,
-    /// How it ended, as far as that is known. Reported only if the member itself has not reported it.
+    /// How it ended, as far as is known. The host reports it only if the member itself has not.
     pub exit: v1::ExitReport,
-    /// For a member that ended before its first session: what to tell those who ordered it, as in [`StartError::reason`].
+    /// If the member ended before its first session: what to tell the member that ordered it, as in [`StartError::reason`].
     pub reason: String,
     /// See [`StartError::try_another_host`].
     pub try_another_host: bool,

@@ -1,4 +1,4 @@
-//! What happens to a host, for people who watch it.
+//! Events of a host, for people who watch it.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use teamwire_proto::v1;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum HostEvent {
-    /// The coordinator knows what the host offers. Orders may come from now on.
+    /// The coordinator knows what the host offers. Orders may arrive from now on.
     Ready {
         /// The host's name.
         host: String,
@@ -33,7 +33,7 @@ pub enum HostEvent {
         /// The order.
         request_id: String,
     },
-    /// An order was refused, or its member has ended before its first session.
+    /// An order was refused, or its member ended before its first session.
     Refused {
         /// The name of the member that was ordered.
         member: String,
@@ -51,7 +51,7 @@ pub enum HostEvent {
         /// Why.
         detail: String,
     },
-    /// Nothing of a member runs anymore.
+    /// A member's last process has ended.
     Ended {
         /// Its name.
         member: String,
@@ -60,7 +60,7 @@ pub enum HostEvent {
         /// How it ended.
         detail: String,
     },
-    /// A call failed for good. What it was for may be repeated later.
+    /// A call failed and will not be retried. A later process may repeat what it was for.
     CallFailed {
         /// What failed, and why.
         detail: String,

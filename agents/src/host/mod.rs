@@ -1,7 +1,7 @@
 //! Starts members when the lead orders them.
 //!
 //! A [`Host`] reads its inbox, takes the orders in it, has its [`Backend`] start the members, and reports the ends that the
-//! members cannot report themselves. The backend decides what a start is: [`Processes`] starts a runner on this machine.
+//! members cannot report themselves. The backend decides how to start a member: [`Processes`] starts a runner on this machine.
 //!
 //! | module | what it does | depends on |
 //! |---|---|---|
@@ -9,14 +9,14 @@
 //! | `order` | takes, starts, refuses and reports: every call about one order | `backend`, `event` |
 //! | [`Processes`] | starts members on this machine | `backend`, `profile` |
 //! | `profile` | the file that says what may run | |
-//! | `backend` | the seam to what starts members | |
-//! | `event` | what people who watch are shown | |
+//! | `backend` | the interface of whatever starts members | |
+//! | `event` | what the host shows people who watch it | |
 //!
-//! # What survives what
+//! # What survives a crash
 //!
-//! An order stays in the host's inbox until its member has its token, or the order has ended. So a host that dies with an order
-//! in hand gets it again, and takes it again, which voids the token that it got before. A backend remembers what it is about to
-//! start before it starts it, so that [`Backend::recover`] finds it.
+//! An order stays in the host's inbox until its member has its token or the order has ended. So a host that dies while carrying
+//! out an order gets it again and takes it again, which voids the earlier token. A backend records each start before it begins,
+//! so that [`Backend::recover`] finds it.
 
 mod backend;
 mod event;
@@ -39,13 +39,13 @@ pub use self::{
     backend::{Backend, Ended, Found, Order, REASON_BYTES_MAX, StartError, Ticket},
     event::HostEvent,
     processes::Processes,
-    profile::{HostFile, Limits, Permission, Profile, RestartWhen, Via},
+    profile::{HostFile, Limits, Permission, Profile, RestartWhen, Via, bounds},
 };
 
 /// Called with everything that happens. Must return quickly.
 pub type OnHostEvent = Arc<dyn Fn(&HostEvent) + Send + Sync>;
 
-/// How long a host that was asked to stop still takes for the orders that it has in hand, and then for its last calls.
+/// How long a host that was asked to stop may take to finish the orders that it has in hand, and then to make its last calls.
 const LAST_CALLS: Duration = Duration::from_secs(10);
 
 /// A host that has joined its team.
@@ -83,7 +83,7 @@ impl<B: Backend> Host<B> {
         Self { client, backend, orders, on_event }
     }
 
-    /// Carries out orders until `stop` is cancelled or the coordinator ends the session for good. What was started goes on.
+    /// Carries out orders until `stop` is cancelled or the coordinator ends the session for good. Members keep running.
     ///
     /// Must be called within a Tokio runtime.
     pub async fn run(self, stop: CancellationToken) -> HostEnd {
@@ -113,11 +113,11 @@ impl<B: Backend> Host<B> {
             }
         };
         if matches!(end, HostEnd::Stopped) {
-            // Ends that have come already.
+            // Ends that have already arrived.
             while let Ok(ended) = timeout(Duration::ZERO, self.backend.next_end()).await {
                 self.report(&mut tasks, ended);
             }
-            // The next process does what does not finish in time.
+            // The next process takes over whatever does not finish in time.
             let _ = timeout(LAST_CALLS, async { while tasks.join_next().await.is_some() {} }).await;
             let _ = timeout(LAST_CALLS, inbox.flush()).await;
             self.leave().await;
@@ -128,7 +128,7 @@ impl<B: Backend> Host<B> {
     /// Begins to carry out an order.
     fn carry_out(&self, tasks: &mut JoinSet<Done>, delivery: Delivery) {
         let Some(order) = order_in(&delivery.message) else {
-            // Nothing but orders concerns a host.
+            // A host handles only orders.
             return delivery.ack();
         };
         let orders = self.orders.clone();
@@ -148,7 +148,7 @@ impl<B: Backend> Host<B> {
         });
     }
 
-    /// Takes the outcome of a task. Fails if the coordinator has refused what the host offers.
+    /// Handles the outcome of a task. Fails if the coordinator has refused what the host offers.
     fn offered(&self, done: Result<Done, JoinError>, is_ready: &mut bool) -> Result<(), Error> {
         match done.map(|done| if let Done::Offered(offered) = done { Some(*offered) } else { None }) {
             Ok(Some(Ok(_))) if *is_ready => self.say(&HostEvent::Reconnected),
@@ -157,7 +157,7 @@ impl<B: Backend> Host<B> {
                 let (host, team) = (self.client.name().to_owned(), self.client.team().to_owned());
                 self.say(&HostEvent::Ready { host, team, offer });
             }
-            // The subscription says what has become of the host.
+            // The subscription says what happened to the host.
             Ok(Some(Err(error))) if error.is_forbidden() || error.is_retryable() => {
                 self.say(&HostEvent::CallFailed { detail: format!("The offer was not accepted: {error}") });
             }
@@ -168,7 +168,7 @@ impl<B: Backend> Host<B> {
         Ok(())
     }
 
-    /// Says that the host takes no orders anymore.
+    /// Tells the coordinator that the host takes no more orders.
     async fn leave(&self) {
         let client = self.client.clone().with_retry(Retry::within(LAST_CALLS));
         if let Err(error) = client.leave(0).await {
@@ -181,7 +181,7 @@ impl<B: Backend> Host<B> {
     }
 }
 
-/// Says what the host offers.
+/// Tells the coordinator what the host offers.
 async fn offer<B: Backend>(client: Client, backend: Arc<B>) -> Done {
     let offer = backend.offer();
     let client = client.with_retry(Retry::within(Duration::MAX));
@@ -189,7 +189,7 @@ async fn offer<B: Backend>(client: Client, backend: Arc<B>) -> Done {
     Done::Offered(Box::new(client.update_host(request).await.map(|_| offer)))
 }
 
-/// Returns the order in a message. None: it is no order.
+/// Returns the order in a message. None: the message is not an order.
 fn order_in(message: &v1::Message) -> Option<Order> {
     let Some(Body::SpawnOrder(ordered)) = &message.body else { return None };
     Some(Order {

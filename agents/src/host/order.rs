@@ -1,4 +1,4 @@
-//! Every call about one order: takes it, has its member started, refuses it, and reports the member's end.
+//! Every call about one order: takes it, starts its member, refuses it, and reports the member's end.
 
 use std::{
     sync::Arc,
@@ -10,11 +10,12 @@ use teamwire_proto::{v1, word};
 use tokio::time::timeout;
 
 use super::{Backend, Ended, Found, HostEvent, OnHostEvent, Order, REASON_BYTES_MAX, StartError, Ticket};
+use crate::failpoint;
 
-/// How long an order without a deadline is tried.
+/// How long the host tries to carry out an order without a deadline.
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
 
-/// How long a call may take whose order may have expired.
+/// How long a call may take if its order may have expired.
 const CALL_MIN: Duration = Duration::from_secs(5);
 
 /// Carries out the orders of a host. Cheap to clone.
@@ -35,8 +36,9 @@ impl<B: Backend> Orders<B> {
         Self { client, backend, on_event }
     }
 
-    /// Starts the member of an order, or refuses the order. Returns once the order may be acknowledged.
+    /// Starts an order's member, or refuses the order. Returns once the order may be acknowledged.
     pub(super) async fn carry_out(&self, order: &Order) {
+        failpoint::reach("order-delivered");
         let found = self.backend.recover(order).await;
         if found == Found::Started {
             return;
@@ -47,7 +49,7 @@ impl<B: Backend> Orders<B> {
                 profile: order.terms.profile.clone(),
                 request_id: order.request_id.clone(),
             }),
-            // The member joined, and its runner ended with the host that had started it.
+            // The member joined, and its runner ended together with the host that had started it.
             Err(NotStarted::Over(error)) if found == Found::Interrupted && has_joined(&error) => {
                 let ended = Ended {
                     request_id: order.request_id.clone(),
@@ -89,6 +91,7 @@ impl<B: Backend> Orders<B> {
         let client = self.client.clone().with_retry(Retry::within(left(order)));
         let request = v1::TakeOrderRequest { request_id: order.request_id.clone() };
         let taken = client.take_order(request).await?;
+        failpoint::reach("order-taken");
         Ok(Ticket { join_token: taken.join_token, address: self.client.address().to_owned(), tls: self.client.tls() })
     }
 
@@ -116,7 +119,7 @@ impl<B: Backend> Orders<B> {
         });
     }
 
-    /// Reports the end of a member that was started: as a refusal if it never opened a session, else as its exit.
+    /// Reports the end of a member that was started: as a refusal if it never opened a session, and otherwise as its exit.
     pub(super) async fn report(&self, ended: Ended) {
         let Ended { request_id, member, exit, reason, try_another_host } = ended;
         let client = self.client.clone().with_retry(Retry::within(Duration::MAX));
@@ -149,7 +152,7 @@ impl<B: Backend> Orders<B> {
 
 /// Why an order was not carried out.
 enum NotStarted {
-    /// The host cannot.
+    /// The host cannot carry it out.
     Refused(StartError),
     /// It could not be taken: it has ended.
     Over(Error),
@@ -161,7 +164,7 @@ impl From<StartError> for NotStarted {
     }
 }
 
-/// Returns how much time is left for an order.
+/// Returns how much time an order has left.
 fn left(order: &Order) -> Duration {
     let left = order.expires_at.map(|at| at.duration_since(SystemTime::now()).unwrap_or_default());
     left.unwrap_or(DEADLINE_DEFAULT).max(CALL_MIN)
@@ -177,12 +180,12 @@ fn is_over(error: &Error) -> bool {
     matches!(error.reason(), Some(Reason::AlreadyDecided | Reason::RequestExpired | Reason::RequestCancelled))
 }
 
-/// Returns whether the coordinator does not, or no longer, know the order as one of this host.
+/// Returns whether the coordinator never had the order for this host, or no longer has it.
 fn is_gone(reason: Reason) -> bool {
     matches!(reason, Reason::RequestNotFound | Reason::NotRequestTarget)
 }
 
-/// Cuts a reason off that is too long. Never returns an empty one, which the coordinator would refuse.
+/// Truncates a reason that is too long. Never returns an empty one, which the coordinator would refuse.
 fn bounded(reason: &str) -> String {
     let reason = reason.trim();
     if reason.is_empty() {

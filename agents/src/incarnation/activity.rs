@@ -1,4 +1,4 @@
-//! Reports what the program does and uses, beside everything else and at most twice a second.
+//! Reports what the program does and uses, in the background and at most twice a second.
 
 use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ const LINES_MAX: usize = 200;
 /// How many characters of a line are reported.
 const LINE_CHARS_MAX: usize = 500;
 
-/// How many bytes of lines a report has: well below what a coordinator reads at once.
+/// How many bytes of lines a report contains: well below what a coordinator accepts in one call.
 const REPORT_BYTES_MAX: usize = 128 * 1024;
 
 impl Incarnation<'_> {
@@ -38,6 +38,13 @@ impl Incarnation<'_> {
     /// sent.
     pub(crate) fn usage(&self, usage: v1::Usage) {
         self.reporter.waiting.send_modify(|waiting| waiting.usage = Some(usage));
+    }
+
+    /// Reports how many turns of the program have failed in a row, and how the latest one did. Zero: it has not failed. Never
+    /// waits. Replaces an earlier report that has not been sent.
+    pub(crate) fn failed_turns(&self, count: u32, error: &str) {
+        let failed = v1::FailedTurns { count, error: error.to_owned(), since: None };
+        self.reporter.waiting.send_modify(|waiting| waiting.failed_turns = Some(failed));
     }
 }
 
@@ -70,6 +77,7 @@ struct Waiting {
     /// How many older lines were left out.
     left_out: usize,
     usage: Option<v1::Usage>,
+    failed_turns: Option<v1::FailedTurns>,
     /// Nothing will be added.
     is_last: bool,
 }
@@ -90,10 +98,10 @@ impl Waiting {
     }
 
     fn is_empty(&self) -> bool {
-        self.lines.is_empty() && self.usage.is_none()
+        self.lines.is_empty() && self.usage.is_none() && self.failed_turns.is_none()
     }
 
-    /// Takes out what the next report has.
+    /// Takes out the contents of the next report.
     fn take(&mut self) -> Report {
         let mut lines = Vec::new();
         if let (1.., Some((at, _))) = (self.left_out, self.lines.front()) {
@@ -108,7 +116,8 @@ impl Waiting {
             }
             lines.extend(self.lines.pop_front());
         }
-        Report { lines, usage: self.usage.take(), idempotency_key: Uuid::now_v7().to_string() }
+        let (usage, failed_turns) = (self.usage.take(), self.failed_turns.take());
+        Report { lines, usage, failed_turns, idempotency_key: Uuid::now_v7().to_string() }
     }
 }
 
@@ -124,6 +133,7 @@ fn cut(line: &str) -> String {
 struct Report {
     lines: Vec<(Instant, String)>,
     usage: Option<v1::Usage>,
+    failed_turns: Option<v1::FailedTurns>,
     idempotency_key: String,
 }
 
@@ -133,8 +143,8 @@ impl Report {
             text: text.clone(),
             age: prost_types::Duration::try_from(at.elapsed()).ok(),
         });
-        let idempotency_key = self.idempotency_key.clone();
-        v1::ReportActivityRequest { lines: lines.collect(), usage: self.usage, idempotency_key }
+        let (failed_turns, idempotency_key) = (self.failed_turns.clone(), self.idempotency_key.clone());
+        v1::ReportActivityRequest { lines: lines.collect(), usage: self.usage, failed_turns, idempotency_key }
     }
 }
 
@@ -159,7 +169,7 @@ async fn run(client: Client, waiting: Arc<watch::Sender<Waiting>>) {
     }
 }
 
-/// Sends a report, again and again while no coordinator takes it.
+/// Sends a report, and repeats it until a coordinator accepts it.
 async fn send(client: &Client, report: &Report) {
     while let Err(error) = client.report_activity(report.request()).await {
         tracing::debug!(%error, "activity was not reported");

@@ -30,7 +30,8 @@ pub(crate) struct InFlight {
     tasks: HashMap<u64, String>,
     /// True: the member claims no task for now.
     is_resting: bool,
-    /// True: the runner waits before it tries a message again. Until then, the member is at work, although nothing is in hand.
+    /// True: the runner waits before it tries a message again. Until then, the member counts as working, although nothing is in
+    /// hand.
     is_retrying: bool,
 }
 
@@ -51,7 +52,7 @@ impl InFlight {
         }
     }
 
-    /// Forgets all messages: another session delivers again what is not acknowledged.
+    /// Forgets all messages. Another session delivers the unacknowledged ones again.
     pub(crate) fn renew(&mut self, acks: Acks) {
         self.acks = acks;
         self.messages.clear();
@@ -61,7 +62,7 @@ impl InFlight {
         self.report("");
     }
 
-    /// Notes that the program was handed a message.
+    /// Records that the program was handed a message.
     pub(crate) fn hand_over(&mut self, message: &v1::Message) {
         self.handed.insert(&message.id);
         self.pending_replies.hand_over(message);
@@ -76,7 +77,7 @@ impl InFlight {
         self.messages.len()
     }
 
-    /// Notes a shutdown request, whether the program or the runner answers it.
+    /// Records a shutdown request, whether the program or the runner answers it.
     pub(crate) fn note_shutdown_request(&mut self, request_id: &str) {
         if self.shutdown_requests.len() < SHUTDOWN_REQUESTS_MAX {
             self.shutdown_requests.push(request_id.to_owned());
@@ -98,7 +99,7 @@ impl InFlight {
         true
     }
 
-    /// Notes that the program begins with a new batch.
+    /// Records that the program begins with a new batch.
     pub(crate) fn begin_batch(&mut self) {
         self.pending_replies.clear();
     }
@@ -109,12 +110,12 @@ impl InFlight {
         self.processed(message_id)
     }
 
-    /// Returns what a message answers that the program wants to send without `in_reply_to`.
+    /// Returns the message that is answered by one that the program sends without `in_reply_to`.
     pub(crate) fn answerable(&self, request: &v1::SendRequest) -> Answerable {
         self.pending_replies.answerable(request)
     }
 
-    /// Notes that a message was sent without `in_reply_to` and is taken for the answer to this one. Does not acknowledge.
+    /// Records that a message was sent without `in_reply_to` and counts as the answer to this one. Does not acknowledge.
     pub(crate) fn taken_for_answer(&mut self, message_id: &str) {
         self.pending_replies.answered(message_id);
     }
@@ -136,7 +137,7 @@ impl InFlight {
         self.report("");
     }
 
-    /// Notes a claimed task and the token of its claim.
+    /// Records a claimed task and the token of its claim.
     pub(crate) fn take_task(&mut self, id: u64, token: &str) {
         self.tasks.insert(id, token.to_owned());
         self.report("");
@@ -147,14 +148,14 @@ impl InFlight {
         self.tasks.get(&id).map(String::as_str)
     }
 
-    /// Notes that a task is closed, or is no longer the member's.
+    /// Records that a task is closed, or is no longer the member's.
     pub(crate) fn drop_task(&mut self, id: u64) {
         if self.tasks.remove(&id).is_some() {
             self.report("");
         }
     }
 
-    /// Notes that the program works on nothing but what is in hand, and what it did last.
+    /// Records that the program works only on what is in hand, and what it did last.
     pub(crate) fn note_turn_ended(&mut self, done_last: &str) {
         self.report(done_last);
     }

@@ -1,10 +1,11 @@
-//! Takes in what the coordinator sends.
+//! Handles what the coordinator sends.
 
 use teamwire_client::{Closed, Delivery, Error, Event};
 use teamwire_proto::{
     Reason,
     v1::{self, message::Body},
 };
+use tokio::time::Instant;
 
 use super::{Incarnation, News, task_claimer::Found};
 use crate::{config::OnShutdown, event::RunnerEvent, exit::Why};
@@ -16,16 +17,21 @@ pub(super) struct Approval {
 }
 
 impl Incarnation<'_> {
-    /// Takes in an event of the subscription.
+    /// Handles an event of the subscription.
     pub(super) fn take_in(&mut self, event: Option<Result<Event, Error>>) -> Option<News> {
         match event {
             Some(Ok(Event::Delivery(delivery))) => self.take_in_message(delivery),
             Some(Ok(Event::Opened(opened))) => {
-                self.tell(RunnerEvent::Connected { backlog: opened.backlog });
+                let away = self.lost_at.take().map(|at| at.elapsed());
+                self.tell(RunnerEvent::Connected { backlog: opened.backlog, away });
                 None
             }
             Some(Ok(Event::Lost { detail })) => {
-                self.tell(RunnerEvent::Disconnected { detail });
+                // Every attempt to reconnect that fails is another loss.
+                if self.lost_at.is_none() {
+                    self.lost_at = Some(Instant::now());
+                    self.tell(RunnerEvent::Disconnected { detail });
+                }
                 None
             }
             Some(Ok(Event::ShutdownApproved { request_id })) if request_id.is_empty() => Some(News::End(Why::Left)),
@@ -50,7 +56,7 @@ impl Incarnation<'_> {
         let request_id = delivery.message.request_id.clone();
         self.tell(RunnerEvent::ShutdownRequested { request_id: request_id.clone() });
         self.in_flight.note_shutdown_request(&request_id);
-        // Without an explicit policy, a runner of one program for each batch approves between batches.
+        // Without an explicit policy, a runner that starts a program for each batch approves between batches.
         let is_queued = self.config.shutdown_answer() == OnShutdown::Ask || self.config.approves_between_batches();
         if !is_queued {
             self.approve_shutdown(delivery);

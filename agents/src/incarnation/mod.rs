@@ -1,8 +1,8 @@
 //! One incarnation of the member: from its Join to the end of its program.
 //!
-//! [`Incarnation`] owns everything that changes during that time: the session, the messages that wait, the messages and
-//! tasks in flight, the call in progress for the program, and the question for the next task. An adapter holds it and alternates between [`Incarnation::next`],
-//! which takes in what the coordinator sends, and its own program.
+//! [`Incarnation`] owns everything that changes during that time: the session, the messages that wait, the messages and tasks
+//! in flight, the call in progress for the program, and the call that claims the next task. An adapter holds it and alternates
+//! between [`Incarnation::next`], which handles what the coordinator sends, and its own program.
 
 mod activity;
 mod background;
@@ -13,6 +13,7 @@ mod own_requests;
 mod passthrough;
 mod program;
 mod program_output;
+mod program_session;
 mod recent_ids;
 mod responder;
 mod task_claimer;
@@ -23,7 +24,11 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use serde_json::Value;
 use teamwire_client::{Client, Delivery, Retry, SubscribeOptions, Subscription};
 use teamwire_proto::v1;
-use tokio::{sync::watch, task::JoinSet, time::timeout};
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, timeout},
+};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -32,7 +37,8 @@ use self::{
     own_requests::OwnRequests, responder::Responder, task_claimer::TaskClaimer,
 };
 pub(crate) use self::{
-    intake::is_urgent, passthrough::Passthrough, program::Additions, responder::Action, task_claimer::delay_after,
+    intake::is_urgent, passthrough::Passthrough, program::Additions, program_session::ProgramSession,
+    responder::Action, task_claimer::delay_after,
 };
 use crate::{
     config::{Mode, RunnerConfig},
@@ -46,7 +52,8 @@ use crate::{
 /// How many messages a session delivers without acknowledgement.
 const WINDOW_MESSAGES: usize = 64;
 
-/// How long the last acknowledgements may take when a session ends. What is not acknowledged by then comes again.
+/// How long the last acknowledgements may take when a session ends. The coordinator delivers messages that are not acknowledged
+/// by then again.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
 
 /// How long the last report of activity may take when a session ends.
@@ -62,7 +69,7 @@ pub(crate) struct Incarnation<'a> {
     pub(crate) stop: CancellationToken,
     /// Begun: the runner must end without a grace period.
     pub(crate) hurry: Hurry,
-    /// What the next incarnation goes on with.
+    /// What the next incarnation continues with.
     pub(crate) lasting: &'a mut Lasting,
     own_requests: OwnRequests,
     boundary: Arc<Boundary>,
@@ -70,6 +77,8 @@ pub(crate) struct Incarnation<'a> {
     joined: v1::JoinResponse,
     options: SubscribeOptions,
     subscription: Subscription,
+    /// When the session was lost. None: it is open, or the first one has yet to open.
+    lost_at: Option<Instant>,
     in_flight: InFlight,
     /// Messages that were not handed over yet, shutdown requests first. The credit of the session bounds them.
     waiting: VecDeque<Box<Delivery>>,
@@ -91,15 +100,13 @@ pub(crate) struct Incarnation<'a> {
     _heartbeat: Background<()>,
 }
 
-/// What outlives an incarnation, and serves the next one.
+/// What outlives an incarnation, for use by the next one.
 pub(crate) struct Lasting {
     pub(crate) passthrough: Passthrough,
-    /// The session of the program itself, which a restarted program goes on with. None: it has none yet.
-    pub(crate) program_session: Option<String>,
-    /// True: the program has processed its first prompt, so that no later process of it gets that again.
-    pub(crate) is_begun: bool,
-    /// What that session has used, over all processes of the program.
-    pub(crate) session_usage: v1::Usage,
+    /// The program's own session, which a restarted program resumes.
+    pub(crate) session: ProgramSession,
+    /// Until when the last calls of an incarnation may be retried. None: it has not come to them.
+    pub(crate) last_calls_by: Option<Instant>,
 }
 
 /// What [`Incarnation::next`] brings.
@@ -108,7 +115,7 @@ pub(crate) enum News {
     End(Why),
     /// The reply to something that the program wrote.
     Reply(Value),
-    /// What waits, or what may be done, has changed.
+    /// The waiting messages and tasks, or the actions that are possible now, have changed.
     Changed,
 }
 
@@ -142,6 +149,7 @@ impl<'a> Incarnation<'a> {
             joined,
             options,
             subscription,
+            lost_at: None,
             waiting: VecDeque::new(),
             claims: VecDeque::new(),
             approvals: JoinSet::new(),
@@ -178,8 +186,8 @@ impl<'a> Incarnation<'a> {
 
     /// Waits for the call that is under way for the program, or for its output to be passed on. Cancel-safe.
     ///
-    /// Unlike [`Incarnation::next`] it takes nothing new in. Returns the reply for the program, if there is one. Waits
-    /// forever if nothing is under way.
+    /// Unlike [`Incarnation::next`], it accepts nothing new from the coordinator. Returns the reply for the program, if there
+    /// is one. Waits forever if nothing is under way.
     pub(crate) async fn carry_on(&mut self) -> Option<Value> {
         tokio::select! {
             done = self.responder.done() => Some(self.conclude(done)),
@@ -197,13 +205,13 @@ impl<'a> Incarnation<'a> {
         !self.is_busy()
     }
 
-    /// Notes that the next program begins with what it is handed from now on.
+    /// Records that a new program starts, with the messages that it is handed from now on.
     pub(crate) fn begin_batch(&mut self) {
         self.in_flight.begin_batch();
         (self.is_dropping, self.is_within_long) = (false, false);
     }
 
-    /// Returns the next message or task as a line, and notes that the program has it.
+    /// Returns the next message or task as a line, and records that the program has it.
     pub(crate) fn next_line(&mut self) -> Option<InputLine> {
         if let Some(delivery) = self.waiting.pop_front() {
             self.hand_over(&delivery);
@@ -217,7 +225,7 @@ impl<'a> Incarnation<'a> {
         &mut self.waiting
     }
 
-    /// Takes the next claimed task out of those that wait.
+    /// Removes the next claimed task from those that wait, and returns it.
     pub(crate) fn next_task(&mut self) -> Option<v1::Claim> {
         self.claims.pop_front()
     }
@@ -227,7 +235,7 @@ impl<'a> Incarnation<'a> {
         !self.waiting.is_empty() || !self.claims.is_empty()
     }
 
-    /// Notes that the program was handed a message.
+    /// Records that the program was handed a message.
     pub(crate) fn hand_over(&mut self, delivery: &Delivery) {
         self.in_flight.hand_over(&delivery.message);
         if self.in_flight.unacknowledged() == WINDOW_MESSAGES {
@@ -247,13 +255,13 @@ impl<'a> Incarnation<'a> {
         self.in_flight.task_token(task_id).is_some()
     }
 
-    /// Notes that a task is closed.
+    /// Records that a task is closed.
     pub(crate) fn drop_task(&mut self, task_id: u64) {
         self.in_flight.drop_task(task_id);
     }
 
-    /// Notes that the program waits for what comes, or has ended a turn: from now on it is idle unless it has something in hand.
-    /// `done_last`: one line of up to 200 characters about what it did last; empty: nothing.
+    /// Records that the program waits for messages, or has ended a turn. From now on, the member is idle unless the program has
+    /// something in hand. `done_last`: one line of up to 200 characters about what it did last; empty: nothing.
     pub(crate) fn note_turn_ended(&mut self, done_last: &str) {
         self.in_flight.note_turn_ended(done_last);
     }
@@ -282,7 +290,7 @@ impl<'a> Incarnation<'a> {
     /// Gives everything that is not acknowledged back to the coordinator, which delivers it again in a new session. For the
     /// message at which the program has failed, that counts as another delivery; after the last one, it becomes a dead letter.
     pub(crate) async fn renew_session(&mut self, failed: &Delivery) {
-        // First confirm what was processed, so that it does not come again.
+        // First confirm the messages that were processed, so that they are not delivered again.
         let _ = timeout(FLUSH_DEADLINE, self.subscription.flush()).await;
         let options = SubscribeOptions { failed_sequences: vec![failed.sequence], ..self.options.clone() };
         self.subscription = self.client.subscribe(options);
@@ -294,6 +302,7 @@ impl<'a> Incarnation<'a> {
     /// Finishes the incarnation: flushes the last acknowledgements and the activity, and checks whether the shutdown was approved after
     /// all. Returns the reason to report.
     pub(crate) async fn settle(&mut self, why: Why) -> Why {
+        self.begin_last_calls(&why);
         let hurry = self.hurry.clone();
         let why = match why {
             Why::Exited | Why::Stopped if hurry.bound(self.is_shutdown_approved()).await == Some(true) => Why::Approved,
@@ -316,6 +325,19 @@ impl<'a> Incarnation<'a> {
             let _ = hurry.bound(timeout(FLUSH_DEADLINE, self.lasting.passthrough.write())).await;
         }
         why
+    }
+
+    /// Notes that only the last calls are left to make, and returns until when they may be retried. Says so if the coordinator
+    /// is away.
+    pub(crate) fn begin_last_calls(&mut self, why: &Why) -> Instant {
+        if let Some(by) = self.lasting.last_calls_by {
+            return by;
+        }
+        let patience = self.config.report_patience;
+        if self.lost_at.is_some() && why.is_reported() && self.hurry.wait_for_coordinator() {
+            self.tell(RunnerEvent::ReportDelayed { patience });
+        }
+        *self.lasting.last_calls_by.insert(Instant::now() + patience)
     }
 
     /// Reports an event to the `on_event` callback.

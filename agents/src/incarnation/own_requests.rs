@@ -1,4 +1,4 @@
-//! The requests that the runner makes for its program: their answers are the runner's, and not the agent's to read.
+//! The requests that the runner makes for its program. The runner reads their answers; the agent does not.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -16,7 +16,7 @@ pub(super) struct OwnRequests {
     ids: HashSet<String>,
     /// How many are being made, so that their ids are not known yet.
     unknown: usize,
-    /// Messages about requests, until it is known whose requests they are about.
+    /// Messages about requests, until the runner knows who made those requests.
     held: VecDeque<Box<Delivery>>,
 }
 
@@ -26,12 +26,12 @@ impl Incarnation<'_> {
         self.client.clone()
     }
 
-    /// Notes that the runner begins to make a request for its program.
+    /// Records that the runner begins to make a request for its program.
     pub(crate) fn begin_own_request(&mut self) {
         self.own_requests.unknown += 1;
     }
 
-    /// Notes the id of a request that the runner has begun to make. Empty: it was refused.
+    /// Records the id of a request that the runner has begun to make. Empty: it was refused.
     pub(crate) fn note_own_request(&mut self, request_id: String) {
         let own = &mut self.own_requests;
         own.unknown = own.unknown.saturating_sub(1);
@@ -50,8 +50,8 @@ impl Incarnation<'_> {
         }
     }
 
-    /// Takes a message that says what became of one of the runner's requests, or holds it until it is known whether it does.
-    /// Returns any other message.
+    /// Consumes a message with the outcome of one of the runner's requests, or holds the message until the runner knows whether
+    /// it is one. Returns any other message.
     pub(super) fn take_own_answer(&mut self, delivery: Box<Delivery>) -> Option<Box<Delivery>> {
         let request_id = answered_request(&delivery);
         if request_id.is_empty() {
@@ -69,7 +69,7 @@ impl Incarnation<'_> {
     }
 }
 
-/// Returns the request that a message is the answer to, or says the end of. Empty: none.
+/// Returns the request that a message answers, or whose end it reports. Empty: none.
 fn answered_request(delivery: &Delivery) -> &str {
     match &delivery.message.body {
         Some(Body::PlanApprovalResponse(_) | Body::PermissionResponse(_)) => &delivery.message.request_id,

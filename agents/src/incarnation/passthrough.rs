@@ -37,7 +37,7 @@ impl Passthrough {
             return pending().await;
         }
         while !self.unwritten.is_empty() {
-            // A closed output is no reason to end a member of a team.
+            // The member continues even if the runner's output is closed.
             if !matches!(self.output.write_buf(&mut self.unwritten).await, Ok(written) if written > 0) {
                 self.unwritten.clear();
             }

@@ -1,12 +1,6 @@
 //! Starts and ends the program of an incarnation.
 
-use std::{
-    env,
-    ffi::OsString,
-    path::{Path, PathBuf},
-    process::Stdio,
-    time::Duration,
-};
+use std::{env, ffi::OsString, path::PathBuf, process::Stdio, time::Duration};
 
 use teamwire_client::{
     ADDRESS_VARIABLE, CA_VARIABLE, CERT_VARIABLE, CREDENTIAL_VARIABLE, Closed, JOIN_VARIABLE, KEY_VARIABLE,
@@ -20,7 +14,7 @@ use crate::{
     event::RunnerEvent,
     exit::{Exit, Why},
     line_protocol::input_lines::Welcome,
-    process::Process,
+    process::{Process, with_own_directory},
     tls_environment::tls_environment,
 };
 
@@ -52,9 +46,10 @@ impl Incarnation<'_> {
         Ok(process)
     }
 
-    /// Ends the program, and every process it has started, in the way that the reason calls for: at once if the member
-    /// was stopped by force, else with SIGTERM and a grace period. A program whose shutdown was approved, or that has left, gets time to
-    /// end by itself before that: close its input first. Cancelling `is_wrapped_up` ends that time. Announces it.
+    /// Ends the program, and every process it has started, in the way that the reason calls for: at once if the member was
+    /// stopped by force, and otherwise with SIGTERM and a grace period. A program whose shutdown was approved, or that has
+    /// left, gets time to end by itself before that: close its input first. Cancelling `is_wrapped_up` ends that time.
+    /// Announces it.
     pub(crate) fn end_program<'p>(
         &self,
         process: &'p mut Process,
@@ -62,7 +57,7 @@ impl Incarnation<'_> {
         is_wrapped_up: CancellationToken,
     ) -> impl Future<Output = Exit> + use<'p> {
         let announced = match why {
-            // Only what it has left behind is ended.
+            // The program has exited, so this ends only the processes that it left behind.
             Why::Exited => None,
             Why::Approved => Some("the shutdown was approved".to_owned()),
             Why::Left => Some("the member has left".to_owned()),
@@ -87,7 +82,7 @@ impl Incarnation<'_> {
         }
     }
 
-    /// Tells how the program exited.
+    /// Reports how the program exited.
     pub(crate) fn program_ended(&self, exit: &Exit) {
         self.tell(RunnerEvent::Exited { code: exit.code, signal: exit.signal, action: exit.action });
     }
@@ -120,32 +115,13 @@ impl Incarnation<'_> {
             command.env_remove(variable);
         }
         command.envs(self.environment());
-        command.env("PATH", path_with(env::current_exe().ok().as_deref()));
+        let path = env::var_os("PATH").unwrap_or_default();
+        command.env("PATH", with_own_directory(path, env::current_exe().ok().as_deref()));
         command.env(WELCOME_VARIABLE, welcome.line.trim_end());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         if let Some(directory) = &self.config.directory {
             command.current_dir(directory);
         }
         Some(command)
-    }
-}
-
-/// Returns the search path, on which a program also finds this `teamwire` if it finds no other.
-fn path_with(executable: Option<&Path>) -> OsString {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let own = executable.filter(|executable| executable.file_name().is_some_and(|name| name == "teamwire"));
-    let Some(own) = own.and_then(Path::parent) else { return path };
-    env::join_paths(env::split_paths(&path).chain([own.to_owned()])).unwrap_or(path)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_runners_own_directory_comes_last_on_the_search_path() {
-        let last = |executable: &str| env::split_paths(&path_with(Some(Path::new(executable)))).last();
-        assert_eq!(last("/opt/two/teamwire"), Some(PathBuf::from("/opt/two")));
-        assert_ne!(last("/opt/two/another-program"), Some(PathBuf::from("/opt/two")));
     }
 }

@@ -134,7 +134,7 @@ impl Incarnation<'_> {
         input_lines::failed(reason, &error.to_string(), written)
     }
 
-    /// Reports a line of the program that cannot be carried out as it stands.
+    /// Reports a line of the program that cannot be carried out as it is.
     fn refused_line(&self, refusal: &Refusal, written: Value) -> Value {
         let line = match &written {
             Value::String(line) => line.clone(),

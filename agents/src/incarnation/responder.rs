@@ -27,13 +27,13 @@ pub(crate) struct Done {
     pub(crate) action: Action,
     /// The outcome. The response is empty unless the action was to send.
     pub(crate) result: Result<v1::SendResponse, Error>,
-    /// The message that the runner took the sent one to answer. None: it answers none, or says so itself.
+    /// The message that, according to the runner, the sent one answers. None: it answers none, or names the message itself.
     pub(crate) in_reply_to: Option<String>,
     /// What the program wrote.
     pub(crate) written: Value,
 }
 
-/// Speaks for a program, with the credential of its member.
+/// Makes calls for a program, with its member's credential.
 #[derive(Debug)]
 pub(crate) struct Responder {
     client: Client,
@@ -98,7 +98,7 @@ async fn carry_out(client: &Client, action: Action, claim_token: Option<String>)
     Ok(v1::SendResponse::default())
 }
 
-/// Returns the token of a claim; that of a task which the program claimed itself is looked up.
+/// Returns the token of a claim. Looks it up if the program claimed the task itself.
 async fn token(client: &Client, task_id: u64, claim_token: Option<String>) -> Result<String, Error> {
     match claim_token {
         Some(token) => Ok(token),

@@ -1,6 +1,6 @@
 //! Claims tasks for the member, one at a time, while it has nothing else in hand.
 //!
-//! The coordinator puts a claimed task back on the board when the incarnation ends, so nothing here does.
+//! When the incarnation ends, the coordinator puts a claimed task back on the board, so this module does not.
 
 use std::{future::pending, time::Duration};
 
@@ -16,13 +16,13 @@ use super::{
     in_flight::InFlight,
 };
 
-/// How long one question for a task waits at the coordinator.
+/// How long one call for the next task waits at the coordinator.
 const QUESTION_DEADLINE: Duration = Duration::from_secs(60);
 
 /// How often to check whether the program has closed its task without the runner, as with `teamwire task complete`.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How long to wait after a refused question: a plan may have to be approved first.
+/// How long to wait after a refused call: a plan may have to be approved first.
 const REFUSED_DELAY: Duration = Duration::from_secs(2);
 
 /// Claims tasks as long as it is polled.
@@ -30,7 +30,7 @@ const REFUSED_DELAY: Duration = Duration::from_secs(2);
 pub(crate) struct TaskClaimer {
     client: Client,
     state: State,
-    /// Why the last question failed. Reported once, not with every question.
+    /// Why the last call failed. Reported once, not with every call.
     last_failure: Option<Option<Reason>>,
 }
 
@@ -40,24 +40,24 @@ enum State {
     Off,
     /// It asks once the member is free.
     Ready,
-    /// A question is under way. It runs beside its owner, since a question that is abandoned may still claim a task.
+    /// A call is under way. It runs in its own task, because an abandoned call may still claim a task.
     Asking(Background<Result<Option<v1::Claim>, Error>>),
-    /// The last question failed.
+    /// The last call failed.
     WaitingUntil(Instant),
     /// The member has this task.
     Holding { task_id: u64, token: String, check_at: Instant },
-    /// Whether it still has this task is being checked.
+    /// It is checking whether the member still has this task.
     Checking { task_id: u64, token: String, reply: Background<Result<v1::GetTaskResponse, Error>> },
 }
 
-/// What the claimer found out.
+/// News from the claimer.
 #[derive(Debug)]
 pub(crate) enum Found {
     /// A task for the member.
     Task(Box<v1::Claim>),
     /// No task can be claimed just now, for this reason.
     NoTask(Error),
-    /// The member's task was closed by other means than the runner.
+    /// The member's task was closed, but not by the runner.
     Closed(u64),
     /// The member's task is no longer its own.
     Lost(u64),

@@ -1,4 +1,4 @@
-//! Asks for what a program reads first.
+//! Builds the welcome, the text that a program reads first.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::line_protocol::input_lines::{self, Welcome};
 /// How long a program waits for the roster. Without one, its welcome names no other members.
 const ROSTER_DEADLINE: Duration = Duration::from_secs(2);
 
-/// How many members are asked for. More are counted, not named.
+/// How many members the welcome names. It only counts further ones.
 const ROSTER_PAGE_SIZE: u32 = 200;
 
 impl Incarnation<'_> {
-    /// Returns what a program reads first: who it is, who else is there, and how to answer.
+    /// Returns what a program reads first: its name, the other members, and how to answer.
     pub(crate) async fn welcome(&self) -> Welcome {
         let client = self.client.clone().with_retry(Retry::none());
         let request = v1::ListMembersRequest { page_size: ROSTER_PAGE_SIZE, ..Default::default() };

@@ -33,13 +33,13 @@ impl Default for Shown {
 }
 
 impl Shown {
-    /// Notes that the agent has read a message.
+    /// Records that the agent has read a message.
     pub(super) fn show(&mut self, message: &v1::Message) {
         self.pending.hand_over(message);
         self.unacknowledged.push(message.id.clone());
     }
 
-    /// Notes that messages are acknowledged.
+    /// Records that messages are acknowledged.
     pub(super) fn acknowledged(&mut self, message_ids: &[String]) {
         message_ids.iter().for_each(|id| self.pending.acknowledged(id));
         self.unacknowledged.retain(|id| !message_ids.contains(id));

@@ -1,8 +1,8 @@
 //! The MCP server: a team's tools for an agent, over standard input and output.
 //!
-//! It acts as one member. Every member gets the tools to send messages, to read its inbox and to work on tasks; the lead
-//! also gets those that manage the team, and the others one that submits a plan. A tool that is refused answers with the
-//! coordinator's sentence, which says what to do next.
+//! It acts as one member. Every member gets the tools to send messages, to read its inbox and to work on tasks; the lead also
+//! gets those that manage the team, and the others one that submits a plan. If the coordinator refuses a call, the tool returns
+//! the coordinator's text, which says what to do next.
 //!
 //! | module | tools |
 //! |---|---|
@@ -48,13 +48,13 @@ use teamwire_client::{Client, v1};
 use self::in_reply_to::Shown;
 pub use self::teamless::{CreateTeam, TeamlessServer};
 
-/// The tools that only the lead is offered.
+/// The tools that only the lead gets.
 const FOR_THE_LEAD: [&str; 4] = ["Task", "Invite", "ForceStop", "TeamDelete"];
 
-/// The tool that the lead is not offered: plans go to the lead.
+/// The tool that the lead does not get, because plans go to the lead.
 const FOR_TEAMMATES: &str = "SubmitPlan";
 
-/// The tool that a member under a runner is not offered: the runner hands its messages over.
+/// The tool that a member under a runner does not get, because the runner hands its messages over.
 const CHECK_INBOX: &str = "CheckInbox";
 
 /// Why the server stopped.
@@ -68,10 +68,10 @@ pub struct McpServer {
     client: Client,
     tools: ToolRouter<Self>,
     shown: Arc<Mutex<Shown>>,
-    /// Whether the member led when the coordinator was asked last.
+    /// Whether the member was the lead when the server last asked the coordinator.
     was_lead: Arc<AtomicBool>,
     in_runner: bool,
-    /// Where hooks note which messages they have handed over. None: there are no hooks.
+    /// Where hooks record which messages they have handed over. None: there are no hooks.
     hooks_directory: Option<Arc<Path>>,
 }
 
@@ -125,7 +125,7 @@ impl McpServer {
     }
 }
 
-/// Returns who is offered a tool: only the lead (true), only its teammates (false), or every member (None).
+/// Returns who gets a tool: only the lead (true), only its teammates (false), or every member (None).
 fn role_for(name: &str) -> Option<bool> {
     FOR_THE_LEAD.contains(&name).then_some(true).or_else(|| (name == FOR_TEAMMATES).then_some(false))
 }

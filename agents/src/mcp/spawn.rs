@@ -28,12 +28,12 @@ struct Task {
     /// Your team. Default: the one that you lead.
     #[serde(default)]
     team_name: String,
-    /// What it is to do. It knows nothing else of your conversation.
+    /// Its instructions. It knows nothing else about your conversation.
     prompt: String,
-    /// What to start, as TeamStatus lists it. Default: the only profile there is.
+    /// What to start, as listed by TeamStatus. Default: the only profile, if there is just one.
     #[serde(default)]
     profile: String,
-    /// The host to start it on. Default: the one with the most room.
+    /// The host to start it on. Default: the one with the most free slots.
     #[serde(default)]
     host: String,
     /// Labels that the host must have.
@@ -43,7 +43,7 @@ struct Task {
 
 #[tool_router(router = spawn_tools, vis = "pub(super)")]
 impl McpServer {
-    /// Start a teammate on a host of the team. It works on the prompt by itself, and reports with messages. To give it more
+    /// Start a teammate on a host of the team. It works on the prompt independently, and reports with messages. To give it more
     /// work, send it a message; to end it, a shutdown_request.
     #[tool(
         name = "Task",
@@ -69,7 +69,7 @@ impl McpServer {
         };
         let ordered = self.client.spawn(request).await.map_err(refused)?.request.unwrap_or_default();
         let decided = self.client.wait_decision(&ordered.id, START_WAIT_MAX).await;
-        // The order is made, whatever has become of the wait.
+        // The order is placed, even if the wait failed.
         let order = decided.unwrap_or(ordered);
         if order.state() != RequestState::Pending && !self.in_runner {
             self.acknowledge_start(&order.id).await;
@@ -102,7 +102,8 @@ impl McpServer {
         }
     }
 
-    /// Acknowledges the notice about a start, which the call reports itself. If that fails, the notice is only shown again.
+    /// Acknowledges the notice about a start, which the call itself reports. If that fails, the agent merely sees the notice,
+    /// too.
     async fn acknowledge_start(&self, request_id: &str) {
         let Ok(inbox) = self.client.list_all_inbox(v1::ListInboxRequest::default(), SEARCHED_MAX).await else { return };
         let kinds = [NoticeKind::SpawnStarted, NoticeKind::SpawnFailed];
@@ -129,7 +130,7 @@ fn refused(error: Error) -> String {
     if is_without_host { format!("{text} {NO_HOST}") } else { text }
 }
 
-/// Says what has become of an order, and what to expect next.
+/// Describes the outcome of an order, and what to expect next.
 fn outcome(order: &v1::Request) -> Result<String, String> {
     let (name, host) = (&order.member, &order.approver);
     let profile = order.spawn.as_ref().map_or("", |terms| terms.profile.as_str());
@@ -152,7 +153,7 @@ fn outcome(order: &v1::Request) -> Result<String, String> {
     }
 }
 
-/// Describes a host on one line: what it can start, and how much room it has.
+/// Describes a host on one line: what it can start, and how many slots are free.
 pub(super) fn host_line(host: &v1::Host) -> String {
     let mut line = format!("{} (host): ", host.name);
     let Some(offer) = host.offer.as_ref().filter(|_| host.is_live()) else {

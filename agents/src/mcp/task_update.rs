@@ -1,4 +1,4 @@
-//! `TaskUpdate`: edits a task, and moves it on.
+//! `TaskUpdate`: edits a task, and changes its state.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ struct TaskUpdate {
     description: Option<String>,
     #[serde(default, alias = "active_form")]
     active_form: Option<String>,
-    /// The teammate who shall do it; an empty text for anyone.
+    /// The teammate to assign it to; an empty text for anyone.
     #[serde(default)]
     owner: Option<String>,
     /// Tasks that must be completed before this one.

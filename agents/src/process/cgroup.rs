@@ -1,7 +1,7 @@
-//! A cgroup for each program, which no descendant of the program leaves by detaching: version 2 of Linux' control groups.
+//! A cgroup (version 2 of Linux's control groups) for each program, which no descendant of the program can leave by detaching.
 //!
-//! A runner may create one where it may write to the cgroup that it runs in itself: as root, in a unit that systemd
-//! delegates (such as a user's applications), and in a container whose hierarchy is writable.
+//! A runner can create one if it may write to its own cgroup: as root, in a unit that systemd delegates (such as a user's
+//! applications), or in a container with a writable hierarchy.
 
 use std::{
     fs::{self, File, OpenOptions},

@@ -79,7 +79,7 @@ impl Family {
         members.into_iter().filter(|member| !member.is_zombie).collect()
     }
 
-    /// Notes the descendants that live now, so that they stay members when their parents end, whatever they do to hide. Also
+    /// Records the descendants that live now, so that they stay members when their parents end, whatever they do to hide. Also
     /// notes the descendants of the process that adopts orphans, if one is given.
     ///
     /// Reads only about these processes, however many others there are.

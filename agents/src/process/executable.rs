@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     path::{Path, PathBuf},
 };
 
@@ -51,7 +51,16 @@ fn candidates(program: &OsStr, path: Option<&OsStr>, directory: Option<&Path>) -
         return vec![in_directory(Path::new(program))];
     }
     let path = path.map(OsStr::to_owned).or_else(|| env::var_os("PATH")).unwrap_or_else(|| DEFAULT_PATH.into());
+    let path = with_own_directory(path, env::current_exe().ok().as_deref());
     env::split_paths(&path).map(|directory| in_directory(&directory).join(program)).collect()
+}
+
+/// Returns a search path, on which a program also finds this `teamwire` if it finds no other. `executable`: the file of this
+/// process.
+pub(crate) fn with_own_directory(path: OsString, executable: Option<&Path>) -> OsString {
+    let own = executable.filter(|executable| executable.file_name().is_some_and(|name| name == "teamwire"));
+    let Some(own) = own.and_then(Path::parent) else { return path };
+    env::join_paths(env::split_paths(&path).chain([own.to_owned()])).unwrap_or(path)
 }
 
 fn is_path(program: &OsStr) -> bool {
@@ -69,6 +78,13 @@ mod tests {
     fn code(program: &str, path: &str, directory: &Path) -> u8 {
         check_program(OsStr::new(program), Some(OsStr::new(path)), Some(directory))
             .map_or_else(|exit| exit.code, |()| 0)
+    }
+
+    #[test]
+    fn the_own_directory_comes_last_on_the_search_path() {
+        let path = |executable: &str| with_own_directory("/bin:/usr/bin".into(), Some(Path::new(executable)));
+        assert_eq!(path("/opt/two/teamwire"), "/bin:/usr/bin:/opt/two");
+        assert_eq!(path("/opt/two/another-program"), "/bin:/usr/bin");
     }
 
     #[test]

@@ -22,5 +22,9 @@ pub use executable::check_program;
 pub use pid::Pid;
 pub use watchdog::watch;
 pub(crate) use {
-    boundary::Boundary, cgroup::Cgroup, executable::find_program, process_table::Entry, process_tree::Process,
+    boundary::Boundary,
+    cgroup::Cgroup,
+    executable::{find_program, with_own_directory},
+    process_table::Entry,
+    process_tree::Process,
 };

@@ -4,7 +4,7 @@ use std::{fs, time::Duration};
 
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::Entry;
 
@@ -40,6 +40,15 @@ impl Pid {
         }
     }
 
+    /// Ends it: with SIGTERM, and with SIGKILL if it still runs when the grace period is over. Returns once it has ended.
+    pub async fn end(&self, grace: Duration) {
+        self.signal(Signal::SIGTERM);
+        if timeout(grace, self.gone()).await.is_err() {
+            self.signal(Signal::SIGKILL);
+            self.gone().await;
+        }
+    }
+
     /// Waits until it has ended. It need not be a child of this process, so no signal says when.
     pub async fn gone(&self) {
         while self.is_alive() {
@@ -68,6 +77,27 @@ mod tests {
         assert!(own.is_alive());
         assert!(!Pid { started: own.started + 1, ..own.clone() }.is_alive());
         assert!(!Pid { boot: "another".to_owned(), ..own }.is_alive());
+    }
+
+    #[tokio::test]
+    async fn a_process_that_ignores_sigterm_is_killed_when_its_grace_is_over() {
+        use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+        for (script, signal) in [("echo; exec cat", Signal::SIGTERM), ("trap '' TERM; echo; exec cat", Signal::SIGKILL)]
+        {
+            let mut command = tokio::process::Command::new("sh");
+            command.args(["-c", script]).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+            let mut child = command.kill_on_drop(true).spawn().expect("sh");
+            // Otherwise, waiting for the process closes its input, at which it ends.
+            let _input = child.stdin.take();
+            let ready = BufReader::new(child.stdout.take().expect("a pipe")).lines().next_line().await;
+            ready.expect("readable").expect("a line");
+            let pid = Pid::of(child.id().expect("an id").try_into().expect("an id")).expect("a process");
+            let grace = if signal == Signal::SIGTERM { Duration::from_secs(60) } else { Duration::from_millis(100) };
+            let (status, ()) = tokio::join!(child.wait(), pid.end(grace));
+            let ended_by = std::os::unix::process::ExitStatusExt::signal(&status.expect("its status"));
+            assert_eq!(ended_by, Some(signal as i32), "{script}");
+        }
     }
 
     #[tokio::test]

@@ -1,6 +1,12 @@
 //! How a runner ends that must not wait for its program.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -13,6 +19,8 @@ const LAST_CALLS: Duration = Duration::from_secs(6);
 pub(crate) struct Hurry {
     begun: CancellationToken,
     over: CancellationToken,
+    /// Whether nothing is left but calls to a coordinator that does not answer.
+    waits: Arc<AtomicBool>,
 }
 
 impl Hurry {
@@ -21,6 +29,27 @@ impl Hurry {
         self.begun.cancel();
         sleep(LAST_CALLS).await;
         self.over.cancel();
+    }
+
+    /// Notes that nothing is left but calls to a coordinator that does not answer, so that the next signal gives them up. Returns
+    /// false if that was noted before.
+    pub(crate) fn wait_for_coordinator(&self) -> bool {
+        !self.waits.swap(true, Ordering::Relaxed)
+    }
+
+    /// Notes that the program is restarted.
+    pub(super) fn wait_no_longer(&self) {
+        self.waits.store(false, Ordering::Relaxed);
+    }
+
+    /// Gives the last calls up, if nothing else is left. False: something else is.
+    pub(super) fn give_up(&self) -> bool {
+        let waits = self.waits.load(Ordering::Relaxed);
+        if waits {
+            self.begun.cancel();
+            self.over.cancel();
+        }
+        waits
     }
 
     /// Returns what cuts a grace period short when it is cancelled.

@@ -1,10 +1,10 @@
 //! Runs a program as a member of a team, and answers for it.
 //!
-//! The runner joins, keeps the subscription open, hands messages to the program, acknowledges what the program has proven
-//! to have processed, ends the program and everything it has started when its shutdown is approved, and reports how it
-//! exited. The program does not notice when a coordinator restarts. It ends only when it exits by itself, when the member
-//! may not go on (shutdown approved, left, stopped by force, superseded, team deleted, credential refused), or when the runner
-//! is asked to stop; never because a shutdown request has arrived.
+//! The runner joins, keeps the subscription open, hands messages to the program, acknowledges what the program has proven to
+//! have processed, ends the program and everything it has started when its shutdown is approved, and reports how it exited. The
+//! program does not notice when a coordinator restarts. It ends only when it exits by itself, when the member cannot continue
+//! (shutdown approved, left, stopped by force, superseded, team deleted, credential refused), or when the runner is asked to
+//! stop; never because a shutdown request has arrived.
 //!
 //! # What a program reads and writes in [`Mode::Stdin`](crate::Mode::Stdin)
 //!
@@ -49,9 +49,9 @@
 //!
 //! | | a message is processed when | it is lost when |
 //! |---|---|---|
-//! | [`AckPolicy::ExplicitOrReply`](crate::AckPolicy::ExplicitOrReply) | the program says so or answers | never; it may come twice |
+//! | [`AckPolicy::ExplicitOrReply`](crate::AckPolicy::ExplicitOrReply) | the program says so or answers | never; it may be delivered twice |
 //! | [`AckPolicy::Written`](crate::AckPolicy::Written) | the pipe took the line | the program ends before it reads the line |
-//! | [`Mode::Exec`](crate::Mode::Exec) | the program exits with 0 | never; it may come twice |
+//! | [`Mode::Exec`](crate::Mode::Exec) | the program exits with 0 | never; it may be delivered twice |
 //!
 //! # What ends with the program
 //!
@@ -63,11 +63,11 @@ mod hurry;
 mod restarts;
 mod signals;
 
-use std::{mem, sync::Arc};
+use std::{mem, pin::pin, sync::Arc, time::Duration};
 
 use teamwire_client::{Client, Error, Retry};
-use teamwire_proto::v1;
-use tokio::time::{Instant, sleep};
+use teamwire_proto::{credential::Credential, v1};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 pub(crate) use self::hurry::Hurry;
@@ -77,9 +77,12 @@ use crate::{
     config::RunnerConfig,
     event::RunnerEvent,
     exit::{End, Exit, RunnerExit, exit_code, not_joined},
-    incarnation::{Incarnation, Lasting, Passthrough},
+    incarnation::{Incarnation, Lasting, Passthrough, ProgramSession},
     process::{Boundary, check_program},
 };
+
+/// How long the report of an exit may take before the runner says that it waits for it.
+const DELAY_TOLD_AFTER: Duration = Duration::from_secs(1);
 
 /// Runs a program as a member of a team.
 #[derive(Debug)]
@@ -124,12 +127,13 @@ impl Runner {
             (self.config.on_event)(&RunnerEvent::Uncontained { detail });
         }
         let passthrough = Passthrough::new(mem::replace(&mut self.config.output, Box::new(tokio::io::sink())));
-        let mut lasting =
-            Lasting { passthrough, program_session: None, is_begun: false, session_usage: v1::Usage::default() };
+        let mut lasting = Lasting { passthrough, session: ProgramSession::default(), last_calls_by: None };
         let client = match Client::connect_with(&self.config.address, self.config.tls.clone()) {
             Ok(client) => client.with_retry(self.config.retry),
             Err(error) => return not_joined(&error),
         };
+        // A join token makes another member, which has no earlier runner.
+        let mut may_resume = matches!(Credential::parse(&self.config.credential), Ok(Credential::Member { .. }));
         let mut credential = mem::take(&mut self.config.credential);
         let mut patience = Retry::within(self.config.start_patience);
         let mut restarts = Restarts::new(self.config.restart);
@@ -146,17 +150,28 @@ impl Runner {
             credential.clone_from(&joined.credential);
             patience = self.config.retry;
             let began = Instant::now();
-            let end = self.live(client.clone(), joined, boundary.clone(), &mut lasting).await;
+            if mem::take(&mut may_resume) {
+                lasting.session = ProgramSession::left(&self.config, &joined);
+                if let Some(session_id) = lasting.session.id.clone() {
+                    (self.config.on_event)(&RunnerEvent::SessionResumed { session_id });
+                }
+            }
+            let end = self.live(client.clone(), joined.clone(), boundary.clone(), &mut lasting).await;
+            let last_calls_by = lasting.last_calls_by.take();
             let Some(delay) = restarts.next(&end, began.elapsed()).filter(|_| !self.stop.is_cancelled()) else {
-                return self.report(&client, &end).await;
+                if !end.why.leaves_member() {
+                    ProgramSession::forget(&self.config, &joined);
+                }
+                return self.report(&client, &end, last_calls_by).await;
             };
+            self.hurry.wait_no_longer();
             // The next incarnation reports this exit when it joins with this credential. Joining cancels the requests made to
             // the dead program, which its successor will never answer. Until then the member stays in the team.
             previous_exit = end.exit.as_ref().map(Exit::report);
             (self.config.on_event)(&RunnerEvent::Restarting { after: delay });
             tokio::select! {
                 () = sleep(delay) => {}
-                () = self.stop.cancelled() => return self.report(&client, &end).await,
+                () = self.stop.cancelled() => return self.report(&client, &end, None).await,
             }
         }
     }
@@ -194,7 +209,7 @@ impl Runner {
         Ok((client.with_credential(&joined.credential)?, joined))
     }
 
-    /// Runs one incarnation to its end.
+    /// Runs one incarnation until it ends.
     async fn live(
         &self,
         client: Client,
@@ -207,17 +222,29 @@ impl Runner {
         adapters::run(self.config.mode, &mut incarnation).await
     }
 
-    /// Reports the end of an incarnation, and returns how the runner ends.
-    async fn report(&self, client: &Client, end: &End) -> RunnerExit {
-        if !end.is_reported() {
+    /// Reports the end of an incarnation, and returns how the runner ends. `by`: until when to try. None: for the whole
+    /// [`RunnerConfig::report_patience`].
+    async fn report(&self, client: &Client, end: &End, by: Option<Instant>) -> RunnerExit {
+        if !end.why.is_reported() {
             return end.runner_exit(false);
         }
+        let patience = by.map_or(self.config.report_patience, |by| by.saturating_duration_since(Instant::now()));
         let exit = end.exit.clone().unwrap_or_else(Exit::without_program);
         let request = v1::LeaveRequest { exit: Some(exit.report()), ..v1::LeaveRequest::default() };
         // The credential alone proves who reports. So the report names no session. Otherwise the coordinator would refuse it
         // if it had opened a newer session that the runner does not know of.
-        let client = client.without_session().with_retry(Retry::within(self.config.report_patience));
-        let is_report_lost = match self.hurry.bound(client.leave(request)).await {
+        let client = client.without_session().with_retry(Retry::within(patience));
+        let mut call = pin!(self.hurry.bound(client.leave(request)));
+        let reported = match timeout(DELAY_TOLD_AFTER, &mut call).await {
+            Ok(reported) => reported,
+            Err(_) => {
+                if self.hurry.wait_for_coordinator() {
+                    (self.config.on_event)(&RunnerEvent::ReportDelayed { patience });
+                }
+                call.await
+            }
+        };
+        let is_report_lost = match reported {
             Some(Ok(_)) => false,
             // A refusal means that this incarnation was ended by another call, or replaced.
             Some(Err(Error::Refused(refusal))) => refusal.reason.is_retryable(),

@@ -26,7 +26,7 @@ fn ignored() -> [SignalKind; 6] {
 }
 
 /// Catches the signals from now on. The returned future cancels `stop` at the first that ends the runner, and begins to hurry
-/// at the second.
+/// at the second. A runner that only waits for its coordinator gives up at once.
 ///
 /// Must be called within a Tokio runtime. Signals are caught rather than ignored because a program inherits what its
 /// parent ignores.
@@ -47,8 +47,13 @@ pub(super) fn listen(stop: CancellationToken, hurry: Hurry) -> impl Future<Outpu
         };
         next().await;
         stop.cancel();
+        if hurry.give_up() {
+            return;
+        }
         next().await;
-        hurry.begin().await;
+        if !hurry.give_up() {
+            hurry.begin().await;
+        }
     }
 }
 

@@ -70,7 +70,7 @@ impl Client {
         self.send(message::permission_response(request_id, approve, reason)).await
     }
 
-    /// Withdraws a permission request of the caller's. Returns the request; if it was decided before, it is unchanged.
+    /// Withdraws one of the caller's permission requests. Returns the request, unchanged if it was already decided.
     pub async fn withdraw_request(&self, request_id: &str) -> Result<v1::Request, Error> {
         let request = v1::WithdrawRequest { team: String::new(), request_id: request_id.to_owned() };
         self.withdraw(request).await?.request.ok_or_else(|| incomplete("request"))
@@ -82,7 +82,7 @@ impl Client {
         let request = self.get_request(request).await?.request.unwrap_or_default();
         match request.kind() {
             v1::RequestKind::PlanApproval => self.answer_plan(&request.member, request_id, approve, text).await,
-            // A host answers an order, and with other calls.
+            // Only a host answers an order, and it uses other calls.
             v1::RequestKind::Spawn => Err(Error::Refused(
                 Refusal::new(
                     Reason::RequestKindMismatch,
@@ -109,7 +109,8 @@ impl Client {
         }
     }
 
-    /// Waits until a request is decided, for up to `patience`. Returns the request, still pending if the time is over.
+    /// Waits until a request is decided, for up to `patience`. Returns the request, which is still pending if the time runs
+    /// out.
     pub async fn wait_decision(&self, request_id: &str, patience: Duration) -> Result<v1::Request, Error> {
         let began = Instant::now();
         let mut delays = self.retry().delays();

@@ -4,7 +4,7 @@ use teamwire_proto::{Method, v1};
 
 use crate::{Client, Error, client::history, follow::Follower};
 
-/// The history of a team as it grows. Reconnects by itself and continues after the last entry.
+/// The history of a team as it grows. Reconnects automatically, and continues after the last entry.
 #[derive(Debug)]
 pub struct HistoryFollower(Follower<v1::FollowHistoryRequest, v1::FollowHistoryResponse>);
 

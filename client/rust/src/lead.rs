@@ -1,4 +1,4 @@
-//! What a lead does: creates a team, invites hosts, lists hosts and members, ends members, and hands over.
+//! The lead's calls: creates a team, invites hosts, lists hosts and members, ends members, and hands over the lead.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
     client::{Call, teams},
 };
 
-/// The first delay between two looks at a member that is exiting. It doubles up to [`EXIT_DELAY_MAX`].
+/// The first delay between two checks of a member that is exiting. It doubles up to [`EXIT_DELAY_MAX`].
 const EXIT_DELAY_MIN: Duration = Duration::from_millis(100);
 const EXIT_DELAY_MAX: Duration = Duration::from_secs(1);
 
@@ -49,7 +49,8 @@ impl Client {
         Ok(self.list_all_hosts(v1::ListHostsRequest::default(), usize::MAX).await?.hosts)
     }
 
-    /// Asks a member to shut down, and waits for its decision and, unless it refuses, its exit, for up to `patience`.
+    /// Asks a member to shut down, and waits up to `patience` for its decision and, unless it rejects the request, for its
+    /// exit.
     ///
     /// If a request is already pending for the member, waits for that one.
     pub async fn shutdown(&self, member: &str, reason: &str, patience: Duration) -> Result<Shutdown, Error> {

@@ -15,8 +15,8 @@
 //! # Subscribe and answer
 //!
 //! A [`Subscription`] delivers the member's inbox through reconnects, each message once. Acknowledge a message when it is
-//! processed, not when it arrives: an unacknowledged message comes again, in the next process. Requests for a shutdown or a
-//! plan approval are answered with one call, such as [`Client::approve_shutdown`].
+//! processed, not when it arrives: an unacknowledged message is delivered again, to the next process. Requests for a shutdown
+//! or a plan approval are answered with one call, such as [`Client::approve_shutdown`].
 //!
 //! This program is a complete teammate. It replies to every message and approves its shutdown:
 //!
@@ -64,10 +64,10 @@
 //!
 //! # Hosts
 //!
-//! A lead orders a member from a host with [`Client::spawn`]; [`Client::wait_decision`] waits for its start. A host says what it
-//! offers with [`Client::update_host`]. Its subscription yields the orders, as messages with the body `SpawnOrder`. It answers each
-//! with [`Client::take_order`] or [`Client::refuse_order`], and reports with [`Client::report_exit`] when nothing of a member runs
-//! anymore.
+//! A lead orders a member from a host with [`Client::spawn`]; [`Client::wait_decision`] waits for its start. A host declares
+//! what it offers with [`Client::update_host`]. Its subscription yields the orders, as messages with the body `SpawnOrder`. It
+//! answers each with [`Client::take_order`] or [`Client::refuse_order`], and reports with [`Client::report_exit`] when no
+//! process of a member is left.
 //!
 //! # Watch
 //!
@@ -98,7 +98,7 @@ mod waiting;
 mod watch;
 
 pub use activity::ActivityFollower;
-pub use client::{Client, join};
+pub use client::{Client, join, join_host};
 pub use context::{AS_VARIABLE, CONTEXT_VARIABLE, ContextFile, KeptIdentity};
 pub use error::Error;
 pub use history::HistoryFollower;

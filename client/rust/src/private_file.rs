@@ -1,7 +1,7 @@
 //! Files with credentials: only their owner may access them.
 //!
-//! As with the `StrictModes` of ssh, the way to a file counts, too: a user who can change a directory or a symbolic link on it
-//! can put another file there.
+//! As with the `StrictModes` of ssh, the path to a file counts, too: a user who can change a directory or a symbolic link on
+//! the path can substitute another file.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::Error;
 
 /// Fails with [`Error::Context`] if other users can read or change what is at a path, or could have planted it.
 ///
-/// Nothing at the path passes, as far as no other user could plant it. Platforms other than Unix are not checked.
+/// A missing file passes if no other user could plant one. Platforms other than Unix are not checked.
 pub fn refuse_shared(path: &Path) -> Result<(), Error> {
     #[cfg(unix)]
     unix::check_way(path)?;

@@ -75,7 +75,7 @@ fn repeatable(method: Method, key: &mut String) -> Call {
     Call::of(method).with_key(key)
 }
 
-/// The task board as it changes. Reconnects by itself, and then starts over with every task.
+/// The task board as it changes. Reconnects automatically, and then starts over with every task.
 #[derive(Debug)]
 pub struct TaskFollower(Follower<v1::FollowTasksRequest, v1::FollowTasksResponse>);
 

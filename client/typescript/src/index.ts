@@ -32,11 +32,24 @@ export interface JoinOptions extends ClientOptions {
  * Joins a team with the join string that `teamwire invite` prints, or with a bare join token at the address from the
  * options or the environment. Returns the new member's client. The name is optional if the join token is bound to one.
  */
-export async function join(joinString: string, name = "", options: JoinOptions = {}): Promise<Client> {
+export function join(joinString: string, name = "", options: JoinOptions = {}): Promise<Client> {
+  return joinAs(joinString, { name }, options);
+}
+
+/** Joins a team as a host, with the join string that `teamwire invite --host` prints. Otherwise like `join`. */
+export function joinHost(joinString: string, name = "", options: JoinOptions = {}): Promise<Client> {
+  return joinAs(joinString, { name, host: true }, options);
+}
+
+async function joinAs(
+  joinString: string,
+  as: { readonly name: string; readonly host?: boolean },
+  options: JoinOptions,
+): Promise<Client> {
   const joining = await settings(options, parseJoinString(joinString));
   const client = new Client(joining);
   try {
-    const { credential } = await client.teams.join({ name, attributes: options.attributes });
+    const { credential } = await client.teams.join({ ...as, attributes: options.attributes });
     return new Client({ ...joining, credential });
   } catch (error) {
     await client.close();

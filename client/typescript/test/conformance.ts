@@ -8,6 +8,7 @@ import {
   connect,
   type InboxMessage,
   join,
+  joinHost,
   type Subscription,
   TeamwireError,
   v1,
@@ -22,6 +23,7 @@ let inbox: Subscription;
 const commands: Record<string, (command: Json) => Promise<unknown>> = {
   connect: async ({ credential, address }) => enter(await connect({ credential, address })),
   join: async ({ string, name }) => enter(await join(string, name)),
+  join_host: async ({ string, name }) => enter(await joinHost(string, name)),
   create_team: async ({ name, lead }) => enter(await client.createTeam(name, lead)),
   get_team: async () => {
     const { team } = await client.teams.getTeam({});

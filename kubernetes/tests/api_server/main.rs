@@ -244,7 +244,7 @@ async fn a_new_member_waits_until_the_earlier_one_of_its_name_is_gone(cluster: C
     cluster.removed_by_its_node(&pod).await;
     admission.await.unwrap();
     host.start(&later, cluster.ticket()).await.unwrap();
-    assert_eq!(cluster.end_of(&host, &earlier).await.reason, "Another member of its name was ordered.");
+    assert_eq!(cluster.end_of(&host, &earlier).await.reason, "Another member of the same name was ordered.");
 }
 
 async fn stop_all_ends_every_pod(cluster: Cluster) {

@@ -1,4 +1,4 @@
-//! Sessions: opening one, recording how far it has come, closing it.
+//! Sessions: opening one, recording its progress, and closing it.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub struct OpenedSession {
     pub backlog: u64,
 }
 
-/// How far the latest session of a member has come.
+/// The progress of a member's latest session.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SessionFacts {
     pub(super) session: Option<Arc<SessionRecord>>,
@@ -123,7 +123,7 @@ impl Coordinator {
         Ok(high)
     }
 
-    /// Records how far a session has come.
+    /// Records the progress of a session.
     pub async fn advance(
         &self,
         namespace: &Namespace,

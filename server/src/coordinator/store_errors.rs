@@ -47,7 +47,7 @@ pub(super) fn unavailable(error: StoreError) -> Refusal {
     }
 }
 
-/// Returns the refusal of a call that came upon a record that cannot be read.
+/// Returns the refusal of a call that found an unreadable record.
 pub(super) fn corrupt(namespace: &Namespace, what: &str) -> Refusal {
     tracing::error!(?namespace, what, "a record cannot be read");
     Refusal::new(

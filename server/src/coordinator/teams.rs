@@ -18,7 +18,7 @@ use crate::{
     telemetry::{HOST_STATES, MEMBER_STATES, SLOT_STATES, TASK_STATUSES},
 };
 
-/// The numbers of one team.
+/// The statistics of one team.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TeamCount {
     /// The team.

@@ -1,7 +1,7 @@
 //! The cursor: how far a session has come, and how far it may go.
 //!
-//! A session *reserves* sequences in the store, a window at a time, before it delivers them. How far it has come is recorded
-//! now and then; only the record made when it closes is exact.
+//! A session *reserves* sequences in the store, a window at a time, before it delivers them. It records its progress now and
+//! then; only the record that it makes when it closes is exact.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,14 +20,14 @@ use crate::{
     notify::Mailbox,
 };
 
-/// How often a session records how far it has come, at most.
+/// The shortest time between two records of a session's progress.
 const RECORD_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A cursor on its way into the store, on a separate task: the session's loop does other things meanwhile, and a future
 /// that is not polled must not hold anything in the store. Returns how far the session may go then.
 type Recording = JoinHandle<Result<u64, Refusal>>;
 
-/// How far a session has come.
+/// The progress of a session.
 pub(super) struct Cursor {
     coordinator: Arc<Coordinator>,
     mailbox: Arc<Mailbox>,
@@ -51,7 +51,7 @@ impl Cursor {
         Self { coordinator, mailbox, record, has_moved: false, recording: None, record_at: Instant::now() }
     }
 
-    /// Notes that the session has delivered everything up to a sequence.
+    /// Records that the session has delivered everything up to a sequence.
     pub(super) fn moved_to(&mut self, sequence: u64) {
         self.record.delivered = sequence;
         self.record.overtook.retain(|overtook| *overtook > sequence);
@@ -59,7 +59,7 @@ impl Cursor {
         self.mailbox.set_cursor(&self.record);
     }
 
-    /// Notes that the session has delivered a message ahead of its turn.
+    /// Records that the session has delivered a message ahead of its turn.
     pub(super) fn overtook(&mut self, sequence: u64) {
         self.record.overtook.push(sequence);
         self.has_moved = true;
@@ -140,7 +140,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Records exactly how far the session came, and closes it.
+    /// Records the session's exact progress, and closes it.
     pub(super) async fn close(mut self) -> Result<(), Refusal> {
         self.record.unacked = self.mailbox.unacked_places();
         let Mailbox { namespace, member, session_id, .. } = &*self.mailbox;

@@ -78,7 +78,7 @@ pub(super) struct OpenInbox {
     pub(super) credit: Credit,
 }
 
-/// A session at work.
+/// An open session.
 pub(super) struct DeliveryLoop {
     coordinator: Arc<Coordinator>,
     mailbox: Arc<Mailbox>,
@@ -129,7 +129,7 @@ impl DeliveryLoop {
         self.writer.write(opened).await
     }
 
-    /// Records how far the session came, and closes it in the store.
+    /// Records the session's progress, and closes it in the store.
     pub(super) async fn close(self) -> Result<(), Refusal> {
         self.cursor.close().await
     }

@@ -119,7 +119,7 @@ async fn visit(coordinator: &Coordinator, namespace: &Namespace, leases: &Leases
 struct Clocks(HashMap<Namespace, (u64, Instant)>);
 
 impl Clocks {
-    /// Notes the time, and returns whether it has advanced much more than this machine's clock since the last note.
+    /// Records the time, and returns whether it has advanced much more than this machine's clock since the last call.
     fn has_jumped(&mut self, namespace: &Namespace, now_ms: u64, at: Instant) -> bool {
         let Some((before_ms, before)) = self.0.insert(namespace.clone(), (now_ms, at)) else { return false };
         Duration::from_millis(now_ms.saturating_sub(before_ms)) > at.duration_since(before) + AWAY

@@ -17,7 +17,12 @@ impl End {
         Self::Closing { reason, detail, request_id: String::new() }
     }
 
-    /// The member has approved its shutdown, or, without a request, leaves by its own decision.
+    /// Returns whether the client is to open another session.
+    pub(super) fn is_asking_to_reconnect(&self) -> bool {
+        matches!(self, Self::Closing { reason: CloseReason::Draining, .. })
+    }
+
+    /// The member has approved its shutdown or, without a request, is leaving voluntarily.
     pub(super) fn shutdown_approved(request_id: String) -> Self {
         let detail = match request_id.as_str() {
             "" => "The member leaves. End the process.",

@@ -1,6 +1,6 @@
 //! A session, from its opening to its last frame.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use teamwire_proto::{
     Reason, Refusal,
@@ -8,7 +8,7 @@ use teamwire_proto::{
     v1::{self, stream_response},
 };
 use tokio::{sync::mpsc, time::timeout};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     delivery_loop::{Credit, DeliveryLoop, OpenInbox},
@@ -22,6 +22,9 @@ use crate::{
     domain::{identity::CallerCredentials, session::Opened},
     notify::Mailbox,
 };
+
+/// How long a client that is to reconnect waits for its session to be closed in the store.
+const CLOSE_BEFORE_LAST_FRAME: Duration = Duration::from_secs(1);
 
 /// A session that was opened and waits to be started.
 #[derive(Debug)]
@@ -72,16 +75,17 @@ impl Session {
         })
     }
 
-    /// Runs the session on a separate task. Returns the channel that its frames come out of.
+    /// Runs the session on a separate task, one of `tasks`. Returns the channel that its frames come out of.
     pub fn start(
         mut self,
         pace: Pace,
         heartbeats: Arc<Heartbeats>,
         draining: CancellationToken,
+        tasks: &TaskTracker,
     ) -> mpsc::Receiver<Frame> {
         self.opened.heartbeat_interval = prost_types::Duration::try_from(pace.heartbeat_interval).ok();
         let (frames, out) = channel();
-        tokio::spawn(async move {
+        tasks.spawn(async move {
             let opened = stream_response::Frame::Opened(self.opened);
             match self.kind {
                 Kind::Open(inbox) => run(self.coordinator, *inbox, opened, pace, frames, &heartbeats, &draining).await,
@@ -119,17 +123,29 @@ async fn run(
         Ok(()) => delivery.run(heartbeats, draining).await,
         Err(end) => end,
     };
+    let is_asked_to_reconnect = end.is_asking_to_reconnect();
+    let closed = close(delivery, &mailbox);
+    let mut closed = pin!(closed);
+    // The coordinator to which the client reconnects then knows exactly how far this session came.
+    let is_closed = is_asked_to_reconnect && timeout(CLOSE_BEFORE_LAST_FRAME, &mut closed).await.is_ok();
     if let Some(frame) = last_frame(end, pace) {
         last.send(frame);
     }
-    if let Err(refusal) = delivery.close().await
-        && refusal.reason != Reason::SessionSuperseded
-    {
-        let Mailbox { namespace, member, .. } = &*mailbox;
-        tracing::debug!(?namespace, %member, %refusal, "a session could not be closed in the store");
+    if !is_closed {
+        closed.await;
     }
     // Until here, a session that opens after this one learns from its mailbox how far it came.
     drop(open);
+}
+
+/// Closes a session in the store.
+async fn close(delivery: DeliveryLoop, mailbox: &Mailbox) {
+    if let Err(refusal) = delivery.close().await
+        && refusal.reason != Reason::SessionSuperseded
+    {
+        let Mailbox { namespace, member, .. } = mailbox;
+        tracing::debug!(?namespace, %member, %refusal, "a session could not be closed in the store");
+    }
 }
 
 /// Returns the last frame of a session's stream. `None`: the client is gone.

@@ -1,6 +1,6 @@
 //! Activity: what a member's program does and uses, as its runner reports it.
 //!
-//! Reports are frequent and not important. So they stay out of the history and of the team's record, wake only those who
+//! Reports are frequent and unimportant. So they stay out of the history and of the team's record, wake only the calls that
 //! wait for them, and are dropped when the store is full.
 
 use prost::Message as _;
@@ -9,7 +9,7 @@ use teamwire_proto::{id, name::Name, v1};
 use super::{
     identity::{self, Admit, CallerCredentials},
     page::Page,
-    records::{ActivityRecord, Used},
+    records::{ActivityRecord, Failed, Used},
     streams,
     time::{duration_ms, timestamp},
     topics::Topic,
@@ -40,7 +40,11 @@ pub fn report(
         return Ok(Used::default());
     }
     let life = request.usage.as_ref().map_or(before.life, |usage| before.life.each(usage.into(), u64::max));
-    let record = ActivityRecord { last_key: key.to_owned(), life, ..before.clone() };
+    let failed = match &request.failed_turns {
+        None => before.failed.clone(),
+        Some(failed) => failed_turns(failed, before.failed.as_ref(), tx.ctx.now_ms),
+    };
+    let record = ActivityRecord { last_key: key.to_owned(), life, failed, ..before.clone() };
     if record != before {
         tx.put(name.folded(), &record);
     }
@@ -48,7 +52,14 @@ pub fn report(
     Ok(life.each(before.life, u64::saturating_sub))
 }
 
-/// Appends lines, and removes those that are then too many.
+/// Takes over what a report says of failed turns. `before`: what the previous one said.
+fn failed_turns(reported: &v1::FailedTurns, before: Option<&Failed>, now_ms: u64) -> Option<Failed> {
+    let error = reported.error.chars().take(LINE_CHARS_MAX).collect();
+    let since_ms = before.map_or(now_ms, |before| before.since_ms);
+    (reported.count > 0).then_some(Failed { count: reported.count, error, since_ms })
+}
+
+/// Appends lines, and removes the oldest ones beyond the limit.
 fn append(tx: &mut Tx<'_>, name: &Name, incarnation: u64, lines: &[v1::ReportedLine], kept: Extent) {
     let stream = streams::activity(name);
     let lines = lines.iter().filter(|line| !line.text.trim().is_empty());

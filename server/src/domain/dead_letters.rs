@@ -43,8 +43,7 @@ impl Undeliverable {
     }
 }
 
-/// Returns whether a message is a shutdown request for another life of the member. This life must not take it for its
-/// own.
+/// Returns whether a message is a shutdown request for another life of the member. This life must not act on it.
 pub fn is_for_another_life(message: &v1::Message, incarnation: u64) -> bool {
     matches!(message.body, Some(Body::ShutdownRequest(_))) && message.target_incarnation != incarnation
 }
@@ -87,8 +86,8 @@ pub fn dead_letter(
             cause: why.cause().into(),
         }),
     );
-    // The requester of an earlier life's shutdown got a notice when that request was cancelled. And a notice about an
-    // undeliverable notice could go on forever.
+    // The requester of an earlier life's shutdown got a notice when that request was cancelled. And notices about undeliverable
+    // notices could continue forever.
     if why == Undeliverable::TargetReplaced || matches!(message.body, Some(Body::Notice(_))) {
         return Ok(());
     }

@@ -47,6 +47,11 @@ pub fn carry_out_due(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result
             changed |= lose(tx, &mut team, name, leases)?;
         }
     }
+    if may_lose {
+        for name in &names {
+            changed |= host::reschedule(tx, &mut team, name, leases)?;
+        }
+    }
     if changed || expired > 0 {
         tx.put("", &team);
     }
@@ -57,7 +62,7 @@ pub fn carry_out_due(tx: &mut Tx<'_>, leases: &Leases, may_lose: bool) -> Result
     let notices = notices::send_due(tx, &team)?;
     let members = team.members.iter().filter_map(|member| next_due(member, leases, &tx.ctx.limits));
     Ok(members.chain(claim).chain(notices).min().map(|due_ms| {
-        // By the clock that is ahead: checking too early is harmless.
+        // Uses the clock that is ahead, because checking too early is harmless.
         due_ms.saturating_sub(tx.ctx.now_ms.max(leases.now_ms))
     }))
 }
@@ -139,6 +144,7 @@ fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) ->
         member_event(&shown, MemberState::Lost, incarnation, "Its lease ran out and the grace passed."),
     );
     let tasks = give_back::give_back(tx, name, "its owner was lost")?;
+    notices::drop_waiting_idle(tx, team, name)?;
     if lead != *name {
         let notice = v1::Notice {
             kind: NoticeKind::MemberLost.into(),

@@ -38,7 +38,7 @@ pub(super) struct NewLife<'a> {
 impl NewLife<'_> {
     /// Makes the roster's entry of this life, which follows `before`.
     pub(super) fn begin(self, before: Option<&MemberRecord>, now_ms: u64) -> MemberRecord {
-        // An order has reserved the name and begun this life, under a secret that nobody knows.
+        // An order has reserved the name and begun this life, with a secret that no client has.
         let is_reserved = before.is_some_and(|before| before.life == Life::Spawning);
         let former = before.map_or_else(Vec::new, |before| {
             let mut former = if is_reserved { Vec::new() } else { vec![before.credential] };

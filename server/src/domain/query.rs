@@ -16,8 +16,8 @@ use super::{
     Context, Limits,
     identity::{CallerCredentials, Principal},
     records::{
-        ActivityRecord, CursorRecord, Life, MemberRecord, Pending, PresenceRecord, ReceiptRecord, SessionRecord,
-        TeamRecord,
+        ActivityRecord, CursorRecord, Failed, Life, MemberRecord, Pending, PresenceRecord, ReceiptRecord,
+        SessionRecord, TeamRecord,
     },
     time::{duration, ms, timestamp},
 };
@@ -117,6 +117,7 @@ pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts
         _ => None,
     };
     let in_life = facts.activity.as_deref().filter(|activity| activity.incarnation == member.incarnation);
+    let failed = in_life.and_then(|activity| activity.failed.as_ref()).filter(|_| exit.is_none());
     let is_open = |pending: &&Pending| pending.expires_ms > facts.now_ms;
     let pending =
         |pending: &Option<Pending>| pending.as_ref().filter(is_open).map_or_else(String::new, |p| p.id.clone());
@@ -152,6 +153,7 @@ pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts
         total_usage: facts.activity.as_deref().and_then(|activity| activity.total().show()),
         spawned_on: member.ordered.as_ref().map_or_else(String::new, |ordered| ordered.host.to_string()),
         pending_order: pending(&member.pending_order),
+        failed_turns: failed.map(Failed::show),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is deleted, and when. A message that still lies in an inbox outlives its entry in the history, and is deleted
 //! once it is processed.
 
-use std::{ops::Range, sync::Arc};
+use std::{collections::HashSet, ops::Range, sync::Arc};
 
 use teamwire_proto::{
     name::Name,
@@ -87,9 +87,15 @@ fn forget(tx: &mut Tx<'_>, message: &Forgotten) {
     }
 }
 
-/// Removes requests that were decided long ago.
+/// Removes requests that were decided long ago. Keeps an order as long as the life that it began, because its host must report
+/// the end of that life, and the member may be ordered again.
 pub fn trim_requests(tx: &mut Tx<'_>, team_id: Uuid, requests: &[(u64, String)]) -> Result<(), RuleError> {
-    if same_team(tx, team_id)?.is_none() {
+    let Some(team) = same_team(tx, team_id)? else { return Ok(()) };
+    let lives = team.members.iter().filter(|member| !matches!(member.life, Life::Exited { .. }));
+    let needed: HashSet<&str> =
+        lives.filter_map(|member| member.ordered.as_ref()).map(|ordered| ordered.request_id.as_str()).collect();
+    let requests: Vec<_> = requests.iter().filter(|(_, id)| !needed.contains(id.as_str())).collect();
+    if requests.is_empty() {
         return Ok(());
     }
     tx.remove(REQUESTS, requests.iter().map(|(sequence, _)| *sequence).collect());

@@ -19,7 +19,7 @@ impl TeamRecord {
         self.members.iter_mut().find(|member| member.name == *name)
     }
 
-    /// Returns where a list of the members goes on after a member. If that member was removed from the roster, the list
+    /// Returns where a list of the members continues after a member. If that member was removed from the roster, the list
     /// starts over: it repeats members rather than leaving any out.
     pub fn place_after(&self, name: Option<&Name>) -> usize {
         name.and_then(|name| self.members.iter().position(|member| member.name == *name)).map_or(0, |place| place + 1)
@@ -35,7 +35,8 @@ impl TeamRecord {
         self.members.iter().filter(|member| member.is_host)
     }
 
-    /// Returns how many of a host's slots are taken: by pending orders, and by members that it has started and that go on.
+    /// Returns how many of a host's slots are taken: by pending orders, and by members that it started and whose lives have not
+    /// ended.
     pub fn slots_used(&self, host: &Name) -> u32 {
         let is_on_host = |member: &&MemberRecord| member.ordered.as_ref().is_some_and(|ordered| ordered.host == *host);
         let count = self.members.iter().filter(is_on_host).filter(|member| member.life.holds_name()).count();
@@ -71,14 +72,14 @@ impl TeamRecord {
         self.member(name).ok_or_else(|| self.not_found(name, field))
     }
 
-    /// Resolves an address to a member that acts: its life goes on, and it has started. `instead`: what the caller can do if
-    /// its life has ended, as a sentence.
+    /// Resolves an address to a member that acts: its life has not ended, and it has started. `instead`: what the caller can do
+    /// if its life has ended, as a sentence.
     pub fn resolve_started(&self, text: &str, field: &str, instead: &str) -> Result<&MemberRecord, Refusal> {
         self.resolve(text, field)?.started(field, instead)
     }
 
-    /// Resolves an address to a member that messages reach: its life goes on, or it is about to start. `instead`: what the
-    /// caller can do if its life has ended, as a sentence.
+    /// Resolves an address to a member that messages reach: its life has not ended, or it is about to start. `instead`: what
+    /// the caller can do if its life has ended, as a sentence.
     pub fn resolve_receiver(&self, text: &str, field: &str, instead: &str) -> Result<&MemberRecord, Refusal> {
         self.resolve(text, field)?.receiver(field, instead)
     }

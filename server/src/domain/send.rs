@@ -279,7 +279,11 @@ impl Sending<'_> {
         // In canonical form, so that ids can be compared as text.
         let in_reply_to = Uuid::try_parse(&self.request.in_reply_to).map(|id| id.to_string());
         let key = &self.request.idempotency_key;
-        let derived = derived_message_id(self.team.id, self.sender, key, self.fingerprint, tx.ctx.now_ms);
+        // A request that is made again gets a new id, so its recipient must not take the message for one that it has seen.
+        let derived = match body.kind().is_request() {
+            true => None,
+            false => derived_message_id(self.team.id, self.sender, key, self.fingerprint, tx.ctx.now_ms),
+        };
         let id = derived.unwrap_or_else(|| tx.new_message_id());
         v1::Message {
             in_reply_to: in_reply_to.unwrap_or_default(),

@@ -46,14 +46,14 @@ pub struct GatedCall {
 }
 
 impl GatedCall {
-    /// Notes that the whole request has arrived, with a credential that can be looked up.
+    /// Records that the whole request has arrived, with a credential that can be looked up.
     pub fn has_credential(&self) {
         if !self.has_presented.swap(true, Ordering::AcqRel) {
             self.gate.deciding.fetch_add(1, Ordering::AcqRel);
         }
     }
 
-    /// Notes that the credential is valid.
+    /// Records that the credential is valid.
     pub fn opens(&self) {
         self.gate.open.store(true, Ordering::Release);
     }

@@ -26,7 +26,7 @@ impl MessageService for Services {
     async fn stream(&self, request: Request<v1::StreamRequest>) -> Result<Response<Frames>, Status> {
         let (who, request) = self.open(request).await?;
         let session = Session::open(&self.coordinator, &who, &request).await?;
-        let frames = session.start(self.pace, self.heartbeats.clone(), self.draining.clone());
+        let frames = session.start(self.pace, self.heartbeats.clone(), self.draining.clone(), &self.sessions);
         let frames = ReceiverStream::new(frames).map(|frame| frame.map_err(Status::from));
         Ok(Response::new(Box::pin(frames)))
     }

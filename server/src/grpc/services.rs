@@ -12,7 +12,7 @@ use teamwire_proto::{
         watch_service_server::WatchServiceServer,
     },
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::{Request, Status, server::NamedService};
 
 use super::{
@@ -47,6 +47,8 @@ pub struct Services {
     pub(super) heartbeats: Arc<Heartbeats>,
     pub(super) advertised: Arc<Advertised>,
     pub(super) draining: CancellationToken,
+    /// The sessions, which outlive the calls that have opened them.
+    pub(super) sessions: TaskTracker,
     pub(super) pace: Pace,
     pub(super) meter: Arc<Meter>,
     pub(super) watches: Arc<TeamWatches>,
@@ -66,17 +68,19 @@ impl Services {
         WatchServiceServer::<Self>::NAME,
     ];
 
-    /// Makes the services of a coordinator. They end their streams when `draining` is cancelled.
+    /// Makes the services of a coordinator. They end their streams when `draining` is cancelled, and run sessions as tasks of
+    /// `sessions`.
     pub fn new(
         coordinator: Arc<Coordinator>,
         heartbeats: Arc<Heartbeats>,
         draining: CancellationToken,
+        sessions: TaskTracker,
         config: ServiceConfig,
     ) -> Self {
         let ServiceConfig { advertised, pace, rates, request_bytes_max } = config;
         let (advertised, meter) = (Arc::new(advertised), Arc::new(Meter::new(rates)));
         let watches = Arc::new(TeamWatches::new(Arc::clone(&coordinator), draining.clone()));
-        Self { coordinator, heartbeats, advertised, draining, pace, meter, watches, request_bytes_max }
+        Self { coordinator, heartbeats, advertised, draining, sessions, pace, meter, watches, request_bytes_max }
     }
 
     /// Adds them to a router.

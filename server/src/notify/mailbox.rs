@@ -47,7 +47,7 @@ struct State {
     begin_again: bool,
     /// Entries that were just committed here, by sequence.
     arrivals: BTreeMap<u64, Option<Arc<v1::Message>>>,
-    /// How far the session has come, as of the last delivery.
+    /// The session's progress, as of the last delivery.
     cursor: CursorRecord,
     /// Delivered messages that are still in the inbox, by id.
     unacked: HashMap<String, Unacked>,
@@ -165,7 +165,7 @@ impl Mailbox {
         self.seen_next.load(Ordering::Relaxed)
     }
 
-    /// Returns exactly how far the session has come; the store may not know it yet.
+    /// Returns the session's exact progress, which may not be in the store yet.
     pub(crate) fn cursor(&self) -> CursorRecord {
         let unacked = self.unacked_places();
         CursorRecord { unacked, ..self.state.lock().cursor.clone() }
@@ -201,7 +201,7 @@ impl Mailbox {
         self.wake.notified().await;
     }
 
-    /// Publishes how far the session has come.
+    /// Publishes the session's progress.
     pub(crate) fn set_seen_next(&self, next: u64) {
         self.seen_next.store(next, Ordering::Relaxed);
     }
@@ -216,7 +216,7 @@ impl Mailbox {
         self.state.lock().look = look;
     }
 
-    /// Notes that the session may have ended.
+    /// Records that the session may have ended.
     pub(crate) fn set_check(&self) {
         self.state.lock().check = true;
     }
@@ -274,7 +274,7 @@ impl Mailbox {
         self.state.lock().outstanding
     }
 
-    /// Notes that a message is about to be delivered; it uses up credit from now on.
+    /// Records that a message is about to be delivered; it uses up credit from now on.
     pub(crate) fn deliver(&self, id: &str, delivered: Delivered) {
         let mut state = self.state.lock();
         // If the store has lost the commit that sent a message, and the message was sent again, the inbox has it at another

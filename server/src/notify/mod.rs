@@ -1,4 +1,4 @@
-//! Wakes those who wait for a commit, made here or by another coordinator.
+//! Wakes the sessions and calls that wait for a commit, made here or by another coordinator.
 //!
 //! - [`Notifier`]: knows the open sessions of this coordinator, and the calls that wait in a team, by namespace
 //!   (`NamespaceWaiters`).

@@ -1,4 +1,4 @@
-//! The notifier: passes on what was committed, here or elsewhere, to those who wait for it.
+//! The notifier: passes commits, made here or elsewhere, on to the sessions and calls that wait for them.
 
 use std::{cell::LazyCell, collections::HashMap, fmt, sync::Arc};
 

@@ -25,7 +25,7 @@ impl<'t> PendingCommit<'t> {
         Self { notifier, namespace, txn, is_known: false }
     }
 
-    /// Notes that the store has answered.
+    /// Records that the store has answered.
     pub(crate) fn is_known(&mut self) {
         self.is_known = true;
     }

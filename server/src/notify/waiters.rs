@@ -83,7 +83,7 @@ impl NamespaceWaiters {
                 self.tasks.send_modify(|count| *count += 1);
             }
             Topic::Tasks => self.tasks.send_modify(|count| *count += 1),
-            // Those who wait for a decision watch everything that happens. No session shows the roster.
+            // Calls that wait for a decision watch everything that happens. No session shows the roster.
             Topic::Requests | Topic::Roster => {}
         }
     }

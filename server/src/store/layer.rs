@@ -101,6 +101,10 @@ impl<L: StoreLayer> Store for L {
         self.inner().is_exclusive()
     }
 
+    async fn close(&self) {
+        self.inner().close().await;
+    }
+
     fn notifications(&self) -> broadcast::Receiver<Notification> {
         self.inner().notifications()
     }

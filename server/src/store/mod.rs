@@ -457,6 +457,10 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// Closes the store once the commits that were begun have ended. Every later call fails. Does nothing if the store need not be
+    /// closed.
+    async fn close(&self) {}
+
     /// Subscribes to the notifications of every later commit by any coordinator. A receiver that lags more than
     /// [`NOTIFICATIONS_MAX`] behind gets an error, and must treat it as [`Notification::All`].
     fn notifications(&self) -> broadcast::Receiver<Notification>;

@@ -6,7 +6,7 @@ use super::{Check, Key, Txn, Write};
 const PUT_WHEN_FULL_BYTES_MAX: usize = 16 * 1024;
 
 impl Txn {
-    /// Returns whether a full store still applies this transaction, so that members can go on reading, make room, and end
+    /// Returns whether a full store still applies this transaction, so that members can continue to read, make room, and end
     /// what they began. Repeating such transactions cannot fill the store further. They are:
     /// - those that end a lease, drop the namespace or are marked with [`Txn::ends_something`], whatever else they write,
     ///   because each ends something once;

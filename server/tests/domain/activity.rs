@@ -4,7 +4,7 @@ use teamwire_proto::{Reason, v1};
 use teamwire_server::{
     domain::{
         activity::{self, LINES_MAX},
-        records::{ActivityRecord, Life, Used},
+        records::{ActivityRecord, Failed, Life, Used},
         topics::Topic,
     },
     store::{Extent, Txn, Write},
@@ -111,6 +111,31 @@ fn a_repeated_report_changes_nothing() {
     let wrong = keyed("two words", lines(&["a"]));
     let refusal = world.run(|tx| activity::report(tx, &caller("ann"), &wrong, NONE)).unwrap_err();
     assert_eq!(refusal.reason, Reason::InvalidIdempotencyKey);
+}
+
+#[test]
+fn failed_turns_are_kept_until_one_has_not_failed_or_a_new_life_begins() {
+    let mut world = World::with(&["lead", "ann"]);
+    let failed = |count, error: &str| v1::ReportActivityRequest {
+        failed_turns: Some(v1::FailedTurns { count, error: error.to_owned(), since: None }),
+        ..Default::default()
+    };
+    let kept = |txn: &Txn| put::<ActivityRecord>(txn, "ann").unwrap().failed;
+    let first_ms = world.ctx.now_ms;
+    let (_, txn) = report(&world, "ann", &failed(1, "down"), NONE);
+    assert_eq!(kept(&txn), Some(Failed { count: 1, error: "down".to_owned(), since_ms: first_ms }));
+    world.apply(&txn);
+    world.ctx.now_ms += 1_000;
+    let (_, txn) = report(&world, "ann", &failed(2, &"x".repeat(501)), NONE);
+    assert_eq!(kept(&txn), Some(Failed { count: 2, error: "x".repeat(500), since_ms: first_ms }));
+    world.apply(&txn);
+    let (_, txn) = report(&world, "ann", &usage(1, 0), NONE);
+    assert_eq!(kept(&txn).unwrap().count, 2, "a report about something else");
+    let (_, txn) = report(&world, "ann", &failed(0, ""), NONE);
+    assert_eq!(kept(&txn), None);
+    let world = world.member("ann", |ann| ann.incarnation = 2);
+    let (_, txn) = report(&world, "ann", &usage(1, 0), NONE);
+    assert_eq!(kept(&txn), None, "another life");
 }
 
 #[test]

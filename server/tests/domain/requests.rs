@@ -88,6 +88,19 @@ fn second_shutdown_request_is_refused_while_the_first_is_pending() {
     assert_eq!(refusal.metadata.get("request_id"), Some(&request_id()));
 }
 
+/// A recipient that has seen the lost request would acknowledge a message with the same id unseen, and nobody would answer.
+#[test]
+fn shutdown_request_that_the_store_lost_is_another_message_when_it_is_sent_again() {
+    let mut world = World::with(&["lead", "ann"]);
+    let key = uuid::Builder::from_unix_timestamp_millis(NOW_MS, &[1; 10]).into_uuid().to_string();
+    let request = v1::SendRequest { idempotency_key: key, ..ask_to_shut_down("ann") };
+    let (lost, _) = world.send(&caller("lead"), &request).unwrap();
+    world.pass(1);
+    let (again, _) = world.send(&caller("lead"), &request).unwrap();
+    assert_ne!(lost.request_id, again.request_id);
+    assert_ne!(lost.message_id, again.message_id);
+}
+
 #[test]
 fn shutdown_request_replaces_an_expired_one() {
     let (reply, txn) = asked(NOW_MS).send(&caller("lead"), &ask_to_shut_down("ann")).unwrap();

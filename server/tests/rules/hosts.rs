@@ -25,9 +25,19 @@ async fn host(t: &Team, name: &str, slots: u32) -> Member {
 async fn join_host(t: &Team, name: &str) -> Member {
     let invite = v1::InviteRequest { member: name.to_owned(), host: true, ..Default::default() };
     let token = t.coordinator.invite(&t.lead.who, &invite).await.unwrap().join_token;
-    let reply = t.try_join(&presented(&token), v1::JoinRequest::default()).await.unwrap();
+    let reply = t.try_join(&presented(&token), as_host()).await.unwrap();
     assert_eq!(reply.member.as_ref().unwrap().role(), Role::Host);
     Member::new(name, &reply.credential)
+}
+
+fn as_host() -> v1::JoinRequest {
+    v1::JoinRequest { host: true, ..Default::default() }
+}
+
+/// A new life of a host by its own credential.
+async fn rejoin(t: &Team, host: &Member) -> Member {
+    let reply = t.try_join(host, as_host()).await.unwrap();
+    Member::new(&host.name, &reply.credential)
 }
 
 async fn offer(t: &Team, host: &Member, slots: u32, labels: &[(&str, &str)]) -> v1::Host {
@@ -175,6 +185,7 @@ async fn orders_are_checked_field_by_field() {
         (v1::SpawnRequest { ttl: ttl(0), ..order("a") }, "ttl"),
         (v1::SpawnRequest { ttl: ttl(3_601), ..order("a") }, "ttl"),
         (v1::SpawnRequest { restart: 99, ..order("a") }, "restart"),
+        (v1::SpawnRequest { reschedule: true, host: "gpu-1".to_owned(), ..order("a") }, "reschedule"),
         (v1::SpawnRequest { labels: [(String::new(), "x".to_owned())].into(), ..order("a") }, "labels"),
     ];
     for (request, field) in invalid {
@@ -526,7 +537,7 @@ async fn a_hosts_credential_takes_orders_and_nothing_else() {
     let shutdown_id = t.ask(&t.lead, shutdown("bob")).await;
     let not_an_order = try_take(&t, &gpu, &shutdown_id);
     t.refused(not_an_order, Code::FailedPrecondition, Reason::RequestKindMismatch, "request_id").await;
-    let as_another = t.try_join(&gpu, v1::JoinRequest { name: "bob".to_owned(), ..Default::default() });
+    let as_another = t.try_join(&gpu, v1::JoinRequest { name: "bob".to_owned(), ..as_host() });
     t.refused(as_another, Code::PermissionDenied, Reason::NotPermitted, "name").await;
     // A token of one order joins that member only.
     let token = take(&t, &other, &foreign).await;
@@ -568,12 +579,46 @@ async fn a_hosts_name_and_a_members_name_do_not_turn_into_each_other() {
     let invite = |name: &str, host| v1::InviteRequest { member: name.to_owned(), host, ..Default::default() };
     for (name, is_host) in [("bob", true), ("gpu-1", false)] {
         let token = t.coordinator.invite(&t.lead.who, &invite(name, is_host)).await.unwrap().join_token;
-        let joined = join_with(&t, &token);
+        let (bearer, request) = (presented(&token), v1::JoinRequest { host: is_host, ..Default::default() });
+        let joined = t.try_join(&bearer, request);
         t.refused(joined, Code::AlreadyExists, Reason::MemberExists, "name").await;
     }
-    let back = t.rejoin(&gpu).await;
+    let back = rejoin(&t, &gpu).await;
     offer(&t, &back, 1, &[]).await;
     assert_eq!(spawn(&t, order("m1")).await.member.unwrap().spawned_on, "gpu-1");
+}
+
+#[tokio::test]
+async fn a_join_that_does_not_fit_its_credential_uses_nothing_up() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    let invite = |name: &str, host| v1::InviteRequest { member: name.to_owned(), host, ..Default::default() };
+    let right = [("teamwire invite --host", "teamwire run carl"), ("teamwire invite`", "teamwire host --join")];
+    for (name, is_host) in [("carl", false), ("gpu-1", true)] {
+        let token = t.coordinator.invite(&t.lead.who, &invite(name, is_host)).await.unwrap().join_token;
+        let (bearer, fits) = (presented(&token), v1::JoinRequest { host: is_host, ..Default::default() });
+        let wrong = t.try_join(&bearer, v1::JoinRequest { host: !is_host, ..Default::default() });
+        let refusal = t.refused(wrong, Code::InvalidArgument, Reason::InvalidField, "host").await;
+        let (invite, command) = right[usize::from(is_host)];
+        assert!(refusal.message.contains(invite) && refusal.message.contains(command), "{refusal}");
+        let joined = t.try_join(&bearer, fits.clone()).await.unwrap();
+        assert_eq!((joined.member.unwrap().role() == Role::Host, joined.team.is_some()), (is_host, true));
+        let again = t.try_join(&bearer, fits);
+        let refusal = t.refused(again, Code::Unauthenticated, Reason::JoinTokenUsed, "").await;
+        assert_eq!(refusal.message.contains("teamwire invite --host"), is_host, "{refusal}");
+    }
+
+    let gpu = host(&t, "gpu-2", 1).await;
+    let mut session = t.open(&gpu).await;
+    let as_member = t.try_join(&gpu, v1::JoinRequest::default());
+    let refusal = t.refused(as_member, Code::InvalidArgument, Reason::InvalidField, "host").await;
+    assert!(refusal.message.contains("gpu-2 is a host"), "{refusal}");
+    let by_member = t.try_join(&bob, as_host());
+    let refusal = t.refused(by_member, Code::InvalidArgument, Reason::InvalidField, "host").await;
+    assert!(refusal.message.contains("bob is a member"), "{refusal}");
+    // The host goes on.
+    let named = v1::SpawnRequest { host: "gpu-2".to_owned(), ..order("m1") };
+    let id = spawn(&t, named).await.request.unwrap().id;
+    assert_eq!(session.delivery().await.message.unwrap().request_id, id);
 }
 
 #[tokio::test]
@@ -581,7 +626,7 @@ async fn a_new_process_of_a_host_supersedes_the_old_one() {
     let t = Team::new().await;
     let gpu = host(&t, "gpu-1", 4).await;
     let mut old = t.open(&gpu).await;
-    let new = t.rejoin(&gpu).await;
+    let new = rejoin(&t, &gpu).await;
     assert_eq!(old.closing().await.reason(), v1::CloseReason::Superseded);
     let id = order_id(&t, "m1").await;
     let by_old = try_take(&t, &gpu, &id);
@@ -662,4 +707,96 @@ async fn a_host_answers_at_a_coordinator_that_has_not_seen_the_order() {
     let request_id = order_id(&t, "backend").await;
     let refusal = v1::RefuseOrderRequest { request_id, reason: "no GPU".to_owned(), try_another_host: false };
     assert_eq!(other.refuse_order(&gpu.who, &refusal).await.unwrap().state(), RequestState::Rejected);
+}
+
+/// A team with the hosts `gpu-1` and `gpu-2`, and the member `backend` on `gpu-1`, which has acknowledged its prompt.
+async fn rescheduled_team() -> (Team, String, [Member; 3]) {
+    let t = Team::new().await;
+    let one = host(&t, "gpu-1", 2).await;
+    let request = v1::SpawnRequest { reschedule: true, ..order("backend") };
+    let ordered = spawn(&t, request).await;
+    let id = ordered.request.unwrap().id;
+    let backend = join_with(&t, &take(&t, &one, &id).await).await.unwrap();
+    drop(t.open(&backend).await);
+    assert_eq!(t.ack(&backend, &[&ordered.prompt_message_id]).await.unwrap(), 1);
+    let two = host(&t, "gpu-2", 2).await;
+    (t, id, [one, two, backend])
+}
+
+#[tokio::test]
+async fn a_member_lost_with_its_host_is_ordered_again_from_another_if_its_order_says_so() {
+    let (mut t, _, [one, two, backend]) = rescheduled_team().await;
+    let lead = t.lead.clone();
+    t.pass_and_sweep(35 * SECOND, &[&lead, &two]).await;
+    t.pass_and_sweep(35 * SECOND, &[&lead, &two]).await;
+    let member = t.member("backend").await;
+    assert_eq!((member.state(), member.spawned_on.as_str(), member.incarnation), (MemberState::Spawning, "gpu-2", 2));
+    let id = orders_of(&t, &two).await.remove(0);
+    assert_eq!(t.request(&id).await.content, "You own the API.\nStart with task 3.");
+    let next = join_with(&t, &take(&t, &two, &id).await).await.unwrap();
+    let mut session = t.open(&next).await;
+    let prompt = session.delivery().await.message.unwrap();
+    assert!(
+        matches!(&prompt.body, Some(Body::Message(text)) if text.content.starts_with("You own the API.")),
+        "{prompt:?}"
+    );
+    // The machine comes back, and is too late.
+    let open = Session::open(&t.coordinator, &backend.who, &v1::StreamRequest::default()).await;
+    assert_eq!(open.map(drop).unwrap_err().reason, Reason::SessionSuperseded);
+    t.coordinator.heartbeat(&one.who, &v1::HeartbeatRequest::default()).await.unwrap();
+    t.pass_and_sweep(SECOND, &[&lead, &one, &two, &next]).await;
+    assert_eq!(t.member("backend").await.spawned_on, "gpu-2");
+}
+
+#[tokio::test]
+async fn a_member_is_not_ordered_again_while_its_host_lives_or_if_its_order_does_not_say_so() {
+    let (mut t, _, [one, two, _]) = rescheduled_team().await;
+    let id = spawn(&t, v1::SpawnRequest { host: "gpu-1".to_owned(), ..order("frontend") }).await.request.unwrap().id;
+    drop(t.open(&join_with(&t, &take(&t, &one, &id).await).await.unwrap()).await);
+    let lead = t.lead.clone();
+    for _ in 0..3 {
+        t.pass_and_sweep(25 * SECOND, &[&lead, &one, &two]).await;
+    }
+    assert_eq!(t.member("backend").await.state(), MemberState::Lost, "its host lives");
+    for _ in 0..3 {
+        t.pass_and_sweep(25 * SECOND, &[&lead, &two]).await;
+    }
+    assert_eq!(t.member("backend").await.state(), MemberState::Spawning);
+    assert_eq!(t.member("frontend").await.state(), MemberState::Lost, "it was not to be ordered again");
+}
+
+#[tokio::test]
+async fn a_lost_member_waits_for_a_host_that_fits_and_keeps_a_prompt_that_it_has_not_read() {
+    let mut t = Team::new().await;
+    let one = host(&t, "gpu-1", 1).await;
+    let ordered = spawn(&t, v1::SpawnRequest { reschedule: true, ..order("backend") }).await;
+    drop(t.open(&join_with(&t, &take(&t, &one, &ordered.request.unwrap().id).await).await.unwrap()).await);
+    let lead = t.lead.clone();
+    for _ in 0..3 {
+        t.pass_and_sweep(25 * SECOND, &[&lead]).await;
+    }
+    assert_eq!(t.member("backend").await.state(), MemberState::Lost, "no host fits");
+    let two = host(&t, "gpu-2", 1).await;
+    t.sweep().await;
+    assert_eq!(t.member("backend").await.spawned_on, "gpu-2");
+    let id = {
+        let mut open = t.open(&two).await;
+        open.delivery().await.message.unwrap().request_id
+    };
+    let next = join_with(&t, &take(&t, &two, &id).await).await.unwrap();
+    let inbox: Vec<String> = t.inbox(&next).await.into_iter().map(|message| message.id).collect();
+    assert_eq!(inbox, [ordered.prompt_message_id]);
+}
+
+#[tokio::test]
+async fn an_order_stays_as_long_as_the_life_that_it_began() {
+    let (mut t, id, [one, two, backend]) = rescheduled_team().await;
+    let lead = t.lead.clone();
+    t.pass_and_sweep(Duration::from_secs(40 * 24 * 60 * 60), &[&lead, &one, &two, &backend]).await;
+    t.coordinator.delete_old(&t.namespace).await.unwrap();
+    assert_eq!(t.request(&id).await.state(), RequestState::Approved);
+    report_exit(&t, &one, &id, 1).await.unwrap();
+    t.coordinator.delete_old(&t.namespace).await.unwrap();
+    let gone = t.coordinator.get_request(&t.operator, "alpha", &id).await;
+    assert_eq!(gone.unwrap_err().reason, Reason::RequestNotFound);
 }

@@ -161,3 +161,33 @@ async fn crash_is_important_and_a_normal_exit_is_not() {
     let told = t.notices(&t.lead, NoticeKind::MemberExited).await;
     assert_eq!(told.iter().map(|notice| notice.member.as_str()).collect::<Vec<_>>(), ["eve"]);
 }
+
+#[tokio::test]
+async fn notice_of_idleness_that_waits_does_not_come_after_the_end_of_its_member() {
+    on_each_store(|store| async {
+        let mut t = Team::on(store, |limits| limits.notice_interval = Duration::from_secs(60)).await;
+        let [bob, eve, ann] = t.join_all(["bob", "eve", "ann"]).await;
+        for member in [&bob, &eve, &ann] {
+            for activity in [Activity::Idle, Activity::Active, Activity::Idle] {
+                t.heartbeat(member, activity, "").await;
+            }
+        }
+        let first = ["bob", "eve", "ann"].map(|name| (name.to_owned(), 1));
+        assert_eq!(idle_notices(&t).await, first, "the second notice of each waits");
+        t.leave(&bob).await;
+        // Longer than a lease and its grace: eve is lost before her notice is due.
+        t.pass_and_sweep(Duration::from_secs(59), &[&ann, &t.lead.clone()]).await;
+        t.pass_and_sweep(Duration::from_secs(2), &[&ann, &t.lead.clone()]).await;
+        assert_eq!(t.notices(&t.lead, NoticeKind::MemberExited).await.len(), 1);
+        assert_eq!(t.notices(&t.lead, NoticeKind::MemberLost).await.len(), 1);
+        let expected = [("bob", 1), ("eve", 1), ("ann", 2)].map(|(name, count)| (name.to_owned(), count));
+        assert_eq!(idle_notices(&t).await, expected, "only the notice of the one that lives on has come");
+    })
+    .await;
+}
+
+/// Returns the members of the lead's notices of idleness, each with the number of its events.
+async fn idle_notices(t: &Team) -> Vec<(String, u32)> {
+    let told = t.notices(&t.lead, NoticeKind::Idle).await;
+    told.into_iter().map(|notice| (notice.member, notice.count)).collect()
+}

@@ -25,7 +25,7 @@ use teamwire_server::{
     store::{Extent, Leases, Namespace, Record, Store, embedded::EmbeddedStore},
 };
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::Code;
 
 use crate::{calls::RuleCalls as _, clock::MovedClock};
@@ -326,7 +326,7 @@ impl Team {
     ) -> Open {
         let session = Session::open(coordinator, &member.who, request).await.unwrap();
         let draining = CancellationToken::new();
-        let mut frames = session.start(Pace::default(), Arc::new(Heartbeats::default()), draining);
+        let mut frames = session.start(Pace::default(), Arc::new(Heartbeats::default()), draining, &TaskTracker::new());
         let Some(Ok(v1::StreamResponse { frame: Some(Frame::Opened(opened)) })) = frames.recv().await.map(|said| *said)
         else {
             panic!("a session begins with `opened`");

@@ -7,10 +7,7 @@ use std::{
 };
 
 use clap::ValueEnum as _;
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
+use teamwire_agents::Pid;
 use teamwire_client::Client;
 use tokio::process::{Child, Command};
 
@@ -85,11 +82,11 @@ impl Processes {
             .map_err(|error| Failure::local("Cannot start a teammate", error))
     }
 
-    /// Stops the coordinator and waits up to 10 s for it to exit.
+    /// Stops the coordinator. Kills it if it has not exited after 10 s.
     pub(super) async fn stop(mut self) {
-        if let Some(id) = self.coordinator.id().and_then(|id| i32::try_from(id).ok()) {
-            let _ = kill(Pid::from_raw(id), Signal::SIGTERM);
+        if let Some(process) = self.coordinator.id().and_then(|id| Pid::of(id.try_into().ok()?)) {
+            process.end(Duration::from_secs(10)).await;
         }
-        let _ = tokio::time::timeout(Duration::from_secs(10), self.coordinator.wait()).await;
+        let _ = self.coordinator.wait().await;
     }
 }

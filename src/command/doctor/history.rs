@@ -18,7 +18,7 @@ const RECENT: Duration = Duration::from_hours(1);
 const ENTRIES_OF_EXITED_MAX: usize = 50;
 
 impl Doctor {
-    /// Notes the messages that have become dead letters lately.
+    /// Records the messages that have become dead letters lately.
     pub(super) async fn dead_letters(&self, caller: &Caller) -> Result<Option<Finding>, Failure> {
         let entries = newest(caller, "", EXAMINED_MAX).await?;
         let is_recent = |entry: &&v1::HistoryEntry| age(entry.at.as_ref()) < RECENT;

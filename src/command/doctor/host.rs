@@ -83,7 +83,7 @@ impl Doctor {
     }
 }
 
-/// Returns the members that a host has started and that go on, as far as is known.
+/// Returns the members that a host started and that, as far as is known, still run.
 fn on_host<'m>(host: &str, members: &'m [v1::Member]) -> Vec<&'m str> {
     let is_there =
         |member: &&v1::Member| member.spawned_on.eq_ignore_ascii_case(host) && member.state() != MemberState::Exited;
@@ -106,7 +106,7 @@ fn lost(reader: &Reader, host: &v1::Host, members: &[&str], since: Duration) -> 
                  shows it.",
                 members.join(", ")
             ),
-            format!("Start `teamwire host` on {name} again: it finds what it has started."),
+            format!("Start `teamwire host` on {name} again: it finds the members that it started."),
         ),
     };
     Finding { is_problem: !members.is_empty(), ..Finding::problem("host_lost", name, text, advise(reader, next)) }

@@ -148,7 +148,7 @@ fn acknowledge(message: &v1::Message) -> String {
     )
 }
 
-/// Notes the messages that wait for the caller, a person who reads them when it suits.
+/// Records the messages that wait for the caller, a person who reads them when it suits.
 fn own_unread(count: u64) -> Finding {
     let messages = if count == 1 { "1 unread message" } else { &format!("{count} unread messages") };
     Finding::note("unread", format!("You have {messages}."), "Read and acknowledge: `teamwire inbox --ack`.".to_owned())

@@ -13,7 +13,7 @@ use super::{
     history::was_stopping,
     reader::Reader,
 };
-use crate::{context::Caller, failure::Failure};
+use crate::{context::Caller, failure::Failure, show};
 
 impl Doctor {
     /// Reports why the coordinator refuses messages to a member, or will soon.
@@ -102,6 +102,33 @@ impl Doctor {
     }
 }
 
+impl Doctor {
+    /// Reports a member whose program runs, but has failed at every turn for some time.
+    pub(super) fn failing(&self, reader: &Reader, member: &v1::Member) -> Option<Finding> {
+        let failed = member.failed_turns.as_ref()?;
+        let (name, since) = (&member.name, age(failed.since.as_ref()));
+        (since >= self.patience()).then(|| {
+            Finding::problem(
+                "failing",
+                name,
+                format!(
+                    "{name}'s program has failed for {}: {}. Its runner keeps trying.",
+                    duration_text(since),
+                    show::failed_turns(failed)
+                ),
+                reader.advise(
+                    member,
+                    format!(
+                        "See what happened: `teamwire logs {name}`. If it will not pass, stop it with `teamwire shutdown \
+                         {name} --force`, mend the cause, and start it again: {} It then receives its messages.",
+                        begin_again(member)
+                    ),
+                ),
+            )
+        })
+    }
+}
+
 /// Reports a member whose program failed: a problem if it left messages behind.
 fn failed(reader: &Reader, member: &v1::Member, is_named: bool) -> Finding {
     let name = &member.name;
@@ -183,7 +210,7 @@ pub(super) fn unknown(reader: &Reader, named: &str, members: &[v1::Member]) -> F
     )
 }
 
-/// Notes which members block the team's deletion.
+/// Records which members block the team's deletion.
 pub(super) fn delete_blocked(reader: &Reader, members: &[v1::Member]) -> Option<Finding> {
     let is_gone =
         |member: &v1::Member| matches!(member.state(), MemberState::Exited | MemberState::Lost | MemberState::Away);

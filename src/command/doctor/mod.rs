@@ -54,6 +54,8 @@ use crate::{
 ///
 /// - failed: the member's program failed and left messages behind
 ///
+/// - failing: the member's program runs, but every turn of it fails
+///
 /// It also notes the following, which are not problems:
 ///
 /// - messages that you have not read
@@ -110,6 +112,7 @@ impl Doctor {
         for member in wanted {
             self.not_queued(&caller, &reader, member, &mut findings).await?;
             self.not_exited(&reader, member, &mut findings);
+            findings.extend(self.failing(&reader, member));
             self.waiting(&caller, &reader, member, &mut findings).await?;
         }
         self.hosts(&reader, &hosts, &members, &mut findings);

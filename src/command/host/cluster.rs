@@ -10,10 +10,10 @@ use super::{HostCommand, HostDirectory, stop_on_signal};
 use crate::{context::ContextArgs, failure::Failure};
 
 impl HostCommand {
-    /// Runs a host in a cluster to its end.
+    /// Runs a host in a cluster until it ends.
     pub(super) async fn run_in_cluster(&self, context: &ContextArgs) -> Result<(), Failure> {
         let profiles = self.templates()?;
-        let stop = stop_on_signal("the host ends; its members go on")?;
+        let stop = stop_on_signal("the host is stopping; its members keep running")?;
         let directory = HostDirectory::open(context, self.join_string()?)?;
         let name = self.name.as_deref().or(Some(profiles.name.as_str()).filter(|name| !name.is_empty()));
         let client = tokio::select! {
@@ -34,7 +34,7 @@ impl HostCommand {
         directory.ended(end)
     }
 
-    /// Reads the file with its Pod templates, and adds what the command line says.
+    /// Reads the file with its Pod templates, and applies the command line's options.
     fn templates(&self) -> Result<Profiles, Failure> {
         let Some(path) = &self.config else {
             return Err(Failure::usage("Name the file with the Pod templates: --config FILE."));
@@ -42,7 +42,7 @@ impl HostCommand {
         let mut profiles = Profiles::read(path)
             .map_err(|error| Failure::usage(format!("The Pod templates cannot be used: {error}")))?;
         profiles.slots = self.slots.unwrap_or(profiles.slots);
-        profiles.labels.extend(self.labels.iter().cloned());
+        self.add_labels(&mut profiles.labels)?;
         Ok(profiles)
     }
 }

@@ -9,13 +9,8 @@ use std::{
 use nix::unistd::gethostname;
 use serde::{Deserialize, Serialize};
 use teamwire_agents::host::HostEnd;
-use teamwire_client::{Client, Closed, Error, KeptIdentity, Reason, Retry, v1};
-use teamwire_proto::{
-    credential::Credential,
-    join_string::JoinString,
-    name::Name,
-    v1::{Liveness, Role},
-};
+use teamwire_client::{Client, Closed, Error, KeptIdentity, Reason, v1};
+use teamwire_proto::{credential::Credential, join_string::JoinString, name::Name, v1::Liveness};
 use uuid::Uuid;
 
 use crate::{
@@ -25,12 +20,12 @@ use crate::{
 };
 
 /// The directory with the hosts of this machine, in the state directory.
-const HOSTS: &str = "hosts";
+pub(super) const HOSTS: &str = "hosts";
 
 /// The file with the host's identity.
-const IDENTITY: &str = "identity.json";
+pub(super) const IDENTITY: &str = "identity.json";
 
-/// The state directory of one host: the one of a team that keeps its state here.
+/// The state directory of one host. A team has at most one host here.
 #[derive(Debug)]
 pub struct HostDirectory {
     path: PathBuf,
@@ -40,19 +35,19 @@ pub struct HostDirectory {
     joining: Option<Caller>,
 }
 
-/// What a host keeps.
+/// What a host saves.
 #[derive(Serialize, Deserialize)]
 struct Saved {
     /// The host's identity; before it has joined, with the join token as the credential.
     identity: KeptIdentity,
-    /// The idempotency key of a Join that this process is about to call with the credential. Calling it again with the key
-    /// returns the same new credential, so that a host that is killed during the call does not lose it.
+    /// The idempotency key of a Join call that this process is about to make with the credential. Repeating the call with the
+    /// key returns the same new credential, so a host that is killed during the call does not lose it.
     joining: Option<String>,
 }
 
 impl HostDirectory {
-    /// Opens the directory of the team that a join string is for; without one, the directory of the only host that has joined
-    /// from here, or of the one in the team that the options name.
+    /// Opens the directory of the team that a join string is for. Without a join string, opens the directory of the team that
+    /// the options name, or of the only host that has joined from here.
     pub fn open(context: &ContextArgs, join_string: Option<String>) -> Result<Self, Failure> {
         let hosts = context.state_dir()?.join(HOSTS);
         let joining = match join_string {
@@ -80,7 +75,7 @@ impl HostDirectory {
         &self.path
     }
 
-    /// Returns the client of the host: with the identity that it has, or else with a new one. `name`: the name that was given.
+    /// Returns the host's client, with the saved identity or else with a new one. `name`: the name that was given.
     pub async fn enter(&self, context: &ContextArgs, name: Option<&str>) -> Result<Client, Failure> {
         if let Some(saved) = self.load()? {
             let name_saved = &saved.identity.member;
@@ -95,7 +90,7 @@ impl HostDirectory {
                 )));
             }
             match self.resume(context, saved).await {
-                // The join string makes a new identity, for example because the team was created again.
+                // The join string creates a new identity, for example because the team was created again.
                 Err(Failure::Call(Error::Refused(refusal))) if self.joining.is_some() => {
                     tracing::debug!(%refusal, "the saved identity is no longer valid");
                 }
@@ -124,7 +119,7 @@ impl HostDirectory {
         }
     }
 
-    /// Goes on with the identity that the host has.
+    /// Continues with the identity that the host has.
     async fn resume(&self, context: &ContextArgs, saved: Saved) -> Result<Client, Failure> {
         let client = context.caller_of(&saved.identity)?.client;
         if saved.joining.is_some() {
@@ -148,6 +143,7 @@ impl HostDirectory {
             idempotency_key: saved.joining.clone().unwrap_or_default(),
             attributes: Some(v1::MemberAttributes { host: machine_name(), ..v1::MemberAttributes::default() }),
             liveness: Liveness::Attached.into(),
+            host: true,
             ..v1::JoinRequest::default()
         };
         let joined = match client.join(request).await {
@@ -163,21 +159,12 @@ impl HostDirectory {
         };
         let (team, member) = joined.team.zip(joined.member).ok_or_else(show::incomplete)?;
         let host = client.with_credential(&joined.credential)?;
-        if member.role() != Role::Host {
-            self.forget()?;
-            let _ = host.clone().with_retry(Retry::none()).leave(0).await;
-            return Err(Failure::usage(format!(
-                "This join string is for a member, and it has been used up. Ask for one that is for a host: teamwire invite \
-                 --host {}",
-                member.name
-            )));
-        }
         let identity = identity(&team.name, &member.name, &joined.credential, client);
         self.save(&Saved { identity, joining: None })?;
         Ok(host)
     }
 
-    /// Says why a host has ended. Fails unless it was asked to, or its team was deleted.
+    /// Says why a host has ended. Fails unless the host was asked to end or its team was deleted.
     pub fn ended(&self, end: HostEnd) -> Result<(), Failure> {
         match end {
             HostEnd::Stopped => Ok(()),
@@ -188,11 +175,11 @@ impl HostDirectory {
             }
             HostEnd::Closed(Closed::Superseded) => Err(Failure::with_code(
                 NOT_PERMITTED,
-                "Another process uses this host's identity now, so this one has ended. Its members go on. If that process is \
-                 not yours, remove the host (`teamwire shutdown --force`) and invite it again.",
+                "Another process uses this host's identity now, so this one has ended. Its members keep running. If that \
+                 process is not yours, remove the host (`teamwire shutdown --force`) and invite it again.",
             )),
             HostEnd::Closed(closed) => {
-                Err(Failure::with_code(NOT_PERMITTED, format!("The host may not go on: {closed}.")))
+                Err(Failure::with_code(NOT_PERMITTED, format!("The host cannot continue: {closed}.")))
             }
             HostEnd::Refused(error) => Err(error.into()),
         }
@@ -225,7 +212,7 @@ impl HostDirectory {
     }
 }
 
-/// Returns the team of the only host that has joined from here, or the one that was named.
+/// Returns the team that was named, or the team of the only host that has joined from here.
 fn known_team(hosts: &Path, named: Option<&str>) -> Result<String, Failure> {
     if let Some(named) = named {
         return Ok(named.to_owned());
@@ -249,7 +236,7 @@ fn known_team(hosts: &Path, named: Option<&str>) -> Result<String, Failure> {
 }
 
 /// Excludes other processes from a host's state directory.
-fn lock(path: &Path) -> Result<File, Failure> {
+pub(super) fn lock(path: &Path) -> Result<File, Failure> {
     let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path.join("lock"))?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),

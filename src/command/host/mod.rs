@@ -3,15 +3,17 @@
 #[cfg(feature = "kubernetes")]
 mod cluster;
 mod identity;
+pub(super) mod leftovers;
 
 use std::{
+    collections::BTreeMap,
     fs,
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
     sync::Arc,
 };
 
 use clap::Args;
-use teamwire_agents::host::{Backend, Host, HostEnd, HostEvent, HostFile, Processes};
+use teamwire_agents::host::{Backend, Host, HostEnd, HostEvent, HostFile, Processes, bounds};
 use teamwire_client::{Client, JOIN_VARIABLE};
 use tokio_util::sync::CancellationToken;
 
@@ -28,14 +30,15 @@ const FILE: &str = "host.toml";
 
 /// Start members on this machine when the lead orders them
 ///
-/// A host joins a team with the join string of `teamwire invite --host`, says what it can start, and carries out the orders of
-/// `teamwire spawn`. Each member runs under `teamwire run` in its own session, so it goes on when the host ends or is killed.
-/// A host that starts again finds the members that run, and reports those that have ended meanwhile. `docs/hosts.md` says more.
+/// A host joins a team with the join string that `teamwire invite --host` prints, tells the coordinator what it can start, and
+/// carries out the orders of `teamwire spawn`. Each member runs under `teamwire run` in its own process session, so it keeps
+/// running when the host ends or is killed. When the host starts again, it finds the members that still run, and reports those
+/// that have exited meanwhile. For details, see docs/hosts.md.
 ///
-/// The file says what may be started: an order names a profile, and never a command. Without a file, the host offers a profile
+/// The file lists what the host may start: an order names a profile, never a command. Without a file, the host offers a profile
 /// for each agent program that it finds on the PATH.
 ///
-/// SIGTERM and SIGINT end the host and not its members; see --stop-members.
+/// SIGTERM and SIGINT end the host but not its members, unless you use --stop-members.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire host --join JOIN_STRING --name gpu-1 --label gpu=a100\n    teamwire host --config host.toml --slots 8"
@@ -50,33 +53,40 @@ pub struct HostCommand {
     /// The file with the join string
     #[arg(long, value_name = "FILE", conflicts_with = "join")]
     join_file: Option<PathBuf>,
-    /// The host's name [default: the file's, or else the one that the join string is for, or else this machine's name]
+    /// The host's name [default: the name in the file, or else the one that the join string is for, or else this machine's
+    /// name]
     #[arg(long, short, value_name = "NAME")]
     name: Option<String>,
     /// The file with the profiles [default: host.toml beside the context file, ~/.config/teamwire/host.toml, if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// How many members run at a time, 1 to 1,000 [default: the file's, or else 4]
+    /// How many members may run at a time, 1 to 1,000 [default: as the file says, or else 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     slots: Option<u32>,
-    /// A label that orders may ask for, in addition to those of the file; may be repeated
+    /// Where members start whose profile has neither `dir` nor `worktree` [default: as the file says, or else a separate directory
+    /// for each, in the state directory]
+    ///
+    /// They share it with each other and with you: the host neither creates nor removes anything there.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// A label that orders may ask for, in addition to those in the file; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = super::pair)]
     labels: Vec<(String, String)>,
-    /// When the host is asked to end, ask its members to end first, and wait for them
+    /// On SIGTERM or SIGINT, ask the members to end first, and wait until they have
     #[arg(long)]
     stop_members: bool,
-    /// Start members as Jobs of Kubernetes: with the service account of this Pod, or with your kubeconfig
+    /// Start members as Kubernetes Jobs, with the service account of this Pod or with your kubeconfig
     ///
     /// The file is required, and its profiles are Pod templates; see docs/kubernetes.md.
     #[cfg(feature = "kubernetes")]
-    #[arg(long, requires = "config")]
+    #[arg(long, requires = "config", conflicts_with = "dir")]
     kubernetes: bool,
     #[command(flatten)]
     output: Output,
 }
 
 impl HostCommand {
-    /// Runs the host to its end. Returns the exit code.
+    /// Runs the host until it ends. Returns the exit code.
     pub async fn run(self, context: &ContextArgs) -> u8 {
         match self.run_host(context).await {
             Ok(()) => 0,
@@ -94,7 +104,7 @@ impl HostCommand {
             return self.run_in_cluster(context).await;
         }
         let file = self.file(context)?;
-        let stop = stop_on_signal("the host ends; its members go on")?;
+        let stop = stop_on_signal("the host is stopping; its members keep running")?;
         let directory = HostDirectory::open(context, self.join_string()?)?;
         let teamwire = this_program().ok_or_else(|| Failure::usage("Cannot find the teamwire binary."))?;
         let processes = Processes::open(teamwire.into(), directory.path().to_owned(), file.clone()).await;
@@ -113,7 +123,7 @@ impl HostCommand {
         directory.ended(self.serve(client, Arc::new(processes), stop).await?)
     }
 
-    /// Carries out orders until the host is asked to stop, or may not go on.
+    /// Carries out orders until the host is asked to stop or the coordinator no longer accepts it.
     async fn serve<B: Backend>(
         &self,
         client: Client,
@@ -121,13 +131,13 @@ impl HostCommand {
         stop: CancellationToken,
     ) -> Result<HostEnd, Failure> {
         let json = self.output.json;
-        // Patient, and without the messages for a person who waits for a command.
+        // Keeps retrying, and prints no messages for a person who waits for a command.
         let client = Client::connect_with(client.address(), client.tls())?.with_credential(client.credential())?;
         let host = Host::new(client, backend.clone(), Arc::new(move |event| print(event, json)));
         if self.stop_members {
             let stopped = CancellationToken::new();
             let done = stopped.clone();
-            // The host goes on meanwhile, to report what its members do not.
+            // The host keeps running meanwhile, to report the exits that its members do not report.
             tokio::spawn(async move {
                 stop.cancelled().await;
                 backend.stop_all().await;
@@ -138,16 +148,9 @@ impl HostCommand {
         Ok(host.run(stop).await)
     }
 
-    /// Reads the file, and adds what the command line says.
+    /// Reads the file, and applies the command line's options.
     fn file(&self, context: &ContextArgs) -> Result<HostFile, Failure> {
-        let given = match &self.config {
-            Some(path) => Some(path.clone()),
-            None => context.context_path().map(|path| path.with_file_name(FILE)).filter(|path| path.exists()),
-        };
-        let mut file = match given {
-            Some(path) => read(&path)?,
-            None => HostFile::of_programs_on_path(),
-        };
+        let mut file = self.config.as_deref().map_or_else(|| default_file(context), read)?;
         if file.profiles.is_empty() {
             return Err(Failure::usage(
                 "The host has nothing to offer: it found none of claude, codex, gemini and opencode on the PATH. Write a file \
@@ -155,8 +158,17 @@ impl HostCommand {
             ));
         }
         file.slots = self.slots.or(file.slots);
-        file.labels.extend(self.labels.iter().cloned());
+        self.add_labels(&mut file.labels)?;
+        if let Some(directory) = &self.dir {
+            file.dir = Some(path::absolute(directory)?);
+        }
         Ok(file)
+    }
+
+    /// Adds the labels of the command line to those of the file.
+    fn add_labels(&self, labels: &mut BTreeMap<String, String>) -> Result<(), Failure> {
+        labels.extend(self.labels.iter().cloned());
+        bounds::check_labels(labels).map_err(|error| Failure::usage(format!("--label cannot be used: {error}.")))
     }
 
     fn join_string(&self) -> Result<Option<String>, Failure> {
@@ -173,12 +185,18 @@ impl HostCommand {
         }
     }
 
-    /// Says something to a person.
+    /// Prints a message for a person.
     fn say(&self, text: &str) {
         if !self.output.json {
             anstream::eprintln!("{} {text}", show::paint(show::bold(), "teamwire:"));
         }
     }
+}
+
+/// Returns what a host offers that is given no file.
+pub(super) fn default_file(context: &ContextArgs) -> Result<HostFile, Failure> {
+    let default = context.context_path().map(|path| path.with_file_name(FILE)).filter(|path| path.exists());
+    default.map_or_else(|| Ok(HostFile::of_programs_on_path()), |path| read(&path))
 }
 
 fn read(path: &Path) -> Result<HostFile, Failure> {

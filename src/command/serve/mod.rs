@@ -11,6 +11,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use clap::Args;
@@ -20,6 +21,7 @@ use teamwire_server::{
     store::{self, StoreError},
     telemetry::{Metrics, metrics_endpoint},
 };
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
@@ -35,6 +37,9 @@ use crate::{
 
 /// The embedded store's file in the state directory.
 const STORE_FILE: &str = "teamwire.redb";
+
+/// How long after the hard stop the store may still take to close.
+const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
 /// Run a coordinator
 ///
@@ -176,7 +181,17 @@ impl Serve {
             tracing::info!(address = %listener.local_addr()?, "health checks are answered");
         }
         let listeners = Listeners { protocol: listener, health: health_listener };
-        let served = server::run(config, store, listeners, shutdown).await;
+        let (hard_stop, draining) = (config.hard_stop, shutdown.clone());
+        let is_over = tokio::spawn(async move {
+            draining.cancelled().await;
+            sleep(hard_stop + CLOSE_GRACE).await;
+        });
+        let served = server::run(config, Arc::clone(&store), listeners, shutdown).await;
+        // Calls that were cut off still hold the store, so it is closed explicitly. Otherwise the next start would check it.
+        tokio::select! {
+            () = store.close() => {}
+            _ = is_over => tracing::warn!("the store was not closed in time; the next start checks it"),
+        }
         served.map_err(|error| Failure::local("The coordinator failed", error))?;
         tracing::info!("ended");
         Ok(())

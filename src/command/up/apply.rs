@@ -1,4 +1,4 @@
-//! Carries out a plan, and says what becomes of each step.
+//! Carries out a plan, and reports the outcome of each step.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -25,7 +25,7 @@ use crate::{
 /// How much longer than an order's deadline to wait, so that the coordinator's decision arrives.
 const DECISION_GRACE: Duration = Duration::from_secs(30);
 
-/// Makes a team as its file describes it.
+/// Starts the team that a file describes.
 pub(super) struct Run<'r> {
     pub(super) context: &'r ContextArgs,
     pub(super) file: &'r TeamFile,
@@ -33,14 +33,14 @@ pub(super) struct Run<'r> {
     pub(super) report: Report,
 }
 
-/// What has come of the steps.
+/// The outcome of the steps so far.
 #[derive(Default)]
 struct Progress {
     /// The orders that have not been decided yet.
     orders: Vec<v1::Request>,
     /// The ids of tasks by their keys.
     tasks: BTreeMap<String, u64>,
-    /// What has failed: its name, and the exit code for that.
+    /// The steps that failed: the name of what each was for, and its exit code.
     failed: Vec<(String, u8)>,
 }
 
@@ -60,14 +60,14 @@ impl Run<'_> {
         progress.tasks.extend(known);
         for step in &plan.steps {
             match step {
-                // Done before.
+                // Already done.
                 Step::StartCoordinator => {}
                 Step::CreateTeam => caller = self.create_team().await?,
                 Step::StartHost => self.start_host(&caller).await?,
                 Step::Spawn(member) => self.spawn(&caller, member, &mut progress).await?,
                 Step::Await { name, order } => self.find_order(&caller, name, order, &mut progress).await?,
                 Step::CreateTask(task) => self.create_task(&caller, task, &mut progress).await?,
-                // Below, once the member has started.
+                // Done below, once the member has started.
                 Step::HandOver(_) => {}
             }
         }
@@ -80,7 +80,7 @@ impl Run<'_> {
         self.finish(&plan, &progress)
     }
 
-    /// Returns the caller at the coordinator, which is started if none runs, and the team if it exists.
+    /// Returns the caller at the coordinator, and the team if it exists. Starts a coordinator if none runs.
     async fn coordinator(&self) -> Result<(Caller, Option<v1::Team>), Failure> {
         let reached = match reach(self.context, &self.file.name).await? {
             Reached::Nothing { address } => {
@@ -93,7 +93,9 @@ impl Run<'_> {
         };
         match reached {
             Reached::Coordinator(caller, team) => Ok((*caller, team)),
-            Reached::Nothing { .. } => Err(Failure::with_code(REFUSED, "The coordinator ended again. See its log.")),
+            Reached::Nothing { .. } => {
+                Err(Failure::with_code(REFUSED, "The coordinator exited right after its start. See its log."))
+            }
         }
     }
 
@@ -140,7 +142,7 @@ impl Run<'_> {
         }
     }
 
-    /// Looks up an order that was made before.
+    /// Looks up an order that was placed earlier.
     async fn find_order(
         &self,
         caller: &Caller,
@@ -187,7 +189,7 @@ impl Run<'_> {
         }
     }
 
-    /// Waits until every member that was ordered has started, or turns out not to start.
+    /// Waits until every member that was ordered has started, or its order has failed.
     async fn await_starts(&self, caller: &Caller, progress: &mut Progress) -> Result<(), Failure> {
         let orders = std::mem::take(&mut progress.orders);
         let mut decisions: FuturesUnordered<_> = orders
@@ -233,7 +235,7 @@ impl Run<'_> {
         }
     }
 
-    /// Notes that the coordinator refused a step. Fails if it did not answer: then the next step would fail, too.
+    /// Records that the coordinator refused a step. Fails if it did not answer: then the next step would fail, too.
     fn failed(&self, what: &str, name: &str, text: &str, error: Error, progress: &mut Progress) -> Result<(), Failure> {
         if !matches!(error, Error::Refused(_)) {
             return Err(error.into());
@@ -273,7 +275,7 @@ impl Run<'_> {
     }
 }
 
-/// Shows what stays as it is.
+/// Shows what the plan does not change.
 pub(super) fn show_unchanged(report: Report, plan: &Plan<'_>) {
     for kept in &plan.kept {
         let (what, name) = kept.split_once(' ').unwrap_or((kept, ""));
@@ -284,7 +286,7 @@ pub(super) fn show_unchanged(report: Report, plan: &Plan<'_>) {
     }
 }
 
-/// Returns how long the coordinator gives a start.
+/// Returns how long the coordinator allows for a start.
 fn time_to_start(order: &v1::Request) -> Duration {
     let seconds = |at: &Option<prost_types::Timestamp>| at.as_ref().map_or(0, |at| at.seconds);
     Duration::from_secs(u64::try_from(seconds(&order.expires_at) - seconds(&order.created_at)).unwrap_or_default())

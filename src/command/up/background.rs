@@ -1,4 +1,4 @@
-//! Processes that go on when `up` has ended.
+//! Processes that keep running after `up` has finished.
 
 use std::{
     env,
@@ -10,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use nix::sys::signal::Signal;
 use teamwire_agents::{Pid, start_in_new_session};
 use teamwire_client::{AS_VARIABLE, CREDENTIAL_VARIABLE, JOIN_VARIABLE, TEAM_VARIABLE};
 use tokio::{
@@ -20,28 +19,29 @@ use tokio::{
 
 use crate::failure::{Failure, REFUSED};
 
-/// How long a process may take to get ready.
+/// How long a process may take to become ready.
 const READY_MAX: Duration = Duration::from_secs(30);
 
-/// How often `up` looks whether a process is ready.
+/// How often `up` checks whether a process is ready.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 /// How many lines of a log a failure quotes.
 const LOG_LINES: usize = 10;
 
-/// A process of this program that was started in the background.
+/// A process of this program that `up` started in the background.
 pub(super) struct Background {
     /// What it is, such as "the coordinator".
     what: &'static str,
     child: Child,
     pub(super) process: Pid,
     pub(super) log: PathBuf,
-    /// How long the log was before.
+    /// The length of the log before the start.
     log_start: u64,
 }
 
 impl Background {
-    /// Starts `teamwire` with these arguments in its own session, in a directory. It writes to the end of a log.
+    /// Starts `teamwire` with these arguments, in its own process session and in a directory. The process appends its output to
+    /// a log.
     pub(super) fn start(
         what: &'static str,
         arguments: &[&OsStr],
@@ -53,7 +53,7 @@ impl Background {
         let file = open_log(&log).map_err(|error| Failure::local(&format!("Cannot open {}", log.display()), error))?;
         let log_start = file.metadata()?.len();
         let mut command = Command::new(env::current_exe()?);
-        // What identifies the caller is not for a process that serves others.
+        // A process that serves others must not get the caller's credentials.
         for variable in [AS_VARIABLE, CREDENTIAL_VARIABLE, JOIN_VARIABLE, TEAM_VARIABLE] {
             command.env_remove(variable);
         }
@@ -66,7 +66,8 @@ impl Background {
         Ok(Self { what, child, process, log, log_start })
     }
 
-    /// Waits until it is ready. If it ends before that, or takes too long, ends it, and fails with the last lines of its log.
+    /// Waits until the process is ready. If the process exits first or takes too long, ends it, and fails with the last lines
+    /// of its log.
     pub(super) async fn ready<T>(&mut self, mut is_ready: impl AsyncFnMut() -> Option<T>) -> Result<T, Failure> {
         let what = self.what;
         let ready = timeout(READY_MAX, async {
@@ -104,13 +105,4 @@ impl Background {
 
 fn open_log(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o600).open(path)
-}
-
-/// Asks a process to end, and kills it if it has not ended in time.
-pub(in crate::command) async fn stop(process: &Pid, grace: Duration) {
-    process.signal(Signal::SIGTERM);
-    if timeout(grace, process.gone()).await.is_err() {
-        process.signal(Signal::SIGKILL);
-        process.gone().await;
-    }
 }

@@ -1,4 +1,4 @@
-//! Checks what a team's file says, so that a mistake is found before anything is done.
+//! Checks a team's file, so that `up` reports a mistake before it does anything.
 
 use std::{
     collections::BTreeSet,
@@ -8,10 +8,10 @@ use std::{
 
 use teamwire_proto::{Refusal, name::Name};
 
-use super::file::{LOCAL, ME, Source, TeamFile, is_same};
+use super::file::{LOCAL, ME, Member, Source, TeamFile, is_same};
 use crate::failure::Failure;
 
-/// How long a text may be that the coordinator stores as the content of something.
+/// How long a text may be that the coordinator stores as content, such as a prompt.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
 
 /// How long the description of a team may be.
@@ -20,7 +20,7 @@ const DESCRIPTION_CHARS_MAX: usize = 1_000;
 /// How long a line may be, such as the subject of a task.
 const LINE_CHARS_MAX: usize = 200;
 
-/// How many tasks one may depend on.
+/// How many tasks a task may depend on.
 const DEPENDENCIES_MAX: usize = 64;
 
 /// How many labels a host can have, and how long their keys and values are.
@@ -36,6 +36,7 @@ pub(super) fn check(file: &mut TeamFile, source: &Source<'_>) -> Result<(), Fail
     Name::parse(&file.name, "name").map_err(|refusal| refused(source, &["name"], &refusal))?;
     at_most(source, &["description"], file.description.chars().count(), DESCRIPTION_CHARS_MAX, "characters")?;
     check_members(file, source)?;
+    check_profiles(file, source)?;
     check_lead(file, source)?;
     check_tasks(file, source)
 }
@@ -84,6 +85,22 @@ fn check_members(file: &mut TeamFile, source: &Source<'_>) -> Result<(), Failure
         }
     }
     Ok(())
+}
+
+/// Checks the profiles of the members that are for the local host, if the file says which it has.
+fn check_profiles(file: &TeamFile, source: &Source<'_>) -> Result<(), Failure> {
+    let Some(local) = file.local_host() else { return Ok(()) };
+    let is_unknown = |member: &Member| {
+        member.host.as_ref().is_some_and(|host| is_same(host, LOCAL))
+            && !local.profiles.keys().any(|profile| is_same(profile, &member.profile))
+    };
+    let Some(index) = file.members.iter().position(is_unknown) else { return Ok(()) };
+    let known: Vec<&str> = local.profiles.keys().map(String::as_str).collect();
+    let what = match known.as_slice() {
+        [] => format!("the local host has no profile: add [hosts.local.profiles.{}]", file.members[index].profile),
+        known => format!("the local host has no profile \"{}\", but {}", file.members[index].profile, known.join(", ")),
+    };
+    Err(source.wrong(&["members", &index.to_string(), "profile"], &what))
 }
 
 fn check_lead(file: &TeamFile, source: &Source<'_>) -> Result<(), Failure> {
@@ -150,7 +167,7 @@ fn circle(file: &TeamFile) -> Option<usize> {
     let ordered: BTreeSet<&str> = file.tasks_in_order().iter().map(|task| task.key()).collect();
     let index_of = |key: &str| file.tasks.iter().position(|task| task.key() == key);
     let first = file.tasks.iter().position(|task| !ordered.contains(task.key()))?;
-    // What is not in order leads into a circle, and cannot leave it.
+    // Every task that could not be put in order leads into a cycle.
     file.tasks.iter().try_fold(first, |at, _| {
         index_of(file.tasks[at].depends_on.iter().find(|key| !ordered.contains(key.as_str()))?)
     })

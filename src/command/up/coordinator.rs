@@ -1,4 +1,4 @@
-//! The coordinator that a team is at: finds it, or starts one on this machine.
+//! The coordinator of a team: finds it, or starts one on this machine.
 
 use std::{env, ffi::OsStr, fs, net::TcpListener};
 
@@ -20,13 +20,13 @@ const LISTEN_VARIABLES: [&str; 2] = ["TEAMWIRE_LISTEN", "TEAMWIRE_CONFIG"];
 /// The coordinator's log in the state directory.
 const LOG: &str = "coordinator.log";
 
-/// What was found.
+/// What the search found.
 pub(in crate::command) enum Reached {
     /// A coordinator, the caller there, and the team if it exists.
     Coordinator(Box<Caller>, Option<v1::Team>),
     /// No coordinator runs on this machine, and one may be started.
     Nothing {
-        /// Where clients expect it. None: nowhere in particular.
+        /// The address at which clients expect it. None: no particular address.
         address: Option<Address>,
     },
 }
@@ -54,7 +54,7 @@ async fn stranger(context: &ContextArgs, failure: Failure) -> Result<Reached, Fa
     if context.state_dir()?.join(OPERATOR_FILE).exists() {
         return Err(failure);
     }
-    // Without an address, only a coordinator of another user could be found.
+    // Without an address, the call could reach only another user's coordinator.
     if context.given_address().is_none() {
         return Ok(Reached::Nothing { address: None });
     }
@@ -71,7 +71,7 @@ async fn stranger(context: &ContextArgs, failure: Failure) -> Result<Reached, Fa
 /// Returns the address at which a coordinator can be started, if a call failed because none runs there.
 fn startable(error: &Error) -> Option<Address> {
     let Error::Unreachable { address, is_refused: true, .. } = error else { return None };
-    // With TLS, only the user knows the certificate; of several coordinators, only the store.
+    // With TLS, only the user knows the certificate. With several addresses, only the user knows their common store.
     let address: Address = address.parse().ok()?;
     (address.is_loopback() && !address.is_tls).then_some(address)
 }
@@ -106,7 +106,7 @@ pub(super) async fn start(
     Ok((record.address, started))
 }
 
-/// Returns where a coordinator is to listen. None: as its own configuration says.
+/// Returns the address that a coordinator should listen on. None: as its own configuration says.
 fn listen(context: &ContextArgs, address: Option<&Address>) -> Option<String> {
     let is_configured = LISTEN_VARIABLES.iter().any(|variable| env::var_os(variable).is_some_and(|it| !it.is_empty()));
     if is_configured && context.given_address().is_none() {

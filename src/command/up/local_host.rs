@@ -39,13 +39,18 @@ pub(super) async fn start(
         }
         None => drop(fs::remove_file(&config)),
     }
-    if file.local_slots().is_none() {
+    let given = file.local_host();
+    if given.is_none_or(|given| given.slots.is_none()) {
         arguments.extend([OsStr::new("--slots"), OsStr::new(&slots)]);
+    }
+    // People expect agents to work where the team's file is, as with `teamwire run`.
+    if given.is_none_or(|given| given.dir.is_none()) {
+        arguments.extend([OsStr::new("--dir"), file.directory.as_os_str()]);
     }
     let invitation =
         v1::InviteRequest { member: LOCAL.to_owned(), host: true, uses_max: 1, ..v1::InviteRequest::default() };
     let invited = caller.client.invite(invitation).await?;
-    // In the environment, other users do not see it.
+    // Other users cannot see a process's environment.
     let variables = [(JOIN_VARIABLE, invited.join_string.as_str())];
     let log = directory.join("host.log");
     let mut started = Background::start("the local host", &arguments, &variables, &file.directory, log)?;
@@ -58,7 +63,7 @@ pub(super) async fn start(
     Ok((offer.await?, started))
 }
 
-/// Says what a host offers.
+/// Describes what a host offers.
 pub(super) fn offer_text(offer: &v1::HostOffer) -> String {
     let profiles: Vec<&str> = offer.profiles.iter().map(|profile| profile.name.as_str()).collect();
     format!("{}; profiles {}", show::count(offer.slots.into(), "slot"), profiles.join(", "))

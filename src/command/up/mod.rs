@@ -1,11 +1,12 @@
-//! `teamwire up`: makes a team as its file describes it.
+//! `teamwire up`: starts the team that a file describes.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | [`file`], [`check`] | the file, and what is wrong with it |
-//! | [`plan`] | compares the file with the team: pure |
+//! | [`plan`] | compares the file with the team; pure |
 //! | [`state`] | reads the team |
 //! | [`apply`] | carries out a plan |
+//! | [`dry_run`] | shows a plan, and which members could not be started |
 //! | [`coordinator`], [`local_host`] | what is started on this machine, with [`background`] |
 //! | [`records`] | what was started, for `teamwire down` |
 //! | [`report`] | the output of both commands |
@@ -14,6 +15,7 @@ mod apply;
 pub(super) mod background;
 mod check;
 pub(super) mod coordinator;
+mod dry_run;
 mod file;
 mod local_host;
 mod plan;
@@ -25,14 +27,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use self::{
-    apply::{Run, show_unchanged},
-    coordinator::{Reached, reach},
-    file::TeamFile,
-    plan::{Plan, State, Step, plan},
-    records::Records,
-    report::{Outcome, Report},
-};
+use self::{apply::Run, dry_run::dry_run, file::TeamFile, records::Records, report::Report};
 use super::Output;
 use crate::{
     context::{ContextArgs, refuse_within_runner},
@@ -42,15 +37,15 @@ use crate::{
 /// The file that `up` and `down` read unless another is named.
 pub(super) const FILE: &str = "team.toml";
 
-/// Start a team that a file describes
+/// Start the team that a file describes
 ///
-/// Does what is missing: starts a coordinator and a host on this machine if none can be used, creates the team, has its members
-/// started, and adds its tasks. Then waits until every member has started. What is there stays as it is; where it differs from
-/// the file, the command says so. So you can run it again, for example after you have added a member to the file, or after a
-/// restart of the machine. docs/team-file.md describes the file.
+/// Starts a coordinator and a host on this machine if no other can be used, creates the team, starts its members, and adds its
+/// tasks. Then waits until every member has started. The command adds only what is missing. It does not change what already
+/// exists, and says where that differs from the file. So you can run it again, for example after you have added a member to the
+/// file or restarted the machine. docs/team-file.md describes the file.
 ///
-/// If a member cannot be started, the others go on. The exit code is then that of `teamwire spawn`. What runs in the background
-/// is ended by `teamwire down`.
+/// If a member cannot be started, the command continues with the others; the exit code is then that of `teamwire spawn`. To
+/// stop the processes in the background, run `teamwire down`.
 #[derive(Args, Debug)]
 #[command(
     after_help = "A file:\n\n    name = \"acme\"\n\n    [[members]]\n    name = \"backend\"\n    profile = \"claude\"\n    prompt = \"You own the API.\"\n\nExamples:\n\n    teamwire up\n    teamwire up --dry-run\n    teamwire up backend-team.toml --json"
@@ -59,7 +54,7 @@ pub struct Up {
     /// The file that describes the team
     #[arg(value_name = "FILE", default_value = FILE)]
     file: PathBuf,
-    /// Show what would be done, and do nothing
+    /// Show what the command would do, and do nothing. The exit code is 1 if no host could start one of the members
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -77,43 +72,5 @@ impl Up {
         }
         let _lock = records.lock()?;
         Run { context, file: &file, records: &records, report }.run().await
-    }
-}
-
-async fn dry_run(context: &ContextArgs, file: &TeamFile, records: &Records, report: Report) -> Result<(), Failure> {
-    let state = match reach(context, &file.name).await? {
-        Reached::Nothing { .. } => State::NoCoordinator,
-        Reached::Coordinator(_, None) => State::NoTeam,
-        Reached::Coordinator(caller, Some(team)) => {
-            let record = records.team(&file.name)?;
-            State::Team(Box::new(state::read(&caller, team, record.as_ref()).await?))
-        }
-    };
-    let plan = plan(file, &state);
-    show_unchanged(report, &plan);
-    show_planned(report, file, &plan);
-    Ok(())
-}
-
-fn show_planned(report: Report, file: &TeamFile, plan: &Plan<'_>) {
-    for step in &plan.steps {
-        let (what, name, text) = match step {
-            Step::StartCoordinator => {
-                ("coordinator", "", "Would start a coordinator, and do what its store then lacks:".to_owned())
-            }
-            Step::CreateTeam => ("team", file.name.as_str(), format!("Would create team {}.", file.name)),
-            Step::StartHost => ("host", file::LOCAL, "Would start the local host.".to_owned()),
-            Step::Spawn(member) => {
-                let host = member.host.as_ref().map_or_else(String::new, |host| format!(" on {host}"));
-                ("member", member.name.as_str(), format!("Would start {}: {}{host}.", member.name, member.profile))
-            }
-            Step::Await { name, .. } => ("member", *name, format!("Would wait until {name} has started.")),
-            Step::CreateTask(task) => ("task", task.key(), format!("Would create task \"{}\".", task.subject)),
-            Step::HandOver(member) => ("lead", member.name.as_str(), format!("Would make {} the lead.", member.name)),
-        };
-        report.line(what, name, Outcome::Planned, &text);
-    }
-    if plan.steps.is_empty() {
-        report.text(&format!("There is nothing to do for team {}.", file.name));
     }
 }

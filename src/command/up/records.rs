@@ -1,4 +1,4 @@
-//! What `up` has started on this machine, so that `down` ends that and nothing else.
+//! Records of what `up` started on this machine, so that `down` stops those processes and no others.
 //!
 //! The records are in the directory `up` of the state directory: the coordinator's, and a directory for each team.
 
@@ -25,11 +25,11 @@ pub(in crate::command) struct Records {
     directory: PathBuf,
 }
 
-/// A coordinator that `up` has started.
+/// A coordinator that `up` started.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::command) struct CoordinatorRecord {
     pub(in crate::command) process: Pid,
-    /// Empty: it is not known yet.
+    /// Empty: not known yet.
     pub(in crate::command) address: String,
 }
 
@@ -43,12 +43,12 @@ pub(in crate::command) struct TeamRecord {
 }
 
 impl Records {
-    /// Returns the records, which may be empty. Creates nothing.
+    /// Returns the records, which may be empty. Does not create the directory.
     pub(in crate::command) fn of(context: &ContextArgs) -> Result<Self, Failure> {
         Ok(Self { directory: context.state_dir()?.join("up") })
     }
 
-    /// Excludes other `up` and `down` until the file is dropped.
+    /// Excludes other runs of `up` and `down` until the file is dropped.
     pub(in crate::command) fn lock(&self) -> Result<File, Failure> {
         if let Some(state_directory) = self.directory.parent() {
             make_private_directory(state_directory)?;
@@ -60,19 +60,19 @@ impl Records {
         lock.try_lock().map_err(|error| match error {
             fs::TryLockError::WouldBlock => Failure::with_code(
                 REFUSED,
-                "Another `teamwire up` or `teamwire down` is at work on this machine. Wait until it has ended.",
+                "Another `teamwire up` or `teamwire down` is running on this machine. Wait until it has finished.",
             ),
             fs::TryLockError::Error(error) => error.into(),
         })?;
         Ok(lock)
     }
 
-    /// Returns the directory of a team: the state, the configuration and the log of its local host.
+    /// Returns the directory of a team: its record, and the configuration and the log of its local host.
     pub(in crate::command) fn team_directory(&self, team: &str) -> PathBuf {
         self.directory.join("teams").join(team.to_ascii_lowercase())
     }
 
-    /// Returns the coordinator that `up` has started, if it still runs.
+    /// Returns the coordinator that `up` started, if it still runs.
     pub(in crate::command) fn coordinator(&self) -> Result<Option<CoordinatorRecord>, Failure> {
         let record: Option<CoordinatorRecord> = read(&self.coordinator_path())?;
         Ok(record.filter(|record| record.process.is_alive()))
@@ -101,8 +101,11 @@ impl Records {
         write(&directory.join(TEAM_RECORD), record)
     }
 
+    /// Removes the record of a team, with the configuration and the log of its local host.
     pub(in crate::command) fn remove_team(&self, team: &str) {
-        let _ = fs::remove_file(self.team_directory(team).join(TEAM_RECORD));
+        let _ = fs::remove_dir_all(self.team_directory(team));
+        // Unless it has other teams.
+        let _ = fs::remove_dir(self.directory.join("teams"));
     }
 
     /// Returns the names of the teams that have a record, in lower case.
@@ -114,7 +117,7 @@ impl Records {
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, Failure> {
-    // Who can write there could have another process ended.
+    // A user who can write there could make `down` kill another process.
     refuse_shared(path)?;
     match fs::read(path) {
         Ok(bytes) => serde_json::from_slice(&bytes)

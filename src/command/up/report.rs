@@ -1,4 +1,4 @@
-//! What `up` and `down` say, a line for each thing that they do.
+//! The output of `up` and `down`: a line for each thing that they do.
 
 use anstyle::AnsiColor;
 use serde_json::json;
@@ -11,10 +11,10 @@ pub(in crate::command) struct Report {
     pub(in crate::command) json: bool,
 }
 
-/// What has become of something.
+/// The outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::command) enum Outcome {
-    /// It would be done.
+    /// The command would do it.
     Planned,
     Done,
     /// It is as it should be.

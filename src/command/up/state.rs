@@ -1,4 +1,4 @@
-//! Reads what there is of a team.
+//! Reads the current state of a team.
 
 use teamwire_client::v1;
 use teamwire_proto::v1::RequestKind;
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{context::Caller, failure::Failure};
 
-/// Reads a team from its coordinator. `record`: what `up` has started here.
+/// Reads a team from its coordinator. `record`: what `up` started here.
 pub(super) async fn read(caller: &Caller, team: v1::Team, record: Option<&TeamRecord>) -> Result<Found, Failure> {
     let client = &caller.client;
     let orders = v1::ListRequestsRequest { kind: RequestKind::Spawn.into(), ..v1::ListRequestsRequest::default() };
@@ -21,7 +21,7 @@ pub(super) async fn read(caller: &Caller, team: v1::Team, record: Option<&TeamRe
         tasks: client.list_all_tasks(v1::ListTasksRequest::default(), usize::MAX).await?.tasks,
         orders: client.list_all_requests(orders, usize::MAX).await?.requests,
     };
-    // A host that was killed keeps its lease for a while.
+    // A host that was killed keeps its lease for some time.
     if record.and_then(|record| record.host.as_ref()).is_some_and(|process| !process.is_alive()) {
         found.hosts.iter_mut().filter(|host| is_same(&host.name, LOCAL)).for_each(|host| host.lease_left = None);
     }

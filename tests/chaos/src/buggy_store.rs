@@ -1,7 +1,7 @@
 //! A store with a planted bug, to test that the checkers find it.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -44,6 +44,9 @@ pub enum Bug {
     /// The coordinator takes 544 MiB and never frees them.
     #[value(skip)]
     Leak,
+    /// Once a request is decided, the store accepts no decision of another one.
+    #[value(skip)]
+    OneDecision,
 }
 
 /// A store with a bug.
@@ -56,17 +59,31 @@ pub struct BuggyStore {
     first: Mutex<HashMap<(Namespace, Key), Record>>,
     leak: Mutex<Vec<u8>>,
     last_inbox_entry: Mutex<Option<Bytes>>,
+    /// The requests that were written, and the one that was written again because it was decided.
+    requests: Mutex<(HashSet<Key>, Option<Key>)>,
 }
 
 impl BuggyStore {
     /// Plants a bug into a store.
     pub fn new(store: Arc<dyn Store>, bug: Bug) -> Arc<Self> {
         let (appended, first, last_inbox_entry) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
-        Arc::new(Self { store, bug, appended, first, leak: Mutex::default(), last_inbox_entry })
+        let (leak, requests) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { store, bug, appended, first, leak, last_inbox_entry, requests })
     }
 
     fn is_due(&self) -> bool {
         self.appended.fetch_add(1, Ordering::Relaxed) % 40 == 39
+    }
+
+    /// Returns whether a transaction decides no request, or the only one that may be decided.
+    fn accepts_decision(&self, txn: &Txn) -> bool {
+        let (known, decided) = &mut *self.requests.lock();
+        let puts = txn.writes.iter().filter_map(|write| match write {
+            Write::Put { key, .. } if key.kind == "request" => Some(key),
+            _ => None,
+        });
+        let mut again = puts.filter(|key| !known.insert((*key).clone()));
+        again.all(|key| decided.get_or_insert_with(|| key.clone()) == key)
     }
 
     /// Returns the transaction that the bug makes of this one.
@@ -144,6 +161,9 @@ impl StoreLayer for BuggyStore {
                 return Ok(Outcome::Committed(commit));
             }
             Bug::Stalls if sends && self.is_due() => sleep(Duration::from_secs(6)).await,
+            Bug::OneDecision if !self.accepts_decision(txn) => {
+                return Err(StoreError::Refusing("another request was decided".to_owned()));
+            }
             Bug::Leak => self.leak.lock().resize(544 << 20, 1),
             _ => {}
         }

@@ -23,6 +23,7 @@ use crate::{
     disk::Disk,
     faults,
     history::{Recorder, What},
+    hosts::Hosts,
     proxy::Proxy,
 };
 
@@ -35,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The default lease and its grace, in seconds.
 const LEASE_AND_GRACE_S: u64 = 45;
 
-/// The lease, without a grace, where clocks are set, in seconds.
+/// The lease, without a grace, where clocks are set or hosts are stopped, in seconds.
 const SHORT_LEASE_S: u64 = 10;
 
 /// The name under which the supervisor records events.
@@ -70,6 +71,16 @@ pub enum ClusterSpec {
     RedisCluster,
     /// A separate clock for each coordinator.
     OwnClock,
+    /// Hosts, from which the lead orders members. `sentinels`: the store is a primary and a replica, and sends are answered
+    /// after the replica has them.
+    Hosts { sentinels: bool },
+}
+
+impl ClusterSpec {
+    /// Returns whether members are declared lost early, because a run would be over otherwise.
+    fn has_short_lease(self) -> bool {
+        matches!(self, Self::OwnClock | Self::Hosts { .. })
+    }
 }
 
 /// A process, killed on drop.
@@ -165,6 +176,8 @@ pub struct Cluster {
     pub redis_cluster: Option<TestCluster>,
     /// The small disk of the store's file, if any.
     pub disk: Option<Disk>,
+    /// The hosts, if any.
+    pub hosts: Option<Hosts>,
     /// The lead, without a session.
     pub lead: Client,
     /// The lead's credential, for clients that open a session.
@@ -195,7 +208,8 @@ impl Cluster {
                 format!("embedded:{}", mounted.directory().join("store").display())
             }
             (Store::Embedded, _) => format!("embedded:{}", directory.join("store").display()),
-            (Store::Redis, ClusterSpec::SentinelPair { replicas }) => {
+            (Store::Redis, ClusterSpec::SentinelPair { .. } | ClusterSpec::Hosts { sentinels: true }) => {
+                let replicas = spec != ClusterSpec::SentinelPair { replicas: false };
                 let primary = TestRedis::start().ok_or_else(no_redis)?;
                 let replica = TestRedis::start_replica_of(&primary).await.ok_or_else(no_redis)?;
                 let sentinel = TestSentinel::start(&primary, 1).await.ok_or_else(no_redis)?;
@@ -224,8 +238,10 @@ impl Cluster {
                 proxies.push(proxy);
             }
             let operator = directory.with_file_name("operator");
-            let environment =
-                if spec == ClusterSpec::OwnClock { clock(&directory).map_err(failed)? } else { Vec::new() };
+            let mut environment = if spec.has_short_lease() { short_lease() } else { Vec::new() };
+            if spec == ClusterSpec::OwnClock {
+                environment.extend(clock(&directory).map_err(failed)?);
+            }
             let mut coordinator =
                 Coordinator::start(teamwire, &directory, store, &operator, environment).map_err(failed)?;
             if spec == ClusterSpec::Proxied {
@@ -247,13 +263,14 @@ impl Cluster {
             sentinel_pair,
             redis_cluster,
             disk,
+            hosts: None,
             lead,
             lead_credential: team.credential,
             teamwire: teamwire.to_owned(),
             directory: directory.to_owned(),
             seed,
         };
-        let lost_after_s = if spec == ClusterSpec::OwnClock { SHORT_LEASE_S } else { LEASE_AND_GRACE_S };
+        let lost_after_s = if spec.has_short_lease() { SHORT_LEASE_S } else { LEASE_AND_GRACE_S };
         cluster.note(What::Started { lost_after_s }).map_err(failed)?;
         for number in 1..=members {
             let name = format!("m{number}");
@@ -262,6 +279,10 @@ impl Cluster {
             let joined = anonymous.with_credential(&token)?.join(v1::JoinRequest::default()).await?;
             let member = Member { credential: joined.credential, processes: BTreeMap::new(), started: 0 };
             cluster.members.insert(name, member);
+        }
+        if matches!(spec, ClusterSpec::Hosts { .. }) {
+            let ports: Vec<u16> = cluster.coordinators.iter().map(Coordinator::port).collect();
+            cluster.hosts = Some(Hosts::start(teamwire, directory, &cluster.lead, &ports).await?);
         }
         Ok(cluster)
     }
@@ -314,6 +335,7 @@ impl Cluster {
             }
         }
         if restarts {
+            self.hosts.as_mut().map(Hosts::reap).transpose()?;
             for name in alone {
                 self.start(&name)?;
             }
@@ -445,9 +467,15 @@ fn clock(directory: &Path) -> io::Result<Vec<(&'static str, OsString)>> {
         ("FAKETIME_TIMESTAMP_FILE", file.into()),
         ("FAKETIME_CACHE_DURATION", "1".into()),
         ("DONT_FAKE_MONOTONIC", "1".into()),
-        // With the default lease no member could become lost in a run of less than a minute.
+    ])
+}
+
+/// Returns the environment that gives a coordinator a short lease: with the default one no member could become lost in a run of
+/// less than a minute.
+fn short_lease() -> Vec<(&'static str, OsString)> {
+    vec![
         ("TEAMWIRE_LIMITS_LEASE_TTL", format!("{SHORT_LEASE_S}s").into()),
         ("TEAMWIRE_LIMITS_LOST_GRACE", "0s".into()),
-        ("TEAMWIRE_DELIVERY_HEARTBEAT_INTERVAL", "5s".into()),
-    ])
+        ("TEAMWIRE_DELIVERY_HEARTBEAT_INTERVAL", format!("{}s", SHORT_LEASE_S / 5).into()),
+    ]
 }

@@ -5,6 +5,7 @@ use teamwire_client::{Client, Error, v1};
 use crate::{
     history::{Recorder, What},
     member,
+    orders::micros,
 };
 
 /// Records all messages with their receipts, decisions, losses and tasks.
@@ -42,6 +43,15 @@ pub async fn record(lead: &Client, note: &Recorder) -> Result<(), Error> {
                 }
                 Some(v1::history_entry::Event::Decision(request)) => {
                     let state = member::state_of(&request);
+                    if request.kind() == v1::RequestKind::Spawn {
+                        note.note(What::FinalOrder {
+                            request_id: request.id.clone(),
+                            who: request.member.clone(),
+                            state: state.clone(),
+                            expires_us: micros(request.expires_at),
+                            decided_us: micros(request.decided_at),
+                        });
+                    }
                     note.note(What::FinalRequest { request_id: request.id, state });
                 }
                 Some(v1::history_entry::Event::Member(changed)) if changed.state() == v1::MemberState::Lost => {
@@ -57,6 +67,11 @@ pub async fn record(lead: &Client, note: &Recorder) -> Result<(), Error> {
             break;
         }
         request.page_token = page.next_page_token;
+    }
+    for member in lead.members().await? {
+        if member.state() == v1::MemberState::Spawning {
+            note.note(What::FinalReserved { who: member.name });
+        }
     }
     let mut request = v1::ListTasksRequest { page_size: 1_000, ..Default::default() };
     loop {

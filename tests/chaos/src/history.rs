@@ -102,6 +102,28 @@ pub enum What {
     /// Another coordinator opened a damaged copy of a killed coordinator's store. `code`: its exit code, if it exited; `said`:
     /// the end of its log; `missing`: messages that were answered with OK and are not in the copy.
     Damaged { how: String, code: Option<i32>, said: String, missing: Vec<String> },
+    /// The lead begins to order a member.
+    Ordering { op: u64, who: String },
+    /// The order was made. `expires_us`: its deadline, in microseconds since 1970.
+    Ordered { op: u64, request_id: String, expires_us: u64 },
+    /// It was not.
+    OrderRefused { op: u64, reason: String },
+    /// The lead saw that a name is reserved for an order. It asked at `asked_us`.
+    Reserved { who: String, request_id: String, asked_us: u64 },
+    /// The program of an ordered member began. `request_id`: its order.
+    Began { request_id: String },
+    /// It begins to get something done.
+    Acting { op: u64 },
+    /// It was done.
+    Acted { op: u64 },
+    /// From now on the supervisor may keep these members from the coordinators for longer than a lease.
+    CutOff { who: Vec<String> },
+    /// Final state: an order. Times in microseconds since 1970.
+    FinalOrder { request_id: String, who: String, state: String, expires_us: u64, decided_us: u64 },
+    /// Final state: a name is still reserved.
+    FinalReserved { who: String },
+    /// Final state: something of members that have ended is left on a host.
+    FinalLeft { detail: String },
     /// Final state: the team's history says that a member was declared lost.
     FinalLost { who: String },
     /// Final state: the team's history says that the store lost acknowledged writes.

@@ -14,13 +14,13 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _}
 use teamwire_chaos::{
     check::{self, Counts, PROMISES, Promise, Violation},
     cluster::{Cluster, ClusterSpec, Store},
-    faults::{FAULTS, Fault},
+    faults::{FAULTS, Fault, Mix},
     final_state,
     history::{self, Recorder, What},
     lead::{self, LEAD},
-    member,
+    member, ordered, orders,
 };
-use teamwire_client::{Error, v1};
+use teamwire_client::{Client, Error, v1};
 use tokio::{task::JoinSet, time::sleep};
 
 /// The longest all work may take to finish once every fault is healed.
@@ -55,11 +55,18 @@ enum Command {
     /// Run as a member; started by `run`
     #[command(hide = true)]
     Member(MemberArgs),
+    /// Run as the program of an ordered member; started by its runner
+    #[command(hide = true)]
+    Ordered { directory: PathBuf },
+    /// Order a member as the lead; started by `run`
+    #[command(hide = true)]
+    Order { directory: PathBuf, op: u64, member: String, address: String },
 }
 
 #[derive(Args, Debug)]
 struct Run {
-    /// The fault: a name from `list`, `mix` (a random one each time), or `all` (each in its own run)
+    /// The fault: a name from `list`, `mix` (a random one each time), `mix-hosts` (the same while members are ordered from
+    /// hosts), or `all` (each in its own run)
     #[arg(long, default_value = "mix")]
     fault: String,
     /// How long each run injects faults, in seconds
@@ -122,8 +129,12 @@ async fn main() -> ExitCode {
     match Cli::parse().command {
         Command::List => {
             for fault in FAULTS {
-                let alone = if fault.mixes { "" } else { " (not in a mix)" };
-                println!("{:30} {}{alone}", fault.name, fault.what);
+                let mix = match fault.mix {
+                    Some(Mix::General) => "",
+                    Some(Mix::Hosts) => " (in mix-hosts)",
+                    None => " (in no mix)",
+                };
+                println!("{:30} {}{mix}", fault.name, fault.what);
             }
             ExitCode::SUCCESS
         }
@@ -137,6 +148,8 @@ async fn main() -> ExitCode {
             Err(error) => fail(&format!("the histories cannot be read: {error}")),
         },
         Command::Member(args) => run_member(args).await,
+        Command::Ordered { directory } => ended(ordered::run(&directory).await),
+        Command::Order { directory, op, member, address } => ended(order(&directory, op, &member, &address).await),
         // Dropping the run ends and unmounts everything it started.
         Command::Run(run) => tokio::select! {
             code = run.all() => code,
@@ -148,6 +161,26 @@ async fn main() -> ExitCode {
 fn fail(what: &str) -> ExitCode {
     eprintln!("chaos: {what}");
     ExitCode::FAILURE
+}
+
+fn ended(outcome: Result<(), Error>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+async fn order(directory: &Path, op: u64, member: &str, address: &str) -> Result<(), Error> {
+    let failed = |error: io::Error| Error::Context(error.to_string());
+    let lead = Client::connect(address)?.with_credential(&env::var("TEAMWIRE_CREDENTIAL").unwrap_or_default())?;
+    let recorder = Recorder::open(directory, LEAD, std::process::id()).map_err(failed)?;
+    orders::give_one(&lead, &recorder, op, member, 10).await;
+    Ok(())
+}
+
+/// Returns the faults of a mix.
+fn mix(possible: &[Fault], mix: Mix) -> Vec<Fault> {
+    possible.iter().filter(|fault| fault.mix == Some(mix)).copied().collect()
 }
 
 async fn run_member(args: MemberArgs) -> ExitCode {
@@ -175,7 +208,8 @@ impl Run {
             let possible: Vec<_> = FAULTS.into_iter().filter(|fault| fault.applies_to(store)).collect();
             let runs: Vec<(String, Vec<Fault>)> = match self.fault.as_str() {
                 "all" => possible.iter().map(|fault| (fault.name.to_owned(), vec![*fault])).collect(),
-                "mix" => vec![("mix".to_owned(), possible.into_iter().filter(|fault| fault.mixes).collect())],
+                "mix" => vec![("mix".to_owned(), mix(&possible, Mix::General))],
+                "mix-hosts" => vec![("mix-hosts".to_owned(), mix(&possible, Mix::Hosts))],
                 name => match Fault::named(name) {
                     Some(fault) if fault.applies_to(store) => vec![(name.to_owned(), vec![fault])],
                     Some(_) => continue,
@@ -248,8 +282,12 @@ impl Run {
         let failed = |error: io::Error| Error::Context(error.to_string());
         let beside = env::current_exe().map_err(failed)?.with_file_name("teamwire");
         let teamwire = self.teamwire.clone().unwrap_or(beside);
-        // Faults that mix need proxies or nothing.
-        let spec = if let [fault] = faults { fault.spec } else { ClusterSpec::Proxied };
+        let spec = match faults {
+            [fault] => fault.spec,
+            [Fault { mix: Some(Mix::Hosts), spec, .. }, ..] => *spec,
+            // The others that mix need proxies or nothing.
+            _ => ClusterSpec::Proxied,
+        };
         let mut cluster = Cluster::start_all(directory, &teamwire, store, spec, self.members, seed).await?;
         let injections = self.inject(&mut cluster, faults, seed).await?;
         let events = history::read(&cluster.history()).map_err(failed)?;
@@ -279,6 +317,12 @@ impl Run {
             let recorder = Recorder::open(&history, LEAD, process).map_err(failed)?;
             lead_tasks.spawn(lead::decide(cluster.lead.clone(), recorder, history.clone(), OFTEN, approve));
         }
+        let mut giving = JoinSet::new();
+        if cluster.hosts.is_some() {
+            let recorder = |process| Recorder::open(&history, LEAD, process).map_err(failed);
+            giving.spawn(orders::give(cluster.lead.clone(), recorder(4)?, history.clone(), seed));
+            lead_tasks.spawn(orders::watch(cluster.lead.clone(), recorder(5)?));
+        }
         cluster.reap(true).map_err(failed)?;
         let (began, mut injections) = (Instant::now(), 0);
         while began.elapsed() < self.duration() {
@@ -295,6 +339,13 @@ impl Run {
         let note = Recorder::open(&history, LEAD, 3).map_err(failed)?;
         let names: Vec<_> = cluster.members.keys().cloned().collect();
         settle(cluster, &note).await?;
+        if let Some(hosts) = &mut cluster.hosts {
+            giving.join_all().await;
+            orders::settle(&cluster.lead, &note).await?;
+            for detail in hosts.clear(PATIENCE).await.map_err(failed)? {
+                note.note(What::FinalLeft { detail });
+            }
+        }
         for name in &names {
             cluster.lead.request_shutdown(name, "That is all.").await?;
         }
@@ -322,7 +373,8 @@ async fn settle(cluster: &mut Cluster, note: &Recorder) -> Result<(), Error> {
         // Restart members that were killed last.
         cluster.reap(true).map_err(|error| Error::Context(error.to_string()))?;
         let members = cluster.lead.list_all_members(v1::ListMembersRequest::default(), usize::MAX).await?.members;
-        let left: Vec<_> = members.iter().filter(|m| m.inbox_depth > 0 || !m.connected).collect();
+        let own = members.iter().filter(|m| m.spawned_on.is_empty());
+        let left: Vec<_> = own.filter(|m| m.inbox_depth > 0 || !m.connected).collect();
         let events = history::read(&cluster.history()).map_err(|error| Error::Context(error.to_string()))?;
         if left.is_empty() && history::in_flight(&events) == 0 {
             return Ok(());
@@ -341,8 +393,11 @@ async fn settle(cluster: &mut Cluster, note: &Recorder) -> Result<(), Error> {
 impl Outcome {
     /// Returns further observations for the table.
     fn also_seen(&self) -> String {
-        let Counts { lost, damaged, refused, peak_bytes, .. } = self.counts;
+        let Counts { ordered, began, lost, damaged, refused, peak_bytes, .. } = self.counts;
         let mut seen = vec![format!("{} MiB", peak_bytes >> 20)];
+        if ordered > 0 {
+            seen.push(format!("{ordered} orders, {began} of them started"));
+        }
         if self.tried.contains(&Promise::LossReported) {
             seen.push(format!("{lost} lost"));
         }

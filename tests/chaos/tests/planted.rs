@@ -10,10 +10,10 @@ use teamwire_chaos::{
     buggy_store::{Bug, BuggyStore},
     check::{self, Promise},
     cluster,
-    history::{self, What},
-    lead, member,
+    history::{self, Event, What},
+    hosts, lead, member, ordered, orders,
 };
-use teamwire_client::{Client, Retry, v1};
+use teamwire_client::{self as client, Client, Retry, SubscribeOptions, v1};
 use teamwire_server::{
     server::{self, Listeners},
     store::{self, Store},
@@ -23,13 +23,10 @@ use tokio_util::sync::CancellationToken;
 
 const SECRET: &str = "planted0123456789abcdef";
 
-/// Runs members on a store with a bug for a while, and returns the promises that were broken.
-async fn broken(bug: Bug) -> Vec<Promise> {
-    let directory = tempfile::tempdir().unwrap();
+/// Starts two coordinators on a store with a bug. Returns their addresses.
+async fn coordinators(bug: Bug, stop: &CancellationToken) -> Vec<String> {
     let store = store::open("memory:").await.unwrap();
     let buggy_store = BuggyStore::new(store, bug);
-    let stop = CancellationToken::new();
-    let _stopped = stop.clone().drop_guard();
     let mut addresses = Vec::new();
     for _ in 0..2 {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -44,6 +41,15 @@ async fn broken(bug: Bug) -> Vec<Promise> {
         }
         tokio::spawn(server::run(config, buggy_store, listeners, stop.clone()));
     }
+    addresses
+}
+
+/// Runs members on a store with a bug for a while, and returns the promises that were broken.
+async fn broken(bug: Bug) -> Vec<Promise> {
+    let directory = tempfile::tempdir().unwrap();
+    let stop = CancellationToken::new();
+    let _stopped = stop.clone().drop_guard();
+    let addresses = coordinators(bug, &stop).await;
     let address = addresses.join(",");
     let note = history::Recorder::open(directory.path(), "supervisor", 1).unwrap();
     let began_us = history::now_us();
@@ -110,7 +116,12 @@ async fn broken(bug: Bug) -> Vec<Promise> {
     let events = history::read(directory.path()).unwrap();
     let counts = check::count(&events);
     assert!(counts.sent > 100 && counts.claimed > 10 && counts.sessions > 3, "too little happened: {counts:?}");
-    let violations = check::check(&events);
+    broken_in(bug, &events)
+}
+
+/// Returns the promises that a history breaks.
+fn broken_in(bug: Bug, events: &[Event]) -> Vec<Promise> {
+    let violations = check::check(events);
     for violation in violations.iter().take(5) {
         eprintln!("{bug:?}: {violation}");
     }
@@ -181,4 +192,98 @@ async fn sends_delayed_by_a_flood_are_found() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_memory_leak_is_found() {
     assert_eq!(broken(Bug::Leak).await, [Promise::MemoryBounded]);
+}
+
+/// Orders two members from a host on a store with a bug, and returns the promises that were broken. The host starts this many
+/// processes of the first one. It leaves the order of the other one alone, so that it expires.
+async fn broken_orders(bug: Bug, started: u32) -> Vec<Promise> {
+    let directory = tempfile::tempdir().unwrap();
+    let record = |member: &str, process| history::Recorder::open(directory.path(), member, process).unwrap();
+    let stop = CancellationToken::new();
+    let _stopped = stop.clone().drop_guard();
+    let address = coordinators(bug, &stop).await.join(",");
+    let anonymous = Client::connect(&address).unwrap().with_retry(Retry::within(Duration::from_secs(5)));
+    let operator = anonymous.with_credential(&format!("two:{SECRET}")).unwrap();
+    let create = v1::CreateTeamRequest { name: "planted".to_owned(), ..Default::default() };
+    let created = operator.create_team_with(create).await.unwrap();
+    let lead = anonymous.with_credential(&created.credential).unwrap();
+    let join = async |token: String| {
+        let joined = anonymous.with_credential(&token).unwrap().join(v1::JoinRequest::default()).await.unwrap();
+        anonymous.with_credential(&joined.credential).unwrap()
+    };
+    let host = join(lead.invite_host("host1").await.unwrap().join_token).await;
+    let profile = v1::HostProfile { name: "agent".to_owned(), ..Default::default() };
+    let offer = v1::HostOffer { profiles: vec![profile], slots: 2, ..Default::default() };
+    host.update_host(v1::UpdateHostRequest { offer: Some(offer) }).await.unwrap();
+
+    let giving = record(lead::LEAD, 4);
+    orders::give_one(&lead, &giving, 1, "o1", 60).await;
+    let watching = tokio::spawn(orders::watch(lead.clone(), record(lead::LEAD, 5)));
+    let pending = lead.members().await.unwrap().into_iter().find(|member| member.name == "o1").unwrap();
+    let request_id = pending.pending_order;
+    let taken = host.take_order(v1::TakeOrderRequest { request_id: request_id.clone() }).await.unwrap();
+    let member = join(taken.join_token).await;
+    let mut session = member.subscribe(SubscribeOptions::default());
+    assert!(matches!(session.next().await, Some(Ok(client::Event::Opened(_)))));
+    let mut processes = Vec::new();
+    for process in 1..=started {
+        let recorder = record("o1", process);
+        recorder.note(What::Began { request_id: request_id.clone() });
+        // A program has its runner's identity, and no session of its own.
+        processes.push((anonymous.with_credential(member.credential()).unwrap(), recorder));
+        for op in 1..=3 {
+            for (client, recorder) in &processes {
+                ordered::act(client, recorder, 10 * u64::from(process) + op).await;
+            }
+        }
+    }
+    orders::give_one(&lead, &giving, 2, "o2", 1).await;
+    // Until the order of the other one is long overdue, or has expired.
+    for _ in 0..130 {
+        sleep(Duration::from_millis(100)).await;
+        let members = lead.members().await.unwrap();
+        if !members.iter().any(|member| member.state() == v1::MemberState::Spawning) {
+            break;
+        }
+    }
+    watching.abort();
+    teamwire_chaos::final_state::record(&lead, &record(lead::LEAD, 3)).await.unwrap();
+    broken_in(bug, &history::read(directory.path()).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_violation_is_found_in_orders_without_a_bug() {
+    assert_eq!(broken_orders(Bug::None, 1).await, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_starts_two_processes_for_an_order_is_found() {
+    assert_eq!(broken_orders(Bug::None, 2).await, [Promise::Orders, Promise::OneProcess]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reservation_without_an_end_is_found() {
+    assert_eq!(broken_orders(Bug::OneDecision, 1).await, [Promise::Orders]);
+}
+
+/// A host that forgets a process, and one that keeps the record of an order.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_host_leaves_of_a_member_is_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let orders = directory.path().join("hosts/host1/state/hosts/team/orders");
+    std::fs::create_dir_all(&orders).unwrap();
+    let left = || hosts::left_in(&directory.path().join("hosts"));
+    assert!(left().is_empty());
+    let mut program = tokio::process::Command::new("sleep");
+    program.arg("60").env("TEAMWIRE_CONTEXT", orders.join("req_1/context.json")).kill_on_drop(true);
+    let mut program = program.spawn().unwrap();
+    assert_eq!(left().len(), 1, "{:?}", left());
+    std::fs::create_dir(orders.join("req_2")).unwrap();
+    assert_eq!(left().len(), 2, "{:?}", left());
+    let note = history::Recorder::open(directory.path(), lead::LEAD, 3).unwrap();
+    left().into_iter().for_each(|detail| note.note(What::FinalLeft { detail }));
+    assert_eq!(broken_in(Bug::None, &history::read(directory.path()).unwrap()), [Promise::NothingLeft]);
+    program.kill().await.unwrap();
+    std::fs::remove_dir(orders.join("req_2")).unwrap();
+    assert!(left().is_empty());
 }

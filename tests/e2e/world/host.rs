@@ -99,6 +99,11 @@ impl HostProcess {
         self.running.await_said(text);
     }
 
+    /// Returns its process id.
+    pub fn id(&self) -> u32 {
+        self.running.id()
+    }
+
     /// Kills it, and waits until it is gone.
     pub fn kill(self) {
         self.running.kill();

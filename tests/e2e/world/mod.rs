@@ -2,6 +2,7 @@
 
 mod collector;
 mod coordinator;
+mod fresh;
 mod host;
 mod network;
 mod output;
@@ -30,6 +31,7 @@ use tempfile::{NamedTempFile, TempDir};
 
 pub use collector::Collector;
 pub use coordinator::Coordinator;
+pub use fresh::FreshMachine;
 pub use host::{HostProcess, Orderer, kill as kill_process};
 pub use network::{Machine, Network};
 pub use output::Output;
@@ -49,7 +51,7 @@ pub const SECRET: &str = "secret-of-the-store";
 pub const LEAD: &str = "lead";
 
 /// The environment variable that marks every process of a world, so that it can end the last of them.
-const MARK: &str = "END_TO_END_WORLD";
+pub const MARK: &str = "END_TO_END_WORLD";
 
 /// The binary under test.
 pub const TEAMWIRE: &str = env!("CARGO_BIN_EXE_teamwire");
@@ -320,6 +322,11 @@ pub struct Running {
 }
 
 impl Running {
+    /// Returns its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits until its standard output contains a text.
     #[track_caller]
     pub fn await_said(&self, text: &str) {

@@ -41,7 +41,7 @@ impl ScriptedHost {
         let invited = world.cli(LEAD, &["invite", name, "--host"]).succeeds();
         let runtime = Runtime::new().unwrap();
         let (client, inbox) = runtime.block_on(async {
-            let client = teamwire_client::join(invited.stdout.trim(), name).await.unwrap();
+            let client = teamwire_client::join_host(invited.stdout.trim(), name).await.unwrap();
             let mut inbox = client.subscribe(SubscribeOptions::default());
             let opened = timeout(PATIENCE, inbox.next()).await.expect("the session opens");
             assert!(matches!(opened, Some(Ok(Event::Opened(_)))), "{opened:?}");

@@ -1,23 +1,25 @@
 //! Claude Code: `claude -p` with streams of JSON on its input and output.
 //!
-//! Each prompt is a frame with a UUID. The program reports what becomes of it in `command_lifecycle` lines: `completed`
-//! when the turn that took it has ended, `cancelled` when that turn failed. The program remembers UUIDs, also across
-//! `--resume`, and answers `completed` at once to one that it has seen; so a prompt that is handed over again gets a new
-//! one.
+//! Each prompt is a frame with a UUID. The program reports its progress in `command_lifecycle` lines: `completed` when the turn
+//! that took it has ended, `cancelled` when that turn failed. The program remembers UUIDs, even across `--resume`, and answers
+//! `completed` at once to one that it has seen. So a prompt that is handed over again gets a new one.
 
 use std::{collections::HashMap, mem};
 
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use super::protocol::{Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, Usage, Wish, list, text};
+use super::{
+    describe::{self, telling_part},
+    protocol::{Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, Usage, Wish, list, text},
+};
 use crate::incarnation::Additions;
 
 /// The name of our MCP server, as the program prefixes it to the names of tools.
 const OUR_TOOLS: &str = "mcp__teamwire";
 
-/// The program's own tools for messages, which would reach its other sessions past the team, and the one that asks a person at
-/// the terminal, where no one is.
+/// The program's own tools for messages, which would reach its other sessions and bypass the team, and the tool that asks a
+/// person at the terminal, where there is no one.
 const FOREIGN_TOOLS: &str = "SendMessage,ListAgents,AskUserQuestion";
 
 /// The tool with which the program leaves its plan mode.
@@ -139,7 +141,7 @@ impl Claude {
         let usage = &line["modelUsage"];
         let sum =
             |field: &str| usage.as_object().into_iter().flatten().filter_map(|(_, each)| each[field].as_u64()).sum();
-        // The program counts over its session, also over what an earlier process of it has used.
+        // The program counts for its whole session, including what its earlier processes used.
         let in_session = Usage {
             turns: 0,
             input_tokens: sum("inputTokens") + sum("cacheReadInputTokens") + sum("cacheCreationInputTokens"),
@@ -281,20 +283,13 @@ impl Protocol for Claude {
     }
 }
 
-/// Returns one line about a tool call: the tool and the most telling part of its input.
+/// Returns one line about a tool call.
 fn activity_of(tool: &str, input: &Value) -> String {
     let tool = tool.strip_prefix(OUR_TOOLS).map_or(tool, |tool| tool.trim_start_matches('_'));
-    let part = telling_part(input);
-    if part.is_empty() { tool.to_owned() } else { format!("{tool}: {part}") }
+    describe::tool_call(tool, input)
 }
 
-/// Returns the part of a tool's input that says most about the call. Empty: none is known.
-fn telling_part(input: &Value) -> &str {
-    let fields = ["description", "command", "file_path", "path", "pattern", "url", "query", "prompt", "summary", "to"];
-    fields.iter().map(|field| text(input, field)).find(|part| !part.is_empty()).unwrap_or_default()
-}
-
-/// Returns a tool's input in full: the command of a plain shell call as it is, everything else as JSON.
+/// Returns a tool's input in full: the command of a plain shell call unchanged, and everything else as JSON.
 fn detail_of(tool: &str, input: &Value) -> String {
     let is_plain = |input: &Map<String, Value>| {
         tool == "Bash" && input.keys().all(|key| matches!(key.as_str(), "command" | "description" | "timeout"))

@@ -1,23 +1,25 @@
 //! Drives an agent program, such as Claude Code, over the program's own protocol.
 //!
-//! Messages and tasks reach the agent as prompts: between turns, and in the middle of a turn if the program takes them
-//! there. A message is acknowledged when the turn that took it has ended well. A prompt whose turn has failed is handed
-//! over again after a delay of 1 s that doubles to 30 s, and one that the program had in hand when it died comes again from
-//! the coordinator. A program that is restarted goes on with its own session.
+//! Messages and tasks reach the agent as prompts: between turns, and in the middle of a turn if the program takes them there. A
+//! message is acknowledged when the turn that took it has succeeded. A prompt whose turn has failed is handed over again after
+//! a delay of 1 s that doubles to 30 s, and one that the program had in hand when it died is delivered again by the
+//! coordinator. A restarted program resumes its own session.
 //!
-//! The agent has the member's tools ([`mcp`](crate::mcp)): it sends and answers with them, and not by what it writes.
-//! When the program wants to leave its plan mode, the plan becomes a request to the team's lead, whose decision the program
-//! gets. A [`Protocol`] knows one program; everything else is the same for all.
+//! The agent has the member's tools ([`mcp`](crate::mcp)): it sends and answers with them, and not by what it writes. When the
+//! program wants to leave its plan mode, the plan becomes a request to the team's lead, whose decision goes back to the
+//! program. A [`Protocol`] knows one program; everything else is the same for all.
 
 mod acp;
 mod claude;
 mod codex;
+mod describe;
 mod prompts;
 mod protocol;
+mod reminders;
 mod tools;
 mod wishes;
 
-use std::{env, mem, pin::pin, time::Duration};
+use std::{mem, pin::pin, time::Duration};
 
 use serde_json::Value;
 use teamwire_proto::v1;
@@ -33,6 +35,7 @@ use self::{
     codex::Codex,
     prompts::{Failure, Prompts},
     protocol::{Decision, Event, McpCommand, Outbox, Protocol, Setup, Usage, Wish},
+    reminders::Reminders,
     tools::{Called, Tools},
     wishes::{Answered, Wishes},
 };
@@ -53,7 +56,7 @@ use crate::{
 /// How long it may take to start the member's tools.
 const TOOLS_DEADLINE: Duration = Duration::from_secs(10);
 
-/// How long the program may take until it takes prompts.
+/// How long the program may take to become ready for prompts.
 const READY_DEADLINE: Duration = Duration::from_secs(120);
 
 /// How long to wait for the program's last lines once it has ended.
@@ -64,7 +67,7 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
     let welcome = incarnation.welcome().await;
     let mut setup = setup(incarnation, &welcome);
     let used_before = setup.used_before;
-    let first = if incarnation.lasting.is_begun { "" } else { &incarnation.config.agent.prompt };
+    let first = if incarnation.lasting.session.is_begun { "" } else { &incarnation.config.agent.prompt };
     let prompts = Prompts::new(welcome.text.clone(), first);
     let mut tools = None;
     let protocol: Box<dyn Protocol> = match protocol {
@@ -86,6 +89,7 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
         protocol,
         prompts,
         wishes: Wishes::default(),
+        reminders: Reminders::new(incarnation.client(), &reminders::DELAYS),
         tools,
         input: Input::new(process.take_stdin(), String::new()),
         output: process.take_stdout().map(Lines::new),
@@ -117,12 +121,12 @@ fn setup(incarnation: &mut Incarnation<'_>, welcome: &Welcome) -> Setup {
         environment: incarnation.environment(),
     });
     let program = config.command.first();
-    let resume = incarnation.lasting.program_session.take();
+    let resume = incarnation.lasting.session.id.take();
     Setup {
         program: program.and_then(|program| find_program(program, config.path(), config.directory.as_deref())),
         arguments: config.command.iter().skip(1).map(lossy).collect(),
-        directory: config.directory.clone().or_else(|| env::current_dir().ok()).unwrap_or_default(),
-        used_before: resume.as_ref().map(|_| incarnation.lasting.session_usage.into()).unwrap_or_default(),
+        directory: config.working_directory(),
+        used_before: resume.as_ref().map(|_| incarnation.lasting.session.usage.into()).unwrap_or_default(),
         resume,
         mcp,
         tools: Vec::new(),
@@ -162,6 +166,7 @@ struct Agent {
     protocol: Box<dyn Protocol>,
     prompts: Prompts,
     wishes: Wishes,
+    reminders: Reminders,
     /// None: the program reaches them over MCP.
     tools: Option<Tools>,
     input: Input,
@@ -196,6 +201,7 @@ impl Agent {
             }
             self.input.advance();
             let is_ready = self.is_ready;
+            let is_idle = takes_prompts && !self.prompts.is_in_turn();
             tokio::select! {
                 biased;
                 news = incarnation.next() => match news {
@@ -208,6 +214,10 @@ impl Agent {
                 piece = next_piece(&mut self.output) => self.listen(piece, incarnation),
                 _ = self.input.write() => {}
                 () = self.prompts.due(), if takes_prompts => {}
+                request_id = self.reminders.next(), if is_idle => {
+                    self.prompts.remind_of_shutdown(&request_id);
+                    incarnation.tell(RunnerEvent::ShutdownReminded { request_id });
+                }
                 () = sleep_until(ready_by), if !is_ready => {
                     let seconds = READY_DEADLINE.as_secs();
                     self.out.tell(Event::Broken(format!("The program was not ready to work within {seconds} s.")));
@@ -264,7 +274,7 @@ impl Agent {
         match piece {
             Some(Piece::Line(line)) => match serde_json::from_slice::<Value>(&line) {
                 Ok(value) if value.is_object() => self.protocol.read(value, &mut self.out),
-                // If the runner's output is blocked, the line is dropped: the protocol must go on.
+                // If the runner's output is blocked, drop the line: the protocol must continue.
                 _ if incarnation.can_listen() => {
                     incarnation.pass(&line);
                     incarnation.pass(b"\n");
@@ -297,12 +307,13 @@ impl Agent {
                 self.is_ready = true;
                 incarnation.note_turn_ended("");
                 if session_id.is_some() {
-                    incarnation.lasting.program_session = session_id;
+                    incarnation.lasting.session.id = session_id;
+                    incarnation.keep_program_session();
                 }
             }
             Event::Taken(_) => {}
             Event::Usage(usage) => {
-                incarnation.lasting.session_usage = self.used_before.plus(usage).into();
+                incarnation.lasting.session.usage = self.used_before.plus(usage).into();
                 incarnation.usage(usage.into());
             }
             Event::ToolCalled { key, tool, input } => {
@@ -311,15 +322,19 @@ impl Agent {
                 }
             }
             Event::Processed(id) => {
-                self.prompts.processed(id, incarnation);
+                let asked = self.prompts.processed(id, incarnation);
+                self.reminders.turn_ended(asked);
+                incarnation.keep_program_session();
+                incarnation.failed_turns(0, "");
                 incarnation.note_turn_ended(&self.done_last);
             }
             Event::Failed(id, detail) => {
                 let detail = first_line(&detail, ACTIVITY_CHARS_MAX);
-                let Some(Failure { after, report }) = self.prompts.failed(id) else { return };
+                let Some(Failure { in_a_row, after, report }) = self.prompts.failed(id) else { return };
+                let error = first_line(&detail, SUMMARY_CHARS_MAX);
+                let error = if error.is_empty() { "the program does not say why".to_owned() } else { error };
+                incarnation.failed_turns(in_a_row, &error);
                 if let Some(report) = report {
-                    let error = first_line(&detail, SUMMARY_CHARS_MAX);
-                    let error = if error.is_empty() { "the program does not say why".to_owned() } else { error };
                     incarnation.report_failure(v1::WorkFailure { error, ..report });
                 }
                 incarnation.tell(RunnerEvent::PromptFailed { detail, after });
@@ -342,7 +357,7 @@ impl Agent {
             Event::WishWithdrawn { key } => self.wishes.withdraw(&key),
             Event::Compacted => self.prompts.repeat_welcome(),
             Event::StartedOver => {
-                if mem::take(&mut incarnation.lasting.is_begun) {
+                if mem::take(&mut incarnation.lasting.session.is_begun) {
                     self.prompts.begin_with(&incarnation.config.agent.prompt);
                 }
                 self.prompts.repeat_welcome();
@@ -387,7 +402,7 @@ fn warn(incarnation: &Incarnation<'_>, detail: &str) {
 /// The most characters of a line about what the program does.
 const ACTIVITY_CHARS_MAX: usize = 500;
 
-/// The most characters of what a member did last.
+/// The most characters of the summary of what a member did last.
 const SUMMARY_CHARS_MAX: usize = 200;
 
 /// Returns the first line of a text, up to a number of characters, with hidden characters shown as escapes.

@@ -1,4 +1,4 @@
-//! What waits for the program and what it has in hand, as prompts.
+//! The prompts that wait for the program, and those that it has in hand.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -34,6 +34,8 @@ const ATTEMPTS_BEFORE_NOTICE: u32 = 3;
 /// A turn that has failed.
 #[derive(Debug)]
 pub(super) struct Failure {
+    /// How many turns have failed in a row, whatever they were about.
+    pub(super) in_a_row: u32,
     /// The delay until its prompt is handed over again.
     pub(super) after: Duration,
     /// What the lead should know, without the error. None: nothing yet.
@@ -57,16 +59,19 @@ pub(super) struct Prompts {
     welcome: String,
     /// True: the next prompt begins with the welcome.
     is_welcome_needed: bool,
-    /// What goes into the next prompt: it was in one that failed, or did not fit.
+    /// What goes into the next prompt because it was in one that failed, or did not fit into one.
     waiting: VecDeque<Item>,
     /// How many of those that wait come from prompts that failed.
     failed: usize,
-    /// True: a turn has failed, so that what waits goes one by one, and a bad message holds up none before it.
+    /// True: a turn has failed, so waiting messages are handed over one by one, and a bad message does not hold up those before
+    /// it.
     is_retrying: bool,
     /// The first message or task of the latest turn that failed, without the error.
     failing: v1::WorkFailure,
     /// How many turns in a row have failed at it.
     attempts: u32,
+    /// How many turns in a row have failed.
+    in_a_row: u32,
     in_hand: BTreeMap<PromptId, Vec<Item>>,
     last_id: PromptId,
     /// When prompts are handed over again, after a turn has failed. None: now.
@@ -87,6 +92,7 @@ impl Prompts {
             is_retrying: false,
             failing: v1::WorkFailure::default(),
             attempts: 0,
+            in_a_row: 0,
             in_hand: BTreeMap::new(),
             last_id: 0,
             retry_at: None,
@@ -97,7 +103,8 @@ impl Prompts {
         prompts
     }
 
-    /// Returns the next prompt if something waits, and notes that the program has it. All that waits goes into one prompt.
+    /// Returns the next prompt if something waits, and records that the program has it. Everything that waits goes into one
+    /// prompt.
     pub(super) fn next(&mut self, incarnation: &mut Incarnation<'_>) -> Option<Prompt> {
         self.remind(incarnation);
         if self.retry_at.is_some_and(|at| at > Instant::now()) {
@@ -138,21 +145,40 @@ impl Prompts {
         Some(Prompt { id: self.last_id, text })
     }
 
-    /// Notes that the turn which took a prompt has ended, and acknowledges its messages.
-    pub(super) fn processed(&mut self, id: PromptId, incarnation: &mut Incarnation<'_>) {
+    /// Records that the turn that took a prompt has ended, and acknowledges its messages. Returns the shutdown request that was
+    /// among them.
+    pub(super) fn processed(&mut self, id: PromptId, incarnation: &mut Incarnation<'_>) -> Option<String> {
+        let mut asked = None;
         for item in self.in_hand.remove(&id).unwrap_or_default() {
             match item {
-                Item::Message(delivery) => incarnation.processed(&delivery.message.id),
+                Item::Message(delivery) => {
+                    incarnation.processed(&delivery.message.id);
+                    if is_urgent(&delivery) {
+                        asked = Some(delivery.message.request_id.clone());
+                    }
+                }
                 task @ Item::Task(_) => {
                     self.open_task = task.task_id().map(|id| (id, Instant::now() + REMINDER_DELAY));
                 }
-                Item::First(_) => incarnation.lasting.is_begun = true,
+                Item::First(_) => incarnation.lasting.session.is_begun = true,
                 Item::Reminder(_) => {}
             }
         }
         self.is_retrying &= !self.waiting.is_empty();
         self.attempts = 0;
+        self.in_a_row = 0;
         self.delays = delays();
+        asked
+    }
+
+    /// Returns whether the program has a prompt in hand.
+    pub(super) fn is_in_turn(&self) -> bool {
+        !self.in_hand.is_empty()
+    }
+
+    /// Reminds the agent of a request to shut down, ahead of what waits.
+    pub(super) fn remind_of_shutdown(&mut self, request_id: &str) {
+        self.waiting.push_front(Item::Reminder(agent_text::shutdown_reminder(request_id)));
     }
 
     /// Puts a prompt back that was not processed. None: the prompt is not in hand.
@@ -160,13 +186,15 @@ impl Prompts {
         let items = self.in_hand.remove(&id)?;
         let first = items.first().map(Item::in_report).unwrap_or_default();
         self.is_retrying = true;
+        self.in_a_row = self.in_a_row.saturating_add(1);
+        let in_a_row = self.in_a_row;
         // Prompts fail in the order of their numbers.
         for item in items {
             self.waiting.insert(self.failed, item);
             self.failed += 1;
         }
         if let Some(at) = self.retry_at {
-            return Some(Failure { after: at.saturating_duration_since(Instant::now()), report: None });
+            return Some(Failure { in_a_row, after: at.saturating_duration_since(Instant::now()), report: None });
         }
         self.attempts = if first == self.failing { self.attempts.saturating_add(1) } else { 1 };
         self.failing = first.clone();
@@ -177,10 +205,10 @@ impl Prompts {
         self.retry_at = Some(Instant::now() + delay);
         // The program may have lost the welcome.
         self.is_welcome_needed |= id == 1;
-        Some(Failure { after: delay, report })
+        Some(Failure { in_a_row, after: delay, report })
     }
 
-    /// Takes what comes next. A request to shut down overtakes what waits because it failed.
+    /// Takes the next part. A shutdown request overtakes the parts of failed prompts.
     fn next_item(&mut self, incarnation: &mut Incarnation<'_>) -> Option<Item> {
         let is_first_urgent = incarnation.waiting().front().is_some_and(|first| is_urgent(first));
         if is_first_urgent {
@@ -197,7 +225,7 @@ impl Prompts {
         }
     }
 
-    /// The program no longer knows who it is.
+    /// Records that the program's context no longer contains the welcome.
     pub(super) fn repeat_welcome(&mut self) {
         self.is_welcome_needed = true;
     }
@@ -234,7 +262,7 @@ impl Item {
         }
     }
 
-    /// Returns what names it in a report of a failure.
+    /// Returns how a failure report names it.
     fn in_report(&self) -> v1::WorkFailure {
         let message_id = match self {
             Self::Message(delivery) => delivery.message.id.clone(),
@@ -252,7 +280,7 @@ impl Item {
     }
 }
 
-/// Takes the next message or task that waits, and notes that the program has it.
+/// Takes the next message or task that waits, and records that the program has it.
 fn next_item(incarnation: &mut Incarnation<'_>) -> Option<Item> {
     if let Some(delivery) = incarnation.waiting().pop_front() {
         incarnation.hand_over(&delivery);

@@ -1,8 +1,8 @@
 //! What every protocol of an agent program has in common.
 //!
-//! A [`Protocol`] is a state machine without I/O: it reads the lines of JSON that the program writes, and puts into an
-//! [`Outbox`] the lines that the program is to read and the events that the loop acts on. The loop in `agent` owns the
-//! pipes, the inbox, acknowledgements and retries; a protocol knows only its program.
+//! A [`Protocol`] is a state machine without I/O: it reads the lines of JSON that the program writes, and puts the lines for
+//! the program and the events for the loop into an [`Outbox`]. The loop in `agent` owns the pipes, the inbox, acknowledgements
+//! and retries; a protocol knows only its program.
 
 use std::{collections::VecDeque, path::PathBuf};
 
@@ -22,13 +22,13 @@ pub(super) trait Protocol: Send {
     /// Returns what to add to the command line and to the environment.
     fn launch(&self) -> Additions;
 
-    /// Begins, once the program runs.
+    /// Begins the conversation once the program runs.
     fn start(&mut self, out: &mut Outbox);
 
-    /// Takes in a line that the program has written.
+    /// Handles a line that the program has written.
     fn read(&mut self, line: Value, out: &mut Outbox);
 
-    /// Returns whether the program takes a prompt now: also in the middle of a turn, if it can.
+    /// Returns whether the program takes a prompt now, which may be in the middle of a turn.
     fn accepts_prompt(&self) -> bool;
 
     /// Hands the program a prompt.
@@ -49,7 +49,7 @@ pub(super) trait Protocol: Send {
     /// Asks the program to end, before its input is closed.
     fn close(&mut self, _out: &mut Outbox) {}
 
-    /// Returns whether the program goes on when its input is closed, so that only a signal ends it.
+    /// Returns whether the program keeps running when its input is closed, so that only a signal ends it.
     fn ignores_end_of_input(&self) -> bool {
         false
     }
@@ -64,7 +64,7 @@ pub(super) struct Setup {
     pub(super) arguments: Vec<String>,
     /// The program's working directory.
     pub(super) directory: PathBuf,
-    /// The program's own session to go on with. None: start a new one.
+    /// The program's own session to resume. None: start a new one.
     pub(super) resume: Option<String>,
     /// What that session had used before. A program may count it again.
     pub(super) used_before: Usage,
@@ -85,7 +85,7 @@ pub(super) struct Setup {
 pub(super) struct McpCommand {
     pub(super) program: String,
     pub(super) arguments: Vec<String>,
-    /// Environment variables, for programs that do not hand on theirs.
+    /// Environment variables, for programs that do not pass on theirs.
     pub(super) environment: Vec<(String, String)>,
 }
 
@@ -110,7 +110,7 @@ pub(super) struct Prompt {
 pub(super) enum Decision {
     /// It may.
     Allow,
-    /// It may not, for this reason, which the agent reads. What others have written in it is escaped.
+    /// It may not, for this reason, which the agent reads. Text from others is escaped in it.
     Deny(String),
 }
 
@@ -126,12 +126,12 @@ pub(super) struct ToolResult {
 pub(super) enum Event {
     /// The program takes prompts. Emitted again when the session id changes.
     Ready {
-        /// What [`Setup::resume`] takes to go on with this session.
+        /// The value of [`Setup::resume`] that resumes this session.
         session_id: Option<String>,
     },
     /// A prompt has reached the model's context. Emitted at most once for each prompt; for some programs, never.
     Taken(PromptId),
-    /// The turn that took the prompt has ended well: its messages are processed.
+    /// The turn that took the prompt has succeeded: its messages are processed.
     Processed(PromptId),
     /// The prompt was not processed: the turn failed, or the program dropped it. It must be handed over again.
     Failed(PromptId, String),
@@ -162,13 +162,14 @@ pub(super) enum Event {
         /// Its input.
         input: Value,
     },
-    /// The program has cut its context: it no longer knows who it is.
+    /// The program has compacted its context, which no longer contains the welcome.
     Compacted,
     /// The program could not resume its session, and has a new one.
     StartedOver,
     /// Something that the person who runs the program should know.
     Warning(String),
-    /// The protocol cannot go on. The program is ended, and not restarted, because it would fail in the same way.
+    /// The protocol cannot continue. The runner ends the program and does not restart it, because it would fail in the same
+    /// way.
     Broken(String),
 }
 
@@ -185,7 +186,7 @@ pub(super) struct Wish {
     pub(super) detail: String,
 }
 
-/// What a program has used since its process started, as far as it says so.
+/// What a program has used since its process started, as far as it reports that.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Usage {
     pub(super) turns: u64,
@@ -244,7 +245,7 @@ impl Usage {
     }
 }
 
-/// What a protocol has to say, in order.
+/// The output of a protocol, in order.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     /// Lines for the program.

@@ -1,9 +1,9 @@
-//! Asks the team for what the program wants permission for, and brings the answers back.
+//! Turns the program's permission requests and plans into requests to the team, and returns the answers.
 
 use std::{collections::HashMap, future::pending, time::Duration};
 
-use teamwire_client::{Client, Error, message};
-use teamwire_proto::v1::{self, RequestState};
+use teamwire_client::{Client, Error, Reason, message};
+use teamwire_proto::v1::{self, RequestState, send_request::Body};
 use tokio::{sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -16,10 +16,10 @@ use crate::{agent_text::escaped, incarnation::Incarnation};
 /// How long one wait for a decision lasts. The request's own deadline ends it earlier.
 const WAIT: Duration = Duration::from_secs(3_600);
 
-/// How many answers wait for the loop. A call that has one more waits for it.
+/// How many answers may wait for the loop. A call with a further answer waits until there is room.
 const ANSWERS_MAX: usize = 32;
 
-/// What became of a wish.
+/// The outcome of a wish.
 #[derive(Debug)]
 pub(super) enum Answered {
     /// The request with this id was made for it. Empty: none could be made.
@@ -84,7 +84,7 @@ impl Wishes {
         let withdrawn = CancellationToken::new();
         self.by_key.insert(key.clone(), withdrawn.clone());
         self.asking.spawn(async move {
-            let asked = client.send(request).await;
+            let asked = make(&client, request).await;
             let request_id = asked.as_ref().map(|asked| asked.request_id.clone()).unwrap_or_default();
             let _ = sender.send(Answered::Asked(request_id.clone())).await;
             let decision = match asked {
@@ -99,7 +99,21 @@ impl Wishes {
     }
 }
 
-/// The longest detail of a permission request, in bytes, with room for a note that the rest is cut.
+/// Makes a request. The lead is asked in place of an approver that has not joined yet, as in place of one that has exited.
+async fn make(client: &Client, mut request: v1::SendRequest) -> Result<v1::SendResponse, Error> {
+    let asked = client.send(request.clone()).await;
+    match (&asked, &mut request.body) {
+        (Err(error), Some(Body::PermissionRequest(ask)))
+            if error.reason() == Some(Reason::AgentNotFound) && !ask.recipient.is_empty() =>
+        {
+            ask.recipient.clear();
+            client.send(request).await
+        }
+        _ => asked,
+    }
+}
+
+/// The longest detail of a permission request, in bytes. Leaves room for a note that the detail was truncated.
 const DETAIL_BYTES_MAX: usize = 60 * 1024;
 
 /// The most characters of one line in a request.

@@ -4,13 +4,12 @@
 //! lines of output that are a SendMessage are sent, and the rest, unless it is blank, becomes a reply to the last message
 //! of the batch that came from a member. With any other code the output is passed on and nothing is sent.
 //!
-//! A failed batch is retried one message at a time, so that one bad message cannot hold the others up for good. If the
-//! program fails at a single message, the runner gives the message back: it opens another session and says there that it
-//! has failed, and the coordinator delivers the message again with a higher count. After the fifth delivery
-//! (`limits.deliveries_max`), the coordinator moves it to the dead letters instead, and notifies its sender and the lead.
-//! The runner waits 1, 4, 16 and then 60 s before it tries the message again. Messages behind it wait that long, which
-//! keeps their order. The lead gets a notice of each failure; while it has not processed one, the notice counts the later
-//! ones.
+//! A failed batch is retried one message at a time, so that one bad message cannot hold the others up for good. If the program
+//! fails at a single message, the runner gives the message back: it opens another session and reports the failure there, and
+//! the coordinator delivers the message again with a higher count. After the fifth delivery (`limits.deliveries_max`), the
+//! coordinator moves it to the dead letters instead, and notifies its sender and the lead. The runner waits 1, 4, 16 and then
+//! 60 s before it tries the message again. Messages behind it wait that long, which keeps their order. The lead gets a notice
+//! of each failure; while it has not processed one, the notice counts the later ones.
 //!
 //! A shutdown request overtakes the messages that wait, and is answered between batches: by the runner, which approves it,
 //! or, with [`OnShutdown::Ask`], by a program that reads only the request. Exit code 0 approves, unless the program has
@@ -24,6 +23,7 @@ mod pipes;
 use std::{
     collections::VecDeque,
     ffi::{OsStr, OsString},
+    mem,
     path::Path,
     pin::pin,
     time::Duration,
@@ -64,12 +64,15 @@ struct Exec<'a, 'c> {
     failures: u32,
     /// How many tasks in a row have failed.
     task_failures: u32,
+    /// How often in a row the program has failed, at whatever it was given.
+    failed_in_a_row: u32,
 }
 
 /// Runs programs through one incarnation.
 pub(super) async fn run(incarnation: &mut Incarnation<'_>, batch_messages_max: usize) -> End {
     let batch_messages_max = batch_messages_max.max(1);
-    let mut exec = Exec { incarnation, batch_messages_max, alone: 0, failures: 0, task_failures: 0 };
+    let mut exec =
+        Exec { incarnation, batch_messages_max, alone: 0, failures: 0, task_failures: 0, failed_in_a_row: 0 };
     let ended = loop {
         if let Err(ended) = exec.run_next().await {
             break ended;
@@ -98,7 +101,7 @@ impl Exec<'_, '_> {
         }
     }
 
-    /// Waits until something waits, and takes in whatever else has arrived.
+    /// Waits until something waits, and handles whatever else has arrived.
     async fn gather(&mut self) -> Result<(), Ended> {
         loop {
             let has_waiting = self.incarnation.has_waiting();
@@ -127,6 +130,7 @@ impl Exec<'_, '_> {
         let (exit, output) = self.run_program(input).await?;
         if !exit.is_success() {
             self.pass_on(output);
+            self.note_failed(&exit.text());
             self.incarnation.report_failure(v1::WorkFailure {
                 exit: Some(exit.report()),
                 message_id: batch[0].message.id.clone(),
@@ -147,7 +151,21 @@ impl Exec<'_, '_> {
         }
         self.alone = self.alone.saturating_sub(1);
         self.failures = 0;
+        self.note_succeeded();
         Ok(())
+    }
+
+    /// Notes that a program has failed at its work.
+    fn note_failed(&mut self, how: &str) {
+        self.failed_in_a_row = self.failed_in_a_row.saturating_add(1);
+        self.incarnation.failed_turns(self.failed_in_a_row, how);
+    }
+
+    /// Notes that a program has done its work.
+    fn note_succeeded(&mut self) {
+        if mem::take(&mut self.failed_in_a_row) > 0 {
+            self.incarnation.failed_turns(0, "");
+        }
     }
 
     /// Answers a shutdown request, which is a batch by itself: approves it, or lets a program decide with its exit code or
@@ -207,9 +225,11 @@ impl Exec<'_, '_> {
             self.carry_out(Said { lines: lines.into(), last: Some(last) }).await?;
             self.incarnation.drop_task(task_id);
             self.task_failures = 0;
+            self.note_succeeded();
             return Ok(());
         }
         self.pass_on(output);
+        self.note_failed(&exit.text());
         self.incarnation.report_failure(v1::WorkFailure {
             exit: Some(exit.report()),
             task_id,
@@ -229,7 +249,7 @@ impl Exec<'_, '_> {
         Ok(())
     }
 
-    /// Waits, and takes in what arrives. Returns early if the first message that waits must not wait any longer.
+    /// Waits, and handles what arrives. Returns early if the first waiting message must not wait any longer.
     async fn wait_until(&mut self, until: Instant, is_due: impl Fn(&Delivery) -> bool) -> Result<(), Ended> {
         while !self.incarnation.waiting().front().is_some_and(|first| is_due(first)) {
             tokio::select! {
@@ -280,7 +300,7 @@ impl Exec<'_, '_> {
         while pipes.output.is_some() {
             pipes.go_on(incarnation).await;
         }
-        // After what it has written.
+        // Report this after the program's output.
         incarnation.activity(ended);
         Ok((exit, pipes.kept))
     }
@@ -312,7 +332,7 @@ impl Exec<'_, '_> {
         Ok(())
     }
 
-    /// Passes the output of a failed program on.
+    /// Passes on the output of a failed program.
     fn pass_on(&mut self, output: Vec<Vec<u8>>) {
         for line in output {
             self.incarnation.pass(&line);

@@ -1,4 +1,4 @@
-//! What a program has written, and what the runner makes of it.
+//! Interprets what a program has written.
 
 use std::collections::VecDeque;
 
@@ -69,7 +69,7 @@ pub(super) fn sort(output: Vec<Vec<u8>>) -> (Vec<Vec<u8>>, String) {
     (lines, text)
 }
 
-/// Makes the answer to a shutdown request of a program's exit and output.
+/// Makes the answer to a shutdown request from a program's exit and output.
 pub(super) fn answer(request_id: &str, exit: &Exit, output: Vec<Vec<u8>>) -> Said {
     let (lines, text) = sort(output);
     let is_answered = exit.is_success() && lines.iter().any(|line| is_shutdown_response(line));
@@ -89,7 +89,7 @@ fn is_shutdown_response(line: &[u8]) -> bool {
     matches!(request.body, Some(Body::ShutdownResponse(_)))
 }
 
-/// Makes a reply of a text. None: the text is blank.
+/// Makes a reply from a text. None: the text is blank.
 pub(super) fn reply(to: &v1::Message, text: &str) -> Option<v1::SendRequest> {
     let text = text.trim_end();
     let first = text.lines().find(|line| is_visible(line))?;
@@ -101,7 +101,7 @@ pub(super) fn reply(to: &v1::Message, text: &str) -> Option<v1::SendRequest> {
     Some(v1::SendRequest { in_reply_to, ..message::direct(recipient, summary, content) })
 }
 
-/// Cuts what is too long for a reply or a result.
+/// Truncates a text that is too long for a reply or a result.
 pub(super) fn cut(mut text: String) -> String {
     if text.len() > REPLY_BYTES_MAX {
         text.truncate(text.floor_char_boundary(REPLY_BYTES_MAX));

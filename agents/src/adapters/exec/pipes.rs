@@ -58,7 +58,7 @@ impl Pipes {
     pub(super) fn apply(&mut self, moved: Moved, incarnation: &mut Incarnation<'_>) {
         match moved {
             Moved::In => drop(self.input.close()),
-            // It is reported while the program runs. Other lines wait for its exit code.
+            // Reported while the program runs. Other lines wait for its exit code.
             Moved::Out(Some(Piece::Line(line))) if is_report(&line) => drop(incarnation.handle_line(&line)),
             Moved::Out(Some(Piece::Line(line))) if self.kept_bytes + line.len() <= OUTPUT_BYTES_MAX => {
                 self.kept_bytes += line.len() + 1;
@@ -74,7 +74,7 @@ impl Pipes {
         }
     }
 
-    /// Moves some input or output while the incarnation takes nothing new in. Cancel-safe.
+    /// Moves some input or output while the incarnation accepts nothing new. Cancel-safe.
     pub(super) async fn go_on(&mut self, incarnation: &mut Incarnation<'_>) {
         let can_listen = incarnation.can_listen();
         tokio::select! {

@@ -39,14 +39,14 @@ pub(super) struct Launch<'a> {
     pub(super) workspace: &'a Workspace,
     /// Where the runner keeps its identity.
     pub(super) context: PathBuf,
-    /// Takes what the runner and its program write.
+    /// Receives the output of the runner and its program.
     pub(super) log: File,
-    /// The file through which the runner joins its cgroup.
+    /// The file that the runner writes to when it joins its cgroup.
     pub(super) cgroup_procs: Option<File>,
 }
 
 impl Launch<'_> {
-    /// Starts the runner in its own session. It waits for the join token at its standard input.
+    /// Starts the runner in its own process session. The runner waits for the join token on its standard input.
     pub(super) fn spawn(self) -> io::Result<Child> {
         let mut command = Command::new(self.teamwire);
         command.arg0("teamwire").args(self.arguments());
@@ -73,7 +73,7 @@ impl Launch<'_> {
             ("--restart", restart.map(|restart| restart.as_str().to_owned())),
         ];
         for (option, value) in options {
-            // In one word, so that a value never counts as an option.
+            // As one argument, so that a value is never parsed as an option.
             arguments.extend(value.map(|value| format!("{option}={value}").into()));
         }
         if profile.claim {
@@ -84,7 +84,7 @@ impl Launch<'_> {
         arguments
     }
 
-    /// Returns the whole environment: what the profile says, and what a runner needs.
+    /// Returns the whole environment: the profile's variables, and those that a runner needs.
     fn environment(&self) -> Vec<(OsString, OsString)> {
         let passes = |name: &str| KEPT.contains(&name) || self.profile.passes(name);
         let passed = env::vars_os()
@@ -97,12 +97,12 @@ impl Launch<'_> {
     }
 }
 
-/// Returns the PATH on which the program of a profile is looked for.
+/// Returns the PATH to search for a profile's program.
 pub(super) fn path_of(profile: &Profile) -> Option<OsString> {
     profile.env.get("PATH").map(OsString::from).or_else(|| env::var_os("PATH"))
 }
 
-/// Hands a runner its join token. The runner reads it to the end of the line.
+/// Writes the join token to a runner, which reads it up to the end of the line.
 pub(super) async fn hand_token(child: &mut Child, ticket: &Ticket) -> io::Result<()> {
     let mut input = child.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
     input.write_all(format!("{}@{}\n", ticket.join_token, ticket.address).as_bytes()).await?;

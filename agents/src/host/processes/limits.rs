@@ -1,4 +1,4 @@
-//! Limits on what a member uses: a cgroup of version 2 around its runner and everything that the runner starts.
+//! Limits on what a member uses: a version 2 cgroup around its runner and everything that the runner starts.
 
 use std::{
     fs, io,
@@ -13,14 +13,14 @@ const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 /// The period in which a member may use its share of the processors, in microseconds.
 const PERIOD: f64 = 100_000.0;
 
-/// Where members get their cgroups.
+/// The parent of the members' cgroups.
 #[derive(Clone, Debug)]
 pub(super) struct Cgroups {
     parent: PathBuf,
 }
 
 impl Cgroups {
-    /// Prepares the cgroup of this process for limited ones in it, or says why it cannot.
+    /// Prepares this process's cgroup to contain limited ones, or says why it cannot.
     ///
     /// Moves this process into a cgroup below if it must, because a cgroup with processes cannot limit those in it.
     pub(super) fn prepare() -> Result<Self, String> {
@@ -66,7 +66,7 @@ fn enable(parent: &Path) -> io::Result<()> {
     fs::write(parent.join("cgroup.subtree_control"), all.join(" "))
 }
 
-/// Returns what is written to which file of a cgroup.
+/// Returns the values to write to the files of a cgroup.
 fn settings(limits: &Limits) -> Vec<(&'static str, String)> {
     let memory = limits.memory.map(|memory| ("memory.max", memory.as_u64().to_string()));
     let cpus = limits.cpus.map(|cpus| ("cpu.max", format!("{:.0} {PERIOD:.0}", cpus * PERIOD)));

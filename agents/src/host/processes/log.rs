@@ -1,4 +1,4 @@
-//! The log of a member: what its runner and its program write. Bounded.
+//! The log of a member: the output of its runner and its program. Its size is bounded.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -9,7 +9,7 @@ use std::{
 
 use bytesize::ByteSize;
 
-/// How large a log gets before the host moves it aside, so that a member has twice as much at most.
+/// How large a log may get before the host rotates it. A member's logs take at most twice as much.
 const BYTES_MAX: u64 = ByteSize::mib(8).as_u64();
 
 /// How many bytes of a log a reason quotes.
@@ -29,7 +29,7 @@ impl Log {
         Self { path: state.join("logs").join(format!("{member}.log")) }
     }
 
-    /// Opens it for a runner. Returns the file, and how long it is already.
+    /// Opens it for a runner. Returns the file and its current length.
     pub(super) fn open(&self) -> io::Result<(File, u64)> {
         if let Some(directory) = self.path.parent() {
             fs::create_dir_all(directory)?;
@@ -40,10 +40,10 @@ impl Log {
         Ok((file, length))
     }
 
-    /// Moves what it holds aside if that is too much, in place of what was moved aside before.
+    /// Rotates the log if it is too large, and replaces the log that was rotated before.
     pub(super) fn bound(&self) {
         if fs::metadata(&self.path).is_ok_and(|metadata| metadata.len() > BYTES_MAX) {
-            // The runner goes on writing to the same file, at its end.
+            // The runner keeps appending to the same file.
             let moved = fs::copy(&self.path, self.path.with_extension("log.1"))
                 .and_then(|_| OpenOptions::new().write(true).open(&self.path)?.set_len(0));
             if let Err(error) = moved {
@@ -52,7 +52,7 @@ impl Log {
         }
     }
 
-    /// Returns the last lines that were written after it had a length.
+    /// Returns the last lines that were written after the log had a given length.
     pub(super) fn last_lines(&self, after: u64) -> Vec<String> {
         let read = || -> io::Result<Vec<u8>> {
             let mut file = File::open(&self.path)?;

@@ -1,25 +1,26 @@
-//! Starts each member as a runner on this machine, in its own session, so that it outlives the host program.
+//! Starts each member as a runner on this machine, in its own process session, so that it outlives the host program.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | `table` | the orders in hand and their slots |
-//! | `record` | what is on disk about each order, for the next process of the host |
+//! | `record` | the record of each order on disk, for the next process of the host |
 //! | `launch` | the runner's command line, environment and join token |
 //! | `watch` | waits for the ends of runners |
 //! | `workspace` | directories and git worktrees |
 //! | `limits` | cgroups |
-//! | `log` | what a member writes |
+//! | `log` | a member's output |
 //!
 //! # A start, step by step
 //!
 //! 1. The record says that the order is about to be started.
-//! 2. The runner starts, and waits for its join token at its standard input, a pipe from the host.
+//! 2. The runner starts, and waits for its join token on its standard input, a pipe from the host.
 //! 3. The record names the runner's process.
 //! 4. The host writes the token into the pipe.
 //! 5. The record says that the runner has its token. Then the host acknowledges the order.
 //!
-//! If the host dies before step 4, the pipe breaks and the runner ends. If it dies between 4 and 5, its successor looks whether
-//! the runner has joined, and ends it otherwise. In both cases the order is not acknowledged, so that it comes again.
+//! If the host dies before step 4, the pipe breaks and the runner exits. If it dies between steps 4 and 5, the next process of
+//! the host checks whether the runner has joined, and ends it if not. In both cases the order was not acknowledged, so the
+//! coordinator delivers it again.
 
 mod launch;
 mod limits;
@@ -51,13 +52,16 @@ use self::{
     table::{State, Table},
     workspace::Workspace,
 };
-use super::{Backend, Ended, Found, HostFile, Order, Profile, StartError, Ticket};
-use crate::process::{Cgroup, Pid, check_program};
+use super::{Backend, Ended, Found, HostFile, Order, Profile, StartError, Ticket, bounds};
+use crate::{
+    failpoint,
+    process::{Cgroup, Pid, check_program},
+};
 
-/// How long an earlier member of the same name may take to end by itself. The coordinator has ended its life already.
+/// How long an earlier member of the same name may take to exit. The coordinator has already ended its life.
 const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long runners that were asked to end may take before they are killed.
+/// How long runners may take to exit after SIGTERM before the host kills them.
 const STOP_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long an order without a deadline may take.
@@ -75,16 +79,16 @@ struct Inner {
     state: PathBuf,
     file: HostFile,
     records: Records,
-    /// Where members with limits run. Err: why there are no limits.
+    /// The cgroups of members with limits. Err: why limits cannot be enforced.
     cgroups: Option<Result<Cgroups, String>>,
     table: Table,
-    /// True once everything was asked to end: no order is admitted from then on.
+    /// True once all members were asked to end. From then on, no order is admitted.
     is_stopping: AtomicBool,
 }
 
 impl Processes {
-    /// Takes over what an earlier process of this host has started. `teamwire`: the path of the binary that runs members.
-    /// `state`: the host's state directory, which no other process uses.
+    /// Takes over the members that an earlier process of this host started. `teamwire`: the path of the binary that runs
+    /// members. `state`: the host's state directory, which no other process uses.
     ///
     /// Must be called within a Tokio runtime.
     pub async fn open(teamwire: PathBuf, state: PathBuf, file: HostFile) -> io::Result<Self> {
@@ -110,13 +114,22 @@ impl Processes {
         Some(format!("The limits of the profiles are not enforced: {why}."))
     }
 
-    /// Returns how many members that an earlier process started still run.
+    /// Returns how many members of an earlier process still run.
     pub fn running(&self) -> usize {
         let is_alive = |record: &Record| matches!(&record.phase, Phase::Started(pid) if pid.is_alive());
         self.0.table.running().iter().filter(|record| is_alive(record)).count()
     }
 
-    /// Goes on with an order that an earlier process has begun.
+    /// Ends the members that still run, and removes what the host has kept about them. What they have written stays.
+    pub async fn clear(&self) -> io::Result<()> {
+        self.stop_all().await;
+        for record in self.0.records.load()? {
+            self.forget(&record.request_id).await;
+        }
+        Ok(())
+    }
+
+    /// Continues an order that an earlier process began.
     async fn take_over(&self, record: Record) -> io::Result<()> {
         let joined = self.0.records.has_joined(&record.request_id);
         match record.phase.clone() {
@@ -136,7 +149,8 @@ impl Processes {
         Ok(())
     }
 
-    /// Keeps an order in mind that comes again, because the earlier process has not acknowledged it.
+    /// Remembers an interrupted order, which the coordinator will deliver again because the earlier process did not acknowledge
+    /// it.
     async fn interrupted(&self, record: Record) {
         if record.expires_at <= SystemTime::now() {
             return self.undo(&record).await;
@@ -144,14 +158,14 @@ impl Processes {
         self.0.table.set(&record.request_id, &record.member, State::Interrupted);
     }
 
-    /// Watches a runner to its end.
+    /// Watches a runner until it exits.
     fn watch(&self, record: Record, pid: Pid, child: Option<Child>) {
         self.0.table.set(&record.request_id, &record.member, State::Running(Box::new(record.clone())));
         tokio::spawn(watch::watch(self.clone(), record, pid, child));
     }
 
     fn profile(&self, order: &Order) -> Result<&Profile, StartError> {
-        self.0.file.profiles.get(&order.terms.profile).ok_or_else(|| {
+        bounds::profile(&self.0.file.profiles, &order.terms.profile).ok_or_else(|| {
             let known: Vec<&str> = self.0.file.profiles.keys().map(String::as_str).collect();
             StartError::here_only(format!(
                 "The host has no profile {}. It has: {}.",
@@ -161,11 +175,23 @@ impl Processes {
         })
     }
 
+    /// Plans where the program of an order runs.
+    fn workspace(&self, profile: &Profile, order: &Order) -> Workspace {
+        let below = &order.terms.dir;
+        match (&profile.dir, &profile.worktree, &self.0.file.dir) {
+            (None, None, Some(shared)) => Workspace::shared(shared, below),
+            (dir, worktree, _) => {
+                let directory = dir.clone().unwrap_or_else(|| self.0.state.join("work"));
+                Workspace::plan(&directory, &order.member, worktree.as_deref(), below)
+            }
+        }
+    }
+
     fn log(&self, member: &str) -> Log {
         Log::of(&self.0.state, member)
     }
 
-    /// Ends an earlier member of the name, whose life the coordinator has ended.
+    /// Ends an earlier member of the same name, whose life the coordinator has already ended.
     async fn end_predecessor(&self, order: &Order) {
         if timeout(PREDECESSOR_PATIENCE, self.0.table.name_free(order)).await.is_ok() {
             return;
@@ -180,7 +206,7 @@ impl Processes {
         self.0.table.name_free(order).await;
     }
 
-    /// Removes what an order that was not started has left.
+    /// Removes what is left of an order that was not started.
     async fn undo(&self, record: &Record) {
         self.clean(record).await;
         self.0.records.remove(&record.request_id);
@@ -197,7 +223,7 @@ impl Processes {
         }
     }
 
-    /// Starts the runner of an order, hands it its token, and writes each step down.
+    /// Starts an order's runner, hands it its token, and records each step.
     async fn launch(&self, order: &Order, ticket: &Ticket, record: &mut Record) -> Result<(Pid, Child), StartError> {
         let records = &self.0.records;
         let save = |record: &Record| records.save(record).map_err(|error| local("The host's state", &error));
@@ -212,6 +238,7 @@ impl Processes {
         };
         record.cgroup = cgroup.as_ref().map(|cgroup| cgroup.directory().to_owned());
         save(record)?;
+        failpoint::reach("order-recorded");
         record.workspace.create().await?;
         let cgroup_procs = cgroup.map(|cgroup| cgroup.procs()).transpose();
         let launch = Launch {
@@ -225,6 +252,7 @@ impl Processes {
             cgroup_procs: cgroup_procs.map_err(|error| local("The limits", &error))?,
         };
         let mut child = launch.spawn().map_err(|error| local("The runner", &error))?;
+        failpoint::reach("runner-started");
         let pid = child.id().and_then(|id| Pid::of(id.try_into().ok()?));
         let Some(pid) = pid else {
             return Err(StartError::new("The runner ended at once."));
@@ -232,9 +260,13 @@ impl Processes {
         record.phase = Phase::Waiting(pid.clone());
         let handed = async {
             save(record)?;
+            failpoint::reach("runner-recorded");
             hand_token(&mut child, ticket).await.map_err(|error| local("The runner", &error))?;
+            failpoint::reach("token-handed");
             record.phase = Phase::Started(pid.clone());
-            save(record)
+            save(record)?;
+            failpoint::reach("start-recorded");
+            Ok(())
         };
         if let Err(error) = handed.await {
             pid.signal(Signal::SIGKILL);
@@ -264,7 +296,7 @@ impl Backend for Processes {
         }
         let profile = self.profile(order)?;
         check_names(order)?;
-        // A relative path starts at the member's directory, where the runner looks.
+        // A relative path is relative to the member's directory, where the runner looks for it.
         if let Some(program) = profile.command.first().filter(|program| !is_relative_path(program)) {
             check_program(program.as_ref(), path_of(profile).as_deref(), None)
                 .map_err(|exit| StartError::here_only(exit.detail))?;
@@ -275,13 +307,12 @@ impl Backend for Processes {
 
     async fn start(&self, order: &Order, ticket: Ticket) -> Result<(), StartError> {
         let profile = self.profile(order)?;
-        let directory = profile.dir.clone().unwrap_or_else(|| self.0.state.join("work"));
         let mut record = Record {
             request_id: order.request_id.clone(),
             member: order.member.clone(),
             profile: order.terms.profile.clone(),
             expires_at: order.expires_at.unwrap_or_else(|| SystemTime::now() + DEADLINE_DEFAULT),
-            workspace: Workspace::plan(&directory, &order.member, profile.worktree.as_deref(), &order.terms.dir),
+            workspace: self.workspace(profile, order),
             log_begins_at: 0,
             cgroup: None,
             phase: Phase::Starting,

@@ -1,4 +1,4 @@
-//! What a host keeps on disk about each order, so that its successor knows what runs.
+//! What a host keeps on disk about each order, so that its next process knows which members run.
 
 use std::{
     fs::{self, DirBuilder, OpenOptions},
@@ -19,7 +19,7 @@ const FILE: &str = "order.json";
 /// The name of the context file of an order's runner, in the order's directory.
 const CONTEXT: &str = "context.json";
 
-/// The file beside it in which the runner saves its identity as soon as it has joined.
+/// The file beside the context file in which the runner saves its identity as soon as it has joined.
 const IDENTITY: &str = "context.runs.json";
 
 /// An order that the host has begun to carry out.
@@ -39,13 +39,13 @@ pub(super) struct Record {
     pub(super) phase: Phase,
 }
 
-/// How far the start of a member has come.
+/// How far the start of a member has progressed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Phase {
     /// The runner is about to be started.
     Starting,
-    /// The runner waits for its join token. If this process dies, it never comes, and the runner ends.
+    /// The runner waits for its join token. If this process dies, the runner never gets the token, and exits.
     Waiting(Pid),
     /// The runner has its join token.
     Started(Pid),
@@ -65,7 +65,7 @@ impl Records {
         Ok(Self { root })
     }
 
-    /// Reads all records. Skips those that are not readable, which no process has finished writing.
+    /// Reads all records. Skips unreadable ones, which no process has finished writing.
     pub(super) fn load(&self) -> io::Result<Vec<Record>> {
         let directories = fs::read_dir(&self.root)?.collect::<io::Result<Vec<_>>>()?;
         Ok(directories.into_iter().filter_map(|directory| read(&directory.path())).collect())
@@ -107,7 +107,7 @@ impl Records {
         self.directory(request_id).join(IDENTITY).exists()
     }
 
-    /// Returns the directory of an order. Its id has no other characters, as the coordinator made it.
+    /// Returns the directory of an order. The coordinator makes ids of these characters only.
     fn directory(&self, request_id: &str) -> PathBuf {
         let plain: String =
             request_id.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')).collect();

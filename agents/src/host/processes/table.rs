@@ -11,10 +11,10 @@ use tokio::{sync::Notify, time::timeout};
 use super::record::Record;
 use crate::host::{Ended, Order, StartError};
 
-/// How long an order waits for a slot: a member that has just left still ends.
+/// How long an order waits for a slot: the process of a member that has just left may still be exiting.
 const SLOT_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What has become of an order.
+/// The state of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// It has a slot, and is about to be started.
@@ -23,7 +23,7 @@ pub(super) enum State {
     Running(Box<Record>),
     /// Its runner has ended.
     Ended,
-    /// An earlier process of the host died before the runner had its token. Nothing of it runs.
+    /// An earlier process of the host died before the runner had its token. No process of the order runs.
     Interrupted,
 }
 
@@ -33,16 +33,16 @@ struct Entry {
     state: State,
 }
 
-/// The orders in hand. At most as many run at a time as there are slots.
+/// The orders in hand. No more run at a time than there are slots.
 #[derive(Debug)]
 pub(super) struct Table {
     slots: usize,
     entries: Mutex<HashMap<String, Entry>>,
-    /// Ends that the host has not taken yet: at most one for each entry.
+    /// Ends that the host has not handled yet, at most one for each entry.
     ends: Mutex<VecDeque<Ended>>,
-    /// An entry has changed.
+    /// Notified when an entry has changed.
     changed: Notify,
-    /// There is an end to take.
+    /// Notified when there is an end to handle.
     ended: Notify,
 }
 
@@ -66,12 +66,12 @@ impl Table {
         self.changed.notify_waiters();
     }
 
-    /// Returns whether another order of a member's name is in hand.
+    /// Returns whether another order for the same name is in hand.
     pub(super) fn has_other(&self, request_id: &str, member: &str) -> bool {
         has_other(&self.entries.lock(), request_id, member)
     }
 
-    /// Returns the records of all members that run.
+    /// Returns the records of all running members.
     pub(super) fn running(&self) -> Vec<Record> {
         let entries = self.entries.lock();
         let running = entries.values().filter_map(|entry| match &entry.state {
@@ -81,12 +81,12 @@ impl Table {
         running.collect()
     }
 
-    /// Waits until nothing runs.
+    /// Waits until no member runs.
     pub(super) async fn all_ended(&self) {
         self.until(|entries| !entries.values().any(|entry| matches!(entry.state, State::Running(_)))).await;
     }
 
-    /// Waits until no other order of a member's name is in hand.
+    /// Waits until no other order for the same name is in hand.
     pub(super) async fn name_free(&self, order: &Order) {
         self.until(|entries| !has_other(entries, &order.request_id, &order.member)).await;
     }
@@ -112,7 +112,7 @@ impl Table {
         is_free
     }
 
-    /// Takes note that a member has ended, which frees its slot.
+    /// Records that a member has ended, which frees its slot.
     pub(super) fn end(&self, ended: Ended) {
         self.set(&ended.request_id, &ended.member, State::Ended);
         self.ends.lock().push_back(ended);
@@ -129,7 +129,7 @@ impl Table {
         }
     }
 
-    /// Waits until the entries have a property.
+    /// Waits until a condition on the entries holds.
     async fn until(&self, holds: impl Fn(&HashMap<String, Entry>) -> bool) {
         loop {
             let changed = self.changed.notified();
@@ -143,7 +143,7 @@ impl Table {
     }
 }
 
-/// Returns whether another order of a member's name is in hand, of which something may run or is left.
+/// Returns whether another order for the same name is in hand that may have a running process, or files to remove.
 fn has_other(entries: &HashMap<String, Entry>, but: &str, member: &str) -> bool {
     let is_same = |(id, entry): (&String, &Entry)| {
         id != but && entry.state != State::Interrupted && entry.member.eq_ignore_ascii_case(member)

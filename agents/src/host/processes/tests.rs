@@ -1,4 +1,4 @@
-//! What a host finds that was killed at each step of a start.
+//! What a host finds after it was killed at each step of a start.
 
 use std::{fs, process::Stdio};
 
@@ -46,7 +46,7 @@ impl Killed {
         fs::write(self.records.context("order-1").with_extension("runs.json"), "{}").expect("written");
     }
 
-    /// Starts its successor.
+    /// Starts the next process of the host.
     async fn successor(&self) -> Processes {
         let file = HostFile::parse("[profiles.agent]\ncommand = [\"cat\"]").expect("a file");
         Processes::open("/nowhere/teamwire".into(), self.directory.path().to_owned(), file).await.expect("opened")
@@ -63,7 +63,7 @@ fn order() -> Order {
     }
 }
 
-/// Starts a process in place of a runner. It runs until it is killed.
+/// Starts a process that represents a runner. It runs until it is killed.
 fn runner() -> (Child, Pid) {
     let child = Command::new("cat").stdin(Stdio::piped()).kill_on_drop(true).spawn().expect("cat");
     let pid = Pid::of(child.id().expect("an id").try_into().expect("an id")).expect("a process");
@@ -81,7 +81,7 @@ async fn a_start_that_was_only_announced_is_repeated() {
     let processes = killed.successor().await;
     assert_eq!(processes.recover(&order()).await, Found::Interrupted);
     assert_eq!(processes.running(), 0);
-    processes.admit(&order()).await.expect("it does not stand in its own way");
+    processes.admit(&order()).await.expect("an interrupted order does not block its own restart");
 }
 
 #[tokio::test]
@@ -148,6 +148,24 @@ async fn an_interrupted_start_that_has_expired_is_cleared_away() {
     let processes = killed.successor().await;
     assert_eq!(processes.recover(&order()).await, Found::Nothing);
     assert!(!record.workspace.root.exists());
+}
+
+#[tokio::test]
+async fn what_a_killed_host_has_left_is_ended_and_removed() {
+    let killed = Killed::new();
+    let (mut child, pid) = runner();
+    let running = killed.leaves(Phase::Started(pid));
+    fs::create_dir_all(&running.workspace.root).expect("created");
+    // Its second order was interrupted, and the third one is for the same member.
+    for (id, phase) in [("order-2", Phase::Starting), ("order-3", running.phase.clone())] {
+        killed.records.save(&Record { request_id: id.to_owned(), phase, ..running.clone() }).expect("saved");
+    }
+    let successor = killed.successor().await;
+    let (cleared, ended) = tokio::join!(timeout(PATIENCE, successor.clear()), child.wait());
+    cleared.expect("in time").expect("cleared");
+    ended.expect("it has ended");
+    assert!(killed.records.load().expect("read").is_empty());
+    assert!(!running.workspace.root.exists());
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Waits for the end of a runner, and says how it ended.
+//! Waits until a runner exits, and says how it exited.
 
 use std::{
     os::unix::process::ExitStatusExt as _,
@@ -16,13 +16,14 @@ use tokio::{
 use super::{Processes, record::Record};
 use crate::{host::Ended, process::Pid};
 
-/// How often the size of a log is looked at.
+/// How often the host checks the size of a log.
 const BOUND_EVERY: Duration = Duration::from_secs(10);
 
-/// How long after its order has expired a runner that has not joined is killed. It ends by itself unless it hangs.
+/// How long after the order's deadline the host kills a runner that has not joined. Such a runner exits by itself unless it
+/// hangs.
 const JOIN_GRACE: Duration = Duration::from_secs(10);
 
-/// Watches a runner to its end. `child`: the process, if this process started it.
+/// Watches a runner until it exits. `child`: the process, if this process started it.
 pub(super) async fn watch(processes: Processes, record: Record, pid: Pid, child: Option<Child>) {
     let log = processes.log(&record.member);
     let mut bound = interval(BOUND_EVERY);
@@ -66,7 +67,7 @@ async fn end(child: Option<Child>, pid: &Pid) -> Option<ExitStatus> {
     }
 }
 
-/// Returns how the coordinator learns of the end, if the runner has not reported it.
+/// Returns the exit report for the coordinator, in case the runner has not sent one.
 fn report(status: Option<ExitStatus>) -> v1::ExitReport {
     let detail = match status.map(|status| status.signal()) {
         Some(Some(signal)) => format!("Signal {signal} killed its runner."),

@@ -12,13 +12,13 @@ use tokio::{process::Command, sync::Mutex, time::timeout};
 
 use crate::host::StartError;
 
-/// How long a command of git may take.
+/// How long a git command may take.
 const GIT_PATIENCE: Duration = Duration::from_secs(120);
 
-/// How many bytes of what git wrote a reason quotes.
+/// How many bytes of git's output a reason quotes.
 const QUOTED_BYTES: usize = 3_000;
 
-/// Held while git changes the list of worktrees of a repository, which it does not lock itself.
+/// Held while git changes a repository's list of worktrees, which git does not lock itself.
 static WORKTREES: Mutex<()> = Mutex::const_new(());
 
 /// Where the program of a member runs.
@@ -26,10 +26,12 @@ static WORKTREES: Mutex<()> = Mutex::const_new(());
 pub(super) struct Workspace {
     /// The member's directory.
     pub(super) root: PathBuf,
-    /// The directory that the program starts in: `root`, or one below.
+    /// The directory that the program starts in: `root`, or one below it.
     pub(super) start: PathBuf,
     /// The worktree that `root` is. None: a plain directory.
     pub(super) worktree: Option<Worktree>,
+    /// True: `root` is the user's, who shares it with the members. The host neither creates nor removes anything there.
+    pub(super) is_shared: bool,
 }
 
 /// A git worktree.
@@ -42,37 +44,51 @@ pub(super) struct Worktree {
 }
 
 impl Workspace {
-    /// Plans the workspace of a member in `directory`. `repository`: which to make a worktree of. `below`: where the program
-    /// starts, relative to it.
+    /// Plans a member's workspace in `directory`. `repository`: the repository to make a worktree of. `below`: where the
+    /// program starts, relative to `directory`.
     pub(super) fn plan(directory: &Path, member: &str, repository: Option<&Path>, below: &str) -> Self {
-        let root = directory.join(member);
         let worktree = repository
             .map(|repository| Worktree { repository: repository.to_owned(), branch: format!("teamwire/{member}") });
-        Self { start: if below.is_empty() { root.clone() } else { root.join(below) }, root, worktree }
+        Self { worktree, is_shared: false, ..Self::shared(&directory.join(member), below) }
     }
 
-    /// Creates it, unless an earlier member of the name has left it.
+    /// Plans the workspace of a member in a directory that the user shares with it. `below`: where the program starts, relative
+    /// to it.
+    pub(super) fn shared(root: &Path, below: &str) -> Self {
+        let start = if below.is_empty() { root.to_owned() } else { root.join(below) };
+        Self { root: root.to_owned(), start, worktree: None, is_shared: true }
+    }
+
+    /// Creates it, unless an earlier member of the same name has left it behind.
     pub(super) async fn create(&self) -> Result<(), StartError> {
-        let Some(worktree) = &self.worktree else {
-            return fs::create_dir_all(&self.start).map_err(|error| cannot_use(&self.start, &error));
-        };
-        if !self.root.join(".git").exists() {
-            if let Some(above) = self.root.parent() {
-                fs::create_dir_all(above).map_err(|error| cannot_use(above, &error))?;
+        let within = match &self.worktree {
+            None if self.is_shared => &self.root,
+            None => return fs::create_dir_all(&self.start).map_err(|error| cannot_use(&self.start, &error)),
+            Some(worktree) => {
+                if !self.root.join(".git").exists() {
+                    if let Some(above) = self.root.parent() {
+                        fs::create_dir_all(above).map_err(|error| cannot_use(above, &error))?;
+                    }
+                    worktree.add(&self.root).await?;
+                }
+                &worktree.repository
             }
-            worktree.add(&self.root).await?;
-        }
+        };
         if self.start.is_dir() {
             return Ok(());
         }
-        let below = self.start.strip_prefix(&self.root).unwrap_or(&self.start).display();
-        Err(StartError::new(format!("There is no directory {below} in {}.", worktree.repository.display())))
+        let below = self.start.strip_prefix(&self.root).ok().filter(|below| !below.as_os_str().is_empty());
+        Err(StartError::new(match below {
+            Some(below) => format!("There is no directory {} in {}.", below.display(), within.display()),
+            None => format!("There is no directory {}.", within.display()),
+        }))
     }
 
-    /// Removes it if nothing would be lost: a directory that is empty, or a worktree without changes whose commits are also on
-    /// another branch.
+    /// Removes it if nothing would be lost: an empty directory, or a worktree without changes whose commits are all on another
+    /// branch, too.
     pub(super) async fn clean(&self) {
         match &self.worktree {
+            None if self.is_shared => {}
             Some(worktree) if self.root.exists() => worktree.remove_if_clean(&self.root).await,
             _ => {
                 let inner = self.start.ancestors().take_while(|above| above.starts_with(&self.root));
@@ -80,7 +96,7 @@ impl Workspace {
                     Err(error) => error.kind() == io::ErrorKind::NotFound,
                     Ok(()) => true,
                 };
-                // From the inside out, up to the first that is not empty.
+                // From the innermost directory outward, up to the first that is not empty.
                 let _ = inner.take_while(|directory| removed(directory)).count();
             }
         }
@@ -127,7 +143,7 @@ impl Worktree {
     }
 }
 
-/// Runs git in a directory. Returns what it wrote, or else the last lines of its errors.
+/// Runs git in a directory. Returns its output or, if it fails, the last lines of its errors.
 async fn git(directory: &Path, arguments: &[&str]) -> Result<String, String> {
     let mut command = Command::new("git");
     command.arg("-C").arg(directory).args(arguments).stdin(Stdio::null()).kill_on_drop(true);
@@ -204,6 +220,21 @@ mod tests {
         let error = workspace.create().await.expect_err("refused");
         assert!(error.try_another_host && error.reason.starts_with("git cannot make a worktree"), "{}", error.reason);
         assert!(error.reason.lines().count() > 1, "{}", error.reason);
+    }
+
+    #[tokio::test]
+    async fn a_shared_directory_stays_as_it_is() {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::create_dir(directory.path().join("docs")).expect("created");
+        let workspace = Workspace::shared(directory.path(), "docs");
+        workspace.create().await.expect("it is there");
+        workspace.clean().await;
+        assert!(workspace.start.is_dir(), "it is empty, and was there before");
+        let missing = Workspace::shared(directory.path(), "services").create().await.expect_err("refused");
+        assert!(missing.reason.starts_with("There is no directory services in "), "{}", missing.reason);
+        assert!(!directory.path().join("services").exists());
+        let nowhere = Workspace::shared(&directory.path().join("gone"), "").create().await.expect_err("refused");
+        assert!(nowhere.reason.ends_with("/gone."), "{}", nowhere.reason);
     }
 
     #[tokio::test]

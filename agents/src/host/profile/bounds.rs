@@ -1,7 +1,8 @@
-//! Reads the values of a host's file, and checks their bounds: a mistake stops the host at its start, with the line and the key.
+//! Reads the values of a host's file and checks their bounds, so that a mistake stops the host when it starts, with an error
+//! that names the line and the key.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     env,
     path::{Path, PathBuf},
     time::Duration,
@@ -11,8 +12,6 @@ use bytesize::ByteSize;
 use jiff::fmt::friendly::SpanParser;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use teamwire_proto::name::Name;
-
-use super::Profile;
 
 /// How many members a host may run at a time.
 const SLOTS_MAX: u32 = 1_000;
@@ -44,37 +43,56 @@ where
     check(T::deserialize(deserializer)?).map_err(D::Error::custom)
 }
 
-pub(super) fn labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
-    checked(deserializer, |labels: BTreeMap<String, String>| {
-        let fits = |text: &str, max: usize| text.chars().count() <= max && !text.chars().any(char::is_control);
-        match labels.iter().find(|(key, value)| key.is_empty() || !fits(key, 63) || !fits(value, 255)) {
-            Some((key, _)) => Err(format!(
-                "the label {key:?} is too long or has control characters: keys have 1 to 63 characters, values up to 255"
-            )),
-            None if labels.len() > LABELS_MAX => Err(format!("there are more than {LABELS_MAX} labels")),
-            None => Ok(labels),
-        }
-    })
+/// Reads the labels of a host.
+pub fn labels<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    checked(deserializer, |labels| check_labels(&labels).map(|()| labels))
 }
 
-pub(super) fn slots<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+/// Checks the labels of a host, as the coordinator does.
+pub fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), String> {
+    let fits = |text: &str, max: usize| text.chars().count() <= max && !text.chars().any(char::is_control);
+    match labels.iter().find(|(key, value)| key.is_empty() || !fits(key, 63) || !fits(value, 255)) {
+        Some((key, _)) => Err(format!(
+            "the label {key:?} is empty, too long, or has control characters: keys have 1 to 63 characters, values up to 255"
+        )),
+        None if labels.len() > LABELS_MAX => Err(format!("there are more than {LABELS_MAX} labels")),
+        None => Ok(()),
+    }
+}
+
+/// Reads how many members a host runs at a time.
+pub fn slots<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
     checked(deserializer, |slots: u32| match slots {
         1..=SLOTS_MAX => Ok(Some(slots)),
         _ => Err(format!("slots is {slots}; it must be 1 to {SLOTS_MAX}")),
     })
 }
 
-pub(super) fn profiles<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, Profile>, D::Error> {
-    checked(deserializer, |profiles: BTreeMap<String, Profile>| {
+/// Reads the profiles of a host. Their names differ in more than letter case.
+pub fn profiles<'de, D, P>(deserializer: D) -> Result<BTreeMap<String, P>, D::Error>
+where
+    D: Deserializer<'de>,
+    P: Deserialize<'de>,
+{
+    checked(deserializer, |profiles: BTreeMap<String, P>| {
+        let folded: BTreeSet<String> = profiles.keys().map(|name| name.to_ascii_lowercase()).collect();
         let is_sound = |name: &str| Name::parse(name, "profile").is_ok();
         match profiles.keys().find(|name| !is_sound(name)) {
             Some(name) => Err(format!(
                 "{name:?} is not the name of a profile: use 1 to 63 letters, digits, `.`, `_` and `-`, the first a letter or digit"
             )),
+            None if folded.len() < profiles.len() => {
+                Err("two profiles have the same name: letter case does not matter".to_owned())
+            }
             None if profiles.len() > PROFILES_MAX => Err(format!("there are more than {PROFILES_MAX} profiles")),
             None => Ok(profiles),
         }
     })
+}
+
+/// Returns the profile of a name, whatever its letter case.
+pub fn profile<'p, P>(profiles: &'p BTreeMap<String, P>, name: &str) -> Option<&'p P> {
+    profiles.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, profile)| profile)
 }
 
 pub(super) fn command<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {

@@ -1,6 +1,6 @@
 //! The file that says what may run on a host.
 
-mod bounds;
+pub mod bounds;
 
 use std::{collections::BTreeMap, env, path::PathBuf, time::Duration};
 
@@ -33,6 +33,10 @@ pub struct HostFile {
     /// How many members run at a time, up to 1,000.
     #[serde(deserialize_with = "bounds::slots")]
     pub slots: Option<u32>,
+    /// Where members start whose profile has neither a directory nor a repository. None: each in its own directory, in the
+    /// host's state directory.
+    #[serde(deserialize_with = "bounds::path")]
+    pub dir: Option<PathBuf>,
     /// What can be started, by name.
     #[serde(deserialize_with = "bounds::profiles")]
     pub profiles: BTreeMap<String, Profile>,
@@ -45,7 +49,7 @@ pub struct Profile {
     /// The program and its arguments.
     #[serde(deserialize_with = "bounds::command")]
     pub command: Vec<String>,
-    /// One line for those who choose.
+    /// One line that helps people and agents choose a profile.
     #[serde(default, deserialize_with = "bounds::description")]
     pub description: String,
     /// How messages reach the program. None: as `teamwire run` chooses.
@@ -54,25 +58,25 @@ pub struct Profile {
     /// Where each member has its directory. None: in the host's state directory.
     #[serde(default, deserialize_with = "bounds::path")]
     pub dir: Option<PathBuf>,
-    /// A git repository. Each member gets a worktree of it for its directory.
+    /// A git repository. Each member gets a worktree of it as its directory.
     #[serde(default, deserialize_with = "bounds::path")]
     pub worktree: Option<PathBuf>,
     /// Environment variables.
     #[serde(default, deserialize_with = "bounds::environment")]
     pub env: BTreeMap<String, String>,
-    /// The names of the host's environment variables that the member gets, too. A `*` at the end matches any ending.
+    /// The names of the host's environment variables that the member gets, too. A trailing `*` matches any suffix.
     #[serde(default, deserialize_with = "bounds::variables")]
     pub pass_env: Vec<String>,
     /// Who answers when the program asks for permission.
     #[serde(default)]
     pub permissions: Option<Permission>,
-    /// The member that is asked for permission. None: the lead.
+    /// The member that answers permission requests. None: the lead.
     #[serde(default)]
     pub approver: Option<String>,
     /// Whether the runner claims tasks for the member.
     #[serde(default)]
     pub claim: bool,
-    /// Whether the runner starts the program again, unless the order says so. None: as `teamwire run` chooses.
+    /// Whether the runner restarts the program. The order takes precedence. None: as `teamwire run` chooses.
     #[serde(default)]
     pub restart: Option<RestartWhen>,
     /// How long a start may take, 1 s to 1 h. None: as the coordinator says.
@@ -83,7 +87,7 @@ pub struct Profile {
     pub limits: Limits,
 }
 
-/// What a member may use, with everything that its program starts. Needs a cgroup of version 2.
+/// What a member may use, including everything that its program starts. Needs a version 2 cgroup.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
@@ -105,7 +109,7 @@ impl Limits {
     }
 }
 
-/// Declares an enum of words that `teamwire run` takes as the value of an option.
+/// Declares an enum of the values that an option of `teamwire run` accepts.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
         $(#[$doc])*
@@ -126,7 +130,7 @@ macro_rules! words {
 words! {
     /// How messages reach a program: the values of `--via`.
     Via {
-        /// Lines of JSON at its standard input.
+        /// Lines of JSON on its standard input.
         Stdin = "stdin",
         /// A program for each batch.
         Exec = "exec",
@@ -158,7 +162,7 @@ words! {
         Never = "never",
         /// After a failure.
         OnFailure = "on-failure",
-        /// Whenever it has ended by itself.
+        /// Whenever it has ended without being asked to.
         Always = "always",
     }
 }
@@ -169,7 +173,7 @@ impl HostFile {
         toml_edit::de::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())
     }
 
-    /// Returns the file of a host that has none: a profile for each agent program on the PATH.
+    /// Returns the settings of a host without a file: a profile for each agent program on the PATH.
     pub fn of_programs_on_path() -> Self {
         let found = AGENTS.into_iter().filter(|(program, _)| find_program(program.as_ref(), None, None).is_some());
         let profiles = found.map(|(program, variables)| (program.to_owned(), Profile::of_agent(program, variables)));
@@ -285,6 +289,9 @@ limits = { memory = "4GiB", cpus = 1.5, tasks = 512 }
         assert!(error.contains("line 1") && error.contains("1 to 1000"), "{error}");
         let error = HostFile::parse("[profiles.\"a b\"]\ncommand = [\"a\"]").err().unwrap_or_default();
         assert!(error.contains("not the name of a profile"), "{error}");
+        let twice = "[profiles.a]\ncommand = [\"a\"]\n[profiles.A]\ncommand = [\"a\"]";
+        let error = HostFile::parse(twice).err().unwrap_or_default();
+        assert!(error.contains("the same name"), "{error}");
         let error = HostFile::parse("[profiles.a]\ncommand = []").err().unwrap_or_default();
         assert!(error.contains("must name a program"), "{error}");
     }

@@ -92,7 +92,7 @@ impl Watched {
         false
     }
 
-    /// Notes the programs' descendants.
+    /// Records the programs' descendants.
     fn look(&mut self) {
         let is_same = |(pid, started): &(i32, u64)| Entry::of(*pid).is_some_and(|entry| entry.started == *started);
         let runner = self.runner.filter(is_same).map(|(pid, _)| pid);

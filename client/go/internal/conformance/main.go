@@ -136,6 +136,8 @@ func (d *driver) do(ctx context.Context, c command) (object, error) {
 		}))
 	case "join":
 		return d.enter(teamwire.Join(ctx, c.String, c.Name))
+	case "join_host":
+		return d.enter(teamwire.JoinHost(ctx, c.String, c.Name))
 	}
 	if d.client == nil {
 		return nil, errors.New("connect or join first")

@@ -108,6 +108,71 @@ func (x *Usage) GetCostUsdMicros() uint64 {
 	return 0
 }
 
+// Turns of a member's program that have failed in a row, up to the latest one.
+type FailedTurns struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many. Zero in a report: the latest turn has not failed.
+	Count uint32 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	// How the latest one failed, for a reader. One line, of which the coordinator keeps the first 500 characters. It comes from
+	// the member's program and may contain any character.
+	Error string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	// When the first of them was reported, by the clock of the store. Ignored in a report.
+	Since         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FailedTurns) Reset() {
+	*x = FailedTurns{}
+	mi := &file_teamwire_v1_activity_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FailedTurns) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FailedTurns) ProtoMessage() {}
+
+func (x *FailedTurns) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_activity_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FailedTurns.ProtoReflect.Descriptor instead.
+func (*FailedTurns) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *FailedTurns) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *FailedTurns) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *FailedTurns) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
 // One thing that a member's program did, such as a call of a tool.
 type ActivityLine struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -125,7 +190,7 @@ type ActivityLine struct {
 
 func (x *ActivityLine) Reset() {
 	*x = ActivityLine{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[1]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -137,7 +202,7 @@ func (x *ActivityLine) String() string {
 func (*ActivityLine) ProtoMessage() {}
 
 func (x *ActivityLine) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[1]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -150,7 +215,7 @@ func (x *ActivityLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivityLine.ProtoReflect.Descriptor instead.
 func (*ActivityLine) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{1}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ActivityLine) GetSequence() uint64 {
@@ -194,7 +259,7 @@ type ReportedLine struct {
 
 func (x *ReportedLine) Reset() {
 	*x = ReportedLine{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[2]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -206,7 +271,7 @@ func (x *ReportedLine) String() string {
 func (*ReportedLine) ProtoMessage() {}
 
 func (x *ReportedLine) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[2]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -219,7 +284,7 @@ func (x *ReportedLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportedLine.ProtoReflect.Descriptor instead.
 func (*ReportedLine) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{2}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ReportedLine) GetText() string {
@@ -246,13 +311,15 @@ type ReportActivityRequest struct {
 	Usage *Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
 	// Optional. A report with the same key as the member's previous one changes nothing. Only that one is remembered.
 	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Optional. Whether the turns of the program fail. Absent: no change.
+	FailedTurns   *FailedTurns `protobuf:"bytes,4,opt,name=failed_turns,json=failedTurns,proto3" json:"failed_turns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReportActivityRequest) Reset() {
 	*x = ReportActivityRequest{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[3]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -264,7 +331,7 @@ func (x *ReportActivityRequest) String() string {
 func (*ReportActivityRequest) ProtoMessage() {}
 
 func (x *ReportActivityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[3]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -277,7 +344,7 @@ func (x *ReportActivityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportActivityRequest.ProtoReflect.Descriptor instead.
 func (*ReportActivityRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{3}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ReportActivityRequest) GetLines() []*ReportedLine {
@@ -301,6 +368,13 @@ func (x *ReportActivityRequest) GetIdempotencyKey() string {
 	return ""
 }
 
+func (x *ReportActivityRequest) GetFailedTurns() *FailedTurns {
+	if x != nil {
+		return x.FailedTurns
+	}
+	return nil
+}
+
 // The reply of TeamService.ReportActivity.
 type ReportActivityResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -310,7 +384,7 @@ type ReportActivityResponse struct {
 
 func (x *ReportActivityResponse) Reset() {
 	*x = ReportActivityResponse{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[4]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -322,7 +396,7 @@ func (x *ReportActivityResponse) String() string {
 func (*ReportActivityResponse) ProtoMessage() {}
 
 func (x *ReportActivityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[4]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -335,7 +409,7 @@ func (x *ReportActivityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportActivityResponse.ProtoReflect.Descriptor instead.
 func (*ReportActivityResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{4}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{5}
 }
 
 // The request of TeamService.ListActivity.
@@ -360,7 +434,7 @@ type ListActivityRequest struct {
 
 func (x *ListActivityRequest) Reset() {
 	*x = ListActivityRequest{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[5]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -372,7 +446,7 @@ func (x *ListActivityRequest) String() string {
 func (*ListActivityRequest) ProtoMessage() {}
 
 func (x *ListActivityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[5]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -385,7 +459,7 @@ func (x *ListActivityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActivityRequest.ProtoReflect.Descriptor instead.
 func (*ListActivityRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{5}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListActivityRequest) GetTeam() string {
@@ -445,7 +519,7 @@ type ListActivityResponse struct {
 
 func (x *ListActivityResponse) Reset() {
 	*x = ListActivityResponse{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[6]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -457,7 +531,7 @@ func (x *ListActivityResponse) String() string {
 func (*ListActivityResponse) ProtoMessage() {}
 
 func (x *ListActivityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[6]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -470,7 +544,7 @@ func (x *ListActivityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActivityResponse.ProtoReflect.Descriptor instead.
 func (*ListActivityResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{6}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListActivityResponse) GetLines() []*ActivityLine {
@@ -504,7 +578,11 @@ const file_teamwire_v1_activity_proto_rawDesc = "" +
 	"\finput_tokens\x18\x02 \x01(\x04R\vinputTokens\x12.\n" +
 	"\x13cached_input_tokens\x18\x03 \x01(\x04R\x11cachedInputTokens\x12#\n" +
 	"\routput_tokens\x18\x04 \x01(\x04R\foutputTokens\x12&\n" +
-	"\x0fcost_usd_micros\x18\x05 \x01(\x04R\rcostUsdMicros\"\x8c\x01\n" +
+	"\x0fcost_usd_micros\x18\x05 \x01(\x04R\rcostUsdMicros\"k\n" +
+	"\vFailedTurns\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\rR\x05count\x12\x14\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\x120\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\x8c\x01\n" +
 	"\fActivityLine\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12 \n" +
@@ -512,11 +590,12 @@ const file_teamwire_v1_activity_proto_rawDesc = "" +
 	"\x04text\x18\x04 \x01(\tR\x04text\"O\n" +
 	"\fReportedLine\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12+\n" +
-	"\x03age\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03age\"\x9b\x01\n" +
+	"\x03age\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03age\"\xd8\x01\n" +
 	"\x15ReportActivityRequest\x12/\n" +
 	"\x05lines\x18\x01 \x03(\v2\x19.teamwire.v1.ReportedLineR\x05lines\x12(\n" +
 	"\x05usage\x18\x02 \x01(\v2\x12.teamwire.v1.UsageR\x05usage\x12'\n" +
-	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\"\x18\n" +
+	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\x12;\n" +
+	"\ffailed_turns\x18\x04 \x01(\v2\x18.teamwire.v1.FailedTurnsR\vfailedTurns\"\x18\n" +
 	"\x16ReportActivityResponse\"\xdd\x01\n" +
 	"\x13ListActivityRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
@@ -544,30 +623,33 @@ func file_teamwire_v1_activity_proto_rawDescGZIP() []byte {
 	return file_teamwire_v1_activity_proto_rawDescData
 }
 
-var file_teamwire_v1_activity_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_teamwire_v1_activity_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_teamwire_v1_activity_proto_goTypes = []any{
 	(*Usage)(nil),                  // 0: teamwire.v1.Usage
-	(*ActivityLine)(nil),           // 1: teamwire.v1.ActivityLine
-	(*ReportedLine)(nil),           // 2: teamwire.v1.ReportedLine
-	(*ReportActivityRequest)(nil),  // 3: teamwire.v1.ReportActivityRequest
-	(*ReportActivityResponse)(nil), // 4: teamwire.v1.ReportActivityResponse
-	(*ListActivityRequest)(nil),    // 5: teamwire.v1.ListActivityRequest
-	(*ListActivityResponse)(nil),   // 6: teamwire.v1.ListActivityResponse
-	(*timestamppb.Timestamp)(nil),  // 7: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 8: google.protobuf.Duration
+	(*FailedTurns)(nil),            // 1: teamwire.v1.FailedTurns
+	(*ActivityLine)(nil),           // 2: teamwire.v1.ActivityLine
+	(*ReportedLine)(nil),           // 3: teamwire.v1.ReportedLine
+	(*ReportActivityRequest)(nil),  // 4: teamwire.v1.ReportActivityRequest
+	(*ReportActivityResponse)(nil), // 5: teamwire.v1.ReportActivityResponse
+	(*ListActivityRequest)(nil),    // 6: teamwire.v1.ListActivityRequest
+	(*ListActivityResponse)(nil),   // 7: teamwire.v1.ListActivityResponse
+	(*timestamppb.Timestamp)(nil),  // 8: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 9: google.protobuf.Duration
 }
 var file_teamwire_v1_activity_proto_depIdxs = []int32{
-	7, // 0: teamwire.v1.ActivityLine.at:type_name -> google.protobuf.Timestamp
-	8, // 1: teamwire.v1.ReportedLine.age:type_name -> google.protobuf.Duration
-	2, // 2: teamwire.v1.ReportActivityRequest.lines:type_name -> teamwire.v1.ReportedLine
-	0, // 3: teamwire.v1.ReportActivityRequest.usage:type_name -> teamwire.v1.Usage
-	8, // 4: teamwire.v1.ListActivityRequest.wait:type_name -> google.protobuf.Duration
-	1, // 5: teamwire.v1.ListActivityResponse.lines:type_name -> teamwire.v1.ActivityLine
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	8, // 0: teamwire.v1.FailedTurns.since:type_name -> google.protobuf.Timestamp
+	8, // 1: teamwire.v1.ActivityLine.at:type_name -> google.protobuf.Timestamp
+	9, // 2: teamwire.v1.ReportedLine.age:type_name -> google.protobuf.Duration
+	3, // 3: teamwire.v1.ReportActivityRequest.lines:type_name -> teamwire.v1.ReportedLine
+	0, // 4: teamwire.v1.ReportActivityRequest.usage:type_name -> teamwire.v1.Usage
+	1, // 5: teamwire.v1.ReportActivityRequest.failed_turns:type_name -> teamwire.v1.FailedTurns
+	9, // 6: teamwire.v1.ListActivityRequest.wait:type_name -> google.protobuf.Duration
+	2, // 7: teamwire.v1.ListActivityResponse.lines:type_name -> teamwire.v1.ActivityLine
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_activity_proto_init() }
@@ -582,7 +664,7 @@ func file_teamwire_v1_activity_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_activity_proto_rawDesc), len(file_teamwire_v1_activity_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -38,7 +38,7 @@ const (
 	TeamEventKind_TEAM_EVENT_KIND_INVITED TeamEventKind = 3
 	// The lead or the operator created an observer's credential.
 	TeamEventKind_TEAM_EVENT_KIND_OBSERVER_CREATED TeamEventKind = 4
-	// The store has lost changes that were answered with OK.
+	// The store has lost changes that the coordinator had confirmed with OK.
 	TeamEventKind_TEAM_EVENT_KIND_WRITES_LOST TeamEventKind = 5
 )
 

@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Whether a runner starts its program again when it has ended, and the member was not asked to exit.
+// Whether a runner restarts its program when the program ends and the member was not asked to exit.
 type RestartPolicy int32
 
 const (
@@ -33,7 +33,7 @@ const (
 	RestartPolicy_RESTART_POLICY_UNSPECIFIED RestartPolicy = 0
 	// Never.
 	RestartPolicy_RESTART_POLICY_NEVER RestartPolicy = 1
-	// When it has failed.
+	// After a failure.
 	RestartPolicy_RESTART_POLICY_ON_FAILURE RestartPolicy = 2
 	// Always.
 	RestartPolicy_RESTART_POLICY_ALWAYS RestartPolicy = 3
@@ -115,23 +115,24 @@ const (
 	NoticeKind_NOTICE_KIND_TASK_REVOKED NoticeKind = 11
 	// A member has not processed its messages for too long. To the lead; `message_id` is the oldest of them.
 	NoticeKind_NOTICE_KIND_UNPROCESSED NoticeKind = 12
-	// The store has lost changes that were answered with OK, as can happen when a replica takes over. To every member.
+	// The store has lost changes that the coordinator had confirmed with OK, which can happen when a replica takes over. To every
+	// member.
 	NoticeKind_NOTICE_KIND_WRITES_LOST NoticeKind = 13
 	// The claim of a detached life has expired, and the task is back on the board; `task` and `member`, the former owner, are
 	// set. To the former owner and to the lead.
 	NoticeKind_NOTICE_KIND_TASK_LAPSED NoticeKind = 14
 	// A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set.
 	NoticeKind_NOTICE_KIND_MEMBER_RESTARTED NoticeKind = 15
-	// A member's program has failed at messages or a task, and its runner goes on. To the lead; `message_id` (the first
-	// message that the program was given) or `task` is set, and `exit` if the program has ended. If it still runs, `text` says
-	// how often it has failed, and how.
+	// A member's program has failed at messages or a task, and its runner continues. To the lead; `message_id` (the first message
+	// that the program was given) or `task` is set, and `exit` if the program has ended. If it still runs, `text` says how often
+	// it has failed, and how.
 	NoticeKind_NOTICE_KIND_WORK_FAILED NoticeKind = 16
 	// A member that was ordered from a host has started. To the lead and to the member that ordered it.
 	NoticeKind_NOTICE_KIND_SPAWN_STARTED NoticeKind = 17
 	// A member that was ordered from a host has not started; `text` says why. To the lead and to the member that ordered it.
 	NoticeKind_NOTICE_KIND_SPAWN_FAILED NoticeKind = 18
-	// The unimportant notices of some minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a line
-	// for each of them.
+	// Unimportant notices, gathered over a few minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a
+	// line for each of them.
 	NoticeKind_NOTICE_KIND_DIGEST NoticeKind = 20
 )
 
@@ -387,7 +388,7 @@ type CloseReason int32
 const (
 	// Never sent.
 	CloseReason_CLOSE_REASON_UNSPECIFIED CloseReason = 0
-	// The member approved its shutdown, or leaves by its own decision. End the process; do not reconnect.
+	// The member approved its shutdown, or is leaving voluntarily. End the process; do not reconnect.
 	CloseReason_CLOSE_REASON_SHUTDOWN_APPROVED CloseReason = 1
 	// A newer session holds the inbox. Do not reconnect.
 	CloseReason_CLOSE_REASON_SUPERSEDED CloseReason = 2
@@ -522,11 +523,12 @@ const (
 	DeadLetterCause_DEAD_LETTER_CAUSE_DELIVERY_LIMIT DeadLetterCause = 1
 	// It was a shutdown request for an earlier life of the member.
 	DeadLetterCause_DEAD_LETTER_CAUSE_TARGET_REPLACED DeadLetterCause = 2
-	// It was a notice. It found the inbox full, or left it to make room for newer notices. Only the history has it.
+	// It was a notice that found the inbox full, or that was removed to make room for newer notices. Only the history contains
+	// it.
 	DeadLetterCause_DEAD_LETTER_CAUSE_INBOX_FULL DeadLetterCause = 3
 	// The recipient exited long ago and was removed from the roster.
 	DeadLetterCause_DEAD_LETTER_CAUSE_MEMBER_REMOVED DeadLetterCause = 4
-	// It was a notice. A newer one of the same kind about the same thing took its place, and counts its events.
+	// It was a notice. A newer one of the same kind about the same thing replaced it and counts its events.
 	DeadLetterCause_DEAD_LETTER_CAUSE_REPLACED DeadLetterCause = 5
 	// It was the prompt of a member that was ordered from a host and never started.
 	DeadLetterCause_DEAD_LETTER_CAUSE_NOT_STARTED DeadLetterCause = 6
@@ -974,9 +976,9 @@ func (x *PlanApprovalResponse) GetFeedback() string {
 // a rejection.
 type PermissionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. The member that is asked, its approver: see DirectMessage.recipient. Empty or `team-lead`: the lead, also one
-	// that takes over while the request is pending. The lead itself must name another member. If the member has exited, or
-	// exits while the request is pending, the lead is asked instead, unless the lead made the request. In a delivered message:
+	// Optional. The member that is asked, its approver: see DirectMessage.recipient. Empty or `team-lead`: the lead, including
+	// one that takes over while the request is pending. The lead itself must name another member. If the member has exited, or
+	// exits while the request is pending, the request goes to the lead instead, unless the lead made it. In a delivered message:
 	// the name as first written.
 	Recipient string `protobuf:"bytes,1,opt,name=recipient,proto3" json:"recipient,omitempty"`
 	// Required. What the member wants to use, such as `Bash`. One line, 1 to 200 characters, at least one of them visible, no
@@ -1202,18 +1204,20 @@ type SpawnTerms struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The profile of the host that says which program runs, and how.
 	Profile string `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
-	// The host that was asked for. Empty: any that fits.
+	// The host that the caller asked for. Empty: the coordinator chooses one.
 	Host string `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
 	// The labels that a host must have. Empty: none.
 	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// True: the member must have a plan approved before it may work on tasks.
 	PlanModeRequired bool `protobuf:"varint,4,opt,name=plan_mode_required,json=planModeRequired,proto3" json:"plan_mode_required,omitempty"`
-	// Whether its runner starts the program again.
+	// Whether the member's runner restarts its program.
 	Restart RestartPolicy `protobuf:"varint,5,opt,name=restart,proto3,enum=teamwire.v1.RestartPolicy" json:"restart,omitempty"`
-	// The directory that the program starts in, below the one of the profile. Empty: as the profile says.
+	// The directory that the program starts in, below the profile's directory. Empty: the profile's directory itself.
 	Dir string `protobuf:"bytes,6,opt,name=dir,proto3" json:"dir,omitempty"`
-	// Set by the coordinator. The hosts that have refused the order because they could not take it, oldest first.
-	RefusedBy     []string `protobuf:"bytes,7,rep,name=refused_by,json=refusedBy,proto3" json:"refused_by,omitempty"`
+	// Set by the coordinator. The hosts that could not take the order, in the order in which they refused it.
+	RefusedBy []string `protobuf:"bytes,7,rep,name=refused_by,json=refusedBy,proto3" json:"refused_by,omitempty"`
+	// True: if the member is lost together with its host, the coordinator orders it again from another host.
+	Reschedule    bool `protobuf:"varint,8,opt,name=reschedule,proto3" json:"reschedule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1295,6 +1299,13 @@ func (x *SpawnTerms) GetRefusedBy() []string {
 		return x.RefusedBy
 	}
 	return nil
+}
+
+func (x *SpawnTerms) GetReschedule() bool {
+	if x != nil {
+		return x.Reschedule
+	}
+	return false
 }
 
 // A task, as included in a notice.
@@ -1381,15 +1392,15 @@ type Notice struct {
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Set by the coordinator if the notice concerns a message. Its id.
 	MessageId string `protobuf:"bytes,4,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// Set by the coordinator. One sentence for a reader, with what can be done.
+	// Set by the coordinator. One sentence for a reader that says what happened and what can be done about it.
 	Text string `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
 	// Set by the coordinator with NOTICE_KIND_MEMBER_EXITED, NOTICE_KIND_MEMBER_RESTARTED and NOTICE_KIND_WORK_FAILED. How
 	// the process ended.
 	Exit *ExitReport `protobuf:"bytes,6,opt,name=exit,proto3" json:"exit,omitempty"`
 	// Set by the coordinator if the notice concerns a task.
 	Task *TaskSummary `protobuf:"bytes,7,opt,name=task,proto3" json:"task,omitempty"`
-	// Set by the coordinator. How many events it covers, 1 or more. While a notice is unprocessed, a newer one of the same
-	// kind about the same thing replaces it: the other fields describe the latest event.
+	// Set by the coordinator. How many events it covers, 1 or more. While a notice is unprocessed, a newer one of the same kind
+	// about the same thing replaces it. The other fields describe the latest event.
 	Count uint32 `protobuf:"varint,10,opt,name=count,proto3" json:"count,omitempty"`
 	// Set by the coordinator. When the first of these events happened.
 	FirstAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=first_at,json=firstAt,proto3" json:"first_at,omitempty"`
@@ -2686,12 +2697,13 @@ func (x *SessionOpened) GetTeam() string {
 	return ""
 }
 
-// One message out of the inbox.
+// One message from the inbox.
 type Delivery struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The place in the inbox. Dense: the next message that is put into this inbox has the next number.
 	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// How many sessions have delivered this message or may have, this one included. Over 1: it may have been seen.
+	// How many sessions have delivered this message or may have delivered it, including this one. Over 1: the member may have
+	// seen the message before.
 	DeliveryCount uint32 `protobuf:"varint,2,opt,name=delivery_count,json=deliveryCount,proto3" json:"delivery_count,omitempty"`
 	// The message.
 	Message       *Message `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
@@ -2803,7 +2815,7 @@ type SessionClosing struct {
 	Reason CloseReason `protobuf:"varint,1,opt,name=reason,proto3,enum=teamwire.v1.CloseReason" json:"reason,omitempty"`
 	// One sentence for a reader.
 	Detail string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
-	// Set with CLOSE_REASON_SHUTDOWN_APPROVED. The request that was approved. Empty: the member leaves by its own decision.
+	// Set with CLOSE_REASON_SHUTDOWN_APPROVED. The request that was approved. Empty: the member is leaving voluntarily.
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3371,7 +3383,7 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\trecipient\x18\x01 \x01(\tR\trecipient\x12\x18\n" +
 	"\asummary\x18\x02 \x01(\tR\asummary\x12\x16\n" +
 	"\x06member\x18\x03 \x01(\tR\x06member\x12-\n" +
-	"\x05terms\x18\x04 \x01(\v2\x17.teamwire.v1.SpawnTermsR\x05terms\"\xc7\x02\n" +
+	"\x05terms\x18\x04 \x01(\v2\x17.teamwire.v1.SpawnTermsR\x05terms\"\xe7\x02\n" +
 	"\n" +
 	"SpawnTerms\x12\x18\n" +
 	"\aprofile\x18\x01 \x01(\tR\aprofile\x12\x12\n" +
@@ -3381,7 +3393,10 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\arestart\x18\x05 \x01(\x0e2\x1a.teamwire.v1.RestartPolicyR\arestart\x12\x10\n" +
 	"\x03dir\x18\x06 \x01(\tR\x03dir\x12\x1d\n" +
 	"\n" +
-	"refused_by\x18\a \x03(\tR\trefusedBy\x1a9\n" +
+	"refused_by\x18\a \x03(\tR\trefusedBy\x12\x1e\n" +
+	"\n" +
+	"reschedule\x18\b \x01(\bR\n" +
+	"reschedule\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8f\x01\n" +

@@ -1,5 +1,5 @@
-// The protocol's policy, as options: what a client may do about a refusal, which calls wait, what kinds of messages are
-// made of. Code generators read them here, so that no client keeps such a list by hand.
+// The protocol's policy, as options: what a client may do about a refusal, which calls wait, and what each kind of message
+// consists of. Code generators read them here, so that no client keeps such a list by hand.
 //
 // Two more are standard options. `idempotency_level` says of each RPC whether a client may repeat it while its outcome
 // is unknown: NO_SIDE_EFFECTS, because it changes nothing; IDEMPOTENT, because repeating it, with the same idempotency

@@ -31,13 +31,13 @@ type RequestKind int32
 const (
 	// Never sent. In a filter: any.
 	RequestKind_REQUEST_KIND_UNSPECIFIED RequestKind = 0
-	// That a member shut down. The member answers.
+	// The shutdown of a member. The member answers.
 	RequestKind_REQUEST_KIND_SHUTDOWN RequestKind = 1
-	// That a plan be approved. The lead or the operator answers.
+	// The approval of a plan. The lead or the operator answers.
 	RequestKind_REQUEST_KIND_PLAN_APPROVAL RequestKind = 2
-	// That a member may do something. The member that was asked, the lead or the operator answers.
+	// Permission for a member to do something. The member that was asked, the lead or the operator answers.
 	RequestKind_REQUEST_KIND_PERMISSION RequestKind = 3
-	// That a host start a member. The host may refuse; the first session of the member approves it.
+	// The start of a member on a host. The host may refuse; the member's first session approves the request.
 	RequestKind_REQUEST_KIND_SPAWN RequestKind = 4
 )
 
@@ -250,8 +250,8 @@ type Request struct {
 	CancelCause CancelCause `protobuf:"varint,14,opt,name=cancel_cause,json=cancelCause,proto3,enum=teamwire.v1.CancelCause" json:"cancel_cause,omitempty"`
 	// The message that carried the answer. Empty: it has no answer.
 	AnswerMessageId string `protobuf:"bytes,15,opt,name=answer_message_id,json=answerMessageId,proto3" json:"answer_message_id,omitempty"`
-	// Set with REQUEST_KIND_PERMISSION. The member that was asked. Empty: the lead, also because the member that was asked has
-	// exited. The lead may answer in either case. With REQUEST_KIND_SPAWN: the host that has the order.
+	// Set with REQUEST_KIND_PERMISSION. The member that was asked. Empty: the lead, either from the start or because the member
+	// that was asked has exited. The lead may answer in either case. With REQUEST_KIND_SPAWN: the host that has the order.
 	Approver string `protobuf:"bytes,16,opt,name=approver,proto3" json:"approver,omitempty"`
 	// Set with REQUEST_KIND_PERMISSION. What the member wants to use.
 	Tool string `protobuf:"bytes,17,opt,name=tool,proto3" json:"tool,omitempty"`

@@ -132,7 +132,7 @@ type Task struct {
 	ReleasedBecause string `protobuf:"bytes,19,opt,name=released_because,json=releasedBecause,proto3" json:"released_because,omitempty"`
 	// When it last came back to the board. Absent: it never did.
 	ReleasedAt *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=released_at,json=releasedAt,proto3" json:"released_at,omitempty"`
-	// Set while a detached life has claimed it. When the claim ends by itself.
+	// Set while a detached life has claimed it. When the claim expires.
 	ClaimExpiresAt *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=claim_expires_at,json=claimExpiresAt,proto3" json:"claim_expires_at,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache

@@ -105,7 +105,7 @@ const (
 	// Only detached lives: it has not called for the time of a lease, and has no session open. It is active again as soon
 	// as it calls. Neither change is recorded or reported.
 	MemberState_MEMBER_STATE_AWAY MemberState = 7
-	// Ordered with HostService.Spawn, and not started yet. Its inbox accepts messages already.
+	// Ordered with HostService.Spawn, but not started yet. Its inbox already accepts messages.
 	MemberState_MEMBER_STATE_SPAWNING MemberState = 8
 )
 
@@ -162,17 +162,17 @@ func (MemberState) EnumDescriptor() ([]byte, []int) {
 	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{1}
 }
 
-// Whether a process keeps a life going. Decided when the life begins.
+// Whether a process keeps a life going. Set when the life begins.
 type Liveness int32
 
 const (
 	// In a request: attached.
 	Liveness_LIVENESS_UNSPECIFIED Liveness = 0
-	// A process does: a runner, or a program with a session. If its lease runs out, it becomes lost, and its claims return to
-	// the board.
+	// A process does: a runner, or a program with a session. If its lease runs out, the member becomes lost, and its claims
+	// return to the board.
 	Liveness_LIVENESS_ATTACHED Liveness = 1
-	// None does: a person types commands, or an agent runs them. It is away between calls and never lost. Its claims last
-	// until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).
+	// No process does: a person types commands, or an agent runs them. The member is away between calls and never lost. Its
+	// claims last until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).
 	Liveness_LIVENESS_DETACHED Liveness = 2
 )
 
@@ -466,8 +466,11 @@ type Member struct {
 	TotalUsage *Usage `protobuf:"bytes,23,opt,name=total_usage,json=totalUsage,proto3" json:"total_usage,omitempty"`
 	// The host that started it, or is to start it. Empty: it was not ordered from a host.
 	SpawnedOn string `protobuf:"bytes,24,opt,name=spawned_on,json=spawnedOn,proto3" json:"spawned_on,omitempty"`
-	// With MEMBER_STATE_SPAWNING: the order that is pending. Empty: none is.
-	PendingOrder  string `protobuf:"bytes,25,opt,name=pending_order,json=pendingOrder,proto3" json:"pending_order,omitempty"`
+	// With MEMBER_STATE_SPAWNING: the pending order. Empty: none.
+	PendingOrder string `protobuf:"bytes,25,opt,name=pending_order,json=pendingOrder,proto3" json:"pending_order,omitempty"`
+	// The turns of its program that have failed in a row, in a life that has not ended. Absent: the latest turn has not failed, or
+	// nothing was reported.
+	FailedTurns   *FailedTurns `protobuf:"bytes,26,opt,name=failed_turns,json=failedTurns,proto3" json:"failed_turns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -661,6 +664,13 @@ func (x *Member) GetPendingOrder() string {
 		return x.PendingOrder
 	}
 	return ""
+}
+
+func (x *Member) GetFailedTurns() *FailedTurns {
+	if x != nil {
+		return x.FailedTurns
+	}
+	return nil
 }
 
 // How a member describes itself.
@@ -1208,7 +1218,7 @@ type InviteRequest struct {
 	Ttl *durationpb.Duration `protobuf:"bytes,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// Optional. True: members that join with it must have a plan approved before they may work on tasks.
 	PlanModeRequired bool `protobuf:"varint,5,opt,name=plan_mode_required,json=planModeRequired,proto3" json:"plan_mode_required,omitempty"`
-	// Optional. True: those who join with it are hosts (ROLE_HOST), and not teammates.
+	// Optional. True: those that join with it are hosts (ROLE_HOST), not teammates.
 	Host          bool `protobuf:"varint,6,opt,name=host,proto3" json:"host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1479,7 +1489,11 @@ type JoinRequest struct {
 	// Optional. How the program of the life before this one ended, if that life is live or lost and a runner has restarted
 	// its program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join
 	// token.
-	PreviousExit  *ExitReport `protobuf:"bytes,5,opt,name=previous_exit,json=previousExit,proto3" json:"previous_exit,omitempty"`
+	PreviousExit *ExitReport `protobuf:"bytes,5,opt,name=previous_exit,json=previousExit,proto3" json:"previous_exit,omitempty"`
+	// Optional. True: the caller joins as a host (ROLE_HOST). The credential must agree: it is true for a join token that is for
+	// hosts (InviteRequest.host) and for a host's credential, and false for every other. If it does not agree, the call fails
+	// with INVALID_FIELD, and the token stays valid.
+	Host          bool `protobuf:"varint,6,opt,name=host,proto3" json:"host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1547,6 +1561,13 @@ func (x *JoinRequest) GetPreviousExit() *ExitReport {
 		return x.PreviousExit
 	}
 	return nil
+}
+
+func (x *JoinRequest) GetHost() bool {
+	if x != nil {
+		return x.Host
+	}
+	return false
 }
 
 // The reply of TeamService.Join.
@@ -2372,7 +2393,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x04lead\x18\x04 \x01(\tR\x04lead\x129\n" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x18\n" +
-	"\amembers\x18\x06 \x01(\rR\amembers\"\xe9\a\n" +
+	"\amembers\x18\x06 \x01(\rR\amembers\"\xa6\b\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x11.teamwire.v1.RoleR\x04role\x12.\n" +
@@ -2405,7 +2426,8 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"totalUsage\x12\x1d\n" +
 	"\n" +
 	"spawned_on\x18\x18 \x01(\tR\tspawnedOn\x12#\n" +
-	"\rpending_order\x18\x19 \x01(\tR\fpendingOrder\"\x9d\x02\n" +
+	"\rpending_order\x18\x19 \x01(\tR\fpendingOrder\x12;\n" +
+	"\ffailed_turns\x18\x1a \x01(\v2\x18.teamwire.v1.FailedTurnsR\vfailedTurns\"\x9d\x02\n" +
 	"\x10MemberAttributes\x12\x1d\n" +
 	"\n" +
 	"agent_type\x18\x01 \x01(\tR\tagentType\x12\x14\n" +
@@ -2466,7 +2488,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"credential\x18\x01 \x01(\tB\x03\x80\x01\x01R\n" +
 	"credential\x129\n" +
 	"\n" +
-	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\xfa\x01\n" +
+	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\x8e\x02\n" +
 	"\vJoinRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12=\n" +
 	"\n" +
@@ -2474,7 +2496,8 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"attributes\x12'\n" +
 	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\x121\n" +
 	"\bliveness\x18\x04 \x01(\x0e2\x15.teamwire.v1.LivenessR\bliveness\x12<\n" +
-	"\rprevious_exit\x18\x05 \x01(\v2\x17.teamwire.v1.ExitReportR\fpreviousExit\"\x87\x01\n" +
+	"\rprevious_exit\x18\x05 \x01(\v2\x17.teamwire.v1.ExitReportR\fpreviousExit\x12\x12\n" +
+	"\x04host\x18\x06 \x01(\bR\x04host\"\x87\x01\n" +
 	"\fJoinResponse\x12%\n" +
 	"\x04team\x18\x01 \x01(\v2\x11.teamwire.v1.TeamR\x04team\x12+\n" +
 	"\x06member\x18\x02 \x01(\v2\x13.teamwire.v1.MemberR\x06member\x12#\n" +
@@ -2628,10 +2651,11 @@ var file_teamwire_v1_team_proto_goTypes = []any{
 	(*ExitReport)(nil),             // 37: teamwire.v1.ExitReport
 	(*durationpb.Duration)(nil),    // 38: google.protobuf.Duration
 	(*Usage)(nil),                  // 39: teamwire.v1.Usage
-	(*ReportActivityRequest)(nil),  // 40: teamwire.v1.ReportActivityRequest
-	(*ListActivityRequest)(nil),    // 41: teamwire.v1.ListActivityRequest
-	(*ReportActivityResponse)(nil), // 42: teamwire.v1.ReportActivityResponse
-	(*ListActivityResponse)(nil),   // 43: teamwire.v1.ListActivityResponse
+	(*FailedTurns)(nil),            // 40: teamwire.v1.FailedTurns
+	(*ReportActivityRequest)(nil),  // 41: teamwire.v1.ReportActivityRequest
+	(*ListActivityRequest)(nil),    // 42: teamwire.v1.ListActivityRequest
+	(*ReportActivityResponse)(nil), // 43: teamwire.v1.ReportActivityResponse
+	(*ListActivityResponse)(nil),   // 44: teamwire.v1.ListActivityResponse
 }
 var file_teamwire_v1_team_proto_depIdxs = []int32{
 	36, // 0: teamwire.v1.Team.created_at:type_name -> google.protobuf.Timestamp
@@ -2646,68 +2670,69 @@ var file_teamwire_v1_team_proto_depIdxs = []int32{
 	3,  // 9: teamwire.v1.Member.notice_level:type_name -> teamwire.v1.NoticeLevel
 	39, // 10: teamwire.v1.Member.usage:type_name -> teamwire.v1.Usage
 	39, // 11: teamwire.v1.Member.total_usage:type_name -> teamwire.v1.Usage
-	35, // 12: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
-	7,  // 13: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
-	2,  // 14: teamwire.v1.CreateTeamRequest.lead_liveness:type_name -> teamwire.v1.Liveness
-	5,  // 15: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
-	6,  // 16: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
-	5,  // 17: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
-	5,  // 18: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
-	38, // 19: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
-	36, // 20: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
-	38, // 21: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
-	36, // 22: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
-	7,  // 23: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
-	2,  // 24: teamwire.v1.JoinRequest.liveness:type_name -> teamwire.v1.Liveness
-	37, // 25: teamwire.v1.JoinRequest.previous_exit:type_name -> teamwire.v1.ExitReport
-	5,  // 26: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
-	6,  // 27: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
-	37, // 28: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
-	6,  // 29: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
-	4,  // 30: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
-	27, // 31: teamwire.v1.HeartbeatRequest.failure:type_name -> teamwire.v1.WorkFailure
-	37, // 32: teamwire.v1.WorkFailure.exit:type_name -> teamwire.v1.ExitReport
-	38, // 33: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
-	1,  // 34: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
-	6,  // 35: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
-	5,  // 36: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
-	3,  // 37: teamwire.v1.SetNoticeLevelRequest.level:type_name -> teamwire.v1.NoticeLevel
-	6,  // 38: teamwire.v1.SetNoticeLevelResponse.member:type_name -> teamwire.v1.Member
-	8,  // 39: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
-	10, // 40: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
-	12, // 41: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
-	14, // 42: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
-	16, // 43: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
-	18, // 44: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
-	20, // 45: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
-	22, // 46: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
-	24, // 47: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
-	26, // 48: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
-	40, // 49: teamwire.v1.TeamService.ReportActivity:input_type -> teamwire.v1.ReportActivityRequest
-	41, // 50: teamwire.v1.TeamService.ListActivity:input_type -> teamwire.v1.ListActivityRequest
-	29, // 51: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
-	31, // 52: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
-	33, // 53: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
-	9,  // 54: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
-	11, // 55: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
-	13, // 56: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
-	15, // 57: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
-	17, // 58: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
-	19, // 59: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
-	21, // 60: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
-	23, // 61: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
-	25, // 62: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
-	28, // 63: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
-	42, // 64: teamwire.v1.TeamService.ReportActivity:output_type -> teamwire.v1.ReportActivityResponse
-	43, // 65: teamwire.v1.TeamService.ListActivity:output_type -> teamwire.v1.ListActivityResponse
-	30, // 66: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
-	32, // 67: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
-	34, // 68: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
-	54, // [54:69] is the sub-list for method output_type
-	39, // [39:54] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	40, // 12: teamwire.v1.Member.failed_turns:type_name -> teamwire.v1.FailedTurns
+	35, // 13: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
+	7,  // 14: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
+	2,  // 15: teamwire.v1.CreateTeamRequest.lead_liveness:type_name -> teamwire.v1.Liveness
+	5,  // 16: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
+	6,  // 17: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
+	5,  // 18: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
+	5,  // 19: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
+	38, // 20: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
+	36, // 21: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
+	38, // 22: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
+	36, // 23: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
+	7,  // 24: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
+	2,  // 25: teamwire.v1.JoinRequest.liveness:type_name -> teamwire.v1.Liveness
+	37, // 26: teamwire.v1.JoinRequest.previous_exit:type_name -> teamwire.v1.ExitReport
+	5,  // 27: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
+	6,  // 28: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
+	37, // 29: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
+	6,  // 30: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
+	4,  // 31: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
+	27, // 32: teamwire.v1.HeartbeatRequest.failure:type_name -> teamwire.v1.WorkFailure
+	37, // 33: teamwire.v1.WorkFailure.exit:type_name -> teamwire.v1.ExitReport
+	38, // 34: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
+	1,  // 35: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
+	6,  // 36: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
+	5,  // 37: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
+	3,  // 38: teamwire.v1.SetNoticeLevelRequest.level:type_name -> teamwire.v1.NoticeLevel
+	6,  // 39: teamwire.v1.SetNoticeLevelResponse.member:type_name -> teamwire.v1.Member
+	8,  // 40: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
+	10, // 41: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
+	12, // 42: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
+	14, // 43: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
+	16, // 44: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
+	18, // 45: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
+	20, // 46: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
+	22, // 47: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
+	24, // 48: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
+	26, // 49: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
+	41, // 50: teamwire.v1.TeamService.ReportActivity:input_type -> teamwire.v1.ReportActivityRequest
+	42, // 51: teamwire.v1.TeamService.ListActivity:input_type -> teamwire.v1.ListActivityRequest
+	29, // 52: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
+	31, // 53: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
+	33, // 54: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
+	9,  // 55: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
+	11, // 56: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
+	13, // 57: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
+	15, // 58: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
+	17, // 59: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
+	19, // 60: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
+	21, // 61: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
+	23, // 62: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
+	25, // 63: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
+	28, // 64: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
+	43, // 65: teamwire.v1.TeamService.ReportActivity:output_type -> teamwire.v1.ReportActivityResponse
+	44, // 66: teamwire.v1.TeamService.ListActivity:output_type -> teamwire.v1.ListActivityResponse
+	30, // 67: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
+	32, // 68: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
+	34, // 69: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
+	55, // [55:70] is the sub-list for method output_type
+	40, // [40:55] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_team_proto_init() }

@@ -62,9 +62,9 @@ type TeamServiceClient interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD.
 	ListTeams(ctx context.Context, in *ListTeamsRequest, opts ...grpc.CallOption) (*ListTeamsResponse, error)
-	// Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the
-	// caller is live (joined, active, idle or stopping; not away); the error names them, in its text and in the metadata of
-	// its ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
+	// Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the caller is
+	// live (joined, active, idle or stopping; not away); the error names them in its text, and in the metadata of its ErrorInfo
+	// as NAME: STATE. If there are more than 12, it names 12 and counts the rest.
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
 	DeleteTeam(ctx context.Context, in *DeleteTeamRequest, opts ...grpc.CallOption) (*DeleteTeamResponse, error)
@@ -88,9 +88,9 @@ type TeamServiceClient interface {
 	// INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
 	// PERMISSION_DENIED: NOT_PERMITTED (operator, observer; or the token is bound to another name).
 	Join(ctx context.Context, in *JoinRequest, opts ...grpc.CallOption) (*JoinResponse, error)
-	// Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has
-	// ended, and reports how. It may be repeated. A caller whose other calls fail with MEMBER_STOPPED may still make it;
-	// the only other call left to such a caller is Join, if the error's metadata has `may_join`.
+	// Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has ended,
+	// and reports how it ended. Repeating the call is harmless. A caller whose other calls fail with MEMBER_STOPPED may still
+	// make it; the only other call left to such a caller is Join, if the error's metadata has `may_join`.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
 	Leave(ctx context.Context, in *LeaveRequest, opts ...grpc.CallOption) (*LeaveResponse, error)
@@ -115,10 +115,11 @@ type TeamServiceClient interface {
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, INVALID_FIELD.
 	ListActivity(ctx context.Context, in *ListActivityRequest, opts ...grpc.CallOption) (*ListActivityResponse, error)
-	// Stops a member or a host at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
-	// its runner kills the process. It is `stopping` until its exit is reported. If no report comes, an attached life is
-	// `exited` once its lease and the grace period have run out, and a detached one after 5 s. A member that was ordered and
-	// has not started becomes `exited` at once, and its order is cancelled. Lead and operator only. It may be repeated.
+	// Stops a member or a host at once: the coordinator refuses its credential from now on and ends its session with
+	// CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If no
+	// report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached one after 5 s.
+	// A host is `exited` at once, and so is a member that was ordered and has not started, whose order is cancelled. Lead and
+	// operator only. Repeating the call is harmless.
 	//
 	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
 	// MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
@@ -319,9 +320,9 @@ type TeamServiceServer interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD.
 	ListTeams(context.Context, *ListTeamsRequest) (*ListTeamsResponse, error)
-	// Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the
-	// caller is live (joined, active, idle or stopping; not away); the error names them, in its text and in the metadata of
-	// its ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
+	// Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the caller is
+	// live (joined, active, idle or stopping; not away); the error names them in its text, and in the metadata of its ErrorInfo
+	// as NAME: STATE. If there are more than 12, it names 12 and counts the rest.
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
 	DeleteTeam(context.Context, *DeleteTeamRequest) (*DeleteTeamResponse, error)
@@ -345,9 +346,9 @@ type TeamServiceServer interface {
 	// INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
 	// PERMISSION_DENIED: NOT_PERMITTED (operator, observer; or the token is bound to another name).
 	Join(context.Context, *JoinRequest) (*JoinResponse, error)
-	// Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has
-	// ended, and reports how. It may be repeated. A caller whose other calls fail with MEMBER_STOPPED may still make it;
-	// the only other call left to such a caller is Join, if the error's metadata has `may_join`.
+	// Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has ended,
+	// and reports how it ended. Repeating the call is harmless. A caller whose other calls fail with MEMBER_STOPPED may still
+	// make it; the only other call left to such a caller is Join, if the error's metadata has `may_join`.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
 	Leave(context.Context, *LeaveRequest) (*LeaveResponse, error)
@@ -372,10 +373,11 @@ type TeamServiceServer interface {
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, INVALID_FIELD.
 	ListActivity(context.Context, *ListActivityRequest) (*ListActivityResponse, error)
-	// Stops a member or a host at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
-	// its runner kills the process. It is `stopping` until its exit is reported. If no report comes, an attached life is
-	// `exited` once its lease and the grace period have run out, and a detached one after 5 s. A member that was ordered and
-	// has not started becomes `exited` at once, and its order is cancelled. Lead and operator only. It may be repeated.
+	// Stops a member or a host at once: the coordinator refuses its credential from now on and ends its session with
+	// CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If no
+	// report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached one after 5 s.
+	// A host is `exited` at once, and so is a member that was ordered and has not started, whose order is cancelled. Lead and
+	// operator only. Repeating the call is harmless.
 	//
 	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
 	// MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.

@@ -15,7 +15,7 @@ async with teamwire.connect() as me:
 """
 
 from ._calls import Error
-from ._client import AsyncClient, Shutdown, connect, join
+from ._client import AsyncClient, Shutdown, connect, join, join_host
 from ._identity import Identity, Tls
 from ._subscription import AsyncSubscription, End, Message
 from ._sync import Client, Subscription
@@ -33,4 +33,5 @@ __all__ = [
     "Tls",
     "connect",
     "join",
+    "join_host",
 ]

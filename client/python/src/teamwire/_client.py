@@ -301,9 +301,20 @@ async def join(join_string: str, name: str = "", *, tls: Tls | None = None, pati
 
     The name is optional if the token is bound to one. Raises ValueError for a malformed string, and Error.
     """
+    return await _join(team_pb2.JoinRequest(name=name), join_string, tls, patience)
+
+
+async def join_host(
+    join_string: str, name: str = "", *, tls: Tls | None = None, patience: float = PATIENCE
+) -> AsyncClient:
+    """Joins a team as a host, with the join string that `teamwire invite --host` prints. Otherwise like `join`."""
+    return await _join(team_pb2.JoinRequest(name=name, host=True), join_string, tls, patience)
+
+
+async def _join(request: team_pb2.JoinRequest, join_string: str, tls: Tls | None, patience: float) -> AsyncClient:
     client = AsyncClient(joining(join_string, tls), patience)
     try:
-        reply = await client.teams.Join(team_pb2.JoinRequest(name=name))
+        reply = await client.teams.Join(request)
     except BaseException:
         await client.close()
         raise

@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import grpc
 
-from ._client import AsyncClient, connect, join
+from ._client import AsyncClient, connect, join, join_host
 from ._identity import Identity
 from ._subscription import AsyncSubscription, End, Message
 from .v1 import (
@@ -121,6 +121,11 @@ class Client:
     def join(cls, join_string: str, name: str = "", **options: Any) -> Client:
         """Joins a team; see `join`."""
         return cls(_run(join(join_string, name, **options)))
+
+    @classmethod
+    def join_host(cls, join_string: str, name: str = "", **options: Any) -> Client:
+        """Joins a team as a host; see `join_host`."""
+        return cls(_run(join_host(join_string, name, **options)))
 
     @property
     def name(self) -> str:

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use teamwire_client::{
-    Client, Closed, Error, Event, Identity, SubscribeOptions, Subscription, dialect, join,
+    Client, Closed, Error, Event, Identity, SubscribeOptions, Subscription, dialect, join, join_host,
     v1::{self, message::Body},
 };
 use tokio::{
@@ -69,6 +69,7 @@ impl Driver {
                 return Ok(self.enter(Client::from_identity(&identity)?));
             }
             "join" => return Ok(self.enter(join(text("string"), text("name")).await?)),
+            "join_host" => return Ok(self.enter(join_host(text("string"), text("name")).await?)),
             _ => {}
         }
         let client = self.client.as_ref().ok_or_else(|| Error::Context("connect or join first".to_owned()))?;

@@ -1,4 +1,4 @@
-//! Makes a call, and retries it until its outcome is known or the client's patience is over.
+//! Makes a call, and retries it until its outcome is known or the client's patience runs out.
 
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ impl Client {
         }
     }
 
-    /// Makes one attempt. An error is what the attempt met with, and what that means.
+    /// Makes one attempt. An error contains the failure and what it means.
     async fn attempt<Q, A, F>(
         &self,
         call: &Call,

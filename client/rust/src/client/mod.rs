@@ -232,6 +232,15 @@ impl Client {
 ///
 /// Fails within a runner with [`Error::Context`]: its program is a member already.
 pub async fn join(join_string: &str, name: &str) -> Result<Client, Error> {
+    join_with(join_string, v1::JoinRequest { name: name.to_owned(), ..v1::JoinRequest::default() }).await
+}
+
+/// Joins a team as a host with what `teamwire invite --host` printed, and returns the host's client. See [`join`].
+pub async fn join_host(join_string: &str, name: &str) -> Result<Client, Error> {
+    join_with(join_string, v1::JoinRequest { name: name.to_owned(), host: true, ..v1::JoinRequest::default() }).await
+}
+
+async fn join_with(join_string: &str, request: v1::JoinRequest) -> Result<Client, Error> {
     let joining = JoinString::parse(join_string)?;
     let token = joining.token().reveal();
     check_within_runner(Some(&token), None)?;
@@ -243,7 +252,6 @@ pub async fn join(join_string: &str, name: &str) -> Result<Client, Error> {
         identity.tls = TlsOptions { ca: None, fingerprint: joining.fingerprint, ..identity.tls };
     }
     let stranger = Client::connect_with(&identity.address, identity.tls)?;
-    let request = v1::JoinRequest { name: name.to_owned(), ..v1::JoinRequest::default() };
     let joined = stranger.with_credential(&token)?.join(request).await?;
     stranger.with_credential(&joined.credential)
 }

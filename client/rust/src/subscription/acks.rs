@@ -26,9 +26,9 @@ const WINDOW_IDS_MAX: usize = 4_096;
 
 /// Acknowledges the messages of a subscription. Cheap to clone.
 ///
-/// At most 4,096 acknowledgements wait. Beyond that the oldest is dropped, and its message comes again in a later session.
-/// A session has at most 64 unacknowledged messages, so this happens only to a caller that acknowledges messages it was
-/// never given.
+/// At most 4,096 acknowledgements wait. Beyond that, the oldest is dropped, and the coordinator delivers its message again in a
+/// later session. A session has at most 64 unacknowledged messages, so this happens only to a caller that acknowledges messages
+/// it was never given.
 #[derive(Clone, Debug)]
 pub struct Acks {
     inner: Arc<Inner>,
@@ -92,7 +92,7 @@ impl Acks {
         }
     }
 
-    /// Notes that a message has arrived. Returns whether to hand it to the application.
+    /// Records that a message has arrived. Returns whether to hand it to the application.
     pub(super) fn is_new(&self, message: &v1::Message) -> bool {
         let (message_id, mut state) = (&message.id, self.state());
         match state.window.deliver(message_id) {
@@ -108,7 +108,7 @@ impl Acks {
         }
     }
 
-    /// Notes that nothing more can be sent. Only the first reason counts.
+    /// Records that nothing more can be sent. Only the first reason counts.
     pub(super) fn close(&self, closed: Closed) {
         self.inner.progress.send_if_modified(|now| now.closed.is_none() && now.closed.replace(closed).is_none());
     }

@@ -57,7 +57,7 @@ pub enum Event {
     Delivery(Box<Delivery>),
     /// The member has approved its own shutdown, or leaves: end the process now. The subscription has ended.
     ShutdownApproved {
-        /// The id of the approved request. Empty: the member leaves by its own decision.
+        /// The id of the approved request. Empty: the member is leaving voluntarily.
         request_id: String,
     },
     /// The subscription has ended and will not reconnect.
@@ -170,7 +170,7 @@ impl Delivery {
 
 /// A subscription to the caller's own inbox.
 ///
-/// Dropping it closes the stream. Acknowledgements that are not flushed are then lost, and their messages come again.
+/// Dropping it closes the stream. Acknowledgements that are not flushed are then lost, and their messages are delivered again.
 #[derive(Debug)]
 pub struct Subscription {
     inbox: Arc<Inbox>,

@@ -74,7 +74,7 @@ impl Reader {
         }
     }
 
-    /// Opens one session and reads it to its end.
+    /// Opens one session and reads it until it ends.
     async fn session(&mut self) -> Ending {
         let link = match self.client.transport().link().await {
             Ok(link) => link,

@@ -15,9 +15,9 @@ pub(crate) enum Seen {
 
 /// The latest messages, and whether each is acknowledged.
 ///
-/// Holds up to `ids_max` ids. When it is full it forgets the oldest; if that message comes again, it is delivered again,
-/// with a delivery count that says so. A session has at most 64 unacknowledged messages, so this happens only to a message
-/// that thousands of others have overtaken.
+/// Holds up to `ids_max` ids. When it is full, it forgets the oldest. If the coordinator delivers that message again, the
+/// program gets it again, with a higher delivery count. A session has at most 64 unacknowledged messages, so this happens only
+/// to a message that thousands of others have overtaken.
 #[derive(Debug)]
 pub(crate) struct Window {
     is_acked: HashMap<String, bool>,
@@ -30,7 +30,7 @@ impl Window {
         Self { is_acked: HashMap::new(), order: VecDeque::new(), ids_max }
     }
 
-    /// Notes that a message has arrived, and returns what was known about it before.
+    /// Records that a message has arrived, and returns what was known about it before.
     pub(crate) fn deliver(&mut self, id: &str) -> Seen {
         match self.is_acked.get(id) {
             Some(true) => Seen::Acked,
@@ -42,7 +42,7 @@ impl Window {
         }
     }
 
-    /// Notes that a message is acknowledged.
+    /// Records that a message is acknowledged.
     pub(crate) fn ack(&mut self, id: &str) {
         match self.is_acked.get_mut(id) {
             Some(is_acked) => *is_acked = true,

@@ -14,7 +14,7 @@ const FAULTS_NAMED_MAX: usize = 4;
 pub(crate) struct Fault {
     /// What is wrong, as part of a sentence, and what to do.
     pub(crate) text: String,
-    /// True: it stays until a person changes something.
+    /// True: the fault persists until a person changes something.
     pub(crate) is_final: bool,
     /// True: nothing listens at the address.
     pub(crate) is_refused: bool,
@@ -140,7 +140,7 @@ impl DialError {
         !self.faults.is_empty() && self.faults.iter().all(|(_, fault)| fault.is_refused)
     }
 
-    /// Returns whether it stays until a person changes something.
+    /// Returns whether the fault persists until a person changes something.
     pub(crate) fn is_final(&self) -> bool {
         self.is_final
     }

@@ -1,8 +1,8 @@
 //! Connects to coordinators: one connection at a time, to any of several that share a store.
 //!
 //! A [`Link`] is one connection with its gRPC channel. It ends with the connection; nothing reconnects beneath it. The
-//! transport keeps the current link for all clones of a client, and makes another when there is none. `dial` chooses the
-//! coordinator: it resolves the addresses, shuffles the results, puts those last that failed or drained a moment ago, and
+//! transport keeps the current link for all clones of a client, and makes another if there is none. `dial` chooses the
+//! coordinator: it resolves the addresses, shuffles the results, moves those that recently failed or drained to the end, and
 //! takes the first that answers. `tls` and `trust` authenticate it, and `fault` says what went wrong.
 //!
 //! A coordinator that drains says so in the last frame of a stream or in a refusal. The client leaves its link at once:
@@ -45,10 +45,10 @@ pub use self::{
 pub(crate) use self::{dial::ConnectionEnded, fault::DialError};
 use crate::Error;
 
-/// How long a coordinator that drains is tried last. Its hard stop comes after 30 s.
+/// How long a draining coordinator is tried after all others. Its hard stop comes after 30 s.
 const DRAINED_FOR: Duration = Duration::from_secs(30);
 
-/// How long a coordinator is tried last after a failed attempt or a broken connection.
+/// How long a coordinator is tried after all others, after a failed attempt or a broken connection.
 const BROKEN_FOR: Duration = Duration::from_secs(10);
 
 /// How a client reaches coordinators, besides their addresses.
@@ -196,7 +196,7 @@ impl Transport {
         }
     }
 
-    /// Puts a peer last for a while. Never shortens the time that was set before.
+    /// Makes a peer the last to try for some time. Never shortens the time that was set before.
     fn suspect(&self, peer: SocketAddr, long: Duration) {
         let now = Instant::now();
         let mut suspects = self.suspects.lock();

@@ -230,7 +230,7 @@ fn configure(
     Ok(Arc::new(config))
 }
 
-/// Presents the client's certificate, and notes that the peer has asked for one.
+/// Presents the client's certificate, and records that the peer has asked for one.
 #[derive(Debug)]
 struct NotingResolver {
     certificate: Arc<dyn ResolvesClientCert>,

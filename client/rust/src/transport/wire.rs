@@ -59,7 +59,7 @@ impl Handshake {
         }
     }
 
-    /// Notes that the peer asked for a client certificate, and whether there was one to present.
+    /// Records that the peer asked for a client certificate, and whether there was one to present.
     pub(super) fn certificate_asked(&self, is_shown: bool) {
         self.is_certificate_asked.store(true, Ordering::SeqCst);
         self.is_certificate_shown.store(is_shown, Ordering::SeqCst);

@@ -17,10 +17,10 @@ use crate::domain::{
     tx::{RuleError, Tx},
 };
 
-/// How many characters of a reason an exit and a notice repeat.
+/// How many characters of a reason an exit report and a notice repeat.
 const REASON_CHARS_MAX: usize = 160;
 
-/// Rejects an order for good: its host, or no other host, can start the member. The caller puts the team.
+/// Rejects an order for good: neither its host nor another host can start the member. The caller puts the team.
 pub(super) fn reject(
     tx: &mut Tx<'_>,
     team: &mut TeamRecord,
@@ -77,7 +77,7 @@ fn free_name(tx: &mut Tx<'_>, team: &mut TeamRecord, request: &v1::Request, why:
     match team.member(&name).map(|member| member.life.clone()) {
         Some(Life::Live | Life::Lost | Life::Stopping { .. }) => {
             conclude_life(tx, team, &name, Exit { detail: why.to_owned(), ..Exit::default() })?;
-            // Those who ordered it have been told that it was not started, so it may not come back.
+            // The notice has said that the member was not started, so it may not come back.
             if let Life::Exited { dismissed, .. } = &mut team.member_mut(&name).ok_or_else(invalid)?.life {
                 *dismissed = true;
             }
@@ -87,7 +87,7 @@ fn free_name(tx: &mut Tx<'_>, team: &mut TeamRecord, request: &v1::Request, why:
     }
 }
 
-/// Returns the first line of a reason as the end of a sentence, without what is too long for a notice.
+/// Returns the first line of a reason as the end of a sentence, truncated to fit a notice.
 fn brief(reason: &str) -> String {
     let line = reason.lines().next().unwrap_or_default().trim();
     let mut brief: String = line.chars().filter(|c| !c.is_control()).take(REASON_CHARS_MAX).collect();

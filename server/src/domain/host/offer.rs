@@ -1,4 +1,4 @@
-//! What a host offers, and how it is shown.
+//! What a host offers, and how replies show it.
 
 use std::collections::BTreeSet;
 
@@ -71,7 +71,7 @@ fn checked(tx: &Tx<'_>, offer: v1::HostOffer) -> Result<HostRecord, Refusal> {
     Ok(HostRecord { labels: offer.labels, profiles, slots: offer.slots, platform: offer.platform })
 }
 
-/// Shows a host.
+/// Returns a host as replies show it.
 pub fn show(team: &TeamRecord, host: &MemberRecord, offer: Option<&HostRecord>, facts: &MemberFacts) -> v1::Host {
     let member = show_member(team, host, facts);
     v1::Host {

@@ -29,7 +29,7 @@ use crate::{
 /// How many hosts may refuse an order before it is rejected.
 const HOSTS_TRIED_MAX: usize = 3;
 
-/// Takes an order: issues the token that its member joins with.
+/// Takes an order: issues the join token for its member.
 pub fn take(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
@@ -65,7 +65,7 @@ pub fn take(
     Ok(v1::TakeOrderResponse { request: Some(v1::Request::clone(&order)), join_token })
 }
 
-/// Refuses an order. Another host may get it. `leases`: as just read.
+/// Refuses an order, which another host may then get. `leases`: as just read.
 pub fn refuse(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
@@ -98,8 +98,8 @@ pub fn refuse(
     Ok(answered)
 }
 
-/// Chooses another host for an order that its host cannot take. `None`: the host was asked for by name, no other fits, or enough
-/// have refused.
+/// Chooses another host for an order that its host cannot take. `None`: the order named its host, no other host fits, or too
+/// many have refused.
 fn another(
     tx: &mut Tx<'_>,
     team: &TeamRecord,
@@ -119,7 +119,7 @@ fn another(
     Ok(place(&candidates, &profile, &terms).ok().map(|chosen| chosen.name.clone()))
 }
 
-/// Ends the life of a member of which nothing runs anymore on the caller, its host.
+/// Ends the life of a member that no longer has a process on the caller, its host.
 pub fn report_exit(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::ReportExitRequest) -> Result<(), RuleError> {
     let exit = exit_of(tx, request.exit.as_ref(), "exit")?;
     let (team, host) = identity::host(tx, who, Admit::Live)?;

@@ -1,4 +1,4 @@
-//! Which host gets an order.
+//! Placement: chooses the host that gets an order.
 
 use teamwire_proto::{Reason, Refusal, name::Name, v1};
 
@@ -15,12 +15,14 @@ const DESCRIBED_MAX: usize = 8;
 pub struct Candidate {
     /// Its name.
     pub name: Name,
-    /// What it offers. `None`: it has not said so yet.
+    /// What it offers. `None`: it has not declared an offer yet.
     pub offer: Option<HostRecord>,
     /// How many of its slots are taken.
     pub slots_used: u32,
-    /// Whether it is live, and its lease runs.
+    /// Whether it is live and its lease has not run out.
     pub is_live: bool,
+    /// Whether its life has ended.
+    pub has_exited: bool,
 }
 
 impl Candidate {
@@ -29,8 +31,11 @@ impl Candidate {
         self.offer.as_ref().map_or(0, |offer| offer.slots.saturating_sub(self.slots_used))
     }
 
-    /// Returns what keeps this host from taking an order. `None`: nothing.
+    /// Returns why this host cannot take an order. `None`: it can.
     fn lacks(&self, profile: &Name, terms: &v1::SpawnTerms) -> Option<String> {
+        if self.has_exited {
+            return Some("has exited".to_owned());
+        }
         if !self.is_live {
             return Some("is not live".to_owned());
         }
@@ -74,12 +79,13 @@ pub fn candidates(
             offer,
             slots_used: team.slots_used(&host.name),
             is_live: host.life == Life::Live && has_lease(&host.name),
+            has_exited: matches!(host.life, Life::Exited { .. }),
         })
         .collect()
 }
 
-/// Chooses the host for an order: the one that was asked for, or the one with the most free slots, the first by name if several
-/// have as many.
+/// Chooses the host for an order: the one that the order names, or else the one with the most free slots. Of several with
+/// equally many, chooses the first by name.
 pub(super) fn place<'c>(
     candidates: &'c [Candidate],
     profile: &Name,
@@ -94,17 +100,29 @@ pub(super) fn place<'c>(
 }
 
 fn none_fits(all: &[Candidate], asked: &[&Candidate], profile: &Name, terms: &v1::SpawnTerms) -> Refusal {
+    let names = |hosts: &[&Candidate]| {
+        let names: Vec<&str> = hosts.iter().take(DESCRIBED_MAX).map(|host| host.name.as_str()).collect();
+        names.join(", ")
+    };
+    let mut present: Vec<&Candidate> = all.iter().filter(|host| !host.has_exited).collect();
     let text = match (all, asked) {
         ([], _) => {
             "The team has no host. Invite one with `teamwire invite --host`, and start it there with `teamwire host \
                     --join STRING`."
                 .to_owned()
         }
-        (_, []) => {
-            let known: Vec<&str> = all.iter().take(DESCRIBED_MAX).map(|host| host.name.as_str()).collect();
-            format!("There is no host \"{}\". The hosts are: {}.", terms.host, known.join(", "))
+        _ if present.is_empty() => {
+            let all: Vec<&Candidate> = all.iter().collect();
+            format!(
+                "All hosts have exited: {}. Start one again with `teamwire host`, or invite another with `teamwire invite --host`.",
+                names(&all)
+            )
         }
+        (_, []) => format!("There is no host \"{}\". The hosts are: {}.", terms.host, names(&present)),
         (_, asked) => {
+            // Those that can be waited for come first, and those that have exited not at all, except the one that was asked for.
+            present.sort_by_key(|host| !host.is_live);
+            let asked = if terms.host.is_empty() { present.as_slice() } else { asked };
             let described = asked
                 .iter()
                 .take(DESCRIBED_MAX)
@@ -134,7 +152,7 @@ mod tests {
         let profile = ProfileRecord { name: name("claude"), description: String::new(), start_deadline_ms: None };
         let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let offer = Some(HostRecord { labels, profiles: vec![profile], slots, platform: String::new() });
-        Candidate { name: name(called), offer, slots_used, is_live: true }
+        Candidate { name: name(called), offer, slots_used, is_live: true, has_exited: false }
     }
 
     fn terms(labels: &[(&str, &str)]) -> v1::SpawnTerms {
@@ -173,13 +191,24 @@ mod tests {
         let text = placed(&hosts, &terms(&[("gpu", "a100")])).unwrap_err();
         assert_eq!(
             text,
-            "No host can start it: a is not live; b has not said what it offers yet; c is full (2 of 2 slots taken); d takes no \
-             orders at present; e has no label gpu. See `teamwire hosts`."
+            "No host can start it: b has not said what it offers yet; c is full (2 of 2 slots taken); d takes no orders at present; \
+             e has no label gpu; a is not live. See `teamwire hosts`."
         );
         let codex = v1::SpawnTerms { profile: "codex".to_owned(), ..terms(&[]) };
         assert!(placed(&hosts, &codex).unwrap_err().contains("c has no profile codex, but claude"));
         let elsewhere = v1::SpawnTerms { host: "x".to_owned(), ..terms(&[]) };
         assert_eq!(placed(&hosts, &elsewhere).unwrap_err(), "There is no host \"x\". The hosts are: a, b, c, d, e.");
         assert!(placed(&[], &terms(&[])).unwrap_err().starts_with("The team has no host."));
+    }
+
+    #[test]
+    fn the_refusal_leaves_out_hosts_that_have_exited() {
+        let gone = Candidate { is_live: false, has_exited: true, ..host("a", 4, 0, &[]) };
+        let full = host("b", 1, 1, &[]);
+        let text = placed(&[gone.clone(), full.clone()], &terms(&[])).unwrap_err();
+        assert_eq!(text, "No host can start it: b is full (1 of 1 slots taken). See `teamwire hosts`.");
+        let asked = v1::SpawnTerms { host: "a".to_owned(), ..terms(&[]) };
+        assert!(placed(&[gone.clone(), full], &asked).unwrap_err().contains("a has exited"));
+        assert!(placed(&[gone], &terms(&[])).unwrap_err().starts_with("All hosts have exited: a."));
     }
 }

@@ -33,7 +33,7 @@ use crate::{
 /// How many bytes the directory may have.
 const DIR_BYTES_MAX: usize = 1_000;
 
-/// How many characters of the prompt its message's summary has.
+/// How many characters of the prompt the summary of its message repeats.
 const SUMMARY_CHARS: usize = 100;
 
 /// Orders a member from a host. `leases`: as just read.
@@ -90,12 +90,16 @@ pub fn spawn(
     Ok(reply)
 }
 
-/// Checks what was ordered.
+/// Checks the terms of an order.
 fn terms(request: &v1::SpawnRequest) -> Result<v1::SpawnTerms, Refusal> {
     let host = match request.host.as_str() {
         "" => String::new(),
         host => Name::parse(host, "host")?.to_string(),
     };
+    if request.reschedule && !host.is_empty() {
+        let text = "reschedule lets the coordinator choose another host: leave out `host`, or say with labels which hosts fit.";
+        return Err(Refusal::new(Reason::InvalidField, text).field("reschedule"));
+    }
     check_labels(request.labels.iter(), "labels")?;
     known::<v1::RestartPolicy>(request.restart, "restart")?;
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
@@ -114,6 +118,7 @@ fn terms(request: &v1::SpawnRequest) -> Result<v1::SpawnTerms, Refusal> {
         restart: request.restart,
         dir: dir.clone(),
         refused_by: Vec::new(),
+        reschedule: request.reschedule,
     })
 }
 
@@ -153,8 +158,13 @@ fn check_free(tx: &mut Tx<'_>, team: &TeamRecord, name: &Name, leases: &Leases) 
     Err(Refusal::new(Reason::MemberExists, text).field("name").into())
 }
 
-/// Reserves a name. Returns the number of the life that is to begin.
-fn reserve(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, plan_mode_required: bool) -> Result<u64, RuleError> {
+/// Reserves a name. Returns the incarnation of the life that will begin.
+pub(super) fn reserve(
+    tx: &mut Tx<'_>,
+    team: &mut TeamRecord,
+    name: &Name,
+    plan_mode_required: bool,
+) -> Result<u64, RuleError> {
     request::cancel::cancel_all(tx, team, name, CancelCause::TargetReplaced)?;
     let before = team.member(name).cloned();
     let secret = tx.new_secret();
@@ -171,8 +181,8 @@ fn reserve(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, plan_mode_requir
     Ok(incarnation)
 }
 
-/// Puts the prompt into the inbox of the member. Returns the message's id. Empty: there is no prompt.
-fn post_prompt(tx: &mut Tx<'_>, team: &TeamRecord, sender: &Actor, name: &Name, prompt: &str) -> String {
+/// Puts the prompt into the member's inbox. Returns the message's id, which is empty if there is no prompt.
+pub(super) fn post_prompt(tx: &mut Tx<'_>, team: &TeamRecord, sender: &Actor, name: &Name, prompt: &str) -> String {
     if prompt.is_empty() {
         return String::new();
     }

@@ -86,7 +86,7 @@ pub(in crate::domain) fn conclude_life(
     let (dismissed, approved) = match &member.life {
         Life::Stopping { request_id, .. } => {
             exit.approved_request_id = request_id.clone().unwrap_or_default();
-            // A member that leaves by its own decision may come back with its credential.
+            // A member that leaves voluntarily may come back with its credential.
             (request_id.as_deref() != Some(""), request_id.is_some())
         }
         Life::Exited { dismissed, .. } => (*dismissed, false),
@@ -106,6 +106,7 @@ pub(in crate::domain) fn conclude_life(
     if !approved {
         session::end(tx, name, SessionEnd::Stopped)?;
     }
+    notices::drop_waiting_idle(tx, team, name)?;
     if !is_lead {
         let assigned = give_back::still_assigned(tx, name)?;
         let (back, left) = (give_back::given_back_text(&tasks), give_back::still_assigned_text(&assigned));
@@ -172,7 +173,7 @@ pub fn force_stop(
         .field("member")
         .into());
     }
-    let name = target.name.clone();
+    let (name, is_host) = (target.name.clone(), target.is_host);
     let mut team = TeamRecord::clone(&team);
     if target.life == Life::Spawning {
         request::cancel::cancel_all(tx, &mut team, &name, CancelCause::Forced)?;
@@ -194,6 +195,11 @@ pub fn force_stop(
         history::append(tx, Event::Member(event));
         give_back::give_back(tx, &name, "its owner was stopped by force")?;
         session::end(tx, &name, SessionEnd::Stopped)?;
+        if is_host {
+            // All that it did under its name was by its credential, which is refused from now on.
+            let exit = Exit { detail: "it was stopped by force".to_owned(), ..Exit::default() };
+            conclude_life(tx, &mut team, &name, exit)?;
+        }
         tx.put("", &team);
         tx.ends_something();
     }

@@ -79,8 +79,8 @@ pub fn join(
     }
 
     let name = match &token {
-        Some(token) => use_token(tx, &team, token, &request.name, leases)?,
-        None => own_name(&team, who, &request.name)?,
+        Some(token) => use_token(tx, &team, token, request, leases)?,
+        None => own_name(&team, who, request)?,
     };
     let told = request.attributes.clone().unwrap_or_default();
     let mut team = TeamRecord::clone(&team);
@@ -101,7 +101,7 @@ pub fn join(
         }
         _ => None,
     };
-    // The order that this life begins with, or that an earlier life of the same process did, goes on.
+    // Keeps the order that this life, or an earlier life of the same process, was started for.
     let is_of_order = token.as_ref().is_none_or(|token| token.order.is_some());
     let (ordered, pending_order) = match team.member_mut(&name).filter(|_| is_of_order) {
         Some(present) => (present.ordered.clone(), present.pending_order.take()),
@@ -211,22 +211,22 @@ fn use_token(
     tx: &mut Tx<'_>,
     team: &TeamRecord,
     token: &JoinTokenRecord,
-    asked: &str,
+    request: &v1::JoinRequest,
     leases: &Leases,
 ) -> Result<Name, Refusal> {
+    if token.is_for_host != request.host {
+        return Err(wrong_kind_of_token(token));
+    }
+    let invite = if token.is_for_host { "teamwire invite --host" } else { "teamwire invite" };
     if token.expires_ms <= tx.ctx.now_ms {
-        return Err(Refusal::new(
-            Reason::JoinTokenExpired,
-            "The join token has expired. Ask the lead for a new one (`teamwire invite`).",
-        ));
+        let text = format!("The join token has expired. Ask the lead for a new one (`{invite}`).");
+        return Err(Refusal::new(Reason::JoinTokenExpired, text));
     }
     if token.uses_left == 0 {
-        return Err(Refusal::new(
-            Reason::JoinTokenUsed,
-            "The join token has been used. Ask the lead for a new one (`teamwire invite`).",
-        ));
+        let text = format!("The join token has been used. Ask the lead for a new one (`{invite}`).");
+        return Err(Refusal::new(Reason::JoinTokenUsed, text));
     }
-    let name = match (asked, &token.member) {
+    let name = match (request.name.as_str(), &token.member) {
         ("", Some(bound)) => bound.clone(),
         ("", None) => {
             return Err(Refusal::new(
@@ -284,12 +284,36 @@ fn use_token(
     Ok(name)
 }
 
-fn own_name(team: &TeamRecord, who: &CallerCredentials, asked: &str) -> Result<Name, Refusal> {
+/// Returns the refusal of a member's token for a host, or of a host's token for a member.
+fn wrong_kind_of_token(token: &JoinTokenRecord) -> Refusal {
+    let name = token.member.as_ref().map_or("NAME", Name::as_str);
+    let text = match token.is_for_host {
+        true => "This join token is for a host, which starts members: `teamwire host --join JOIN_STRING`. To join as a member, \
+                 ask the lead for another one (`teamwire invite`)."
+            .to_owned(),
+        false => format!(
+            "This join token is for a member, and not for a host: `teamwire run {name} --join JOIN_STRING -- COMMAND`. To join as \
+             a host, ask the lead for another one (`teamwire invite --host`)."
+        ),
+    };
+    Refusal::new(Reason::InvalidField, text).field("host")
+}
+
+fn own_name(team: &TeamRecord, who: &CallerCredentials, request: &v1::JoinRequest) -> Result<Name, Refusal> {
     let Credential::Member { member, .. } = &who.credential else { return Err(invalid()) };
     let record = team.member(member).ok_or_else(invalid)?;
     if record.credential != who.hash {
         return Err(superseded(&record.name));
     }
+    if record.is_host != request.host {
+        let (name, is, instead) = match record.is_host {
+            true => (&record.name, "a host: no member can join with its credential", "`teamwire invite`"),
+            false => (&record.name, "a member: no host can join with its credential", "`teamwire invite --host`"),
+        };
+        let text = format!("{name} is {is}. Ask the lead for a join token ({instead}), and join with that.");
+        return Err(Refusal::new(Reason::InvalidField, text).field("host"));
+    }
+    let asked = &request.name;
     if !asked.is_empty() && Name::parse_member(asked, "name")? != record.name {
         return Err(Refusal::new(
             Reason::NotPermitted,

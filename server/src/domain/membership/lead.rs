@@ -1,4 +1,4 @@
-//! Who leads.
+//! Changes of the lead.
 
 use teamwire_proto::{
     Reason, Refusal,

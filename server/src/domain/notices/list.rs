@@ -2,7 +2,7 @@
 
 use teamwire_proto::{
     name::Name,
-    v1::{self, DeadLetterCause},
+    v1::{self, DeadLetterCause, NoticeKind},
 };
 
 use crate::domain::{
@@ -58,6 +58,14 @@ impl NoticeList {
     pub(super) fn due(&self, now_ms: u64, limit: usize) -> Vec<(i32, String)> {
         let is_due = |slot: &&NoticeSlot| slot.waiting.as_ref().is_some_and(|waiting| waiting.due_ms <= now_ms);
         self.slots.iter().filter(is_due).take(limit).map(|slot| (slot.kind, slot.about.clone())).collect()
+    }
+
+    /// Deletes the notice of a kind and thing that waits, if there is one.
+    pub(super) fn drop_waiting(&mut self, tx: &mut Tx<'_>, kind: NoticeKind, about: &str) {
+        let slot = self.slots.iter_mut().find(|slot| slot.kind == i32::from(kind) && slot.about == about);
+        if let Some(waiting) = slot.and_then(|slot| slot.waiting.take()) {
+            tx.delete::<v1::Message>(&waiting.message_id);
+        }
     }
 
     /// Empties the list.

@@ -218,6 +218,19 @@ pub fn send_due(tx: &mut Tx<'_>, team: &TeamRecord) -> Result<Option<u64>, RuleE
     Ok(tx.read::<DueNoticesRecord>("")?.and_then(|due| due.due_ms.values().min().copied()))
 }
 
+/// Drops the notices that a member is idle which wait to be sent: its life is over, and they would arrive after the notice that
+/// says so.
+pub(super) fn drop_waiting_idle(tx: &mut Tx<'_>, team: &TeamRecord, idle: &Name) -> Result<(), RuleError> {
+    let Some(due) = tx.read::<DueNoticesRecord>("")? else { return Ok(()) };
+    let about = v1::Notice { kind: NoticeKind::Idle.into(), member: idle.to_string(), ..v1::Notice::default() }.about();
+    for member in team.members.iter().filter(|member| due.due_ms.contains_key(member.name.folded())) {
+        let mut list = NoticeList::load(tx, &member.name)?;
+        list.drop_waiting(tx, NoticeKind::Idle, &about);
+        list.save(tx)?;
+    }
+    Ok(())
+}
+
 /// Deletes the notices of a member that leaves the roster, except those in its inbox.
 pub(super) fn forget(tx: &mut Tx<'_>, member: &Name) -> Result<(), RuleError> {
     let mut list = NoticeList::load(tx, member)?;

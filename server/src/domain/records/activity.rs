@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use teamwire_proto::v1;
 
 use super::record_type::stored_as_json;
+use crate::domain::time::timestamp;
 
 /// What a member's programs have used, and which report was the last. Id: the member.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +17,9 @@ pub struct ActivityRecord {
     pub life: Used,
     /// What all lives before it have used.
     pub earlier: Used,
+    /// The turns of that life that have failed in a row. `None`: its latest turn has not failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<Failed>,
 }
 
 stored_as_json!(ActivityRecord, "activity");
@@ -32,6 +36,24 @@ impl ActivityRecord {
     /// Returns what all lives have used.
     pub fn total(&self) -> Used {
         self.earlier.each(self.life, u64::saturating_add)
+    }
+}
+
+/// Turns that have failed in a row. See `FailedTurns` of the protocol.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failed {
+    /// How many.
+    pub count: u32,
+    /// How the latest one failed.
+    pub error: String,
+    /// When the first of them was reported.
+    pub since_ms: u64,
+}
+
+impl Failed {
+    /// Returns the protocol form.
+    pub fn show(&self) -> v1::FailedTurns {
+        v1::FailedTurns { count: self.count, error: self.error.clone(), since: Some(timestamp(self.since_ms)) }
     }
 }
 

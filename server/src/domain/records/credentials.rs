@@ -19,7 +19,7 @@ pub struct JoinTokenRecord {
     pub expires_ms: u64,
     /// Members that join with it must have a plan approved before they may work on tasks.
     pub plan_mode_required: bool,
-    /// Whether those who join with it are hosts.
+    /// Whether it admits hosts instead of teammates.
     #[serde(default)]
     pub is_for_host: bool,
     /// The order that it was issued for. It is valid as long as that order is pending.

@@ -13,7 +13,7 @@ pub(in crate::domain) mod record_type;
 mod session;
 mod team;
 
-pub use activity::{ActivityRecord, Used};
+pub use activity::{ActivityRecord, Failed, Used};
 pub use credentials::{JoinTokenRecord, ObserverRecord};
 pub use host::{HostRecord, ProfileRecord};
 pub use notices::{DueNoticesRecord, NoticeLevel, NoticeSlot, NoticesRecord, SentNotice, WaitingNotice};

@@ -1,4 +1,4 @@
-//! The latest session on an inbox, and how far it has come.
+//! The latest session on an inbox, and its progress.
 
 use serde::{Deserialize, Serialize};
 
@@ -55,7 +55,7 @@ pub enum SessionEnd {
     Stopped,
 }
 
-/// How far a session has come. Id: the member. Only the session that holds the inbox writes it.
+/// The progress of a session. Id: the member. Only the session that holds the inbox writes it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CursorRecord {
     /// The epoch of the session.

@@ -110,6 +110,9 @@ pub struct Ordered {
     /// The public part of the join token that the host has taken the order with.
     #[serde(default)]
     pub token_id: Option<String>,
+    /// Whether it is ordered again from another host if it is lost together with its host.
+    #[serde(default)]
+    pub reschedule: bool,
 }
 
 /// A request that awaits an answer.
@@ -132,7 +135,7 @@ pub enum Life {
     Live,
     /// Has approved its shutdown, or was stopped by force.
     Stopping {
-        /// The request that it approved. Empty: it leaves by its own decision. `None`: it was stopped by force.
+        /// The request that it approved. Empty: it is leaving voluntarily. `None`: it was stopped by force.
         request_id: Option<String>,
         /// Whether the lead was notified that it has not exited.
         alarmed: bool,
@@ -151,7 +154,7 @@ pub enum Life {
 }
 
 impl Life {
-    /// Returns what to say of a member whose life ends or has ended, such as `has exited`. `None`: it goes on.
+    /// Returns how to describe a member whose life is ending or has ended, such as `has exited`. `None`: its life continues.
     pub fn how_it_ends(&self) -> Option<&'static str> {
         match self {
             Self::Live | Self::Lost | Self::Spawning => None,

@@ -191,7 +191,7 @@ pub(super) fn conclude(tx: &mut Tx<'_>, request: &v1::Request) {
 }
 
 /// Returns the member that made the request. `None`: the operator did, who has no inbox.
-fn requester(team: &TeamRecord, request: &v1::Request) -> Option<Name> {
+pub(super) fn requester(team: &TeamRecord, request: &v1::Request) -> Option<Name> {
     let sender = request.requester.as_ref().filter(|sender| sender.kind() == v1::SenderKind::Member)?;
     let name = Name::parse(&sender.name, "requester").ok()?;
     team.member(&name).map(|member| member.name.clone())

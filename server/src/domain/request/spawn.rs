@@ -48,6 +48,7 @@ pub struct NewOrder<'a> {
 pub fn open(tx: &mut Tx<'_>, team: &mut TeamRecord, order: NewOrder<'_>) -> Result<v1::Request, RuleError> {
     let pending = Pending { id: tx.new_request_id(), expires_ms: tx.ctx.now_ms + order.deadline_ms, approver: None };
     let member = member_mut(team, order.member)?;
+    let reschedule = order.terms.reschedule;
     let request = v1::Request {
         content: order.prompt.to_owned(),
         created_at: Some(timestamp(tx.ctx.now_ms)),
@@ -59,6 +60,7 @@ pub fn open(tx: &mut Tx<'_>, team: &mut TeamRecord, order: NewOrder<'_>) -> Resu
         host: order.host.clone(),
         prompt_id: order.prompt_id,
         token_id: None,
+        reschedule,
     });
     member.pending_order = Some(pending);
     let request = hand_to(tx, team, request, order.host);
@@ -156,8 +158,8 @@ pub fn hand_on(
     Ok(hand_to(tx, team, v1::Request { spawn: Some(terms), ..request.clone() }, to))
 }
 
-/// Clears up after an order that ended without an approval: its token is void, its prompt leaves the inbox, and the name is free
-/// if nobody has joined with it. The caller puts the team.
+/// Clears up after an order that ended without an approval: its token is void, its prompt leaves the inbox, and the name is
+/// free if no one has joined with it. The caller puts the team.
 pub fn clear_up(tx: &mut Tx<'_>, team: &mut TeamRecord, request: &v1::Request, why: &str) -> Result<(), RuleError> {
     withdraw_prompt(tx, team, request)?;
     let name = Name::parse(&request.member, "member")?;

@@ -71,7 +71,7 @@ impl Change {
         ids
     }
 
-    /// Writes the board, and wakes those who wait for a task.
+    /// Writes the board, and wakes the calls that wait for a task.
     pub(super) fn finish(self, tx: &mut Tx<'_>) -> BoardRecord {
         tx.put("", &self.board);
         if self.waiting_has_changed {

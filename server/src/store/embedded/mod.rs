@@ -268,6 +268,15 @@ impl Store for EmbeddedStore {
         answered.await.unwrap_or_else(|_| Err(writer_gone()))
     }
 
+    async fn close(&self) {
+        let (closed, is_closed) = oneshot::channel();
+        if let Ok(queue) = self.queue()
+            && queue.send(Job::Close { closed }).await.is_ok()
+        {
+            let _ = is_closed.await;
+        }
+    }
+
     fn notifications(&self) -> broadcast::Receiver<Notification> {
         self.notifications.subscribe()
     }

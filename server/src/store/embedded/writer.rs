@@ -48,6 +48,10 @@ pub(super) enum Job {
     },
     /// Use the file: a reader found that it fails.
     CheckFile,
+    /// Close the file, for good.
+    Close {
+        closed: oneshot::Sender<()>,
+    },
 }
 
 /// The state of the writer thread.
@@ -95,7 +99,7 @@ impl Writer {
     fn run(mut self) {
         let mut jobs = Vec::with_capacity(BATCH_MAX);
         while self.queue.blocking_recv_many(&mut jobs, BATCH_MAX) > 0 {
-            let (mut requests, mut answers, mut checks) = (Vec::new(), Vec::new(), Vec::new());
+            let (mut requests, mut answers, mut checks, mut closing) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
             for job in jobs.drain(..) {
                 match job {
                     Job::Commit { namespace, txn, answer } => {
@@ -104,6 +108,7 @@ impl Writer {
                     }
                     Job::CheckWritable { answer } => checks.push(answer),
                     Job::CheckFile => {}
+                    Job::Close { closed } => closing.push(closed),
                 }
             }
             let requests: Vec<Request<'_>> = requests.iter().map(|(namespace, txn)| (namespace, txn)).collect();
@@ -116,6 +121,10 @@ impl Writer {
             }
             for answer in checks {
                 let _ = answer.send(self.check_writable());
+            }
+            for closed in closing {
+                self.file.close();
+                let _ = closed.send(());
             }
         }
     }

@@ -155,7 +155,7 @@ impl Cluster {
         self.known_node_of(slot).ok_or_else(|| StoreError::Refusing(format!("no node of the cluster owns slot {slot}")))
     }
 
-    /// Notes a redirect of a slot to `address`. If `address` has no host, it means the host of `from`.
+    /// Records a redirect of a slot to `address`. If `address` has no host, it means the host of `from`.
     fn note_move(self: &Arc<Self>, slot: usize, address: &str, from: &Server) {
         let Some((host, port)) = address.rsplit_once(':') else { return };
         let Ok(port) = port.parse() else { return };

@@ -15,7 +15,7 @@ use teamwire_server::{
     domain::identity::CallerCredentials,
 };
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     Done, Keyed, PATIENCE, PLANNER, Sessions, Story,
@@ -354,7 +354,12 @@ impl Story {
             }
             return Some(Done::Accepted);
         }
-        let mut frames = session.start(Pace::default(), Arc::new(Heartbeats::default()), CancellationToken::new());
+        let mut frames = session.start(
+            Pace::default(),
+            Arc::new(Heartbeats::default()),
+            CancellationToken::new(),
+            &TaskTracker::new(),
+        );
         let first = timeout(PATIENCE, frames.recv()).await.expect("a frame").unwrap().unwrap().frame.unwrap();
         let Frame::Opened(opened) = first else { panic!("a stream begins with {first:?}") };
         if opened.session_id.is_empty() {
@@ -448,7 +453,8 @@ impl Story {
 
     async fn rejoin(&mut self, call: &Call, detached: bool) -> Option<Done> {
         let expected = self.model.accepts_rejoin(&call.caller);
-        let joined = call.c.join(&call.who, &join_by(detached)).await;
+        let host = HOSTS.contains(&call.from.as_str());
+        let joined = call.c.join(&call.who, &v1::JoinRequest { host, ..join_by(detached) }).await;
         let joined = self.expect(joined, expected.is_some(), "a new life")?;
         let name = NAMES.into_iter().chain(HOSTS).find(|name| expected.as_deref() == Some(*name)).unwrap();
         self.model.begin_again(name, self.model.members[name].plan_mode, detached);

@@ -53,7 +53,7 @@ impl Story {
         let invite =
             v1::InviteRequest { team: "alpha".to_owned(), member: host.to_owned(), host: true, ..Default::default() };
         let token = self.coordinators[0].invite(&operator(), &invite).await.unwrap().join_token;
-        let joined = call.c.join(&presented(&token), &v1::JoinRequest::default()).await;
+        let joined = call.c.join(&presented(&token), &v1::JoinRequest { host: true, ..Default::default() }).await;
         let is_accepted = self.model.accepts_host_join(host);
         // The invitation changed something in any case.
         let Some(joined) = self.expect(joined, is_accepted, "a host's join") else { return Some(Done::Skipped) };

@@ -1,6 +1,6 @@
 //! The file that describes a team: `team.toml`.
 //!
-//! serde reads it; [`super::check`] checks what types cannot say. Every error names the file, the line and the key.
+//! serde reads it; [`super::check`] checks what the types cannot express. Every error names the file, the line and the key.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,7 @@ use toml_edit::{Document, DocumentMut};
 
 use crate::{config::line_of, failure::Failure};
 
-/// The `lead` that stands for the person who runs `teamwire up`.
+/// The value of `lead` that means the person who runs `teamwire up`.
 pub(super) const ME: &str = "me";
 
 /// The name of the host that `teamwire up` starts on this machine.
@@ -38,7 +38,7 @@ pub(super) struct TeamFile {
     pub(super) tasks: Vec<Task>,
     #[serde(default)]
     hosts: Hosts,
-    /// The configuration of the local host, as TOML. None: the file has none.
+    /// [`TeamFile::local_host`] as TOML.
     #[serde(skip)]
     pub(super) local: Option<String>,
     /// The directory that the file is in.
@@ -75,7 +75,7 @@ pub(super) enum Restart {
     Always,
 }
 
-/// A task to begin with.
+/// One of the team's first tasks.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Task {
@@ -124,9 +124,9 @@ impl TeamFile {
         Ok(file)
     }
 
-    /// Returns how many slots the file gives the local host.
-    pub(super) fn local_slots(&self) -> Option<u32> {
-        self.hosts.local.as_ref()?.slots
+    /// Returns the configuration of the local host. None: the file has none.
+    pub(super) fn local_host(&self) -> Option<&HostFile> {
+        self.hosts.local.as_ref()
     }
 
     /// Returns the name of the person who runs `teamwire up`.
@@ -145,7 +145,7 @@ impl TeamFile {
         self.lead_member().map_or(self.user(), |member| &member.name)
     }
 
-    /// Returns the tasks, each after those that it depends on. Leaves out tasks that depend on each other.
+    /// Returns the tasks, each after those that it depends on. Leaves out the tasks of a cycle, and those that depend on them.
     pub(super) fn tasks_in_order(&self) -> Vec<&Task> {
         let (mut ordered, mut keys): (Vec<&Task>, BTreeSet<&str>) = Default::default();
         loop {
@@ -176,12 +176,12 @@ impl From<Restart> for RestartPolicy {
     }
 }
 
-/// Returns whether two names are the same.
+/// Returns whether two names are the same, ignoring case.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
     one.eq_ignore_ascii_case(other)
 }
 
-/// The text of a file, to say where something is wrong.
+/// The text of a file, used to find the lines of errors.
 pub(super) struct Source<'s> {
     name: &'s str,
     text: &'s str,
@@ -189,14 +189,14 @@ pub(super) struct Source<'s> {
 }
 
 impl Source<'_> {
-    /// Creates the failure for what is wrong at a key. `path`: how to get there, such as `members`, `2`, `name`.
+    /// Creates the failure for a mistake at a key. `path`: the path to the key, such as `members`, `2`, `name`.
     pub(super) fn wrong(&self, path: &[&str], what: &str) -> Failure {
         let keys: Vec<&str> = path.iter().filter(|part| part.parse::<usize>().is_err()).copied().collect();
         let what = what.trim_end_matches('.');
         Failure::usage(format!("{}:{}: {}: {what}.", self.name, self.line(path), keys.join(".")))
     }
 
-    /// Returns the line of the innermost part of a path that the file has.
+    /// Returns the line of the innermost part of a path that exists in the file.
     fn line(&self, path: &[&str]) -> usize {
         let (mut item, mut start) = (self.document.as_item(), 0);
         for part in path {
@@ -219,7 +219,7 @@ impl Source<'_> {
 
 fn unreadable(name: &str, text: &str, mut error: toml_edit::de::Error) -> Failure {
     let line = error.span().map_or(1, |span| line_of(text, span.start));
-    // Without its input, the error names the key instead of quoting the line.
+    // Without the input, the error names the key instead of quoting the line.
     error.set_input(None);
     let what: Vec<String> = error.to_string().lines().map(|line| line.trim().to_owned()).collect();
     Failure::usage(format!("{name}:{line}: {}. `teamwire up --help` shows an example.", what.join(", ")))

@@ -73,6 +73,14 @@ fn errors_name_the_line_the_key_and_what_is_allowed() {
             ),
             "team.toml:11: tasks.depends_on: \"b\" depends on itself",
         ),
+        (
+            &format!("{MEMBER}host = \"Local\"\n[hosts.local.profiles.echo]\ncommand = [\"cat\"]"),
+            "team.toml:5: members.profile: the local host has no profile \"claude\", but echo.",
+        ),
+        (
+            &format!("{MEMBER}host = \"local\"\n[hosts.local]\nslots = 2"),
+            "team.toml:5: members.profile: the local host has no profile: add [hosts.local.profiles.claude].",
+        ),
         (&format!("{MEMBER}[hosts.gpu]"), "unknown field `gpu`, expected `local`"),
     ];
     for (text, expected) in cases {

@@ -1,7 +1,7 @@
-//! What is to be done: compares a team's file with the team.
+//! Plans what `up` does: compares a team's file with the team.
 //!
-//! Architecture invariant: planning is pure. The property in [`tests`] is what users rely on: after a plan was carried out, the
-//! next one has nothing to do.
+//! Architecture invariant: planning is pure. Users rely on the property in [`tests`]: after a plan was carried out, the next
+//! one has nothing to do.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::file::{LOCAL, Member, Task, TeamFile, is_same};
 /// The key of a task's metadata that holds its key in the file.
 pub(super) const TASK_KEY: &str = "team-file.key";
 
-/// What there is.
+/// What exists before `up` runs.
 #[derive(Clone, Debug)]
 pub(super) enum State {
     /// No coordinator runs, and one can be started here.
@@ -22,7 +22,7 @@ pub(super) enum State {
     Team(Box<Found>),
 }
 
-/// A team, as the coordinator shows it.
+/// A team, as the coordinator reports it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Found {
     pub(super) team: v1::Team,
@@ -34,7 +34,7 @@ pub(super) struct Found {
     pub(super) orders: Vec<v1::Request>,
 }
 
-/// Something to do.
+/// One step of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step<'f> {
     StartCoordinator,
@@ -51,13 +51,13 @@ pub(super) enum Step<'f> {
     HandOver(&'f Member),
 }
 
-/// What is to be done, in this order, and what is not.
+/// The steps to take, in this order, and what stays as it is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Plan<'f> {
     pub(super) steps: Vec<Step<'f>>,
-    /// What is as the file says, as a noun.
+    /// What exists as the file says, each as a noun phrase.
     pub(super) kept: Vec<String>,
-    /// What is not as the file says and stays, as a sentence.
+    /// What differs from the file and stays, each as a sentence.
     pub(super) differences: Vec<String>,
 }
 
@@ -74,7 +74,7 @@ impl Found {
         self.hosts.iter().find(|host| is_same(&host.name, LOCAL) && host.is_live())
     }
 
-    /// Returns the order that the present life of a member, or an earlier one, was started with.
+    /// Returns the order that started a member's current life, or an earlier one.
     fn order_of(&self, member: &v1::Member) -> Option<&v1::Request> {
         let is_it = |order: &&v1::Request| {
             is_same(&order.member, &member.name)
@@ -84,7 +84,7 @@ impl Found {
         self.orders.iter().find(is_it).filter(|_| !member.spawned_on.is_empty())
     }
 
-    /// Says how a dependency on a task reads in the file.
+    /// Returns how the file refers to a task as a dependency.
     fn key_of(&self, id: u64) -> String {
         let task = self.tasks.iter().find(|task| task.id == id);
         let key = task.and_then(|task| task.metadata.get(TASK_KEY));
@@ -92,12 +92,12 @@ impl Found {
     }
 }
 
-/// Returns whether a member is missing: a new one can take its name.
+/// Returns whether a member is missing, so that a new one can take its name.
 fn is_missing(member: Option<&v1::Member>) -> bool {
     member.is_none_or(|member| matches!(member.state(), MemberState::Exited | MemberState::Lost))
 }
 
-/// Plans what makes the team as the file describes it.
+/// Plans the steps that turn the team into the one that the file describes.
 pub(super) fn plan<'f>(file: &'f TeamFile, state: &State) -> Plan<'f> {
     let mut plan = Plan::default();
     let nothing = Found::default();
@@ -132,8 +132,8 @@ pub(super) fn plan<'f>(file: &'f TeamFile, state: &State) -> Plan<'f> {
     plan
 }
 
-/// Returns whether the file needs a host on this machine: it has its configuration, a member is for it or runs on it, or no
-/// other host can start a member that is missing.
+/// Returns whether the file needs a host on this machine: the file configures one, a member runs on it or is to be started
+/// there, or no other host can start a member that is missing.
 fn needs_local_host(file: &TeamFile, found: &Found) -> bool {
     let others = found.hosts.iter().filter(|host| !is_same(&host.name, LOCAL));
     let mut others: Vec<v1::Host> = others.cloned().collect();
@@ -149,7 +149,7 @@ fn needs_local_host(file: &TeamFile, found: &Found) -> bool {
     file.members.iter().filter(|member| needs(member)).count() > 0 || file.local.is_some()
 }
 
-/// Takes a slot for a member, on the host that the coordinator would choose. Returns whether there is one.
+/// Takes a slot for a member on the host that the coordinator would choose. Returns false if no host fits.
 fn take_slot(hosts: &mut [v1::Host], member: &Member) -> bool {
     let fitting = hosts.iter_mut().filter(|host| can_start(host, member));
     let free = |host: &v1::Host| host.offer.as_ref().map_or(0, |offer| offer.slots.saturating_sub(host.slots_used));
@@ -157,7 +157,7 @@ fn take_slot(hosts: &mut [v1::Host], member: &Member) -> bool {
     chosen.map(|host| host.slots_used += 1).is_some()
 }
 
-/// Returns whether a host can start a member now, as far as its offer says.
+/// Returns whether a host can start a member now, according to its offer.
 fn can_start(host: &v1::Host, member: &Member) -> bool {
     let Some(offer) = &host.offer else { return false };
     host.is_live()
@@ -204,7 +204,7 @@ impl<'f> Plan<'f> {
         let word = |required: bool| if required { "true" } else { "false" };
         self.compare(&of("The key \"plan\""), word(terms.plan_mode_required), word(member.plan));
         if order.content != member.prompt {
-            self.differences.push(format!("{} was started with another prompt than the file has.", there.name));
+            self.differences.push(format!("{} was started with a prompt that differs from the file.", there.name));
         }
     }
 
@@ -227,11 +227,11 @@ impl<'f> Plan<'f> {
         let wanted: Vec<u64> = task.depends_on.iter().filter_map(id_of).collect();
         for id in there.blocked_by.iter().filter(|id| !wanted.contains(id)) {
             let key = found.key_of(*id);
-            self.differences.push(format!("Task {} depends on {key}, unlike in the file.", there.id));
+            self.differences.push(format!("Task {} depends on {key}, but not in the file.", there.id));
         }
         for key in &task.depends_on {
             if id_of(key).is_none_or(|id| !there.blocked_by.contains(&id)) {
-                self.differences.push(format!("Task {} does not depend on \"{key}\", unlike in the file.", there.id));
+                self.differences.push(format!("Task {} does not depend on \"{key}\", but does in the file.", there.id));
             }
         }
     }
@@ -252,7 +252,7 @@ impl<'f> Plan<'f> {
     fn compare(&mut self, what: &str, there: &str, wanted: &str) {
         if there != wanted {
             let quoted = |text: &str| if text.is_empty() { "empty".to_owned() } else { format!("\"{text}\"") };
-            self.differences.push(format!("{what} is {}, and {} in the file.", quoted(there), quoted(wanted)));
+            self.differences.push(format!("{what} is {}, but {} in the file.", quoted(there), quoted(wanted)));
         }
     }
 }

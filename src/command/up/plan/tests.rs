@@ -134,7 +134,7 @@ fn member_text() -> impl Strategy<Value = String> {
     )
 }
 
-/// Generates a file with up to four members and five tasks, in any order of dependence.
+/// Generates a file with up to four members and five tasks, with the tasks in any order.
 fn file_text() -> impl Strategy<Value = String> {
     let tasks = vec((vec(any::<prop::sample::Index>(), 0..3), option::of(any::<prop::sample::Index>())), 0..6);
     let lead = option::of(any::<prop::sample::Index>());
@@ -168,13 +168,16 @@ fn file_text() -> impl Strategy<Value = String> {
             text.push_str(&written.concat());
             if has_local {
                 text.push_str("[hosts.local]\nslots = 4\n");
+                for name in PROFILES {
+                    text.push_str(&format!("[hosts.local.profiles.{name}]\ncommand = [\"{name}\"]\n"));
+                }
             }
             text
         },
     )
 }
 
-/// Generates a team with some of what such a file names, in any state.
+/// Generates a team that has some of the members and tasks that such a file names, in any state.
 fn any_state() -> impl Strategy<Value = State> {
     let states = vec![
         MemberState::Spawning,
@@ -296,9 +299,9 @@ fn what_a_member_was_started_with_is_compared() {
     assert_eq!(
         plan.differences,
         [
-            "The restart policy of reviewer is empty, and \"always\" in the file.",
-            "The key \"plan\" of reviewer is \"false\", and \"true\" in the file.",
-            "reviewer was started with another prompt than the file has."
+            "The restart policy of reviewer is empty, but \"always\" in the file.",
+            "The key \"plan\" of reviewer is \"false\", but \"true\" in the file.",
+            "reviewer was started with a prompt that differs from the file."
         ]
     );
 }

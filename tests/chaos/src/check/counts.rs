@@ -18,6 +18,10 @@ pub struct Counts {
     pub answered: usize,
     pub sessions: usize,
     pub processes: usize,
+    /// Orders that hosts were given.
+    pub ordered: usize,
+    /// Programs of ordered members that began.
+    pub began: usize,
     /// Messages that were answered with APPLIED and then lost with the store's writes.
     pub lost: usize,
     /// Damaged copies of the store.
@@ -51,6 +55,8 @@ pub fn count(events: &[Event]) -> Counts {
             What::Decided { .. } => counts.decided += 1,
             What::AnswerDelivered { .. } => counts.answered += 1,
             What::Opened { .. } => counts.sessions += 1,
+            What::FinalOrder { .. } => counts.ordered += 1,
+            What::Began { .. } => counts.began += 1,
             What::Memory { peak_bytes, .. } => counts.peak_bytes = counts.peak_bytes.max(*peak_bytes),
             What::Damaged { code, .. } => {
                 counts.damaged += 1;

@@ -109,9 +109,11 @@ pub(super) fn doubt(events: &[Event]) -> Vec<Event> {
             What::Sent { durability, .. } if durability != APPLIED => event.what.clone(),
             // Later events show whether a session opened then survived.
             What::Opened { .. } => return None,
-            What::Sent { op, .. } | What::Flushed { op } | What::Completed { op } | What::Decided { op, .. } => {
-                What::Unknown { op: *op, detail: detail() }
-            }
+            What::Sent { op, .. }
+            | What::Flushed { op }
+            | What::Completed { op }
+            | What::Decided { op, .. }
+            | What::Ordered { op, .. } => What::Unknown { op: *op, detail: detail() },
             what => what.clone(),
         };
         Some(Event { what, ..event.clone() })

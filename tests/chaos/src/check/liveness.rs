@@ -1,6 +1,6 @@
 //! Progress, liveness, and bounded latency and memory under attack.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::index::Index;
 use crate::history::What;
@@ -21,8 +21,13 @@ pub(super) fn progress(index: &Index<'_>) -> Vec<String> {
 }
 
 pub(super) fn alive(index: &Index<'_>) -> Vec<String> {
+    let cut_off = index.events.iter().filter_map(|event| match &event.what {
+        What::CutOff { who } => Some(who),
+        _ => None,
+    });
+    let cut_off: BTreeSet<&String> = cut_off.flatten().collect();
     let lost = index.events.iter().filter_map(|event| match &event.what {
-        What::FinalLost { who } => Some(format!("{who} was declared lost")),
+        What::FinalLost { who } if !cut_off.contains(who) => Some(format!("{who} was declared lost")),
         _ => None,
     });
     lost.collect()

@@ -5,6 +5,7 @@ mod counts;
 mod index;
 mod liveness;
 mod messages;
+mod orders;
 mod promise;
 mod store;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The promises, each with its checker. `docs/proof.md` shows this table.
 
-use super::{coordination, index::Index, liveness, messages, store};
+use super::{coordination, index::Index, liveness, messages, orders, store};
 use crate::history::{Event, What};
 
 /// A promise; [`PROMISES`] says what each means.
@@ -14,6 +14,9 @@ pub enum Promise {
     Claims,
     Decisions,
     Answers,
+    Orders,
+    OneProcess,
+    NothingLeft,
     Shutdown,
     Progress,
     Alive,
@@ -35,11 +38,12 @@ pub struct PromiseSpec {
 }
 
 /// Every promise.
-pub const PROMISES: [PromiseSpec; 15] = [
+pub const PROMISES: [PromiseSpec; 18] = [
     PromiseSpec {
         promise: Promise::NothingLost,
-        says: "A message whose send was answered with OK is delivered and processed, or it is dead-lettered. In these runs, a \
-               message is dead-lettered only after five processes received it.",
+        says: "A message whose send was answered with OK is delivered and processed, or it is dead-lettered, or it waits for the \
+               next member of a name whose last member has ended. In these runs, a message is dead-lettered only after five \
+               processes received it.",
         checked: "every OK and every confirmed acknowledgement against the recipients' deliveries and the final receipts",
         checker: messages::nothing_lost,
     },
@@ -90,6 +94,26 @@ pub const PROMISES: [PromiseSpec; 15] = [
         checker: coordination::answers,
     },
     PromiseSpec {
+        promise: Promise::Orders,
+        says: "An order is decided once, within 10 s of its deadline, and its name is reserved no longer. It starts at most one \
+               process. Unless the order is approved, that process gets nothing done after the decision.",
+        checked: "what the lead sees five times a second, and what the ordered processes get done, against the orders and their \
+                  decisions",
+        checker: orders::orders,
+    },
+    PromiseSpec {
+        promise: Promise::OneProcess,
+        says: "Of two processes under one name, the earlier gets nothing done once the later has.",
+        checked: "everything that ordered processes get done",
+        checker: orders::one_process,
+    },
+    PromiseSpec {
+        promise: Promise::NothingLeft,
+        says: "Nothing of an ordered member is left on its host after its end.",
+        checked: "processes and records, 90 s after the last member ended",
+        checker: orders::nothing_left,
+    },
+    PromiseSpec {
         promise: Promise::Shutdown,
         says: "A process exits within 40 s of its approval. A member of these runs exits with 0 only after an approval.",
         checked: "exits against approvals",
@@ -103,7 +127,8 @@ pub const PROMISES: [PromiseSpec; 15] = [
     },
     PromiseSpec {
         promise: Promise::Alive,
-        says: "No member is declared lost while its process runs or is being replaced.",
+        says: "No member is declared lost while its process runs, unless it is kept from the coordinators for longer than its lease, \
+               or while it is being replaced.",
         checked: "the team's history",
         checker: liveness::alive,
     },
@@ -148,6 +173,8 @@ impl Promise {
                 });
                 lost_after_us.is_some_and(|at_us| events.last().is_some_and(|last| last.at_us > at_us))
             }
+            Self::Orders => has(|what| matches!(what, What::Ordered { .. })),
+            Self::OneProcess | Self::NothingLeft => has(|what| matches!(what, What::Acted { .. })),
             Self::Answers => has(|what| matches!(what, What::Asked { .. })),
             Self::LossReported => has(|what| matches!(what, What::MayBeLost { .. })),
             Self::Responsive => has(|what| matches!(what, What::FloodBegan)),

@@ -1,6 +1,6 @@
 //! Every fault. `docs/proof.md` has a row per fault and store.
 
-use super::{Fault, Kind};
+use super::{Fault, Kind, Mix};
 use crate::{
     cluster::{ClusterSpec, Store},
     flood::Flood,
@@ -10,25 +10,31 @@ const BOTH: &[Store] = &[Store::Embedded, Store::Redis];
 const EMBEDDED: &[Store] = &[Store::Embedded];
 const REDIS: &[Store] = &[Store::Redis];
 
+const HOSTS: ClusterSpec = ClusterSpec::Hosts { sentinels: false };
+
 const fn fault(name: &'static str, what: &'static str, kind: Kind, stores: &'static [Store]) -> Fault {
-    Fault { name, what, spec: ClusterSpec::Plain, mixes: true, kind, stores }
+    Fault { name, what, spec: ClusterSpec::Plain, mix: Some(Mix::General), kind, stores }
 }
 
 impl Fault {
     /// Returns the fault with the cluster it needs.
     const fn on(self, spec: ClusterSpec) -> Self {
-        let mixes = matches!(spec, ClusterSpec::Proxied);
-        Self { spec, mixes, ..self }
+        let mix = match spec {
+            ClusterSpec::Proxied => Some(Mix::General),
+            ClusterSpec::Hosts { sentinels: false } => Some(Mix::Hosts),
+            _ => None,
+        };
+        Self { spec, mix, ..self }
     }
 
-    /// Returns the fault, excluded from mixes.
+    /// Returns the fault, in no mix.
     const fn alone(self) -> Self {
-        Self { mixes: false, ..self }
+        Self { mix: None, ..self }
     }
 }
 
 /// Every fault.
-pub const FAULTS: [Fault; 31] = [
+pub const FAULTS: [Fault; 42] = [
     fault("none", "breaks nothing", Kind::None, BOTH),
     fault(
         "coordinator-killed",
@@ -181,4 +187,70 @@ pub const FAULTS: [Fault; 31] = [
         BOTH,
     )
     .alone(),
+    fault("host-killed", "kills a host with SIGKILL and restarts it within 1 s", Kind::HostKilled, BOTH).on(HOSTS),
+    fault(
+        "host-killed-at-step",
+        "hosts die at a random one of the seven steps from the delivery of an order to its acknowledgement",
+        Kind::HostKilledAtStep,
+        BOTH,
+    )
+    .on(HOSTS),
+    fault("runner-killed", "kills an ordered member's runner up to 0.15 s after it started", Kind::RunnerKilled, BOTH)
+        .on(HOSTS),
+    fault(
+        "orderer-killed",
+        "kills a lead's process within 0.25 s while it orders a member",
+        Kind::OrdererKilled,
+        BOTH,
+    )
+    .on(HOSTS),
+    fault(
+        "coordinator-killed-with-order",
+        "kills a coordinator while an order is pending, and restarts it within 1 s",
+        Kind::CoordinatorKilledWithOrder,
+        BOTH,
+    )
+    .on(HOSTS),
+    fault(
+        "redis-killed-with-order",
+        "kills Redis (appendfsync always) while an order is pending, and restarts it within 1 s",
+        Kind::RedisKilledWithOrder,
+        REDIS,
+    )
+    .on(HOSTS),
+    fault(
+        "host-paused",
+        "stops a host's program, and not its members, for longer than its lease",
+        Kind::HostPaused,
+        BOTH,
+    )
+    .on(HOSTS)
+    .alone(),
+    fault(
+        "host-replaced",
+        "stops a host with all its members for longer than their leases, and starts another host under its name before they go on",
+        Kind::HostReplaced,
+        BOTH,
+    )
+    .on(HOSTS)
+    .alone(),
+    fault("host-twice", "starts a second host with a copy of the first one's identity", Kind::HostTwice, BOTH)
+        .on(HOSTS)
+        .alone(),
+    fault(
+        "host-cut-off",
+        "drops everything in one direction between a host, with its members, and all coordinators, for longer than a lease or \
+         for up to 8 s",
+        Kind::HostCutOff,
+        BOTH,
+    )
+    .on(HOSTS)
+    .alone(),
+    fault(
+        "sentinel-failover-with-order",
+        "the same as sentinel-failover-replicated, while an order is pending",
+        Kind::FailoverWithOrder,
+        REDIS,
+    )
+    .on(ClusterSpec::Hosts { sentinels: true }),
 ];

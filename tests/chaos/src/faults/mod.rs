@@ -1,6 +1,7 @@
 //! Faults: each breaks something for a while and heals it.
 
 mod catalogue;
+mod hosts;
 mod machine;
 mod network;
 mod processes;
@@ -31,10 +32,19 @@ pub struct Fault {
     pub what: &'static str,
     /// The cluster it needs.
     pub spec: ClusterSpec,
-    /// Whether mixes include it. A fault that needs its own cluster, takes long, or needs everything else intact does not mix.
-    pub mixes: bool,
+    /// The mix that includes it. A fault that needs its own cluster, takes long, or needs everything else intact is in none.
+    pub mix: Option<Mix>,
     kind: Kind,
     stores: &'static [Store],
+}
+
+/// Faults that strike one after the other in the same cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mix {
+    /// `mix`: of coordinators, members, networks and stores.
+    General,
+    /// `mix-hosts`: while members are ordered from hosts.
+    Hosts,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +74,17 @@ enum Kind {
     ClockForward,
     ClockBack,
     Flooded(Flood),
+    HostKilled,
+    HostKilledAtStep,
+    HostPaused,
+    HostReplaced,
+    HostTwice,
+    HostCutOff,
+    RunnerKilled,
+    OrdererKilled,
+    CoordinatorKilledWithOrder,
+    RedisKilledWithOrder,
+    FailoverWithOrder,
 }
 
 /// The targets and durations drawn for one injection.
@@ -130,6 +151,26 @@ impl Fault {
             Kind::ClockForward => machine::set_clock_forward(cluster, &draw, random).await?,
             Kind::ClockBack => machine::set_clock_back(cluster, &draw, random).await?,
             Kind::Flooded(flood) => network::flood(cluster, &draw, flood).await?,
+            Kind::HostKilled => hosts::kill(cluster, &draw, random).await?,
+            Kind::HostKilledAtStep => hosts::kill_at_step(cluster, &draw, random).await?,
+            Kind::HostPaused => hosts::pause(cluster, &draw, random).await?,
+            Kind::HostReplaced => hosts::replace(cluster, &draw, random).await?,
+            Kind::HostTwice => hosts::run_twice(cluster, &draw, random).await?,
+            Kind::HostCutOff => hosts::cut(cluster, &draw, random).await?,
+            Kind::RunnerKilled => hosts::kill_runner(cluster, random).await?,
+            Kind::OrdererKilled => hosts::kill_orderer(cluster, &draw, random).await?,
+            Kind::CoordinatorKilledWithOrder => {
+                hosts::await_order(cluster, random).await?;
+                processes::kill_coordinator(cluster, &draw).await?;
+            }
+            Kind::RedisKilledWithOrder => {
+                hosts::await_order(cluster, random).await?;
+                redis::kill(cluster, &draw).await?;
+            }
+            Kind::FailoverWithOrder => {
+                hosts::await_order(cluster, random).await?;
+                redis::fail_over(cluster, &draw).await?;
+            }
         }
         Ok(())
     }

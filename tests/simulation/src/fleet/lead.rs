@@ -55,7 +55,8 @@ pub(super) async fn run(play: Play) -> turmoil::Result {
 async fn add_host(play: &Play, lead: &Client, anonymous: &Client, at: usize) -> Result<(), Error> {
     let name = play.shared().machines[at].host.clone();
     let token = lead.invite_host(&name).await?.join_token;
-    let joined = anonymous.with_credential(&token)?.join(v1::JoinRequest::default()).await?;
+    let joined =
+        anonymous.with_credential(&token)?.join(v1::JoinRequest { host: true, ..v1::JoinRequest::default() }).await?;
     play.shared().machines[at].credential = joined.credential;
     Ok(())
 }

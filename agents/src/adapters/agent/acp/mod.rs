@@ -1,7 +1,7 @@
 //! Programs that speak version 1 of the Agent Client Protocol, such as Gemini CLI and opencode.
 //!
-//! They take one prompt at a time: what arrives in the middle of a turn waits for its end. A prompt is processed when the
-//! program has answered it ([`Acp::turn_ended`]).
+//! They take one prompt at a time: a message that arrives in the middle of a turn waits for the end of the turn. A prompt is
+//! processed when the program has answered it ([`Acp::turn_ended`]).
 //!
 //! The protocol has no field for the reason of a refusal, and opencode ends its turn at one. So the reason follows as another
 //! prompt, and only when that is answered is the first prompt processed.
@@ -39,7 +39,7 @@ use crate::{agent_text::escaped, incarnation::Additions};
 enum Asked {
     Initialize,
     NewSession,
-    /// To go on with its session.
+    /// To resume its session.
     Resume,
     PlanMode,
     Prompt,
@@ -55,7 +55,7 @@ struct Turn {
     follow_ups: u32,
 }
 
-/// The most prompts with refusals that follow one prompt: an agent may insist forever.
+/// The most prompts with refusals that follow one prompt. Bounded, because an agent may insist forever.
 const FOLLOW_UPS_MAX: u32 = 20;
 
 /// The protocol of one process of a program.
@@ -68,17 +68,17 @@ pub(super) struct Acp {
     session: Option<SessionId>,
     is_ready: bool,
     turn: Option<Turn>,
-    /// True: the program is to end after its turn.
+    /// True: the program must end after its turn.
     is_closing: bool,
-    /// True: updates may be a replay of the session that the program goes on with. Some programs go on with the replay
-    /// after they have answered that the session is loaded.
+    /// True: updates may be a replay of the session that the program resumes. Some programs continue the replay after they have
+    /// answered that the session is loaded.
     is_replaying: bool,
     permissions: Permissions,
     narrator: Narrator,
     usage: Usage,
     /// What the session had cost before this process, which the program counts, too. None: unknown.
     cost_before: Option<f64>,
-    /// How many tokens the context held when the program last said so.
+    /// How many tokens the context held, as the program last reported.
     context_tokens: u64,
 }
 
@@ -110,7 +110,7 @@ impl Acp {
         out.write(json!({ "jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params }));
     }
 
-    /// Takes in the answer to one of our requests.
+    /// Handles the answer to one of our requests.
     fn answered(&mut self, asked: Asked, answer: Result<Value, Error>, out: &mut Outbox) {
         match (asked, answer) {
             (Asked::Initialize, Ok(answer)) => self.initialized(answer, out),
@@ -140,10 +140,10 @@ impl Acp {
         }
     }
 
-    /// Takes in the answer to a prompt: this is where a prompt counts as processed.
+    /// Handles the answer to a prompt, which means that the prompt is processed.
     ///
-    /// A turn that was cut short counts, too: what the agent has done stays done, and handed over again, the prompt would
-    /// repeat it, to be cut short again.
+    /// A turn that was cut short counts, too: its effects remain, and if the prompt were handed over again, the agent would
+    /// repeat them and be cut short again.
     fn turn_ended(&mut self, answer: Result<Value, Error>, out: &mut Outbox) {
         let Some(mut turn) = self.turn.take() else { return };
         self.narrator.end_turn(out);
@@ -200,7 +200,7 @@ impl Acp {
         out.tell(Event::Usage(self.usage));
     }
 
-    /// Takes in what the program tells about its session.
+    /// Handles what the program reports about its session.
     fn update(&mut self, update: SessionUpdate, out: &mut Outbox) {
         let call = match &update {
             SessionUpdate::ToolCall(call) => Some(ToolCallUpdate::from(call.clone())),
@@ -212,7 +212,7 @@ impl Acp {
         self.is_replaying &= !(is_live && self.turn.is_some());
         match update {
             SessionUpdate::UsageUpdate(usage) => {
-                // opencode does not say that it has cut its context, but the context has become small then.
+                // opencode does not report that it has compacted its context, but the context has shrunk.
                 if usage.used < self.context_tokens / 2 {
                     out.tell(Event::Compacted);
                 }
@@ -235,14 +235,14 @@ impl Acp {
         }
     }
 
-    /// Takes in a request of the program. It is always answered.
+    /// Handles a request of the program. It is always answered.
     fn asked_by_program(&mut self, id: Value, method: &str, params: Value, out: &mut Outbox) {
         let error = match method {
             "session/request_permission" => match serde_json::from_value::<RequestPermissionRequest>(params) {
                 Ok(request) => return self.permission_wanted(id, request, out),
                 Err(error) => Error::invalid_params().data(json!(error.to_string())),
             },
-            // opencode asks an editor to write what it has edited, and goes on whatever the answer.
+            // opencode asks an editor to write the files that it has edited, and continues whatever the answer is.
             _ => Error::method_not_found(),
         };
         out.write(json!({ "jsonrpc": "2.0", "id": id, "error": error }));
@@ -257,7 +257,7 @@ impl Acp {
         let name = tool.as_deref().unwrap_or_default();
         let options = request.options.clone();
         let key = self.permissions.insert(id, request);
-        let is_ours = self.setup.mcp.is_some() && self.program.is_ours(name);
+        let is_ours = self.setup.mcp.is_some() && self.program.our_tool(name).is_some();
         if is_ours || self.program.is_harmless(name) {
             return self.decide(&key, Decision::Allow, out);
         }

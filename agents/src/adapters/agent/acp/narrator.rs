@@ -1,4 +1,4 @@
-//! Tells in single lines what the program does, and keeps what a permission request does not repeat.
+//! Describes in single lines what the program does, and remembers details that a permission request does not repeat.
 
 use std::{
     collections::HashMap,
@@ -9,7 +9,10 @@ use std::{
 use agent_client_protocol_schema::v1::{ContentBlock, ToolCallContent, ToolCallStatus, ToolCallUpdate, ToolKind};
 
 use super::{
-    super::protocol::{Event, Outbox},
+    super::{
+        describe::tool_call,
+        protocol::{Event, Outbox},
+    },
     program::Program,
 };
 
@@ -25,7 +28,7 @@ struct Call {
     is_reported: bool,
 }
 
-/// What the program has told in this turn.
+/// What the program has reported in this turn.
 #[derive(Debug)]
 pub(super) struct Narrator {
     program: Program,
@@ -42,7 +45,7 @@ impl Narrator {
         Self { program, text: String::new(), is_text_reported: false, calls: HashMap::new(), plans: HashMap::new() }
     }
 
-    /// Takes in a part of a message of the model.
+    /// Handles a part of a message of the model.
     pub(super) fn message(&mut self, part: &ContentBlock, out: &mut Outbox) {
         let ContentBlock::Text(part) = part else { return };
         if self.is_text_reported || self.program.is_notice(&part.text) {
@@ -55,7 +58,7 @@ impl Narrator {
         }
     }
 
-    /// Takes in a tool call, or its progress.
+    /// Handles a tool call, or its progress.
     pub(super) fn call(&mut self, update: &ToolCallUpdate, out: &mut Outbox) {
         self.end_message(out);
         self.note_plans(update);
@@ -67,10 +70,14 @@ impl Narrator {
             call.title.clone_from(title);
         }
         call.kind = update.fields.kind.unwrap_or(call.kind);
-        // While it is pending, some programs do not know its input yet.
+        // While a call is pending, some programs do not know its input yet.
         let has_begun = update.fields.status.is_some_and(|status| status != ToolCallStatus::Pending);
         if has_begun && !mem::replace(&mut call.is_reported, true) {
-            out.tell(Event::Activity(line_of(call.kind, &call.title)));
+            let tool = self.program.tool_name(update, Some(&call.first_title));
+            out.tell(Event::Activity(match tool.and_then(|tool| self.program.our_tool(tool)) {
+                Some(tool) => line_of_ours(tool, update),
+                None => line_of(call.kind, &call.title),
+            }));
         }
     }
 
@@ -84,13 +91,13 @@ impl Narrator {
         self.plans.get(file).map(String::as_str)
     }
 
-    /// Notes that the turn has ended.
+    /// Records that the turn has ended.
     pub(super) fn end_turn(&mut self, out: &mut Outbox) {
         self.end_message(out);
         self.calls.clear();
     }
 
-    /// Notes that the next text is a new message.
+    /// Records that the next text is a new message.
     pub(super) fn end_message(&mut self, out: &mut Outbox) {
         if !self.is_text_reported {
             self.tell_text(out);
@@ -132,4 +139,21 @@ fn line_of(kind: ToolKind, title: &str) -> String {
         _ => "",
     };
     format!("{verb}{title}")
+}
+
+/// Returns one line about a call of one of our tools. Gemini CLI does not tell the input, so the line has what the tool
+/// returned.
+fn line_of_ours(tool: &str, update: &ToolCallUpdate) -> String {
+    let returned = update.fields.content.iter().flatten().find_map(|content| match content {
+        ToolCallContent::Content(content) => match &content.content {
+            ContentBlock::Text(text) => text.text.lines().next(),
+            _ => None,
+        },
+        _ => None,
+    });
+    match (&update.fields.raw_input, returned) {
+        (Some(input), _) => tool_call(tool, input),
+        (None, Some(returned)) => format!("{tool}: {returned}"),
+        (None, None) => tool.to_owned(),
+    }
 }

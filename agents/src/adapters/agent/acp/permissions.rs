@@ -36,7 +36,7 @@ pub(super) struct Answer {
 }
 
 impl Permissions {
-    /// Notes a request, and returns its key.
+    /// Records a request, and returns its key.
     pub(super) fn insert(&mut self, id: Value, request: RequestPermissionRequest) -> String {
         let key = id.to_string();
         let what = title(&request.tool_call).to_owned();
@@ -44,10 +44,10 @@ impl Permissions {
         key
     }
 
-    /// Takes a request out, with the answer to it. None: the program no longer waits for it.
+    /// Removes a request, and returns it with its answer. None: the program no longer waits for it.
     ///
-    /// The answer holds for this one call if the program offers that. Otherwise, it holds for later calls, too, as
-    /// [`wish`] has told the approver.
+    /// The answer applies to this one call if the program offers that. Otherwise, it applies to later calls, too, as [`wish`]
+    /// has told the approver.
     pub(super) fn decide(&mut self, key: &str, decision: &Decision) -> Option<Answer> {
         let pending = self.by_key.remove(key)?;
         let option = match decision {
@@ -60,7 +60,7 @@ impl Permissions {
         Some(Answer { id: pending.id, response: json!(RequestPermissionResponse::new(outcome)), what: pending.what })
     }
 
-    /// Takes out every request, with the answer that it is cancelled.
+    /// Removes every request, and answers that it is cancelled.
     pub(super) fn cancel_all(&mut self) -> Vec<(String, Answer)> {
         let response = json!(RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled));
         let cancelled = self
@@ -85,7 +85,7 @@ fn first(options: &[PermissionOption], kinds: [PermissionOptionKind; 2]) -> Opti
     kinds.into_iter().find_map(|kind| options.iter().find(|option| option.kind == kind))
 }
 
-/// Returns what the approver must know of answers that hold for later calls, too. Empty: both hold for this call only.
+/// Returns what the approver must know about answers that apply to later calls, too. Empty: both apply to this call only.
 fn consequences(options: &[PermissionOption]) -> String {
     let mut says = String::new();
     if let Some(option) = allowing(options).filter(|option| option.kind == PermissionOptionKind::AllowAlways) {
@@ -105,7 +105,7 @@ fn consequences(options: &[PermissionOption]) -> String {
     says
 }
 
-/// Returns what a call needs permission for. What an answer means for later calls comes first, so that it is never cut.
+/// Returns what a call needs permission for. What an answer means for later calls comes first, so that it is never truncated.
 pub(super) fn wish(key: String, tool: Option<&str>, call: &ToolCallUpdate, options: &[PermissionOption]) -> Wish {
     let kind = || json!(call.fields.kind.unwrap_or_default()).as_str().unwrap_or_default().to_owned();
     let detail = match consequences(options) {

@@ -47,7 +47,7 @@ impl Program {
         }
     }
 
-    /// Returns whether the program goes on when its input has ended, so that only a signal ends it.
+    /// Returns whether the program keeps running when its input has ended, so that only a signal ends it.
     pub(super) fn ignores_end_of_input(self) -> bool {
         self == Self::Gemini
     }
@@ -88,14 +88,13 @@ impl Program {
         }
     }
 
-    /// Returns whether a tool is one of our MCP server.
-    pub(super) fn is_ours(self, tool: &str) -> bool {
-        let prefix = match self {
+    /// Returns our MCP server's name for a tool. None: the tool is not ours.
+    pub(super) fn our_tool(self, tool: &str) -> Option<&str> {
+        tool.strip_prefix(match self {
             Self::Gemini => "mcp_teamwire_",
             Self::Opencode => "teamwire_",
             Self::Other => "mcp__teamwire__",
-        };
-        tool.starts_with(prefix)
+        })
     }
 
     /// Returns the file of the plan that a call wants approved. None: the call wants something else.

@@ -16,7 +16,7 @@ use super::{
 };
 
 impl Acp {
-    /// Takes in what the program can do, and asks it for a session.
+    /// Handles the program's capabilities, and asks it for a session.
     pub(super) fn initialized(&mut self, answer: Value, out: &mut Outbox) {
         let initialized = match serde_json::from_value::<InitializeResponse>(answer) {
             Ok(initialized) if initialized.protocol_version == ProtocolVersion::V1 => initialized,
@@ -47,7 +47,7 @@ impl Acp {
         }
     }
 
-    /// Starts a new session, because the program cannot go on with the old one.
+    /// Starts a new session, because the program cannot resume the old one.
     pub(super) fn start_over(&mut self, why: &str, out: &mut Outbox) {
         let why = why.trim_end_matches('.');
         out.tell(Event::Warning(format!(
@@ -72,7 +72,7 @@ impl Acp {
         server.into_iter().collect()
     }
 
-    /// Takes in the session. A member that needs an approved plan starts in the plan mode.
+    /// Handles the session. A member that needs an approved plan starts in the plan mode.
     pub(super) fn opened(&mut self, session: Option<SessionId>, out: &mut Outbox) {
         let Some(session) = session else {
             out.tell(Event::Broken("The program has not told the id of its session.".to_owned()));
@@ -88,7 +88,7 @@ impl Acp {
         }
     }
 
-    /// Tells that the program takes prompts.
+    /// Reports that the program takes prompts.
     pub(super) fn ready(&mut self, out: &mut Outbox) {
         self.is_ready = true;
         out.tell(Event::Ready { session_id: self.session.as_ref().map(|session| session.0.to_string()) });

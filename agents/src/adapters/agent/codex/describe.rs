@@ -4,15 +4,18 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::super::protocol::{list, text};
+use super::super::{
+    describe::tool_call,
+    protocol::{list, text},
+};
 
 /// Returns the activity line for an item of a turn that begins. None: it has none.
 pub(super) fn begun(item: &Value) -> Option<String> {
     let line = match text(item, "type") {
         "commandExecution" => format!("command: {}", command(item)),
         "fileChange" => format!("edit: {}", paths(item).join(", ")),
-        "mcpToolCall" => call(&format!("{}.{}", text(item, "server"), text(item, "tool")), &item["arguments"]),
-        "dynamicToolCall" => call(text(item, "tool"), &item["arguments"]),
+        "mcpToolCall" => tool_call(&format!("{}.{}", text(item, "server"), text(item, "tool")), &item["arguments"]),
+        "dynamicToolCall" => tool_call(text(item, "tool"), &item["arguments"]),
         "collabAgentToolCall" => format!("subagent: {} {}", text(item, "tool"), text(item, "prompt")),
         "webSearch" => format!("web search: {}", text(item, "query")),
         "imageView" => format!("image: {}", text(item, "path")),
@@ -29,8 +32,8 @@ pub(super) fn completed(item: &Value) -> Option<String> {
     }
 }
 
-/// Returns a request to run a command: in one line, and in full. Both have the command as it would be run, not as Codex
-/// reads it.
+/// Returns a request to run a command: in one line, and in full. Both contain the command as it would run, not as Codex parses
+/// it.
 pub(super) fn wanted_command(params: &Value) -> (String, String) {
     let command = text(params, "command");
     let mut detail = command.to_owned();
@@ -93,14 +96,6 @@ fn command(item: &Value) -> &str {
     match list(&item["commandActions"]) {
         [action] if !text(action, "command").is_empty() => text(action, "command"),
         _ => text(item, "command"),
-    }
-}
-
-/// Returns a tool's name and its input.
-fn call(tool: &str, input: &Value) -> String {
-    match input.as_object() {
-        Some(fields) if !fields.is_empty() => format!("{tool}: {input}"),
-        _ => tool.to_owned(),
     }
 }
 

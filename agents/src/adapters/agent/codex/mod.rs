@@ -6,7 +6,7 @@
 //!
 //! Codex asks for permission as its own configuration says: by default, whenever a command or an edit leaves its sandbox. The
 //! response to a refused request has no room for a reason, so the reason joins the turn as text. If the runner permits
-//! everything, the sandbox is off: it would only make commands fail that the runner permits as soon as the agent asks.
+//! everything, the sandbox is off: it would only make commands fail that the runner would permit when asked.
 
 mod arguments;
 mod describe;
@@ -57,10 +57,10 @@ enum Asked {
     Initialize,
     Start,
     Resume,
-    /// To learn the sandbox of a new thread.
+    /// Asks for the sandbox of a new thread.
     Probe,
     Turn(PromptId),
-    /// One whose response changes nothing. If it fails, it is reported as this.
+    /// A request whose response changes nothing. If it fails, the runner reports it with this text.
     Other(&'static str),
 }
 
@@ -293,7 +293,7 @@ impl Codex {
         self.say(Asked::Other("Codex did not take the answer to its plan"), &says, None, out);
     }
 
-    /// Tells a warning, once.
+    /// Reports a warning once.
     fn warn(&mut self, warning: &str, out: &mut Outbox) {
         if self.warnings.insert(warning.to_owned()) {
             out.tell(Event::Warning(warning.to_owned()));

@@ -1,4 +1,4 @@
-//! Codex' plan mode, as the plan gate.
+//! Uses Codex's plan mode for members that need an approved plan.
 //!
 //! In plan mode, Codex only asks its model not to change anything. So this also makes its sandbox read-only. A plan is an
 //! item of a turn, and Codex does not wait for an answer to it: the answer is the next turn, in the mode that it chooses.
@@ -14,7 +14,7 @@ use super::{
 pub(super) struct Planning {
     /// Whether the session begins in plan mode.
     plan_first: bool,
-    /// Whether the sandbox is off because the runner permits everything, and not because the user said so.
+    /// Whether the sandbox is off because the runner permits everything, and not because the user turned it off.
     is_unconfined: bool,
     model: Value,
     effort: Value,
@@ -42,7 +42,7 @@ impl Planning {
         }
     }
 
-    /// Takes in what the program says about its thread. Returns whether it must be asked for its usual sandbox: a thread
+    /// Handles what the program says about its thread. Returns whether it must be asked for its usual sandbox: a thread
     /// that is resumed in plan mode has kept the one of that mode.
     pub(super) fn opened(&mut self, opened: &Value) -> bool {
         self.model = opened["model"].clone();
@@ -90,7 +90,7 @@ impl Planning {
         out.tell(Event::PlanReady { key, plan });
     }
 
-    /// Takes in the answer to a plan.
+    /// Handles the answer to a plan.
     pub(super) fn decide(&mut self, key: &str, decision: Decision) {
         if self.pending.as_deref() == Some(key) {
             self.pending = None;

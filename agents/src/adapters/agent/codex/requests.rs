@@ -1,4 +1,4 @@
-//! What the program asks of us: leave, calls of tools, and questions. Every request is answered.
+//! The program's requests: for permission, for tool calls, and questions. Every request gets an answer.
 
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ impl Codex {
         out.tell(Event::PermissionWanted(Wish { key, tool, summary, detail }));
     }
 
-    /// Says that no one answers questions at the program's terminal.
+    /// Answers that no one is at the program's terminal to answer questions.
     fn refuse_question(&mut self, request: &Value, params: &Value, out: &mut Outbox) {
         let says = "No one reads this question. Ask a teammate with SendMessage, or decide yourself.";
         self.add(text(params, "threadId"), text(params, "turnId"), says, out);
@@ -80,7 +80,7 @@ impl Codex {
         }
     }
 
-    /// Answers a wish. The reason of a refusal joins the turn first.
+    /// Answers a permission request. The reason for a refusal joins the turn first.
     pub(super) fn answer_wish(&mut self, wanted: &Wanted, decision: Decision, out: &mut Outbox) {
         match decision {
             Decision::Allow => answer(&wanted.request, &wanted.allow, out),

@@ -15,12 +15,12 @@ pub(super) struct Counter {
 }
 
 impl Counter {
-    /// Notes that a turn of this process runs.
+    /// Records that a turn of this process runs.
     pub(super) fn begin(&mut self, turn: &str) {
         turn.clone_into(&mut self.turn);
     }
 
-    /// Takes in a report about the thread. A report about a turn of an earlier process comes when a thread is resumed.
+    /// Handles a report about the thread. A report about a turn of an earlier process comes when a thread is resumed.
     /// Returns what the process has used until now.
     pub(super) fn update(&mut self, report: &Value, turn: &str) -> Usage {
         let total = tokens(&report["total"]);
@@ -31,7 +31,7 @@ impl Counter {
         self.usage
     }
 
-    /// Notes that a turn has ended. Returns what the process has used until now.
+    /// Records that a turn has ended. Returns what the process has used until now.
     pub(super) fn end_turn(&mut self) -> Usage {
         self.usage.turns += 1;
         self.usage

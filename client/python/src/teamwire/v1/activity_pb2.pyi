@@ -57,6 +57,37 @@ class Usage(google.protobuf.message.Message):
 Global___Usage: typing_extensions.TypeAlias = Usage
 
 @typing.final
+class FailedTurns(google.protobuf.message.Message):
+    """Turns of a member's program that have failed in a row, up to the latest one."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    COUNT_FIELD_NUMBER: builtins.int
+    ERROR_FIELD_NUMBER: builtins.int
+    SINCE_FIELD_NUMBER: builtins.int
+    count: builtins.int
+    """How many. Zero in a report: the latest turn has not failed."""
+    error: builtins.str
+    """How the latest one failed, for a reader. One line, of which the coordinator keeps the first 500 characters. It comes from
+    the member's program and may contain any character.
+    """
+    @property
+    def since(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """When the first of them was reported, by the clock of the store. Ignored in a report."""
+
+    def __init__(
+        self,
+        *,
+        count: builtins.int = ...,
+        error: builtins.str = ...,
+        since: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["since", b"since"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["count", b"count", "error", b"error", "since", b"since"]) -> None: ...
+
+Global___FailedTurns: typing_extensions.TypeAlias = FailedTurns
+
+@typing.final
 class ActivityLine(google.protobuf.message.Message):
     """One thing that a member's program did, such as a call of a tool."""
 
@@ -123,6 +154,7 @@ class ReportActivityRequest(google.protobuf.message.Message):
     LINES_FIELD_NUMBER: builtins.int
     USAGE_FIELD_NUMBER: builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: builtins.int
+    FAILED_TURNS_FIELD_NUMBER: builtins.int
     idempotency_key: builtins.str
     """Optional. A report with the same key as the member's previous one changes nothing. Only that one is remembered."""
     @property
@@ -135,15 +167,20 @@ class ReportActivityRequest(google.protobuf.message.Message):
         nothing. Absent: no change.
         """
 
+    @property
+    def failed_turns(self) -> Global___FailedTurns:
+        """Optional. Whether the turns of the program fail. Absent: no change."""
+
     def __init__(
         self,
         *,
         lines: collections.abc.Iterable[Global___ReportedLine] | None = ...,
         usage: Global___Usage | None = ...,
         idempotency_key: builtins.str = ...,
+        failed_turns: Global___FailedTurns | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["usage", b"usage"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["idempotency_key", b"idempotency_key", "lines", b"lines", "usage", b"usage"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["failed_turns", b"failed_turns", "usage", b"usage"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["failed_turns", b"failed_turns", "idempotency_key", b"idempotency_key", "lines", b"lines", "usage", b"usage"]) -> None: ...
 
 Global___ReportActivityRequest: typing_extensions.TypeAlias = ReportActivityRequest
 

@@ -40,7 +40,7 @@ class _TeamEventKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._
     TEAM_EVENT_KIND_OBSERVER_CREATED: _TeamEventKind.ValueType  # 4
     """The lead or the operator created an observer's credential."""
     TEAM_EVENT_KIND_WRITES_LOST: _TeamEventKind.ValueType  # 5
-    """The store has lost changes that were answered with OK."""
+    """The store has lost changes that the coordinator had confirmed with OK."""
 
 class TeamEventKind(_TeamEventKind, metaclass=_TeamEventKindEnumTypeWrapper):
     """What happened to a team."""
@@ -56,7 +56,7 @@ TEAM_EVENT_KIND_INVITED: TeamEventKind.ValueType  # 3
 TEAM_EVENT_KIND_OBSERVER_CREATED: TeamEventKind.ValueType  # 4
 """The lead or the operator created an observer's credential."""
 TEAM_EVENT_KIND_WRITES_LOST: TeamEventKind.ValueType  # 5
-"""The store has lost changes that were answered with OK."""
+"""The store has lost changes that the coordinator had confirmed with OK."""
 Global___TeamEventKind: typing_extensions.TypeAlias = TeamEventKind
 
 class _TaskEventKind:

@@ -30,12 +30,13 @@ class HostServiceStub(object):
 
     A host joins a team with a token of InviteRequest.host, and has an inbox, sessions and a lease as a member has. Its
     credential takes orders and nothing else: besides TakeOrder, RefuseOrder, ReportExit and UpdateHost, a host may call
-    MessageService.Stream and Ack, and TeamService.Join, Heartbeat and Leave. Every other call is refused with NOT_PERMITTED.
+    MessageService.Stream and Ack, and TeamService.Join, Heartbeat and Leave. The coordinator refuses every other call with
+    NOT_PERMITTED.
 
-    An order is a request of REQUEST_KIND_SPAWN. The coordinator puts a SpawnOrder into the inbox of the host that it chose.
-    The host takes the order, starts a runner with the join token that it gets, and acknowledges the message. The order is
-    approved when the member opens its first session, rejected when the host refuses it, or expires. Whenever it ends without
-    an approval, its join token is void and the name is free.
+    An order is a request of REQUEST_KIND_SPAWN. The coordinator puts a SpawnOrder into the inbox of the host that it chose. The
+    host takes the order, starts a runner with the join token that it gets, and acknowledges the message. The order is approved
+    when the member opens its first session, and rejected when the host refuses it. Otherwise it expires or is cancelled. If it
+    ends without an approval, its join token is void and the name is free.
     """
 
     def __init__(self, channel):
@@ -81,20 +82,21 @@ class HostServiceServicer(object):
 
     A host joins a team with a token of InviteRequest.host, and has an inbox, sessions and a lease as a member has. Its
     credential takes orders and nothing else: besides TakeOrder, RefuseOrder, ReportExit and UpdateHost, a host may call
-    MessageService.Stream and Ack, and TeamService.Join, Heartbeat and Leave. Every other call is refused with NOT_PERMITTED.
+    MessageService.Stream and Ack, and TeamService.Join, Heartbeat and Leave. The coordinator refuses every other call with
+    NOT_PERMITTED.
 
-    An order is a request of REQUEST_KIND_SPAWN. The coordinator puts a SpawnOrder into the inbox of the host that it chose.
-    The host takes the order, starts a runner with the join token that it gets, and acknowledges the message. The order is
-    approved when the member opens its first session, rejected when the host refuses it, or expires. Whenever it ends without
-    an approval, its join token is void and the name is free.
+    An order is a request of REQUEST_KIND_SPAWN. The coordinator puts a SpawnOrder into the inbox of the host that it chose. The
+    host takes the order, starts a runner with the join token that it gets, and acknowledges the message. The order is approved
+    when the member opens its first session, and rejected when the host refuses it. Otherwise it expires or is cancelled. If it
+    ends without an approval, its join token is void and the name is free.
     """
 
     def Spawn(self, request, context):
-        """Orders a new member. Reserves its name, chooses a host, and puts the prompt into the member's inbox as a message of the
-        caller. RequestService.WaitForDecision waits for its start. Lead and operator only.
+        """Orders a new member. Reserves its name, chooses a host, and puts the prompt into the member's inbox as a message from the
+        caller. To wait for the start, call RequestService.WaitForDecision. Lead and operator only.
 
-        The host is the named one, or the one with the most free slots of those that are live, have the profile and the labels, and
-        a free slot; the first by name if several have as many.
+        If the request names a host, the coordinator uses that one. Otherwise it chooses among the live hosts that have the
+        profile, the labels and a free slot: the one with the most free slots, or the first of these by name.
 
         PERMISSION_DENIED: LEAD_ONLY. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED. FAILED_PRECONDITION: NO_HOST_FITS
         (its text says what each host lacks). INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, CONTENT_TOO_LARGE,
@@ -115,7 +117,7 @@ class HostServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def UpdateHost(self, request, context):
-        """Says what the caller, a host, offers. Replaces what it said before. No order goes to a host that has never said it.
+        """Declares what the caller, a host, offers. Replaces its earlier offer. No order goes to a host that has no offer.
 
         PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD. ABORTED: SESSION_SUPERSEDED.
         """
@@ -125,8 +127,8 @@ class HostServiceServicer(object):
 
     def TakeOrder(self, request, context):
         """Takes an order that the caller, a host, has in its inbox. Returns a new join token, good for one join under the name
-        ordered, and for this order only. An earlier token of the same order is void from now on, so that a repeated call never
-        leads to a second member.
+        ordered, and for this order only. The call voids any earlier token of the same order, so that a repeated call never leads
+        to a second member.
 
         PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET (another host has it). INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND:
         REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED, REQUEST_CANCELLED. ABORTED: SESSION_SUPERSEDED.
@@ -136,8 +138,9 @@ class HostServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RefuseOrder(self, request, context):
-        """Refuses an order, also after it was taken: the host cannot start the member, or the program ended before it opened a
-        session. If the host only lacks room, the coordinator chooses another one, up to twice. Repeating the call is harmless.
+        """Refuses an order, even one that the host has taken: the host cannot start the member, or the program exited before it
+        opened a session. With `try_another_host`, the coordinator chooses another host, up to twice, unless the order named its
+        host. Repeating the call is harmless.
 
         PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD,
         CONTENT_TOO_LARGE. NOT_FOUND: REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED,
@@ -148,8 +151,9 @@ class HostServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ReportExit(self, request, context):
-        """Reports that nothing of a member that the caller, a host, has started runs anymore, for example because its runner was
-        killed. Ends the member's life, if it still goes on and no later order or token began it. Repeating the call is harmless.
+        """Reports that no process of a member that the caller, a host, started is left, for example because its runner was killed.
+        Ends the member's life, unless it has already ended, or a later order or join token began it. Repeating the call is
+        harmless.
 
         PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND:
         REQUEST_NOT_FOUND. ABORTED: SESSION_SUPERSEDED.
@@ -204,12 +208,13 @@ class HostService(object):
 
     A host joins a team with a token of InviteRequest.host, and has an inbox, sessions and a lease as a member has. Its
     credential takes orders and nothing else: besides TakeOrder, RefuseOrder, ReportExit and UpdateHost, a host may call
-    MessageService.Stream and Ack, and TeamService.Join, Heartbeat and Leave. Every other call is refused with NOT_PERMITTED.
+    MessageService.Stream and Ack, and TeamService.Join, Heartbeat and Leave. The coordinator refuses every other call with
+    NOT_PERMITTED.
 
-    An order is a request of REQUEST_KIND_SPAWN. The coordinator puts a SpawnOrder into the inbox of the host that it chose.
-    The host takes the order, starts a runner with the join token that it gets, and acknowledges the message. The order is
-    approved when the member opens its first session, rejected when the host refuses it, or expires. Whenever it ends without
-    an approval, its join token is void and the name is free.
+    An order is a request of REQUEST_KIND_SPAWN. The coordinator puts a SpawnOrder into the inbox of the host that it chose. The
+    host takes the order, starts a runner with the join token that it gets, and acknowledges the message. The order is approved
+    when the member opens its first session, and rejected when the host refuses it. Otherwise it expires or is cancelled. If it
+    ends without an approval, its join token is void and the name is free.
     """
 
     @staticmethod

@@ -32,19 +32,19 @@ class _RestartPolicyEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._
     RESTART_POLICY_NEVER: _RestartPolicy.ValueType  # 1
     """Never."""
     RESTART_POLICY_ON_FAILURE: _RestartPolicy.ValueType  # 2
-    """When it has failed."""
+    """After a failure."""
     RESTART_POLICY_ALWAYS: _RestartPolicy.ValueType  # 3
     """Always."""
 
 class RestartPolicy(_RestartPolicy, metaclass=_RestartPolicyEnumTypeWrapper):
-    """Whether a runner starts its program again when it has ended, and the member was not asked to exit."""
+    """Whether a runner restarts its program when the program ends and the member was not asked to exit."""
 
 RESTART_POLICY_UNSPECIFIED: RestartPolicy.ValueType  # 0
 """As the profile says."""
 RESTART_POLICY_NEVER: RestartPolicy.ValueType  # 1
 """Never."""
 RESTART_POLICY_ON_FAILURE: RestartPolicy.ValueType  # 2
-"""When it has failed."""
+"""After a failure."""
 RESTART_POLICY_ALWAYS: RestartPolicy.ValueType  # 3
 """Always."""
 Global___RestartPolicy: typing_extensions.TypeAlias = RestartPolicy
@@ -87,7 +87,9 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     NOTICE_KIND_UNPROCESSED: _NoticeKind.ValueType  # 12
     """A member has not processed its messages for too long. To the lead; `message_id` is the oldest of them."""
     NOTICE_KIND_WRITES_LOST: _NoticeKind.ValueType  # 13
-    """The store has lost changes that were answered with OK, as can happen when a replica takes over. To every member."""
+    """The store has lost changes that the coordinator had confirmed with OK, which can happen when a replica takes over. To every
+    member.
+    """
     NOTICE_KIND_TASK_LAPSED: _NoticeKind.ValueType  # 14
     """The claim of a detached life has expired, and the task is back on the board; `task` and `member`, the former owner, are
     set. To the former owner and to the lead.
@@ -95,17 +97,17 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     NOTICE_KIND_MEMBER_RESTARTED: _NoticeKind.ValueType  # 15
     """A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set."""
     NOTICE_KIND_WORK_FAILED: _NoticeKind.ValueType  # 16
-    """A member's program has failed at messages or a task, and its runner goes on. To the lead; `message_id` (the first
-    message that the program was given) or `task` is set, and `exit` if the program has ended. If it still runs, `text` says
-    how often it has failed, and how.
+    """A member's program has failed at messages or a task, and its runner continues. To the lead; `message_id` (the first message
+    that the program was given) or `task` is set, and `exit` if the program has ended. If it still runs, `text` says how often
+    it has failed, and how.
     """
     NOTICE_KIND_SPAWN_STARTED: _NoticeKind.ValueType  # 17
     """A member that was ordered from a host has started. To the lead and to the member that ordered it."""
     NOTICE_KIND_SPAWN_FAILED: _NoticeKind.ValueType  # 18
     """A member that was ordered from a host has not started; `text` says why. To the lead and to the member that ordered it."""
     NOTICE_KIND_DIGEST: _NoticeKind.ValueType  # 20
-    """The unimportant notices of some minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a line
-    for each of them.
+    """Unimportant notices, gathered over a few minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a
+    line for each of them.
     """
 
 class NoticeKind(_NoticeKind, metaclass=_NoticeKindEnumTypeWrapper):
@@ -143,7 +145,9 @@ NOTICE_KIND_TASK_REVOKED: NoticeKind.ValueType  # 11
 NOTICE_KIND_UNPROCESSED: NoticeKind.ValueType  # 12
 """A member has not processed its messages for too long. To the lead; `message_id` is the oldest of them."""
 NOTICE_KIND_WRITES_LOST: NoticeKind.ValueType  # 13
-"""The store has lost changes that were answered with OK, as can happen when a replica takes over. To every member."""
+"""The store has lost changes that the coordinator had confirmed with OK, which can happen when a replica takes over. To every
+member.
+"""
 NOTICE_KIND_TASK_LAPSED: NoticeKind.ValueType  # 14
 """The claim of a detached life has expired, and the task is back on the board; `task` and `member`, the former owner, are
 set. To the former owner and to the lead.
@@ -151,17 +155,17 @@ set. To the former owner and to the lead.
 NOTICE_KIND_MEMBER_RESTARTED: NoticeKind.ValueType  # 15
 """A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set."""
 NOTICE_KIND_WORK_FAILED: NoticeKind.ValueType  # 16
-"""A member's program has failed at messages or a task, and its runner goes on. To the lead; `message_id` (the first
-message that the program was given) or `task` is set, and `exit` if the program has ended. If it still runs, `text` says
-how often it has failed, and how.
+"""A member's program has failed at messages or a task, and its runner continues. To the lead; `message_id` (the first message
+that the program was given) or `task` is set, and `exit` if the program has ended. If it still runs, `text` says how often
+it has failed, and how.
 """
 NOTICE_KIND_SPAWN_STARTED: NoticeKind.ValueType  # 17
 """A member that was ordered from a host has started. To the lead and to the member that ordered it."""
 NOTICE_KIND_SPAWN_FAILED: NoticeKind.ValueType  # 18
 """A member that was ordered from a host has not started; `text` says why. To the lead and to the member that ordered it."""
 NOTICE_KIND_DIGEST: NoticeKind.ValueType  # 20
-"""The unimportant notices of some minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a line
-for each of them.
+"""Unimportant notices, gathered over a few minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a
+line for each of them.
 """
 Global___NoticeKind: typing_extensions.TypeAlias = NoticeKind
 
@@ -258,7 +262,7 @@ class _CloseReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     CLOSE_REASON_UNSPECIFIED: _CloseReason.ValueType  # 0
     """Never sent."""
     CLOSE_REASON_SHUTDOWN_APPROVED: _CloseReason.ValueType  # 1
-    """The member approved its shutdown, or leaves by its own decision. End the process; do not reconnect."""
+    """The member approved its shutdown, or is leaving voluntarily. End the process; do not reconnect."""
     CLOSE_REASON_SUPERSEDED: _CloseReason.ValueType  # 2
     """A newer session holds the inbox. Do not reconnect."""
     CLOSE_REASON_TEAM_DELETED: _CloseReason.ValueType  # 3
@@ -278,7 +282,7 @@ class CloseReason(_CloseReason, metaclass=_CloseReasonEnumTypeWrapper):
 CLOSE_REASON_UNSPECIFIED: CloseReason.ValueType  # 0
 """Never sent."""
 CLOSE_REASON_SHUTDOWN_APPROVED: CloseReason.ValueType  # 1
-"""The member approved its shutdown, or leaves by its own decision. End the process; do not reconnect."""
+"""The member approved its shutdown, or is leaving voluntarily. End the process; do not reconnect."""
 CLOSE_REASON_SUPERSEDED: CloseReason.ValueType  # 2
 """A newer session holds the inbox. Do not reconnect."""
 CLOSE_REASON_TEAM_DELETED: CloseReason.ValueType  # 3
@@ -338,11 +342,13 @@ class _DeadLetterCauseEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper
     DEAD_LETTER_CAUSE_TARGET_REPLACED: _DeadLetterCause.ValueType  # 2
     """It was a shutdown request for an earlier life of the member."""
     DEAD_LETTER_CAUSE_INBOX_FULL: _DeadLetterCause.ValueType  # 3
-    """It was a notice. It found the inbox full, or left it to make room for newer notices. Only the history has it."""
+    """It was a notice that found the inbox full, or that was removed to make room for newer notices. Only the history contains
+    it.
+    """
     DEAD_LETTER_CAUSE_MEMBER_REMOVED: _DeadLetterCause.ValueType  # 4
     """The recipient exited long ago and was removed from the roster."""
     DEAD_LETTER_CAUSE_REPLACED: _DeadLetterCause.ValueType  # 5
-    """It was a notice. A newer one of the same kind about the same thing took its place, and counts its events."""
+    """It was a notice. A newer one of the same kind about the same thing replaced it and counts its events."""
     DEAD_LETTER_CAUSE_NOT_STARTED: _DeadLetterCause.ValueType  # 6
     """It was the prompt of a member that was ordered from a host and never started."""
 
@@ -356,11 +362,13 @@ DEAD_LETTER_CAUSE_DELIVERY_LIMIT: DeadLetterCause.ValueType  # 1
 DEAD_LETTER_CAUSE_TARGET_REPLACED: DeadLetterCause.ValueType  # 2
 """It was a shutdown request for an earlier life of the member."""
 DEAD_LETTER_CAUSE_INBOX_FULL: DeadLetterCause.ValueType  # 3
-"""It was a notice. It found the inbox full, or left it to make room for newer notices. Only the history has it."""
+"""It was a notice that found the inbox full, or that was removed to make room for newer notices. Only the history contains
+it.
+"""
 DEAD_LETTER_CAUSE_MEMBER_REMOVED: DeadLetterCause.ValueType  # 4
 """The recipient exited long ago and was removed from the roster."""
 DEAD_LETTER_CAUSE_REPLACED: DeadLetterCause.ValueType  # 5
-"""It was a notice. A newer one of the same kind about the same thing took its place, and counts its events."""
+"""It was a notice. A newer one of the same kind about the same thing replaced it and counts its events."""
 DEAD_LETTER_CAUSE_NOT_STARTED: DeadLetterCause.ValueType  # 6
 """It was the prompt of a member that was ordered from a host and never started."""
 Global___DeadLetterCause: typing_extensions.TypeAlias = DeadLetterCause
@@ -554,9 +562,9 @@ class PermissionRequest(google.protobuf.message.Message):
     DETAIL_FIELD_NUMBER: builtins.int
     TTL_FIELD_NUMBER: builtins.int
     recipient: builtins.str
-    """Optional. The member that is asked, its approver: see DirectMessage.recipient. Empty or `team-lead`: the lead, also one
-    that takes over while the request is pending. The lead itself must name another member. If the member has exited, or
-    exits while the request is pending, the lead is asked instead, unless the lead made the request. In a delivered message:
+    """Optional. The member that is asked, its approver: see DirectMessage.recipient. Empty or `team-lead`: the lead, including
+    one that takes over while the request is pending. The lead itself must name another member. If the member has exited, or
+    exits while the request is pending, the request goes to the lead instead, unless the lead made it. In a delivered message:
     the name as first written.
     """
     tool: builtins.str
@@ -681,23 +689,26 @@ class SpawnTerms(google.protobuf.message.Message):
     RESTART_FIELD_NUMBER: builtins.int
     DIR_FIELD_NUMBER: builtins.int
     REFUSED_BY_FIELD_NUMBER: builtins.int
+    RESCHEDULE_FIELD_NUMBER: builtins.int
     profile: builtins.str
     """The profile of the host that says which program runs, and how."""
     host: builtins.str
-    """The host that was asked for. Empty: any that fits."""
+    """The host that the caller asked for. Empty: the coordinator chooses one."""
     plan_mode_required: builtins.bool
     """True: the member must have a plan approved before it may work on tasks."""
     restart: Global___RestartPolicy.ValueType
-    """Whether its runner starts the program again."""
+    """Whether the member's runner restarts its program."""
     dir: builtins.str
-    """The directory that the program starts in, below the one of the profile. Empty: as the profile says."""
+    """The directory that the program starts in, below the profile's directory. Empty: the profile's directory itself."""
+    reschedule: builtins.bool
+    """True: if the member is lost together with its host, the coordinator orders it again from another host."""
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
         """The labels that a host must have. Empty: none."""
 
     @property
     def refused_by(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Set by the coordinator. The hosts that have refused the order because they could not take it, oldest first."""
+        """Set by the coordinator. The hosts that could not take the order, in the order in which they refused it."""
 
     def __init__(
         self,
@@ -709,8 +720,9 @@ class SpawnTerms(google.protobuf.message.Message):
         restart: Global___RestartPolicy.ValueType = ...,
         dir: builtins.str = ...,
         refused_by: collections.abc.Iterable[builtins.str] | None = ...,
+        reschedule: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["dir", b"dir", "host", b"host", "labels", b"labels", "plan_mode_required", b"plan_mode_required", "profile", b"profile", "refused_by", b"refused_by", "restart", b"restart"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["dir", b"dir", "host", b"host", "labels", b"labels", "plan_mode_required", b"plan_mode_required", "profile", b"profile", "refused_by", b"refused_by", "reschedule", b"reschedule", "restart", b"restart"]) -> None: ...
 
 Global___SpawnTerms: typing_extensions.TypeAlias = SpawnTerms
 
@@ -773,10 +785,10 @@ class Notice(google.protobuf.message.Message):
     message_id: builtins.str
     """Set by the coordinator if the notice concerns a message. Its id."""
     text: builtins.str
-    """Set by the coordinator. One sentence for a reader, with what can be done."""
+    """Set by the coordinator. One sentence for a reader that says what happened and what can be done about it."""
     count: builtins.int
-    """Set by the coordinator. How many events it covers, 1 or more. While a notice is unprocessed, a newer one of the same
-    kind about the same thing replaces it: the other fields describe the latest event.
+    """Set by the coordinator. How many events it covers, 1 or more. While a notice is unprocessed, a newer one of the same kind
+    about the same thing replaces it. The other fields describe the latest event.
     """
     important: builtins.bool
     """Set by the coordinator. True: the notice goes to members at every NoticeLevel. Depends on the kind; an exit is
@@ -1321,7 +1333,7 @@ Global___SessionOpened: typing_extensions.TypeAlias = SessionOpened
 
 @typing.final
 class Delivery(google.protobuf.message.Message):
-    """One message out of the inbox."""
+    """One message from the inbox."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -1331,7 +1343,9 @@ class Delivery(google.protobuf.message.Message):
     sequence: builtins.int
     """The place in the inbox. Dense: the next message that is put into this inbox has the next number."""
     delivery_count: builtins.int
-    """How many sessions have delivered this message or may have, this one included. Over 1: it may have been seen."""
+    """How many sessions have delivered this message or may have delivered it, including this one. Over 1: the member may have
+    seen the message before.
+    """
     @property
     def message(self) -> Global___Message:
         """The message."""
@@ -1383,7 +1397,7 @@ class SessionClosing(google.protobuf.message.Message):
     detail: builtins.str
     """One sentence for a reader."""
     request_id: builtins.str
-    """Set with CLOSE_REASON_SHUTDOWN_APPROVED. The request that was approved. Empty: the member leaves by its own decision."""
+    """Set with CLOSE_REASON_SHUTDOWN_APPROVED. The request that was approved. Empty: the member is leaving voluntarily."""
     def __init__(
         self,
         *,

@@ -125,12 +125,12 @@ class MessageServiceServicer(object):
     def Stream(self, request, context):
         """Opens a session on the caller's own inbox and streams it.
 
-        The first frame is `opened`. Then comes every unprocessed message in the order of the inbox, then new ones as they
-        arrive, with heartbeats between. Only a pending shutdown request leaves that order: once too much is unacknowledged, it
-        comes before the messages that wait. Each message comes once in a session. A client must keep reading, or it misses the
-        request and the end. The newest session wins: an older one receives a last frame `closing` with
-        CLOSE_REASON_SUPERSEDED and ends. A client that reconnects need not say what it has seen: messages that
-        it has not acknowledged come again, with a higher delivery count.
+        The first frame is `opened`. After it, the stream carries every unprocessed message in the order of the inbox, then new
+        ones as they arrive, with heartbeats in between. Only a pending shutdown request may leave that order: if too much is
+        unacknowledged, it is delivered ahead of the messages that wait. A session delivers each message once. A client must keep
+        reading; otherwise it misses that request and the last frame. The newest session wins: an older one receives a last frame
+        `closing` with CLOSE_REASON_SUPERSEDED and ends. A client that reconnects does not have to say what it has seen: the
+        coordinator delivers the messages that the client has not acknowledged again, with a higher delivery count.
 
         PERMISSION_DENIED: NOT_PERMITTED (the credential has no inbox). RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client
         has read nothing for 30 s while frames were waiting. INVALID_ARGUMENT: INVALID_FIELD.

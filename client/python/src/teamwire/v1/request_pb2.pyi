@@ -31,13 +31,13 @@ class _RequestKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     REQUEST_KIND_UNSPECIFIED: _RequestKind.ValueType  # 0
     """Never sent. In a filter: any."""
     REQUEST_KIND_SHUTDOWN: _RequestKind.ValueType  # 1
-    """That a member shut down. The member answers."""
+    """The shutdown of a member. The member answers."""
     REQUEST_KIND_PLAN_APPROVAL: _RequestKind.ValueType  # 2
-    """That a plan be approved. The lead or the operator answers."""
+    """The approval of a plan. The lead or the operator answers."""
     REQUEST_KIND_PERMISSION: _RequestKind.ValueType  # 3
-    """That a member may do something. The member that was asked, the lead or the operator answers."""
+    """Permission for a member to do something. The member that was asked, the lead or the operator answers."""
     REQUEST_KIND_SPAWN: _RequestKind.ValueType  # 4
-    """That a host start a member. The host may refuse; the first session of the member approves it."""
+    """The start of a member on a host. The host may refuse; the member's first session approves the request."""
 
 class RequestKind(_RequestKind, metaclass=_RequestKindEnumTypeWrapper):
     """What a request asks for."""
@@ -45,13 +45,13 @@ class RequestKind(_RequestKind, metaclass=_RequestKindEnumTypeWrapper):
 REQUEST_KIND_UNSPECIFIED: RequestKind.ValueType  # 0
 """Never sent. In a filter: any."""
 REQUEST_KIND_SHUTDOWN: RequestKind.ValueType  # 1
-"""That a member shut down. The member answers."""
+"""The shutdown of a member. The member answers."""
 REQUEST_KIND_PLAN_APPROVAL: RequestKind.ValueType  # 2
-"""That a plan be approved. The lead or the operator answers."""
+"""The approval of a plan. The lead or the operator answers."""
 REQUEST_KIND_PERMISSION: RequestKind.ValueType  # 3
-"""That a member may do something. The member that was asked, the lead or the operator answers."""
+"""Permission for a member to do something. The member that was asked, the lead or the operator answers."""
 REQUEST_KIND_SPAWN: RequestKind.ValueType  # 4
-"""That a host start a member. The host may refuse; the first session of the member approves it."""
+"""The start of a member on a host. The host may refuse; the member's first session approves the request."""
 Global___RequestKind: typing_extensions.TypeAlias = RequestKind
 
 class _RequestState:
@@ -174,8 +174,8 @@ class Request(google.protobuf.message.Message):
     answer_message_id: builtins.str
     """The message that carried the answer. Empty: it has no answer."""
     approver: builtins.str
-    """Set with REQUEST_KIND_PERMISSION. The member that was asked. Empty: the lead, also because the member that was asked has
-    exited. The lead may answer in either case. With REQUEST_KIND_SPAWN: the host that has the order.
+    """Set with REQUEST_KIND_PERMISSION. The member that was asked. Empty: the lead, either from the start or because the member
+    that was asked has exited. The lead may answer in either case. With REQUEST_KIND_SPAWN: the host that has the order.
     """
     tool: builtins.str
     """Set with REQUEST_KIND_PERMISSION. What the member wants to use."""

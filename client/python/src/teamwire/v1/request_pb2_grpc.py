@@ -97,9 +97,8 @@ class RequestServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Withdraw(self, request, context):
-        """Withdraws a permission request that the caller made, for example because its program no longer waits. Returns the
-        request. If it was decided or has expired before, that stands: the request is returned unchanged. Repeating the call is
-        harmless.
+        """Withdraws a permission request that the caller made, for example because its program no longer waits. Returns the request.
+        If the request was already decided or has expired, the call returns it unchanged. Repeating the call is harmless.
 
         INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND. PERMISSION_DENIED:
         NOT_REQUEST_TARGET (another member made it), NOT_PERMITTED. FAILED_PRECONDITION: REQUEST_KIND_MISMATCH.

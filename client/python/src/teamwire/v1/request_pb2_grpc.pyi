@@ -156,9 +156,8 @@ class RequestServiceStub(typing.Generic[_RequestServiceGetRequestType, _RequestS
     """
 
     Withdraw: _RequestServiceWithdrawType
-    """Withdraws a permission request that the caller made, for example because its program no longer waits. Returns the
-    request. If it was decided or has expired before, that stands: the request is returned unchanged. Repeating the call is
-    harmless.
+    """Withdraws a permission request that the caller made, for example because its program no longer waits. Returns the request.
+    If the request was already decided or has expired, the call returns it unchanged. Repeating the call is harmless.
 
     INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND. PERMISSION_DENIED:
     NOT_REQUEST_TARGET (another member made it), NOT_PERMITTED. FAILED_PRECONDITION: REQUEST_KIND_MISMATCH.
@@ -231,9 +230,8 @@ class RequestServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.request_pb2.WithdrawRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.request_pb2.WithdrawResponse, collections.abc.Awaitable[teamwire.v1.request_pb2.WithdrawResponse]]:
-        """Withdraws a permission request that the caller made, for example because its program no longer waits. Returns the
-        request. If it was decided or has expired before, that stands: the request is returned unchanged. Repeating the call is
-        harmless.
+        """Withdraws a permission request that the caller made, for example because its program no longer waits. Returns the request.
+        If the request was already decided or has expired, the call returns it unchanged. Repeating the call is harmless.
 
         INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND. PERMISSION_DENIED:
         NOT_REQUEST_TARGET (another member made it), NOT_PERMITTED. FAILED_PRECONDITION: REQUEST_KIND_MISMATCH.

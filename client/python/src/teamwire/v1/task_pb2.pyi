@@ -165,7 +165,7 @@ class Task(google.protobuf.message.Message):
 
     @property
     def claim_expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """Set while a detached life has claimed it. When the claim ends by itself."""
+        """Set while a detached life has claimed it. When the claim expires."""
 
     def __init__(
         self,

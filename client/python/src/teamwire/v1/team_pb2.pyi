@@ -82,7 +82,7 @@ class _MemberStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     as it calls. Neither change is recorded or reported.
     """
     MEMBER_STATE_SPAWNING: _MemberState.ValueType  # 8
-    """Ordered with HostService.Spawn, and not started yet. Its inbox accepts messages already."""
+    """Ordered with HostService.Spawn, but not started yet. Its inbox already accepts messages."""
 
 class MemberState(_MemberState, metaclass=_MemberStateEnumTypeWrapper):
     """Where a member is in its life."""
@@ -108,7 +108,7 @@ MEMBER_STATE_AWAY: MemberState.ValueType  # 7
 as it calls. Neither change is recorded or reported.
 """
 MEMBER_STATE_SPAWNING: MemberState.ValueType  # 8
-"""Ordered with HostService.Spawn, and not started yet. Its inbox accepts messages already."""
+"""Ordered with HostService.Spawn, but not started yet. Its inbox already accepts messages."""
 Global___MemberState: typing_extensions.TypeAlias = MemberState
 
 class _Liveness:
@@ -120,26 +120,26 @@ class _LivenessEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumT
     LIVENESS_UNSPECIFIED: _Liveness.ValueType  # 0
     """In a request: attached."""
     LIVENESS_ATTACHED: _Liveness.ValueType  # 1
-    """A process does: a runner, or a program with a session. If its lease runs out, it becomes lost, and its claims return to
-    the board.
+    """A process does: a runner, or a program with a session. If its lease runs out, the member becomes lost, and its claims
+    return to the board.
     """
     LIVENESS_DETACHED: _Liveness.ValueType  # 2
-    """None does: a person types commands, or an agent runs them. It is away between calls and never lost. Its claims last
-    until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).
+    """No process does: a person types commands, or an agent runs them. The member is away between calls and never lost. Its
+    claims last until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).
     """
 
 class Liveness(_Liveness, metaclass=_LivenessEnumTypeWrapper):
-    """Whether a process keeps a life going. Decided when the life begins."""
+    """Whether a process keeps a life going. Set when the life begins."""
 
 LIVENESS_UNSPECIFIED: Liveness.ValueType  # 0
 """In a request: attached."""
 LIVENESS_ATTACHED: Liveness.ValueType  # 1
-"""A process does: a runner, or a program with a session. If its lease runs out, it becomes lost, and its claims return to
-the board.
+"""A process does: a runner, or a program with a session. If its lease runs out, the member becomes lost, and its claims
+return to the board.
 """
 LIVENESS_DETACHED: Liveness.ValueType  # 2
-"""None does: a person types commands, or an agent runs them. It is away between calls and never lost. Its claims last
-until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).
+"""No process does: a person types commands, or an agent runs them. The member is away between calls and never lost. Its
+claims last until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).
 """
 Global___Liveness: typing_extensions.TypeAlias = Liveness
 
@@ -269,6 +269,7 @@ class Member(google.protobuf.message.Message):
     TOTAL_USAGE_FIELD_NUMBER: builtins.int
     SPAWNED_ON_FIELD_NUMBER: builtins.int
     PENDING_ORDER_FIELD_NUMBER: builtins.int
+    FAILED_TURNS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """As first written. Compared without case."""
     role: Global___Role.ValueType
@@ -298,7 +299,7 @@ class Member(google.protobuf.message.Message):
     spawned_on: builtins.str
     """The host that started it, or is to start it. Empty: it was not ordered from a host."""
     pending_order: builtins.str
-    """With MEMBER_STATE_SPAWNING: the order that is pending. Empty: none is."""
+    """With MEMBER_STATE_SPAWNING: the pending order. Empty: none."""
     @property
     def joined_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When this life began."""
@@ -331,6 +332,12 @@ class Member(google.protobuf.message.Message):
     def total_usage(self) -> teamwire.v1.activity_pb2.Usage:
         """What its programs have used in all of its lives. Absent: nothing was reported."""
 
+    @property
+    def failed_turns(self) -> teamwire.v1.activity_pb2.FailedTurns:
+        """The turns of its program that have failed in a row, in a life that has not ended. Absent: the latest turn has not failed, or
+        nothing was reported.
+        """
+
     def __init__(
         self,
         *,
@@ -357,9 +364,10 @@ class Member(google.protobuf.message.Message):
         total_usage: teamwire.v1.activity_pb2.Usage | None = ...,
         spawned_on: builtins.str = ...,
         pending_order: builtins.str = ...,
+        failed_turns: teamwire.v1.activity_pb2.FailedTurns | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["attributes", b"attributes", "exit", b"exit", "joined_at", b"joined_at", "lease_left", b"lease_left", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "connected", b"connected", "exit", b"exit", "inbox_depth", b"inbox_depth", "inbox_full", b"inbox_full", "incarnation", b"incarnation", "joined_at", b"joined_at", "last_summary", b"last_summary", "lease_left", b"lease_left", "liveness", b"liveness", "name", b"name", "notice_level", b"notice_level", "pending_order", b"pending_order", "pending_permissions", b"pending_permissions", "pending_plan", b"pending_plan", "pending_shutdown", b"pending_shutdown", "plan_required", b"plan_required", "role", b"role", "spawned_on", b"spawned_on", "state", b"state", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["attributes", b"attributes", "exit", b"exit", "failed_turns", b"failed_turns", "joined_at", b"joined_at", "lease_left", b"lease_left", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "connected", b"connected", "exit", b"exit", "failed_turns", b"failed_turns", "inbox_depth", b"inbox_depth", "inbox_full", b"inbox_full", "incarnation", b"incarnation", "joined_at", b"joined_at", "last_summary", b"last_summary", "lease_left", b"lease_left", "liveness", b"liveness", "name", b"name", "notice_level", b"notice_level", "pending_order", b"pending_order", "pending_permissions", b"pending_permissions", "pending_plan", b"pending_plan", "pending_shutdown", b"pending_shutdown", "plan_required", b"plan_required", "role", b"role", "spawned_on", b"spawned_on", "state", b"state", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> None: ...
 
 Global___Member: typing_extensions.TypeAlias = Member
 
@@ -629,7 +637,7 @@ class InviteRequest(google.protobuf.message.Message):
     plan_mode_required: builtins.bool
     """Optional. True: members that join with it must have a plan approved before they may work on tasks."""
     host: builtins.bool
-    """Optional. True: those who join with it are hosts (ROLE_HOST), and not teammates."""
+    """Optional. True: those that join with it are hosts (ROLE_HOST), not teammates."""
     @property
     def ttl(self) -> google.protobuf.duration_pb2.Duration:
         """Optional. How long it is valid, 1 s to 30 days. Absent: 15 min."""
@@ -743,6 +751,7 @@ class JoinRequest(google.protobuf.message.Message):
     IDEMPOTENCY_KEY_FIELD_NUMBER: builtins.int
     LIVENESS_FIELD_NUMBER: builtins.int
     PREVIOUS_EXIT_FIELD_NUMBER: builtins.int
+    HOST_FIELD_NUMBER: builtins.int
     name: builtins.str
     """The name to join under; same syntax as CreateTeamRequest.name. May be empty when the join token is bound to a name,
     and when a member starts a new life with its own credential.
@@ -753,6 +762,11 @@ class JoinRequest(google.protobuf.message.Message):
     """
     liveness: Global___Liveness.ValueType
     """Optional. Whether a process keeps this life going, whatever the member's earlier lives were. Unspecified: attached."""
+    host: builtins.bool
+    """Optional. True: the caller joins as a host (ROLE_HOST). The credential must agree: it is true for a join token that is for
+    hosts (InviteRequest.host) and for a host's credential, and false for every other. If it does not agree, the call fails
+    with INVALID_FIELD, and the token stays valid.
+    """
     @property
     def attributes(self) -> Global___MemberAttributes:
         """Optional. The member's attributes."""
@@ -772,9 +786,10 @@ class JoinRequest(google.protobuf.message.Message):
         idempotency_key: builtins.str = ...,
         liveness: Global___Liveness.ValueType = ...,
         previous_exit: teamwire.v1.message_pb2.ExitReport | None = ...,
+        host: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["attributes", b"attributes", "previous_exit", b"previous_exit"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "idempotency_key", b"idempotency_key", "liveness", b"liveness", "name", b"name", "previous_exit", b"previous_exit"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "host", b"host", "idempotency_key", b"idempotency_key", "liveness", b"liveness", "name", b"name", "previous_exit", b"previous_exit"]) -> None: ...
 
 Global___JoinRequest: typing_extensions.TypeAlias = JoinRequest
 

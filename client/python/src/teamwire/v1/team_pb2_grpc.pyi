@@ -423,9 +423,9 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     """
 
     DeleteTeam: _TeamServiceDeleteTeamType
-    """Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the
-    caller is live (joined, active, idle or stopping; not away); the error names them, in its text and in the metadata of
-    its ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
+    """Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the caller is
+    live (joined, active, idle or stopping; not away); the error names them in its text, and in the metadata of its ErrorInfo
+    as NAME: STATE. If there are more than 12, it names 12 and counts the rest.
 
     NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
     """
@@ -457,9 +457,9 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     """
 
     Leave: _TeamServiceLeaveType
-    """Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has
-    ended, and reports how. It may be repeated. A caller whose other calls fail with MEMBER_STOPPED may still make it;
-    the only other call left to such a caller is Join, if the error's metadata has `may_join`.
+    """Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has ended,
+    and reports how it ended. Repeating the call is harmless. A caller whose other calls fail with MEMBER_STOPPED may still
+    make it; the only other call left to such a caller is Join, if the error's metadata has `may_join`.
 
     PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
     """
@@ -494,10 +494,11 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     """
 
     ForceStop: _TeamServiceForceStopType
-    """Stops a member or a host at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
-    its runner kills the process. It is `stopping` until its exit is reported. If no report comes, an attached life is
-    `exited` once its lease and the grace period have run out, and a detached one after 5 s. A member that was ordered and
-    has not started becomes `exited` at once, and its order is cancelled. Lead and operator only. It may be repeated.
+    """Stops a member or a host at once: the coordinator refuses its credential from now on and ends its session with
+    CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If no
+    report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached one after 5 s.
+    A host is `exited` at once, and so is a member that was ordered and has not started, whose order is cancelled. Lead and
+    operator only. Repeating the call is harmless.
 
     PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
     MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
@@ -631,9 +632,9 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.team_pb2.DeleteTeamRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.DeleteTeamResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.DeleteTeamResponse]]:
-        """Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the
-        caller is live (joined, active, idle or stopping; not away); the error names them, in its text and in the metadata of
-        its ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
+        """Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the caller is
+        live (joined, active, idle or stopping; not away); the error names them in its text, and in the metadata of its ErrorInfo
+        as NAME: STATE. If there are more than 12, it names 12 and counts the rest.
 
         NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
         """
@@ -685,9 +686,9 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.team_pb2.LeaveRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.LeaveResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.LeaveResponse]]:
-        """Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has
-        ended, and reports how. It may be repeated. A caller whose other calls fail with MEMBER_STOPPED may still make it;
-        the only other call left to such a caller is Join, if the error's metadata has `may_join`.
+        """Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has ended,
+        and reports how it ended. Repeating the call is harmless. A caller whose other calls fail with MEMBER_STOPPED may still
+        make it; the only other call left to such a caller is Join, if the error's metadata has `may_join`.
 
         PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
         """
@@ -747,10 +748,11 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.team_pb2.ForceStopRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.ForceStopResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.ForceStopResponse]]:
-        """Stops a member or a host at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
-        its runner kills the process. It is `stopping` until its exit is reported. If no report comes, an attached life is
-        `exited` once its lease and the grace period have run out, and a detached one after 5 s. A member that was ordered and
-        has not started becomes `exited` at once, and its order is cancelled. Lead and operator only. It may be repeated.
+        """Stops a member or a host at once: the coordinator refuses its credential from now on and ends its session with
+        CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If no
+        report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached one after 5 s.
+        A host is `exited` at once, and so is a member that was ordered and has not started, whose order is cancelled. Lead and
+        operator only. Repeating the call is harmless.
 
         PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
         MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.

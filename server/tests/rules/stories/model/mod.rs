@@ -524,7 +524,11 @@ impl Model {
             return;
         }
         self.give_back(name);
-        self.bearer(name).life = Life::Forced;
+        let bearer = self.bearer(name);
+        bearer.life = Life::Forced;
+        if bearer.is_host {
+            self.end(name);
+        }
     }
 
     /// Renews a member's lease. `finds`: whether that makes a lost member live again, as everything but opening a stream does.

@@ -383,7 +383,7 @@ fn activity_tells_what_the_agent_does() {
         lines,
         [
             "command: make test",
-            "SendMessage: {\"to\":\"lead\"}",
+            "SendMessage: lead",
             "files.list",
             "Done.",
             "The model does not answer. Codex tries again. Reconnecting... waiting for network: Connection failed",

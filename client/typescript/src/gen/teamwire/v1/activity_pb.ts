@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/activity.proto.
  */
 export const file_teamwire_v1_activity: GenFile = /*@__PURE__*/
-  fileDesc("Chp0ZWFtd2lyZS92MS9hY3Rpdml0eS5wcm90bxILdGVhbXdpcmUudjEieQoFVXNhZ2USDQoFdHVybnMYASABKAQSFAoMaW5wdXRfdG9rZW5zGAIgASgEEhsKE2NhY2hlZF9pbnB1dF90b2tlbnMYAyABKAQSFQoNb3V0cHV0X3Rva2VucxgEIAEoBBIXCg9jb3N0X3VzZF9taWNyb3MYBSABKAQiawoMQWN0aXZpdHlMaW5lEhAKCHNlcXVlbmNlGAEgASgEEiYKAmF0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtpbmNhcm5hdGlvbhgDIAEoBBIMCgR0ZXh0GAQgASgJIkQKDFJlcG9ydGVkTGluZRIMCgR0ZXh0GAEgASgJEiYKA2FnZRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJ9ChVSZXBvcnRBY3Rpdml0eVJlcXVlc3QSKAoFbGluZXMYASADKAsyGS50ZWFtd2lyZS52MS5SZXBvcnRlZExpbmUSIQoFdXNhZ2UYAiABKAsyEi50ZWFtd2lyZS52MS5Vc2FnZRIXCg9pZGVtcG90ZW5jeV9rZXkYAyABKAkiGAoWUmVwb3J0QWN0aXZpdHlSZXNwb25zZSKlAQoTTGlzdEFjdGl2aXR5UmVxdWVzdBIMCgR0ZWFtGAEgASgJEg4KBm1lbWJlchgCIAEoCRIWCg5hZnRlcl9zZXF1ZW5jZRgDIAEoBBIRCglwYWdlX3NpemUYBCABKA0SEgoKcGFnZV90b2tlbhgFIAEoCRIxCgR3YWl0GAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQgiKtRgEEgIIPCJwChRMaXN0QWN0aXZpdHlSZXNwb25zZRIoCgVsaW5lcxgBIAMoCzIZLnRlYW13aXJlLnYxLkFjdGl2aXR5TGluZRIVCg1sYXN0X3NlcXVlbmNlGAIgASgEEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCUJgCg5pby50ZWFtd2lyZS52MUINQWN0aXZpdHlQcm90b1ABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_options]);
+  fileDesc("Chp0ZWFtd2lyZS92MS9hY3Rpdml0eS5wcm90bxILdGVhbXdpcmUudjEieQoFVXNhZ2USDQoFdHVybnMYASABKAQSFAoMaW5wdXRfdG9rZW5zGAIgASgEEhsKE2NhY2hlZF9pbnB1dF90b2tlbnMYAyABKAQSFQoNb3V0cHV0X3Rva2VucxgEIAEoBBIXCg9jb3N0X3VzZF9taWNyb3MYBSABKAQiVgoLRmFpbGVkVHVybnMSDQoFY291bnQYASABKA0SDQoFZXJyb3IYAiABKAkSKQoFc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wImsKDEFjdGl2aXR5TGluZRIQCghzZXF1ZW5jZRgBIAEoBBImCgJhdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLaW5jYXJuYXRpb24YAyABKAQSDAoEdGV4dBgEIAEoCSJECgxSZXBvcnRlZExpbmUSDAoEdGV4dBgBIAEoCRImCgNhZ2UYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24irQEKFVJlcG9ydEFjdGl2aXR5UmVxdWVzdBIoCgVsaW5lcxgBIAMoCzIZLnRlYW13aXJlLnYxLlJlcG9ydGVkTGluZRIhCgV1c2FnZRgCIAEoCzISLnRlYW13aXJlLnYxLlVzYWdlEhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCRIuCgxmYWlsZWRfdHVybnMYBCABKAsyGC50ZWFtd2lyZS52MS5GYWlsZWRUdXJucyIYChZSZXBvcnRBY3Rpdml0eVJlc3BvbnNlIqUBChNMaXN0QWN0aXZpdHlSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEhYKDmFmdGVyX3NlcXVlbmNlGAMgASgEEhEKCXBhZ2Vfc2l6ZRgEIAEoDRISCgpwYWdlX3Rva2VuGAUgASgJEjEKBHdhaXQYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CCIq1GAQSAgg8InAKFExpc3RBY3Rpdml0eVJlc3BvbnNlEigKBWxpbmVzGAEgAygLMhkudGVhbXdpcmUudjEuQWN0aXZpdHlMaW5lEhUKDWxhc3Rfc2VxdWVuY2UYAiABKAQSFwoPbmV4dF9wYWdlX3Rva2VuGAMgASgJQmAKDmlvLnRlYW13aXJlLnYxQg1BY3Rpdml0eVByb3RvUAFaPWdpdGh1Yi5jb20vdGVhbXdpcmUvdGVhbXdpcmUvY2xpZW50L2dvL3RlYW13aXJlL3YxO3RlYW13aXJldjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_options]);
 
 /**
  * What a member's program has used of its model, as the program reports it. Counters, which only grow. The coordinator
@@ -68,6 +68,42 @@ export const UsageSchema: GenMessage<Usage> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_activity, 0);
 
 /**
+ * Turns of a member's program that have failed in a row, up to the latest one.
+ *
+ * @generated from message teamwire.v1.FailedTurns
+ */
+export type FailedTurns = Message<"teamwire.v1.FailedTurns"> & {
+  /**
+   * How many. Zero in a report: the latest turn has not failed.
+   *
+   * @generated from field: uint32 count = 1;
+   */
+  count: number;
+
+  /**
+   * How the latest one failed, for a reader. One line, of which the coordinator keeps the first 500 characters. It comes from
+   * the member's program and may contain any character.
+   *
+   * @generated from field: string error = 2;
+   */
+  error: string;
+
+  /**
+   * When the first of them was reported, by the clock of the store. Ignored in a report.
+   *
+   * @generated from field: google.protobuf.Timestamp since = 3;
+   */
+  since?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message teamwire.v1.FailedTurns.
+ * Use `create(FailedTurnsSchema)` to create a new message.
+ */
+export const FailedTurnsSchema: GenMessage<FailedTurns> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_activity, 1);
+
+/**
  * One thing that a member's program did, such as a call of a tool.
  *
  * @generated from message teamwire.v1.ActivityLine
@@ -107,7 +143,7 @@ export type ActivityLine = Message<"teamwire.v1.ActivityLine"> & {
  * Use `create(ActivityLineSchema)` to create a new message.
  */
 export const ActivityLineSchema: GenMessage<ActivityLine> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 1);
+  messageDesc(file_teamwire_v1_activity, 2);
 
 /**
  * A line in a report.
@@ -135,7 +171,7 @@ export type ReportedLine = Message<"teamwire.v1.ReportedLine"> & {
  * Use `create(ReportedLineSchema)` to create a new message.
  */
 export const ReportedLineSchema: GenMessage<ReportedLine> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 2);
+  messageDesc(file_teamwire_v1_activity, 3);
 
 /**
  * The request of TeamService.ReportActivity.
@@ -164,6 +200,13 @@ export type ReportActivityRequest = Message<"teamwire.v1.ReportActivityRequest">
    * @generated from field: string idempotency_key = 3;
    */
   idempotencyKey: string;
+
+  /**
+   * Optional. Whether the turns of the program fail. Absent: no change.
+   *
+   * @generated from field: teamwire.v1.FailedTurns failed_turns = 4;
+   */
+  failedTurns?: FailedTurns | undefined;
 };
 
 /**
@@ -171,7 +214,7 @@ export type ReportActivityRequest = Message<"teamwire.v1.ReportActivityRequest">
  * Use `create(ReportActivityRequestSchema)` to create a new message.
  */
 export const ReportActivityRequestSchema: GenMessage<ReportActivityRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 3);
+  messageDesc(file_teamwire_v1_activity, 4);
 
 /**
  * The reply of TeamService.ReportActivity.
@@ -186,7 +229,7 @@ export type ReportActivityResponse = Message<"teamwire.v1.ReportActivityResponse
  * Use `create(ReportActivityResponseSchema)` to create a new message.
  */
 export const ReportActivityResponseSchema: GenMessage<ReportActivityResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 4);
+  messageDesc(file_teamwire_v1_activity, 5);
 
 /**
  * The request of TeamService.ListActivity.
@@ -243,7 +286,7 @@ export type ListActivityRequest = Message<"teamwire.v1.ListActivityRequest"> & {
  * Use `create(ListActivityRequestSchema)` to create a new message.
  */
 export const ListActivityRequestSchema: GenMessage<ListActivityRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 5);
+  messageDesc(file_teamwire_v1_activity, 6);
 
 /**
  * The reply of TeamService.ListActivity.
@@ -278,5 +321,5 @@ export type ListActivityResponse = Message<"teamwire.v1.ListActivityResponse"> &
  * Use `create(ListActivityResponseSchema)` to create a new message.
  */
 export const ListActivityResponseSchema: GenMessage<ListActivityResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 6);
+  messageDesc(file_teamwire_v1_activity, 7);
 

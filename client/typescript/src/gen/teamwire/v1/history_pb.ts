@@ -536,7 +536,7 @@ export enum TeamEventKind {
   OBSERVER_CREATED = 4,
 
   /**
-   * The store has lost changes that were answered with OK.
+   * The store has lost changes that the coordinator had confirmed with OK.
    *
    * @generated from enum value: TEAM_EVENT_KIND_WRITES_LOST = 5;
    */

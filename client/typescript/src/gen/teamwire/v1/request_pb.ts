@@ -132,8 +132,8 @@ export type Request = Message<"teamwire.v1.Request"> & {
   answerMessageId: string;
 
   /**
-   * Set with REQUEST_KIND_PERMISSION. The member that was asked. Empty: the lead, also because the member that was asked has
-   * exited. The lead may answer in either case. With REQUEST_KIND_SPAWN: the host that has the order.
+   * Set with REQUEST_KIND_PERMISSION. The member that was asked. Empty: the lead, either from the start or because the member
+   * that was asked has exited. The lead may answer in either case. With REQUEST_KIND_SPAWN: the host that has the order.
    *
    * @generated from field: string approver = 16;
    */
@@ -420,28 +420,28 @@ export enum RequestKind {
   UNSPECIFIED = 0,
 
   /**
-   * That a member shut down. The member answers.
+   * The shutdown of a member. The member answers.
    *
    * @generated from enum value: REQUEST_KIND_SHUTDOWN = 1;
    */
   SHUTDOWN = 1,
 
   /**
-   * That a plan be approved. The lead or the operator answers.
+   * The approval of a plan. The lead or the operator answers.
    *
    * @generated from enum value: REQUEST_KIND_PLAN_APPROVAL = 2;
    */
   PLAN_APPROVAL = 2,
 
   /**
-   * That a member may do something. The member that was asked, the lead or the operator answers.
+   * Permission for a member to do something. The member that was asked, the lead or the operator answers.
    *
    * @generated from enum value: REQUEST_KIND_PERMISSION = 3;
    */
   PERMISSION = 3,
 
   /**
-   * That a host start a member. The host may refuse; the first session of the member approves it.
+   * The start of a member on a host. The host may refuse; the member's first session approves the request.
    *
    * @generated from enum value: REQUEST_KIND_SPAWN = 4;
    */
@@ -611,9 +611,8 @@ export const RequestService: GenService<{
     output: typeof WaitForDecisionResponseSchema;
   },
   /**
-   * Withdraws a permission request that the caller made, for example because its program no longer waits. Returns the
-   * request. If it was decided or has expired before, that stands: the request is returned unchanged. Repeating the call is
-   * harmless.
+   * Withdraws a permission request that the caller made, for example because its program no longer waits. Returns the request.
+   * If the request was already decided or has expired, the call returns it unchanged. Repeating the call is harmless.
    *
    * INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND. PERMISSION_DENIED:
    * NOT_REQUEST_TARGET (another member made it), NOT_PERMITTED. FAILED_PRECONDITION: REQUEST_KIND_MISMATCH.

@@ -169,7 +169,7 @@ export type Task = Message<"teamwire.v1.Task"> & {
   releasedAt?: Timestamp | undefined;
 
   /**
-   * Set while a detached life has claimed it. When the claim ends by itself.
+   * Set while a detached life has claimed it. When the claim expires.
    *
    * @generated from field: google.protobuf.Timestamp claim_expires_at = 21;
    */

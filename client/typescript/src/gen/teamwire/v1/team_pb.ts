@@ -8,7 +8,7 @@ import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobu
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
-import type { ListActivityRequestSchema, ListActivityResponseSchema, ReportActivityRequestSchema, ReportActivityResponseSchema, Usage } from "./activity_pb.js";
+import type { FailedTurns, ListActivityRequestSchema, ListActivityResponseSchema, ReportActivityRequestSchema, ReportActivityResponseSchema, Usage } from "./activity_pb.js";
 import { file_teamwire_v1_activity } from "./activity_pb.js";
 import type { ExitReport } from "./message_pb.js";
 import { file_teamwire_v1_message } from "./message_pb.js";
@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/team.proto.
  */
 export const file_teamwire_v1_team: GenFile = /*@__PURE__*/
-  fileDesc("ChZ0ZWFtd2lyZS92MS90ZWFtLnByb3RvEgt0ZWFtd2lyZS52MSKEAQoEVGVhbRIMCgRuYW1lGAEgASgJEgoKAmlkGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEgwKBGxlYWQYBCABKAkSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHbWVtYmVycxgGIAEoDSLkBQoGTWVtYmVyEgwKBG5hbWUYASABKAkSHwoEcm9sZRgCIAEoDjIRLnRlYW13aXJlLnYxLlJvbGUSJwoFc3RhdGUYAyABKA4yGC50ZWFtd2lyZS52MS5NZW1iZXJTdGF0ZRITCgtpbmNhcm5hdGlvbhgEIAEoBBItCglqb2luZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3N0YXRlX3NpbmNlGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCgphdHRyaWJ1dGVzGAcgASgLMh0udGVhbXdpcmUudjEuTWVtYmVyQXR0cmlidXRlcxIlCgRleGl0GAggASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydBIUCgxsYXN0X3N1bW1hcnkYCSABKAkSGAoQcGVuZGluZ19zaHV0ZG93bhgKIAEoCRIUCgxwZW5kaW5nX3BsYW4YCyABKAkSFQoNcGxhbl9yZXF1aXJlZBgMIAEoCBITCgtpbmJveF9kZXB0aBgNIAEoBBIRCgljb25uZWN0ZWQYDiABKAgSLQoKbGVhc2VfbGVmdBgPIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhISCgppbmJveF9mdWxsGBAgASgIEicKCGxpdmVuZXNzGBEgASgOMhUudGVhbXdpcmUudjEuTGl2ZW5lc3MSLgoMbm90aWNlX2xldmVsGBQgASgOMhgudGVhbXdpcmUudjEuTm90aWNlTGV2ZWwSGwoTcGVuZGluZ19wZXJtaXNzaW9ucxgVIAMoCRIhCgV1c2FnZRgWIAEoCzISLnRlYW13aXJlLnYxLlVzYWdlEicKC3RvdGFsX3VzYWdlGBcgASgLMhIudGVhbXdpcmUudjEuVXNhZ2USEgoKc3Bhd25lZF9vbhgYIAEoCRIVCg1wZW5kaW5nX29yZGVyGBkgASgJItgBChBNZW1iZXJBdHRyaWJ1dGVzEhIKCmFnZW50X3R5cGUYASABKAkSDQoFbW9kZWwYAiABKAkSDAoEaG9zdBgDIAEoCRINCgVjb2xvchgEIAEoCRI5CgZsYWJlbHMYBSADKAsyKS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzLkxhYmVsc0VudHJ5EhoKEnBsYW5fbW9kZV9yZXF1aXJlZBgGIAEoCBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIsgBChFDcmVhdGVUZWFtUmVxdWVzdBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhEKCWxlYWRfbmFtZRgDIAEoCRI2Cg9sZWFkX2F0dHJpYnV0ZXMYBCABKAsyHS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzEhcKD2lkZW1wb3RlbmN5X2tleRgFIAEoCRIsCg1sZWFkX2xpdmVuZXNzGAYgASgOMhUudGVhbXdpcmUudjEuTGl2ZW5lc3MicQoSQ3JlYXRlVGVhbVJlc3BvbnNlEh8KBHRlYW0YASABKAsyES50ZWFtd2lyZS52MS5UZWFtEiEKBGxlYWQYAiABKAsyEy50ZWFtd2lyZS52MS5NZW1iZXISFwoKY3JlZGVudGlhbBgDIAEoCUIDgAEBIh4KDkdldFRlYW1SZXF1ZXN0EgwKBHRlYW0YASABKAkiMgoPR2V0VGVhbVJlc3BvbnNlEh8KBHRlYW0YASABKAsyES50ZWFtd2lyZS52MS5UZWFtIjkKEExpc3RUZWFtc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgNEhIKCnBhZ2VfdG9rZW4YAiABKAkiTgoRTGlzdFRlYW1zUmVzcG9uc2USIAoFdGVhbXMYASADKAsyES50ZWFtd2lyZS52MS5UZWFtEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIhChFEZWxldGVUZWFtUmVxdWVzdBIMCgR0ZWFtGAEgASgJIhQKEkRlbGV0ZVRlYW1SZXNwb25zZSKRAQoNSW52aXRlUmVxdWVzdBIMCgR0ZWFtGAEgASgJEg4KBm1lbWJlchgCIAEoCRIQCgh1c2VzX21heBgDIAEoDRImCgN0dGwYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGgoScGxhbl9tb2RlX3JlcXVpcmVkGAUgASgIEgwKBGhvc3QYBiABKAgicwoOSW52aXRlUmVzcG9uc2USFwoKam9pbl90b2tlbhgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhgKC2pvaW5fc3RyaW5nGAMgASgJQgOAAQEiTQoVQ3JlYXRlT2JzZXJ2ZXJSZXF1ZXN0EgwKBHRlYW0YASABKAkSJgoDdHRsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uImEKFkNyZWF0ZU9ic2VydmVyUmVzcG9uc2USFwoKY3JlZGVudGlhbBgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIsABCgtKb2luUmVxdWVzdBIMCgRuYW1lGAEgASgJEjEKCmF0dHJpYnV0ZXMYAiABKAsyHS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzEhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCRInCghsaXZlbmVzcxgEIAEoDjIVLnRlYW13aXJlLnYxLkxpdmVuZXNzEi4KDXByZXZpb3VzX2V4aXQYBSABKAsyFy50ZWFtd2lyZS52MS5FeGl0UmVwb3J0Im0KDEpvaW5SZXNwb25zZRIfCgR0ZWFtGAEgASgLMhEudGVhbXdpcmUudjEuVGVhbRIjCgZtZW1iZXIYAiABKAsyEy50ZWFtd2lyZS52MS5NZW1iZXISFwoKY3JlZGVudGlhbBgDIAEoCUIDgAEBIksKDExlYXZlUmVxdWVzdBIlCgRleGl0GAEgASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydBIUCgxleGl0X2ZvbGxvd3MYAiABKAgiDwoNTGVhdmVSZXNwb25zZSJJChJMaXN0TWVtYmVyc1JlcXVlc3QSDAoEdGVhbRgBIAEoCRIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCSJUChNMaXN0TWVtYmVyc1Jlc3BvbnNlEiQKB21lbWJlcnMYASADKAsyEy50ZWFtd2lyZS52MS5NZW1iZXISFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIncKEEhlYXJ0YmVhdFJlcXVlc3QSJwoIYWN0aXZpdHkYASABKA4yFS50ZWFtd2lyZS52MS5BY3Rpdml0eRIPCgdzdW1tYXJ5GAIgASgJEikKB2ZhaWx1cmUYAyABKAsyGC50ZWFtd2lyZS52MS5Xb3JrRmFpbHVyZSKMAQoLV29ya0ZhaWx1cmUSJQoEZXhpdBgBIAEoCzIXLnRlYW13aXJlLnYxLkV4aXRSZXBvcnQSDwoHdGFza19pZBgCIAEoBBISCgptZXNzYWdlX2lkGAMgASgJEhAKCG1lc3NhZ2VzGAQgASgNEg0KBWVycm9yGAUgASgJEhAKCGF0dGVtcHRzGAYgASgNImYKEUhlYXJ0YmVhdFJlc3BvbnNlEigKBWxlYXNlGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEicKBXN0YXRlGAIgASgOMhgudGVhbXdpcmUudjEuTWVtYmVyU3RhdGUiQAoQRm9yY2VTdG9wUmVxdWVzdBIMCgR0ZWFtGAEgASgJEg4KBm1lbWJlchgCIAEoCRIOCgZyZWFzb24YAyABKAkiOAoRRm9yY2VTdG9wUmVzcG9uc2USIwoGbWVtYmVyGAEgASgLMhMudGVhbXdpcmUudjEuTWVtYmVyIi4KDlNldExlYWRSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJIjIKD1NldExlYWRSZXNwb25zZRIfCgR0ZWFtGAEgASgLMhEudGVhbXdpcmUudjEuVGVhbSJeChVTZXROb3RpY2VMZXZlbFJlcXVlc3QSDAoEdGVhbRgBIAEoCRIOCgZtZW1iZXIYAiABKAkSJwoFbGV2ZWwYAyABKA4yGC50ZWFtd2lyZS52MS5Ob3RpY2VMZXZlbCI9ChZTZXROb3RpY2VMZXZlbFJlc3BvbnNlEiMKBm1lbWJlchgBIAEoCzITLnRlYW13aXJlLnYxLk1lbWJlcipNCgRSb2xlEhQKEFJPTEVfVU5TUEVDSUZJRUQQABINCglST0xFX0xFQUQQARIRCg1ST0xFX1RFQU1NQVRFEAISDQoJUk9MRV9IT1NUEAMq8QEKC01lbWJlclN0YXRlEhwKGE1FTUJFUl9TVEFURV9VTlNQRUNJRklFRBAAEhcKE01FTUJFUl9TVEFURV9KT0lORUQQARIXChNNRU1CRVJfU1RBVEVfQUNUSVZFEAISFQoRTUVNQkVSX1NUQVRFX0lETEUQAxIZChVNRU1CRVJfU1RBVEVfU1RPUFBJTkcQBBIXChNNRU1CRVJfU1RBVEVfRVhJVEVEEAUSFQoRTUVNQkVSX1NUQVRFX0xPU1QQBhIVChFNRU1CRVJfU1RBVEVfQVdBWRAHEhkKFU1FTUJFUl9TVEFURV9TUEFXTklORxAIKlIKCExpdmVuZXNzEhgKFExJVkVORVNTX1VOU1BFQ0lGSUVEEAASFQoRTElWRU5FU1NfQVRUQUNIRUQQARIVChFMSVZFTkVTU19ERVRBQ0hFRBACKnYKC05vdGljZUxldmVsEhwKGE5PVElDRV9MRVZFTF9VTlNQRUNJRklFRBAAEhQKEE5PVElDRV9MRVZFTF9BTEwQARIaChZOT1RJQ0VfTEVWRUxfSU1QT1JUQU5UEAISFwoTTk9USUNFX0xFVkVMX0RJR0VTVBADKkwKCEFjdGl2aXR5EhgKFEFDVElWSVRZX1VOU1BFQ0lGSUVEEAASEwoPQUNUSVZJVFlfQUNUSVZFEAESEQoNQUNUSVZJVFlfSURMRRACMtQJCgtUZWFtU2VydmljZRJSCgpDcmVhdGVUZWFtEh4udGVhbXdpcmUudjEuQ3JlYXRlVGVhbVJlcXVlc3QaHy50ZWFtd2lyZS52MS5DcmVhdGVUZWFtUmVzcG9uc2UiA5ACAhJJCgdHZXRUZWFtEhsudGVhbXdpcmUudjEuR2V0VGVhbVJlcXVlc3QaHC50ZWFtd2lyZS52MS5HZXRUZWFtUmVzcG9uc2UiA5ACARJPCglMaXN0VGVhbXMSHS50ZWFtd2lyZS52MS5MaXN0VGVhbXNSZXF1ZXN0Gh4udGVhbXdpcmUudjEuTGlzdFRlYW1zUmVzcG9uc2UiA5ACARJNCgpEZWxldGVUZWFtEh4udGVhbXdpcmUudjEuRGVsZXRlVGVhbVJlcXVlc3QaHy50ZWFtd2lyZS52MS5EZWxldGVUZWFtUmVzcG9uc2USRgoGSW52aXRlEhoudGVhbXdpcmUudjEuSW52aXRlUmVxdWVzdBobLnRlYW13aXJlLnYxLkludml0ZVJlc3BvbnNlIgOQAgISXgoOQ3JlYXRlT2JzZXJ2ZXISIi50ZWFtd2lyZS52MS5DcmVhdGVPYnNlcnZlclJlcXVlc3QaIy50ZWFtd2lyZS52MS5DcmVhdGVPYnNlcnZlclJlc3BvbnNlIgOQAgISQAoESm9pbhIYLnRlYW13aXJlLnYxLkpvaW5SZXF1ZXN0GhkudGVhbXdpcmUudjEuSm9pblJlc3BvbnNlIgOQAgISQwoFTGVhdmUSGS50ZWFtd2lyZS52MS5MZWF2ZVJlcXVlc3QaGi50ZWFtd2lyZS52MS5MZWF2ZVJlc3BvbnNlIgOQAgISVQoLTGlzdE1lbWJlcnMSHy50ZWFtd2lyZS52MS5MaXN0TWVtYmVyc1JlcXVlc3QaIC50ZWFtd2lyZS52MS5MaXN0TWVtYmVyc1Jlc3BvbnNlIgOQAgESTwoJSGVhcnRiZWF0Eh0udGVhbXdpcmUudjEuSGVhcnRiZWF0UmVxdWVzdBoeLnRlYW13aXJlLnYxLkhlYXJ0YmVhdFJlc3BvbnNlIgOQAgISXgoOUmVwb3J0QWN0aXZpdHkSIi50ZWFtd2lyZS52MS5SZXBvcnRBY3Rpdml0eVJlcXVlc3QaIy50ZWFtd2lyZS52MS5SZXBvcnRBY3Rpdml0eVJlc3BvbnNlIgOQAgISWAoMTGlzdEFjdGl2aXR5EiAudGVhbXdpcmUudjEuTGlzdEFjdGl2aXR5UmVxdWVzdBohLnRlYW13aXJlLnYxLkxpc3RBY3Rpdml0eVJlc3BvbnNlIgOQAgESTwoJRm9yY2VTdG9wEh0udGVhbXdpcmUudjEuRm9yY2VTdG9wUmVxdWVzdBoeLnRlYW13aXJlLnYxLkZvcmNlU3RvcFJlc3BvbnNlIgOQAgISRAoHU2V0TGVhZBIbLnRlYW13aXJlLnYxLlNldExlYWRSZXF1ZXN0GhwudGVhbXdpcmUudjEuU2V0TGVhZFJlc3BvbnNlEl4KDlNldE5vdGljZUxldmVsEiIudGVhbXdpcmUudjEuU2V0Tm90aWNlTGV2ZWxSZXF1ZXN0GiMudGVhbXdpcmUudjEuU2V0Tm90aWNlTGV2ZWxSZXNwb25zZSIDkAICQlEKDmlvLnRlYW13aXJlLnYxUAFaPWdpdGh1Yi5jb20vdGVhbXdpcmUvdGVhbXdpcmUvY2xpZW50L2dvL3RlYW13aXJlL3YxO3RlYW13aXJldjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_activity, file_teamwire_v1_message]);
+  fileDesc("ChZ0ZWFtd2lyZS92MS90ZWFtLnByb3RvEgt0ZWFtd2lyZS52MSKEAQoEVGVhbRIMCgRuYW1lGAEgASgJEgoKAmlkGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEgwKBGxlYWQYBCABKAkSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHbWVtYmVycxgGIAEoDSKUBgoGTWVtYmVyEgwKBG5hbWUYASABKAkSHwoEcm9sZRgCIAEoDjIRLnRlYW13aXJlLnYxLlJvbGUSJwoFc3RhdGUYAyABKA4yGC50ZWFtd2lyZS52MS5NZW1iZXJTdGF0ZRITCgtpbmNhcm5hdGlvbhgEIAEoBBItCglqb2luZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3N0YXRlX3NpbmNlGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCgphdHRyaWJ1dGVzGAcgASgLMh0udGVhbXdpcmUudjEuTWVtYmVyQXR0cmlidXRlcxIlCgRleGl0GAggASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydBIUCgxsYXN0X3N1bW1hcnkYCSABKAkSGAoQcGVuZGluZ19zaHV0ZG93bhgKIAEoCRIUCgxwZW5kaW5nX3BsYW4YCyABKAkSFQoNcGxhbl9yZXF1aXJlZBgMIAEoCBITCgtpbmJveF9kZXB0aBgNIAEoBBIRCgljb25uZWN0ZWQYDiABKAgSLQoKbGVhc2VfbGVmdBgPIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhISCgppbmJveF9mdWxsGBAgASgIEicKCGxpdmVuZXNzGBEgASgOMhUudGVhbXdpcmUudjEuTGl2ZW5lc3MSLgoMbm90aWNlX2xldmVsGBQgASgOMhgudGVhbXdpcmUudjEuTm90aWNlTGV2ZWwSGwoTcGVuZGluZ19wZXJtaXNzaW9ucxgVIAMoCRIhCgV1c2FnZRgWIAEoCzISLnRlYW13aXJlLnYxLlVzYWdlEicKC3RvdGFsX3VzYWdlGBcgASgLMhIudGVhbXdpcmUudjEuVXNhZ2USEgoKc3Bhd25lZF9vbhgYIAEoCRIVCg1wZW5kaW5nX29yZGVyGBkgASgJEi4KDGZhaWxlZF90dXJucxgaIAEoCzIYLnRlYW13aXJlLnYxLkZhaWxlZFR1cm5zItgBChBNZW1iZXJBdHRyaWJ1dGVzEhIKCmFnZW50X3R5cGUYASABKAkSDQoFbW9kZWwYAiABKAkSDAoEaG9zdBgDIAEoCRINCgVjb2xvchgEIAEoCRI5CgZsYWJlbHMYBSADKAsyKS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzLkxhYmVsc0VudHJ5EhoKEnBsYW5fbW9kZV9yZXF1aXJlZBgGIAEoCBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIsgBChFDcmVhdGVUZWFtUmVxdWVzdBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhEKCWxlYWRfbmFtZRgDIAEoCRI2Cg9sZWFkX2F0dHJpYnV0ZXMYBCABKAsyHS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzEhcKD2lkZW1wb3RlbmN5X2tleRgFIAEoCRIsCg1sZWFkX2xpdmVuZXNzGAYgASgOMhUudGVhbXdpcmUudjEuTGl2ZW5lc3MicQoSQ3JlYXRlVGVhbVJlc3BvbnNlEh8KBHRlYW0YASABKAsyES50ZWFtd2lyZS52MS5UZWFtEiEKBGxlYWQYAiABKAsyEy50ZWFtd2lyZS52MS5NZW1iZXISFwoKY3JlZGVudGlhbBgDIAEoCUIDgAEBIh4KDkdldFRlYW1SZXF1ZXN0EgwKBHRlYW0YASABKAkiMgoPR2V0VGVhbVJlc3BvbnNlEh8KBHRlYW0YASABKAsyES50ZWFtd2lyZS52MS5UZWFtIjkKEExpc3RUZWFtc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgNEhIKCnBhZ2VfdG9rZW4YAiABKAkiTgoRTGlzdFRlYW1zUmVzcG9uc2USIAoFdGVhbXMYASADKAsyES50ZWFtd2lyZS52MS5UZWFtEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIhChFEZWxldGVUZWFtUmVxdWVzdBIMCgR0ZWFtGAEgASgJIhQKEkRlbGV0ZVRlYW1SZXNwb25zZSKRAQoNSW52aXRlUmVxdWVzdBIMCgR0ZWFtGAEgASgJEg4KBm1lbWJlchgCIAEoCRIQCgh1c2VzX21heBgDIAEoDRImCgN0dGwYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGgoScGxhbl9tb2RlX3JlcXVpcmVkGAUgASgIEgwKBGhvc3QYBiABKAgicwoOSW52aXRlUmVzcG9uc2USFwoKam9pbl90b2tlbhgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhgKC2pvaW5fc3RyaW5nGAMgASgJQgOAAQEiTQoVQ3JlYXRlT2JzZXJ2ZXJSZXF1ZXN0EgwKBHRlYW0YASABKAkSJgoDdHRsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uImEKFkNyZWF0ZU9ic2VydmVyUmVzcG9uc2USFwoKY3JlZGVudGlhbBgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIs4BCgtKb2luUmVxdWVzdBIMCgRuYW1lGAEgASgJEjEKCmF0dHJpYnV0ZXMYAiABKAsyHS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzEhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCRInCghsaXZlbmVzcxgEIAEoDjIVLnRlYW13aXJlLnYxLkxpdmVuZXNzEi4KDXByZXZpb3VzX2V4aXQYBSABKAsyFy50ZWFtd2lyZS52MS5FeGl0UmVwb3J0EgwKBGhvc3QYBiABKAgibQoMSm9pblJlc3BvbnNlEh8KBHRlYW0YASABKAsyES50ZWFtd2lyZS52MS5UZWFtEiMKBm1lbWJlchgCIAEoCzITLnRlYW13aXJlLnYxLk1lbWJlchIXCgpjcmVkZW50aWFsGAMgASgJQgOAAQEiSwoMTGVhdmVSZXF1ZXN0EiUKBGV4aXQYASABKAsyFy50ZWFtd2lyZS52MS5FeGl0UmVwb3J0EhQKDGV4aXRfZm9sbG93cxgCIAEoCCIPCg1MZWF2ZVJlc3BvbnNlIkkKEkxpc3RNZW1iZXJzUmVxdWVzdBIMCgR0ZWFtGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJIlQKE0xpc3RNZW1iZXJzUmVzcG9uc2USJAoHbWVtYmVycxgBIAMoCzITLnRlYW13aXJlLnYxLk1lbWJlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkidwoQSGVhcnRiZWF0UmVxdWVzdBInCghhY3Rpdml0eRgBIAEoDjIVLnRlYW13aXJlLnYxLkFjdGl2aXR5Eg8KB3N1bW1hcnkYAiABKAkSKQoHZmFpbHVyZRgDIAEoCzIYLnRlYW13aXJlLnYxLldvcmtGYWlsdXJlIowBCgtXb3JrRmFpbHVyZRIlCgRleGl0GAEgASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydBIPCgd0YXNrX2lkGAIgASgEEhIKCm1lc3NhZ2VfaWQYAyABKAkSEAoIbWVzc2FnZXMYBCABKA0SDQoFZXJyb3IYBSABKAkSEAoIYXR0ZW1wdHMYBiABKA0iZgoRSGVhcnRiZWF0UmVzcG9uc2USKAoFbGVhc2UYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SJwoFc3RhdGUYAiABKA4yGC50ZWFtd2lyZS52MS5NZW1iZXJTdGF0ZSJAChBGb3JjZVN0b3BSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEg4KBnJlYXNvbhgDIAEoCSI4ChFGb3JjZVN0b3BSZXNwb25zZRIjCgZtZW1iZXIYASABKAsyEy50ZWFtd2lyZS52MS5NZW1iZXIiLgoOU2V0TGVhZFJlcXVlc3QSDAoEdGVhbRgBIAEoCRIOCgZtZW1iZXIYAiABKAkiMgoPU2V0TGVhZFJlc3BvbnNlEh8KBHRlYW0YASABKAsyES50ZWFtd2lyZS52MS5UZWFtIl4KFVNldE5vdGljZUxldmVsUmVxdWVzdBIMCgR0ZWFtGAEgASgJEg4KBm1lbWJlchgCIAEoCRInCgVsZXZlbBgDIAEoDjIYLnRlYW13aXJlLnYxLk5vdGljZUxldmVsIj0KFlNldE5vdGljZUxldmVsUmVzcG9uc2USIwoGbWVtYmVyGAEgASgLMhMudGVhbXdpcmUudjEuTWVtYmVyKk0KBFJvbGUSFAoQUk9MRV9VTlNQRUNJRklFRBAAEg0KCVJPTEVfTEVBRBABEhEKDVJPTEVfVEVBTU1BVEUQAhINCglST0xFX0hPU1QQAyrxAQoLTWVtYmVyU3RhdGUSHAoYTUVNQkVSX1NUQVRFX1VOU1BFQ0lGSUVEEAASFwoTTUVNQkVSX1NUQVRFX0pPSU5FRBABEhcKE01FTUJFUl9TVEFURV9BQ1RJVkUQAhIVChFNRU1CRVJfU1RBVEVfSURMRRADEhkKFU1FTUJFUl9TVEFURV9TVE9QUElORxAEEhcKE01FTUJFUl9TVEFURV9FWElURUQQBRIVChFNRU1CRVJfU1RBVEVfTE9TVBAGEhUKEU1FTUJFUl9TVEFURV9BV0FZEAcSGQoVTUVNQkVSX1NUQVRFX1NQQVdOSU5HEAgqUgoITGl2ZW5lc3MSGAoUTElWRU5FU1NfVU5TUEVDSUZJRUQQABIVChFMSVZFTkVTU19BVFRBQ0hFRBABEhUKEUxJVkVORVNTX0RFVEFDSEVEEAIqdgoLTm90aWNlTGV2ZWwSHAoYTk9USUNFX0xFVkVMX1VOU1BFQ0lGSUVEEAASFAoQTk9USUNFX0xFVkVMX0FMTBABEhoKFk5PVElDRV9MRVZFTF9JTVBPUlRBTlQQAhIXChNOT1RJQ0VfTEVWRUxfRElHRVNUEAMqTAoIQWN0aXZpdHkSGAoUQUNUSVZJVFlfVU5TUEVDSUZJRUQQABITCg9BQ1RJVklUWV9BQ1RJVkUQARIRCg1BQ1RJVklUWV9JRExFEAIy1AkKC1RlYW1TZXJ2aWNlElIKCkNyZWF0ZVRlYW0SHi50ZWFtd2lyZS52MS5DcmVhdGVUZWFtUmVxdWVzdBofLnRlYW13aXJlLnYxLkNyZWF0ZVRlYW1SZXNwb25zZSIDkAICEkkKB0dldFRlYW0SGy50ZWFtd2lyZS52MS5HZXRUZWFtUmVxdWVzdBocLnRlYW13aXJlLnYxLkdldFRlYW1SZXNwb25zZSIDkAIBEk8KCUxpc3RUZWFtcxIdLnRlYW13aXJlLnYxLkxpc3RUZWFtc1JlcXVlc3QaHi50ZWFtd2lyZS52MS5MaXN0VGVhbXNSZXNwb25zZSIDkAIBEk0KCkRlbGV0ZVRlYW0SHi50ZWFtd2lyZS52MS5EZWxldGVUZWFtUmVxdWVzdBofLnRlYW13aXJlLnYxLkRlbGV0ZVRlYW1SZXNwb25zZRJGCgZJbnZpdGUSGi50ZWFtd2lyZS52MS5JbnZpdGVSZXF1ZXN0GhsudGVhbXdpcmUudjEuSW52aXRlUmVzcG9uc2UiA5ACAhJeCg5DcmVhdGVPYnNlcnZlchIiLnRlYW13aXJlLnYxLkNyZWF0ZU9ic2VydmVyUmVxdWVzdBojLnRlYW13aXJlLnYxLkNyZWF0ZU9ic2VydmVyUmVzcG9uc2UiA5ACAhJACgRKb2luEhgudGVhbXdpcmUudjEuSm9pblJlcXVlc3QaGS50ZWFtd2lyZS52MS5Kb2luUmVzcG9uc2UiA5ACAhJDCgVMZWF2ZRIZLnRlYW13aXJlLnYxLkxlYXZlUmVxdWVzdBoaLnRlYW13aXJlLnYxLkxlYXZlUmVzcG9uc2UiA5ACAhJVCgtMaXN0TWVtYmVycxIfLnRlYW13aXJlLnYxLkxpc3RNZW1iZXJzUmVxdWVzdBogLnRlYW13aXJlLnYxLkxpc3RNZW1iZXJzUmVzcG9uc2UiA5ACARJPCglIZWFydGJlYXQSHS50ZWFtd2lyZS52MS5IZWFydGJlYXRSZXF1ZXN0Gh4udGVhbXdpcmUudjEuSGVhcnRiZWF0UmVzcG9uc2UiA5ACAhJeCg5SZXBvcnRBY3Rpdml0eRIiLnRlYW13aXJlLnYxLlJlcG9ydEFjdGl2aXR5UmVxdWVzdBojLnRlYW13aXJlLnYxLlJlcG9ydEFjdGl2aXR5UmVzcG9uc2UiA5ACAhJYCgxMaXN0QWN0aXZpdHkSIC50ZWFtd2lyZS52MS5MaXN0QWN0aXZpdHlSZXF1ZXN0GiEudGVhbXdpcmUudjEuTGlzdEFjdGl2aXR5UmVzcG9uc2UiA5ACARJPCglGb3JjZVN0b3ASHS50ZWFtd2lyZS52MS5Gb3JjZVN0b3BSZXF1ZXN0Gh4udGVhbXdpcmUudjEuRm9yY2VTdG9wUmVzcG9uc2UiA5ACAhJECgdTZXRMZWFkEhsudGVhbXdpcmUudjEuU2V0TGVhZFJlcXVlc3QaHC50ZWFtd2lyZS52MS5TZXRMZWFkUmVzcG9uc2USXgoOU2V0Tm90aWNlTGV2ZWwSIi50ZWFtd2lyZS52MS5TZXROb3RpY2VMZXZlbFJlcXVlc3QaIy50ZWFtd2lyZS52MS5TZXROb3RpY2VMZXZlbFJlc3BvbnNlIgOQAgJCUQoOaW8udGVhbXdpcmUudjFQAVo9Z2l0aHViLmNvbS90ZWFtd2lyZS90ZWFtd2lyZS9jbGllbnQvZ28vdGVhbXdpcmUvdjE7dGVhbXdpcmV2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_activity, file_teamwire_v1_message]);
 
 /**
  * A team.
@@ -237,11 +237,19 @@ export type Member = Message<"teamwire.v1.Member"> & {
   spawnedOn: string;
 
   /**
-   * With MEMBER_STATE_SPAWNING: the order that is pending. Empty: none is.
+   * With MEMBER_STATE_SPAWNING: the pending order. Empty: none.
    *
    * @generated from field: string pending_order = 25;
    */
   pendingOrder: string;
+
+  /**
+   * The turns of its program that have failed in a row, in a life that has not ended. Absent: the latest turn has not failed, or
+   * nothing was reported.
+   *
+   * @generated from field: teamwire.v1.FailedTurns failed_turns = 26;
+   */
+  failedTurns?: FailedTurns | undefined;
 };
 
 /**
@@ -575,7 +583,7 @@ export type InviteRequest = Message<"teamwire.v1.InviteRequest"> & {
   planModeRequired: boolean;
 
   /**
-   * Optional. True: those who join with it are hosts (ROLE_HOST), and not teammates.
+   * Optional. True: those that join with it are hosts (ROLE_HOST), not teammates.
    *
    * @generated from field: bool host = 6;
    */
@@ -727,6 +735,15 @@ export type JoinRequest = Message<"teamwire.v1.JoinRequest"> & {
    * @generated from field: teamwire.v1.ExitReport previous_exit = 5;
    */
   previousExit?: ExitReport | undefined;
+
+  /**
+   * Optional. True: the caller joins as a host (ROLE_HOST). The credential must agree: it is true for a join token that is for
+   * hosts (InviteRequest.host) and for a host's credential, and false for every other. If it does not agree, the call fails
+   * with INVALID_FIELD, and the token stays valid.
+   *
+   * @generated from field: bool host = 6;
+   */
+  host: boolean;
 };
 
 /**
@@ -1269,7 +1286,7 @@ export enum MemberState {
   AWAY = 7,
 
   /**
-   * Ordered with HostService.Spawn, and not started yet. Its inbox accepts messages already.
+   * Ordered with HostService.Spawn, but not started yet. Its inbox already accepts messages.
    *
    * @generated from enum value: MEMBER_STATE_SPAWNING = 8;
    */
@@ -1283,7 +1300,7 @@ export const MemberStateSchema: GenEnum<MemberState> = /*@__PURE__*/
   enumDesc(file_teamwire_v1_team, 1);
 
 /**
- * Whether a process keeps a life going. Decided when the life begins.
+ * Whether a process keeps a life going. Set when the life begins.
  *
  * @generated from enum teamwire.v1.Liveness
  */
@@ -1296,16 +1313,16 @@ export enum Liveness {
   UNSPECIFIED = 0,
 
   /**
-   * A process does: a runner, or a program with a session. If its lease runs out, it becomes lost, and its claims return to
-   * the board.
+   * A process does: a runner, or a program with a session. If its lease runs out, the member becomes lost, and its claims
+   * return to the board.
    *
    * @generated from enum value: LIVENESS_ATTACHED = 1;
    */
   ATTACHED = 1,
 
   /**
-   * None does: a person types commands, or an agent runs them. It is away between calls and never lost. Its claims last
-   * until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).
+   * No process does: a person types commands, or an agent runs them. The member is away between calls and never lost. Its
+   * claims last until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).
    *
    * @generated from enum value: LIVENESS_DETACHED = 2;
    */
@@ -1443,9 +1460,9 @@ export const TeamService: GenService<{
     output: typeof ListTeamsResponseSchema;
   },
   /**
-   * Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the
-   * caller is live (joined, active, idle or stopping; not away); the error names them, in its text and in the metadata of
-   * its ErrorInfo, as NAME: STATE; if there are more than 12, it names 12 and counts the rest.
+   * Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the caller is
+   * live (joined, active, idle or stopping; not away); the error names them in its text, and in the metadata of its ErrorInfo
+   * as NAME: STATE. If there are more than 12, it names 12 and counts the rest.
    *
    * NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
    *
@@ -1501,9 +1518,9 @@ export const TeamService: GenService<{
     output: typeof JoinResponseSchema;
   },
   /**
-   * Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has
-   * ended, and reports how. It may be repeated. A caller whose other calls fail with MEMBER_STOPPED may still make it;
-   * the only other call left to such a caller is Join, if the error's metadata has `may_join`.
+   * Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has ended,
+   * and reports how it ended. Repeating the call is harmless. A caller whose other calls fail with MEMBER_STOPPED may still
+   * make it; the only other call left to such a caller is Join, if the error's metadata has `may_join`.
    *
    * PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
    *
@@ -1568,10 +1585,11 @@ export const TeamService: GenService<{
     output: typeof ListActivityResponseSchema;
   },
   /**
-   * Stops a member or a host at once: its credential is refused from now on, its session ends with CLOSE_REASON_MEMBER_STOPPED,
-   * its runner kills the process. It is `stopping` until its exit is reported. If no report comes, an attached life is
-   * `exited` once its lease and the grace period have run out, and a detached one after 5 s. A member that was ordered and
-   * has not started becomes `exited` at once, and its order is cancelled. Lead and operator only. It may be repeated.
+   * Stops a member or a host at once: the coordinator refuses its credential from now on and ends its session with
+   * CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If no
+   * report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached one after 5 s.
+   * A host is `exited` at once, and so is a member that was ordered and has not started, whose order is cancelled. Lead and
+   * operator only. Repeating the call is harmless.
    *
    * PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
    * MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.

@@ -135,9 +135,22 @@ public final class Teamwire implements AutoCloseable {
      * @param name the member's name; may be empty if the join token is bound to one
      */
     public static Teamwire join(String joinString, String name) {
+        return join(joinString, JoinRequest.newBuilder().setName(name).build());
+    }
+
+    /**
+     * Joins a team as a host with the join string that {@code teamwire invite --host} prints, and returns the host's client.
+     *
+     * @param name the host's name; may be empty if the join token is bound to one
+     */
+    public static Teamwire joinHost(String joinString, String name) {
+        return join(
+                joinString, JoinRequest.newBuilder().setName(name).setHost(true).build());
+    }
+
+    private static Teamwire join(String joinString, JoinRequest request) {
         var joining = open(Settings.joining(joinString));
         try {
-            var request = JoinRequest.newBuilder().setName(name).build();
             var member = new HashMap<>(joining.settings);
             member.put(Settings.CREDENTIAL, joining.teams().join(request).getCredential());
             return new Teamwire(member, joining.channels);

@@ -178,6 +178,7 @@ final class ConformanceDriver {
                         !page.getNextPageToken().isEmpty());
             }),
             Map.entry("join", command -> enter(Teamwire.join(command.text("string"), command.text("name")))),
+            Map.entry("join_host", command -> enter(Teamwire.joinHost(command.text("string"), command.text("name")))),
             Map.entry("send", this::send),
             Map.entry("subscribe", command -> {
                 inbox = me.subscribe();

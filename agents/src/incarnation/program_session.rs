@@ -1,0 +1,161 @@
+//! What a program's own session needs to go on: in another incarnation, and under another runner of the same member.
+//!
+//! A runner that is killed leaves a file, so that its successor resumes the session. It does so only for the same member, program and
+//! directory, and only if the member was not ended in between. A member that has ended leaves no file.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use teamwire_proto::v1;
+
+use super::Incarnation;
+use crate::config::{Mode, RunnerConfig};
+
+/// The program's own session, as one process of the program leaves it to the next.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ProgramSession {
+    /// Its id. None: there is none yet.
+    pub(crate) id: Option<String>,
+    /// True: the program has processed its first prompt, so that no later process of it gets that again.
+    pub(crate) is_begun: bool,
+    /// What the session has used, over all processes of the program.
+    #[serde(with = "UsageFields")]
+    pub(crate) usage: v1::Usage,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "v1::Usage")]
+struct UsageFields {
+    turns: u64,
+    input_tokens: u64,
+    cached_input_tokens: u64,
+    output_tokens: u64,
+    cost_usd_micros: u64,
+}
+
+/// The file of a member.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Kept {
+    address: String,
+    incarnation: u64,
+    command: Vec<String>,
+    directory: PathBuf,
+    /// The first prompt.
+    prompt: String,
+    session: ProgramSession,
+}
+
+impl Kept {
+    fn new(config: &RunnerConfig, joined: &v1::JoinResponse, session: ProgramSession) -> Self {
+        Self {
+            address: config.address.clone(),
+            incarnation: joined.member.as_ref().map_or(0, |member| member.incarnation),
+            command: config.command.iter().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+            directory: config.working_directory(),
+            prompt: config.agent.prompt.clone(),
+            session,
+        }
+    }
+
+    /// Returns the session that a later incarnation resumes. None: it belongs to another member, or to another program.
+    fn session_for(self, later: &Self) -> Option<ProgramSession> {
+        let is_same = self.session.id.is_some()
+            && self.address == later.address
+            && self.incarnation < later.incarnation
+            && self.command == later.command
+            && self.directory == later.directory;
+        let is_begun = self.session.is_begun && self.prompt == later.prompt;
+        is_same.then_some(ProgramSession { is_begun, ..self.session })
+    }
+}
+
+impl ProgramSession {
+    /// Returns the session that an earlier runner of the member has left. Without one, an empty session.
+    pub(crate) fn left(config: &RunnerConfig, joined: &v1::JoinResponse) -> Self {
+        if config.agent.starts_session {
+            return Self::default();
+        }
+        let kept = path(config, joined).and_then(|path| read(&path));
+        kept.and_then(|kept| kept.session_for(&Kept::new(config, joined, Self::default()))).unwrap_or_default()
+    }
+
+    /// Removes what a later runner of the member would resume.
+    pub(crate) fn forget(config: &RunnerConfig, joined: &v1::JoinResponse) {
+        if let Some(path) = path(config, joined)
+            && let Err(error) = fs::remove_file(path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "the program's session is not forgotten");
+        }
+    }
+}
+
+impl Incarnation<'_> {
+    /// Keeps the program's session for a later runner of the member.
+    pub(crate) fn keep_program_session(&self) {
+        let Some(path) = path(self.config, &self.joined) else { return };
+        let kept = Kept::new(self.config, &self.joined, self.lasting.session.clone());
+        // A runner that another one has replaced must not bring its session back.
+        let is_replaced =
+            read(&path).is_some_and(|other| other.address == kept.address && other.incarnation > kept.incarnation);
+        if !is_replaced && let Err(error) = write(&path, &kept) {
+            tracing::warn!(%error, "the program's session is not kept, so a later runner will not resume it");
+        }
+    }
+}
+
+/// Returns the file of a member. None: no session is kept.
+fn path(config: &RunnerConfig, joined: &v1::JoinResponse) -> Option<PathBuf> {
+    let directory = config.agent.sessions.as_ref().filter(|_| matches!(config.mode, Mode::Agent(_)))?;
+    let (team, member) = (joined.team.as_ref()?, joined.member.as_ref()?);
+    Some(directory.join(format!("{}@{}.json", member.name, team.name).to_ascii_lowercase()))
+}
+
+/// Reads a file. None: it is missing or damaged.
+fn read(path: &Path) -> Option<Kept> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
+}
+
+/// Replaces a file as a whole. Only its owner has access.
+fn write(path: &Path, kept: &Kept) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path.parent().unwrap_or(Path::new(".")))?;
+    let new = path.with_extension("new");
+    let mut file = fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(&serde_json::to_vec(kept)?)?;
+    fs::rename(new, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_later_incarnation_with_the_same_program_and_directory_resumes() {
+        let session = ProgramSession { id: Some("s".to_owned()), is_begun: true, usage: v1::Usage::default() };
+        let kept = |incarnation, change: fn(&mut Kept)| {
+            let mut kept = Kept {
+                address: "http://a".to_owned(),
+                incarnation,
+                command: vec!["claude".to_owned()],
+                directory: "/work".into(),
+                prompt: "begin".to_owned(),
+                session: session.clone(),
+            };
+            change(&mut kept);
+            kept
+        };
+        let resumed = |later: Kept| kept(2, |_| {}).session_for(&later);
+        assert_eq!(resumed(kept(3, |_| {})), Some(session.clone()));
+        assert_eq!(resumed(kept(1, |_| {})), None, "the team was created again");
+        assert_eq!(resumed(kept(3, |later| later.address = "http://b".to_owned())), None);
+        assert_eq!(resumed(kept(3, |later| later.command.push("--model".to_owned()))), None);
+        assert_eq!(resumed(kept(3, |later| later.directory = "/other".into())), None);
+        let prompted = resumed(kept(3, |later| later.prompt = "another".to_owned())).expect("resumed");
+        assert!(!prompted.is_begun, "a new prompt is handed over");
+    }
+}

@@ -1,0 +1,74 @@
+//! Orders a member again from another host when it was lost together with its host.
+
+use teamwire_proto::{
+    name::Name,
+    v1::{self, MemberState, SenderKind},
+};
+
+use super::{
+    placement::{candidates, place},
+    spawn::{post_prompt, reserve},
+};
+use crate::{
+    domain::{
+        actor::Actor,
+        history::{self, member_event},
+        records::{HostRecord, Life, TeamRecord},
+        request::{
+            find, requester,
+            spawn::{self, NewOrder},
+        },
+        time::milliseconds,
+        topics::Topic,
+        tx::{RuleError, Tx},
+    },
+    store::Leases,
+};
+
+/// Orders a member again if its order says so and both it and its host are gone. Returns whether it was ordered. If no host fits,
+/// the next visit to the team tries again. The caller puts the team.
+pub fn reschedule(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) -> Result<bool, RuleError> {
+    let lost = team.member(name).filter(|member| member.life == Life::Lost);
+    let ordered = lost.and_then(|member| member.ordered.clone()).filter(|ordered| ordered.reschedule);
+    let Some(ordered) = ordered else { return Ok(false) };
+    if team.member(&ordered.host).is_some_and(|host| host.is_host && host.life.is_live()) {
+        return Ok(false);
+    }
+    let before = find(tx, &ordered.request_id)?;
+    let terms = v1::SpawnTerms { refused_by: Vec::new(), ..before.spawn.clone().unwrap_or_default() };
+    let hosts: Vec<String> = team.hosts().map(|host| host.name.folded().to_owned()).collect();
+    tx.want::<HostRecord>(hosts.iter().cloned())?;
+    let offers = hosts.iter().map(|id| Ok(tx.read::<HostRecord>(id)?.as_deref().cloned()));
+    let candidates = candidates(team, offers.collect::<Result<Vec<_>, RuleError>>()?, leases);
+    let profile = Name::parse(&terms.profile, "profile")?;
+    let Ok(chosen) = place(&candidates, &profile, &terms) else { return Ok(false) };
+
+    // The commit fails if either has called since the leases were read.
+    tx.check_lease_gone(name.folded());
+    tx.check_lease_gone(ordered.host.folded());
+    let orderer = match before.requester.as_ref().map(v1::Sender::kind) {
+        Some(SenderKind::Operator) => Actor::Operator,
+        _ => Actor::Member(requester(team, &before).unwrap_or_else(|| team.lead.clone())),
+    };
+    let is_unread = !ordered.prompt_id.is_empty() && tx.place_in_inbox(name, &ordered.prompt_id)?.is_some();
+    let life = reserve(tx, team, name, terms.plan_mode_required)?;
+    let prompt_id = match is_unread {
+        true => ordered.prompt_id,
+        false => post_prompt(tx, team, &orderer, name, &before.content),
+    };
+    let time = |at: &Option<_>| at.as_ref().map_or(0, milliseconds);
+    let order = NewOrder {
+        requester: &orderer,
+        member: name,
+        host: &chosen.name,
+        terms,
+        prompt: &before.content,
+        prompt_id,
+        deadline_ms: time(&before.expires_at).saturating_sub(time(&before.created_at)),
+    };
+    spawn::open(tx, team, order)?;
+    let detail = format!("It was lost with {}, and ordered again from {}.", ordered.host, chosen.name);
+    history::append(tx, member_event(name, MemberState::Spawning, life, &detail));
+    tx.notify(Topic::Team);
+    Ok(true)
+}

@@ -1,0 +1,47 @@
+"""An agent program that speaks the Agent Client Protocol, without a model.
+
+While there is a file `down` in its directory, every turn fails. A prompt that mentions Bash makes it ask for permission first.
+"""
+
+import json
+import os
+import sys
+
+
+def write(line):
+    print(json.dumps({"jsonrpc": "2.0", **line}), flush=True)
+
+
+def ask_for_permission(session):
+    options = [
+        {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
+        {"optionId": "no", "name": "Reject", "kind": "reject_once"},
+    ]
+    call = {"toolCallId": "call-1", "title": "rm -r target", "kind": "execute", "status": "pending"}
+    write(
+        {
+            "id": "ask",
+            "method": "session/request_permission",
+            "params": {"sessionId": session, "toolCall": call, "options": options},
+        }
+    )
+    return json.loads(sys.stdin.readline())["result"]
+
+
+for line in sys.stdin:
+    request = json.loads(line)
+    match request.get("method"):
+        case "initialize":
+            answer = {"result": {"protocolVersion": 1, "agentCapabilities": {}}}
+        case "session/new":
+            answer = {"result": {"sessionId": "s1"}}
+        case "session/prompt" if os.path.exists("down"):
+            answer = {"error": {"code": -32603, "message": "the model is overloaded"}}
+        case "session/prompt":
+            if "Bash" in json.dumps(request["params"]["prompt"]):
+                ask_for_permission(request["params"]["sessionId"])
+            answer = {"result": {"stopReason": "end_turn"}}
+        case _:
+            answer = {"error": {"code": -32601, "message": "not found"}}
+    if "id" in request and "method" in request:
+        write({"id": request["id"], **answer})
