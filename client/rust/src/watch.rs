@@ -12,6 +12,7 @@ use crate::{Client, Error, client::watches, follow::Follower};
 
 /// A change of a team that is watched.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "almost every change is of the large variant")]
 pub enum TeamChange {
     /// An item is new or has changed. A request that is no longer pending is gone with this.
     Changed(Item),
