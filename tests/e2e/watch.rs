@@ -201,7 +201,12 @@ async fn add_host(lead: &Raw, name: &str) -> Raw {
     let invite = v1::InviteRequest { member: name.to_owned(), host: true, ..Default::default() };
     let token = lead.teams().invite(lead.request(invite)).await.unwrap().into_inner().join_token;
     let newcomer = Raw { channel: lead.channel.clone(), credential: Some(token) };
-    let joined = newcomer.teams().join(newcomer.request(v1::JoinRequest::default())).await.unwrap().into_inner();
+    let joined = newcomer
+        .teams()
+        .join(newcomer.request(v1::JoinRequest { host: true, ..Default::default() }))
+        .await
+        .unwrap()
+        .into_inner();
     let host = Raw { channel: lead.channel.clone(), credential: Some(joined.credential) };
     offer(&host, 2).await;
     host
