@@ -229,7 +229,7 @@ async fn broken_orders(bug: Bug, started: u32) -> Vec<Promise> {
     for process in 1..=started {
         let recorder = record("o1", process);
         recorder.note(What::Began { request_id: request_id.clone() });
-        // A program has its runner's identity, and no session of its own.
+        // A program has its runner's identity, but no session.
         processes.push((anonymous.with_credential(member.credential()).unwrap(), recorder));
         for op in 1..=3 {
             for (client, recorder) in &processes {
