@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{path::Path, process::Stdio, sync::Arc, time::Duration};
 
 use teamwire_chaos::{
     buggy_store::{Bug, BuggyStore},
@@ -18,7 +18,12 @@ use teamwire_server::{
     server::{self, Listeners},
     store::{self, Store},
 };
-use tokio::{net::TcpListener, task::JoinSet, time::sleep};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    net::TcpListener,
+    task::JoinSet,
+    time::sleep,
+};
 use tokio_util::sync::CancellationToken;
 
 const SECRET: &str = "planted0123456789abcdef";
@@ -207,11 +212,12 @@ async fn broken_orders(bug: Bug, started: u32) -> Vec<Promise> {
     let create = v1::CreateTeamRequest { name: "planted".to_owned(), ..Default::default() };
     let created = operator.create_team_with(create).await.unwrap();
     let lead = anonymous.with_credential(&created.credential).unwrap();
-    let join = async |token: String| {
-        let joined = anonymous.with_credential(&token).unwrap().join(v1::JoinRequest::default()).await.unwrap();
+    let join = async |token: String, host: bool| {
+        let request = v1::JoinRequest { host, ..v1::JoinRequest::default() };
+        let joined = anonymous.with_credential(&token).unwrap().join(request).await.unwrap();
         anonymous.with_credential(&joined.credential).unwrap()
     };
-    let host = join(lead.invite_host("host1").await.unwrap().join_token).await;
+    let host = join(lead.invite_host("host1").await.unwrap().join_token, true).await;
     let profile = v1::HostProfile { name: "agent".to_owned(), ..Default::default() };
     let offer = v1::HostOffer { profiles: vec![profile], slots: 2, ..Default::default() };
     host.update_host(v1::UpdateHostRequest { offer: Some(offer) }).await.unwrap();
@@ -222,7 +228,7 @@ async fn broken_orders(bug: Bug, started: u32) -> Vec<Promise> {
     let pending = lead.members().await.unwrap().into_iter().find(|member| member.name == "o1").unwrap();
     let request_id = pending.pending_order;
     let taken = host.take_order(v1::TakeOrderRequest { request_id: request_id.clone() }).await.unwrap();
-    let member = join(taken.join_token).await;
+    let member = join(taken.join_token, false).await;
     let mut session = member.subscribe(SubscribeOptions::default());
     assert!(matches!(session.next().await, Some(Ok(client::Event::Opened(_)))));
     let mut processes = Vec::new();
@@ -274,9 +280,12 @@ async fn what_a_host_leaves_of_a_member_is_found() {
     std::fs::create_dir_all(&orders).unwrap();
     let left = || hosts::left_in(&directory.path().join("hosts"));
     assert!(left().is_empty());
-    let mut program = tokio::process::Command::new("sleep");
-    program.arg("60").env("TEAMWIRE_CONTEXT", orders.join("req_1/context.json")).kill_on_drop(true);
-    let mut program = program.spawn().unwrap();
+    let mut program = tokio::process::Command::new("sh");
+    program.args(["-c", "echo started; read -r line"]).env("TEAMWIRE_CONTEXT", orders.join("req_1/context.json"));
+    let mut program = program.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    // A process that has not begun to run its program may have no environment yet.
+    let said = BufReader::new(program.stdout.take().unwrap()).lines().next_line().await.unwrap();
+    assert_eq!(said.as_deref(), Some("started"));
     assert_eq!(left().len(), 1, "{:?}", left());
     std::fs::create_dir(orders.join("req_2")).unwrap();
     assert_eq!(left().len(), 2, "{:?}", left());
