@@ -86,12 +86,14 @@ impl ProgramSession {
 
     /// Removes what a later runner of the member would resume.
     pub(crate) fn forget(config: &RunnerConfig, joined: &v1::JoinResponse) {
-        if let Some(path) = path(config, joined)
-            && let Err(error) = fs::remove_file(path)
+        let Some(path) = path(config, joined) else { return };
+        if let Err(error) = fs::remove_file(&path)
             && error.kind() != io::ErrorKind::NotFound
         {
             tracing::warn!(%error, "the program's session is not forgotten");
         }
+        // The directory stays as long as another member has a file there.
+        _ = path.parent().map(fs::remove_dir);
     }
 }
 
