@@ -23,7 +23,7 @@ pub struct History {
     /// Only messages
     #[arg(long)]
     messages: bool,
-    /// Only entries in which this text was said, whatever its case: in messages, answers, requests, tasks and details
+    /// Only entries that contain this text (case-insensitive) in their messages, answers, requests, tasks or details
     #[arg(long, short, value_name = "TEXT", default_value = "", hide_default_value = true)]
     search: String,
     /// How many entries to show

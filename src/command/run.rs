@@ -96,8 +96,8 @@ pub struct Run {
     permissions: Permit,
     /// With --permissions ask: the member that is asked [default: the lead]
     ///
-    /// It must have joined. With a join string, the runner can check that only once it has joined itself. It then warns, and
-    /// asks the lead until the approver has joined.
+    /// The approver must already be a member. With a join string, the runner cannot check this before it joins. If the approver
+    /// is missing then, the runner prints a warning, and asks the lead until the approver joins.
     #[arg(long, value_name = "MEMBER", default_value = "", hide_default_value = true)]
     approver: String,
     /// With --via stdin: what counts as processed
@@ -217,7 +217,7 @@ enum RestartWhen {
     Never,
     /// After a failure
     OnFailure,
-    /// Whenever it has ended, unless the member was asked to
+    /// Whenever it has ended, unless the member was asked to shut down
     Always,
 }
 

@@ -19,8 +19,8 @@ use crate::{
 pub struct Status {
     /// Keep printing changes until interrupted: of members, hosts, requests and tasks
     ///
-    /// Each change is a line with the new state. Of what changes several times within a moment, only the latest state is
-    /// printed. With --json, the first lines are everything that the team consists of, and activity is included.
+    /// Each change is a line with the new state. If something changes several times in quick succession, only its latest state is
+    /// printed. With --json, the output begins with the whole state of the team, and includes activity.
     #[arg(long, short)]
     follow: bool,
     #[command(flatten)]

@@ -50,11 +50,11 @@ use crate::{
 ///
 /// - not started: a host has not started a teammate that was ordered from it
 ///
-/// - host lost: the lease of a host expired that has started teammates
+/// - host lost: a host that has started teammates let its lease expire
 ///
 /// - failed: the member's program failed and left messages behind
 ///
-/// - failing: the member's program runs, but every turn of it fails
+/// - failing: the member's program runs, but its recent turns have all failed
 ///
 /// It also notes the following, which are not problems:
 ///

@@ -98,8 +98,8 @@ pub struct Serve {
     health: Option<String>,
     /// Serve Prometheus metrics at http://HOST:PORT/metrics
     ///
-    /// Metrics contain no message contents, names or credentials, so it is safe to expose them to other machines. The
-    /// configuration key `metrics_members_max` adds the names of teams and members to the metrics of turns, tokens and cost.
+    /// By default, metrics contain no message contents, names or credentials, so it is safe to expose them to other machines.
+    /// The configuration key `metrics_teams` adds the names of teams, and `metrics_members_max` those of teams and members.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
     /// The log format: text or json [default: text]

@@ -54,7 +54,7 @@ pub struct Up {
     /// The file that describes the team
     #[arg(value_name = "FILE", default_value = FILE)]
     file: PathBuf,
-    /// Show what the command would do, and do nothing. The exit code is 1 if no host could start one of the members
+    /// Show what the command would do, and do nothing. The exit code is 1 if there is a member that no host could start
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
