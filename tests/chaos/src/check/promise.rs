@@ -41,8 +41,7 @@ pub struct PromiseSpec {
 pub const PROMISES: [PromiseSpec; 18] = [
     PromiseSpec {
         promise: Promise::NothingLost,
-        says: "A message whose send was answered with OK is delivered and processed, or it is dead-lettered, or it waits for the \
-               next member of a name whose last member has ended. In these runs, a message is dead-lettered only after five \
+        says: "A message whose send was answered with OK is delivered and processed, or it is dead-lettered, or it waits in the inbox of a member that has exited, for that member's next life. In these runs, a message is dead-lettered only after five \
                processes received it.",
         checked: "every OK and every confirmed acknowledgement against the recipients' deliveries and the final receipts",
         checker: messages::nothing_lost,
@@ -103,7 +102,7 @@ pub const PROMISES: [PromiseSpec; 18] = [
     },
     PromiseSpec {
         promise: Promise::OneProcess,
-        says: "Of two processes under one name, the earlier gets nothing done once the later has.",
+        says: "Of two processes under one name, the earlier one can no longer get anything done once the later one has acted.",
         checked: "everything that ordered processes get done",
         checker: orders::one_process,
     },
@@ -127,8 +126,7 @@ pub const PROMISES: [PromiseSpec; 18] = [
     },
     PromiseSpec {
         promise: Promise::Alive,
-        says: "No member is declared lost while its process runs, unless it is kept from the coordinators for longer than its lease, \
-               or while it is being replaced.",
+        says: "No member is declared lost while its process runs, except while it is being replaced, or if it is cut off from the coordinators for longer than its lease.",
         checked: "the team's history",
         checker: liveness::alive,
     },
