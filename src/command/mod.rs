@@ -54,7 +54,7 @@ mod up;
 mod waiting;
 mod watchdog;
 
-use std::env;
+use std::{env, fs, path::Path};
 
 use clap::{ArgMatches, Args, FromArgMatches as _, Parser, Subcommand, builder::Resettable, parser::ValueSource};
 use tracing::{Instrument as _, Span};
@@ -266,6 +266,21 @@ fn text(argument: &str) -> Result<String, Failure> {
         return Ok(argument.to_owned());
     }
     std::io::read_to_string(std::io::stdin()).map_err(|error| Failure::local("Cannot read standard input", error))
+}
+
+/// Returns the join string from where the options say that it is. `given`: as typed; `-` stands for a line of standard input.
+fn join_string(given: Option<&str>, file: Option<&Path>) -> Result<Option<String>, Failure> {
+    match (file, given) {
+        (Some(file), _) => fs::read_to_string(file)
+            .map(Some)
+            .map_err(|error| Failure::usage(format!("Cannot read the join string from {}: {error}.", file.display()))),
+        (None, Some("-")) => {
+            let mut line = String::new();
+            std::io::stdin().read_line(&mut line)?;
+            Ok(Some(line))
+        }
+        (None, given) => Ok(given.map(ToOwned::to_owned)),
+    }
 }
 
 /// Parses `KEY=VALUE`.

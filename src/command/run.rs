@@ -1,6 +1,6 @@
 //! `teamwire run`: runs a program as a member of a team.
 
-use std::{env, ffi::OsString, fmt::Display, fs, io::Write as _, path::PathBuf, sync::Arc, time::Duration};
+use std::{env, ffi::OsString, fmt::Display, io::Write as _, path::PathBuf, sync::Arc, time::Duration};
 
 use clap::{Args, ValueEnum};
 use teamwire_agents::{
@@ -9,7 +9,7 @@ use teamwire_agents::{
 };
 use teamwire_client::{Client, JOIN_VARIABLE, KeptIdentity, Reason, Retry, v1};
 
-use super::{approver, confirm::Confirm, join::Attributes};
+use super::{approver, confirm::Confirm, join::Attributes, join_string};
 use crate::{
     context::{Caller, ContextArgs, has_ended, identity, is_within_runner, may_rejoin},
     failure::Failure,
@@ -371,7 +371,7 @@ impl Run {
 
     /// Finds the credential to join with and the coordinator to join at.
     async fn entry(&self, context: &ContextArgs, name: &str) -> Result<Caller, Failure> {
-        if let Some(text) = self.join_string()? {
+        if let Some(text) = join_string(self.join.as_deref(), self.join_file.as_deref())? {
             // A restarted runner has used its token already, so it rejoins with the identity that it saved.
             let joining = context.caller_for_join(&text)?;
             if let Some(kept) = self.kept(context, name, joining.team.as_deref()).await?
@@ -421,22 +421,6 @@ impl Run {
             Err(error) if !error.is_retryable() && error.reason() != Some(Reason::MemberStopped) => Ok(None),
             _ => Ok(Some(caller)),
         }
-    }
-
-    /// Returns the join string from where the options say that it is.
-    fn join_string(&self) -> Result<Option<String>, Failure> {
-        if let Some(file) = &self.join_file {
-            let text = fs::read_to_string(file);
-            return text.map(Some).map_err(|error| {
-                Failure::usage(format!("Cannot read the join string from {}: {error}.", file.display()))
-            });
-        }
-        if self.join.as_deref() != Some("-") {
-            return Ok(self.join.clone());
-        }
-        let mut line = String::new();
-        std::io::stdin().read_line(&mut line)?;
-        Ok(Some(line))
     }
 }
 

@@ -22,7 +22,7 @@ use self::runner::variable;
 pub use self::{
     advice::{has_ended, may_rejoin},
     identities::identity,
-    private_file::{make_private_directory, refuse_shared, write_private},
+    private_file::{make_private_directory, refuse_shared, try_lock, write_private},
     runner::{is_within_runner, refuse_within_runner},
 };
 use crate::failure::{Failure, NOT_PERMITTED};

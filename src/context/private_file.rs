@@ -1,6 +1,11 @@
 //! Files and directories that only their owner can access.
 
-use std::{fs, io::Write as _, os::unix::fs::PermissionsExt as _, path::Path};
+use std::{
+    fs::{self, File, OpenOptions, TryLockError},
+    io::Write as _,
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    path::Path,
+};
 
 use crate::failure::{Failure, NOT_PERMITTED};
 
@@ -22,6 +27,16 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| Failure::local(&format!("Cannot write {}", path.display()), error))?;
     Ok(())
+}
+
+/// Locks a file until the returned one is dropped. Creates it if it is missing. `None`: another process holds the lock.
+pub fn try_lock(path: &Path) -> Result<Option<File>, Failure> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error.into()),
+    }
 }
 
 /// Fails if other users can read or change what is at a path, as [`teamwire_client::refuse_shared`] does.

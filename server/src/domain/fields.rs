@@ -12,11 +12,23 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Checks how long something lasts, in milliseconds: 1 second to `days_max` days.
 pub fn ttl(given: Option<&prost_types::Duration>, default: Duration, days_max: u64) -> Result<u64, Refusal> {
     let Some(given) = given else { return Ok(ms(default)) };
-    let bounds = Duration::from_secs(1)..=Duration::from_secs(days_max * 24 * 60 * 60);
-    let ttl = Duration::try_from(*given).ok().filter(|ttl| bounds.contains(ttl));
-    ttl.map(ms).ok_or_else(|| {
+    within(given, Duration::from_secs(days_max * 24 * 60 * 60)).ok_or_else(|| {
         Refusal::new(Reason::InvalidField, format!("ttl must be between 1 second and {days_max} days.")).field("ttl")
     })
+}
+
+/// Checks how long a start may take, in milliseconds: 1 second to 1 hour. `path`: where it is in the request.
+pub fn start_deadline(given: &prost_types::Duration, path: &str) -> Result<u64, Refusal> {
+    within(given, Duration::from_secs(60 * 60)).ok_or_else(|| {
+        let field = path.split('.').next().unwrap_or(path);
+        Refusal::new(Reason::InvalidField, format!("{path} must be between 1 second and 1 hour.")).field(field)
+    })
+}
+
+/// Returns a duration in milliseconds if it is between 1 second and `max`.
+fn within(given: &prost_types::Duration, max: Duration) -> Option<u64> {
+    let bounds = Duration::from_secs(1)..=max;
+    Duration::try_from(*given).ok().filter(|given| bounds.contains(given)).map(ms)
 }
 
 /// Checks how long a call wants to wait. Returns at most `WAIT_MAX`.

@@ -5,7 +5,10 @@ use teamwire_proto::{
     name::{Address, Name},
 };
 
-use super::records::{Life, MemberRecord, Pending, TeamRecord};
+use super::{
+    limits::Limits,
+    records::{Life, MemberRecord, Pending, TeamRecord},
+};
 use crate::store::Leases;
 
 impl TeamRecord {
@@ -41,6 +44,17 @@ impl TeamRecord {
         let is_on_host = |member: &&MemberRecord| member.ordered.as_ref().is_some_and(|ordered| ordered.host == *host);
         let count = self.members.iter().filter(is_on_host).filter(|member| member.life.holds_name()).count();
         u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// Refuses another member if the team has as many as it may have.
+    pub fn check_room(&self, limits: &Limits) -> Result<(), Refusal> {
+        let count = self.members.len();
+        if count < limits.members_max {
+            return Ok(());
+        }
+        let text =
+            format!("The team has {count} members, which is the limit. Use the name of a member that has exited.");
+        Err(Refusal::new(Reason::QuotaExceeded, text))
     }
 
     /// Resolves an address to a member that is no host: `name`, `name@team` with this team, or the lead's alias.

@@ -1,8 +1,7 @@
 //! A host's state directory, and the identity in it.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
-    os::unix::fs::OpenOptionsExt as _,
+    fs::{self, File},
     path::{Path, PathBuf},
 };
 
@@ -10,12 +9,14 @@ use nix::unistd::gethostname;
 use serde::{Deserialize, Serialize};
 use teamwire_agents::host::HostEnd;
 use teamwire_client::{Client, Closed, Error, KeptIdentity, Reason, v1};
-use teamwire_proto::{credential::Credential, join_string::JoinString, name::Name, v1::Liveness};
+use teamwire_proto::{credential::Credential, name::Name, v1::Liveness};
 use uuid::Uuid;
 
 use crate::{
-    context::{Caller, ContextArgs, identity, make_private_directory, may_rejoin, refuse_shared, write_private},
-    failure::{Failure, NOT_PERMITTED},
+    context::{
+        Caller, ContextArgs, identity, make_private_directory, may_rejoin, refuse_shared, try_lock, write_private,
+    },
+    failure::{Failure, NOT_PERMITTED, REFUSED},
     show,
 };
 
@@ -51,10 +52,7 @@ impl HostDirectory {
     pub fn open(context: &ContextArgs, join_string: Option<String>) -> Result<Self, Failure> {
         let hosts = context.state_dir()?.join(HOSTS);
         let joining = match join_string {
-            Some(text) => {
-                JoinString::parse(&text)?;
-                Some(context.caller_for_join(&text)?)
-            }
+            Some(text) => Some(context.caller_for_join(&text)?),
             None => None,
         };
         let team = match joining.as_ref().and_then(|joining| joining.team.clone()) {
@@ -237,18 +235,13 @@ fn known_team(hosts: &Path, named: Option<&str>) -> Result<String, Failure> {
 
 /// Excludes other processes from a host's state directory.
 pub(super) fn lock(path: &Path) -> Result<File, Failure> {
-    let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path.join("lock"))?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => Err(Failure::with_code(
-            crate::failure::REFUSED,
-            format!(
-                "Another `teamwire host` keeps its state in {}. Stop it first, or choose another directory with --state-dir.",
-                path.display()
-            ),
-        )),
-        Err(TryLockError::Error(error)) => Err(error.into()),
-    }
+    try_lock(&path.join("lock"))?.ok_or_else(|| {
+        let text = format!(
+            "Another `teamwire host` keeps its state in {}. Stop it first, or choose another directory with --state-dir.",
+            path.display()
+        );
+        Failure::with_code(REFUSED, text)
+    })
 }
 
 /// Returns the machine's name as the name of a host.

@@ -18,7 +18,7 @@ use teamwire_client::{Client, JOIN_VARIABLE};
 use tokio_util::sync::CancellationToken;
 
 use self::identity::HostDirectory;
-use super::{Output, run::this_program, stop_on_signal::stop_on_signal};
+use super::{Output, join_string, run::this_program, stop_on_signal::stop_on_signal};
 use crate::{
     context::{ContextArgs, refuse_within_runner},
     failure::Failure,
@@ -172,17 +172,7 @@ impl HostCommand {
     }
 
     fn join_string(&self) -> Result<Option<String>, Failure> {
-        match (&self.join_file, self.join.as_deref()) {
-            (Some(path), _) => fs::read_to_string(path).map(Some).map_err(|error| {
-                Failure::usage(format!("Cannot read the join string from {}: {error}.", path.display()))
-            }),
-            (None, Some("-")) => {
-                let mut line = String::new();
-                std::io::stdin().read_line(&mut line)?;
-                Ok(Some(line))
-            }
-            (None, given) => Ok(given.map(ToOwned::to_owned)),
-        }
+        join_string(self.join.as_deref(), self.join_file.as_deref())
     }
 
     /// Prints a message for a person.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use teamwire_agents::Pid;
 
 use crate::{
-    context::{ContextArgs, make_private_directory, refuse_shared, write_private},
+    context::{ContextArgs, make_private_directory, refuse_shared, try_lock, write_private},
     failure::{Failure, REFUSED},
 };
 
@@ -56,15 +56,11 @@ impl Records {
         }
         make_private_directory(&self.directory)?;
         refuse_shared(&self.directory)?;
-        let lock = File::create(self.directory.join("lock"))?;
-        lock.try_lock().map_err(|error| match error {
-            fs::TryLockError::WouldBlock => Failure::with_code(
-                REFUSED,
-                "Another `teamwire up` or `teamwire down` is running on this machine. Wait until it has finished.",
-            ),
-            fs::TryLockError::Error(error) => error.into(),
-        })?;
-        Ok(lock)
+        try_lock(&self.directory.join("lock"))?.ok_or_else(|| {
+            let text =
+                "Another `teamwire up` or `teamwire down` is running on this machine. Wait until it has finished.";
+            Failure::with_code(REFUSED, text)
+        })
     }
 
     /// Returns the directory of a team: its record, and the configuration and the log of its local host.

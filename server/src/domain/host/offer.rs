@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use teamwire_proto::{Reason, Refusal, name::Name, v1};
 
 use crate::domain::{
+    fields::start_deadline,
     identity::{self, Admit, CallerCredentials},
     life::check_labels,
     query::{MemberFacts, show_member},
     records::{HostRecord, MemberRecord, ProfileRecord, TeamRecord},
     text::check_line,
-    time::{duration, duration_ms},
+    time::duration,
     tx::{RuleError, Tx},
 };
 
@@ -62,10 +63,9 @@ fn checked(tx: &Tx<'_>, offer: v1::HostOffer) -> Result<HostRecord, Refusal> {
             return Err(refuse("offer", &format!("offer.profiles has {name} twice.")));
         }
         check_line(&profile.description, "offer.profiles.description", Reason::InvalidField, &tx.ctx.limits)?;
-        let start_deadline_ms = profile.start_deadline.as_ref().map(|deadline| duration_ms(Some(deadline)));
-        if start_deadline_ms.is_some_and(|ms| !(1_000..=3_600_000).contains(&ms)) {
-            return Err(refuse("offer", "offer.profiles.start_deadline must be between 1 second and 1 hour."));
-        }
+        let deadline = profile.start_deadline.as_ref();
+        let start_deadline_ms =
+            deadline.map(|given| start_deadline(given, "offer.profiles.start_deadline")).transpose()?;
         profiles.push(ProfileRecord { name, description: profile.description.clone(), start_deadline_ms });
     }
     Ok(HostRecord { labels: offer.labels, profiles, slots: offer.slots, platform: offer.platform })

@@ -9,13 +9,13 @@ use teamwire_proto::{
 
 use super::{
     ending,
-    placement::{candidates, place},
+    placement::{place, read_candidates},
 };
 use crate::{
     domain::{
         identity::{self, Admit, CallerCredentials},
         membership::{conclude_life, exit_of},
-        records::{HostRecord, JoinTokenRecord, Life, TeamRecord},
+        records::{JoinTokenRecord, Life, TeamRecord},
         request::spawn::{self, check_pending, find_for},
         secret::SecretHash,
         text::Required,
@@ -111,10 +111,7 @@ fn another(
     if !terms.host.is_empty() || terms.refused_by.len() >= HOSTS_TRIED_MAX {
         return Ok(None);
     }
-    let hosts: Vec<String> = team.hosts().map(|host| host.name.folded().to_owned()).collect();
-    tx.want::<HostRecord>(hosts.iter().cloned())?;
-    let offers = hosts.iter().map(|id| Ok(tx.read::<HostRecord>(id)?.as_deref().cloned()));
-    let candidates = candidates(team, offers.collect::<Result<Vec<_>, RuleError>>()?, leases);
+    let candidates = read_candidates(tx, team, leases)?;
     let profile = Name::parse(&terms.profile, "profile")?;
     Ok(place(&candidates, &profile, &terms).ok().map(|chosen| chosen.name.clone()))
 }

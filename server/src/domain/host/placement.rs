@@ -3,7 +3,10 @@
 use teamwire_proto::{Reason, Refusal, name::Name, v1};
 
 use crate::{
-    domain::records::{HostRecord, Life, TeamRecord},
+    domain::{
+        records::{HostRecord, Life, TeamRecord},
+        tx::{RuleError, Tx},
+    },
     store::Leases,
 };
 
@@ -82,6 +85,18 @@ pub fn candidates(
             has_exited: matches!(host.life, Life::Exited { .. }),
         })
         .collect()
+}
+
+/// Reads what the hosts of a team offer, and lists them. `leases`: as just read.
+pub(super) fn read_candidates(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    leases: &Leases,
+) -> Result<Vec<Candidate>, RuleError> {
+    let hosts: Vec<String> = team.hosts().map(|host| host.name.folded().to_owned()).collect();
+    tx.want::<HostRecord>(hosts.iter().cloned())?;
+    let offers = hosts.iter().map(|id| Ok(tx.read::<HostRecord>(id)?.as_deref().cloned()));
+    Ok(candidates(team, offers.collect::<Result<Vec<_>, RuleError>>()?, leases))
 }
 
 /// Chooses the host for an order: the one that the order names, or else the one with the most free slots. Of several with

@@ -6,14 +6,14 @@ use teamwire_proto::{
 };
 
 use super::{
-    placement::{candidates, place},
+    placement::{place, read_candidates},
     spawn::{post_prompt, reserve},
 };
 use crate::{
     domain::{
         actor::Actor,
         history::{self, member_event},
-        records::{HostRecord, Life, TeamRecord},
+        records::{Life, TeamRecord},
         request::{
             find, requester,
             spawn::{self, NewOrder},
@@ -36,10 +36,7 @@ pub fn reschedule(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &
     }
     let before = find(tx, &ordered.request_id)?;
     let terms = v1::SpawnTerms { refused_by: Vec::new(), ..before.spawn.clone().unwrap_or_default() };
-    let hosts: Vec<String> = team.hosts().map(|host| host.name.folded().to_owned()).collect();
-    tx.want::<HostRecord>(hosts.iter().cloned())?;
-    let offers = hosts.iter().map(|id| Ok(tx.read::<HostRecord>(id)?.as_deref().cloned()));
-    let candidates = candidates(team, offers.collect::<Result<Vec<_>, RuleError>>()?, leases);
+    let candidates = read_candidates(tx, team, leases)?;
     let profile = Name::parse(&terms.profile, "profile")?;
     let Ok(chosen) = place(&candidates, &profile, &terms) else { return Ok(false) };
 

@@ -8,18 +8,18 @@ use teamwire_proto::{
     v1::{self, CancelCause, MemberState, message::Body},
 };
 
-use super::placement::{candidates, place};
+use super::placement::{place, read_candidates};
 use crate::{
     domain::{
         actor::Actor,
-        fields::known,
+        fields::{known, start_deadline},
         history::{self, member_event},
         idempotency::{KeyedCall, fingerprint},
         identity::{self, Admit, CallerCredentials, invalid},
         life::{NewLife, check_labels},
         post::{self, Urgency},
         query::show_new_member,
-        records::{Attributes, HostRecord, Life, MemberRecord, PresenceRecord, ProfileRecord, SessionEnd, TeamRecord},
+        records::{Attributes, Life, MemberRecord, PresenceRecord, ProfileRecord, SessionEnd, TeamRecord},
         request::{self, spawn::NewOrder},
         session,
         text::check_size,
@@ -57,10 +57,7 @@ pub fn spawn(
     check_size(&request.prompt, "prompt", &tx.ctx.limits)?;
     let mut team = TeamRecord::clone(&team);
     check_free(tx, &team, &name, leases)?;
-    let hosts: Vec<String> = team.hosts().map(|host| host.name.folded().to_owned()).collect();
-    tx.want::<HostRecord>(hosts.iter().cloned())?;
-    let offers = hosts.iter().map(|id| Ok(tx.read::<HostRecord>(id)?.as_deref().cloned()));
-    let candidates = candidates(&team, offers.collect::<Result<Vec<_>, RuleError>>()?, leases);
+    let candidates = read_candidates(tx, &team, leases)?;
     let chosen = place(&candidates, &profile, &terms)?;
     let deadline_ms = deadline(tx, request, chosen.offer.as_ref().and_then(|offer| offer.profile(&profile)))?;
 
@@ -124,25 +121,12 @@ fn terms(request: &v1::SpawnRequest) -> Result<v1::SpawnTerms, Refusal> {
 
 fn deadline(tx: &Tx<'_>, request: &v1::SpawnRequest, profile: Option<&ProfileRecord>) -> Result<u64, Refusal> {
     let usual = profile.and_then(|profile| profile.start_deadline_ms).unwrap_or(ms(tx.ctx.limits.spawn_deadline));
-    let Some(given) = request.ttl else { return Ok(usual) };
-    let given = std::time::Duration::try_from(given).map(ms).ok();
-    given
-        .filter(|given| (1_000..=3_600_000).contains(given))
-        .ok_or_else(|| Refusal::new(Reason::InvalidField, "ttl must be between 1 second and 1 hour.").field("ttl"))
+    request.ttl.as_ref().map_or(Ok(usual), |given| start_deadline(given, "ttl"))
 }
 
 /// Refuses a name that is not free.
 fn check_free(tx: &mut Tx<'_>, team: &TeamRecord, name: &Name, leases: &Leases) -> Result<(), RuleError> {
-    let Some(bearer) = team.member(name) else {
-        if team.members.len() < tx.ctx.limits.members_max {
-            return Ok(());
-        }
-        let text = format!(
-            "The team has {} members, which is the limit. Use the name of a member that has exited.",
-            team.members.len()
-        );
-        return Err(Refusal::new(Reason::QuotaExceeded, text).into());
-    };
+    let Some(bearer) = team.member(name) else { return Ok(team.check_room(&tx.ctx.limits)?) };
     let state = match &bearer.life {
         _ if bearer.is_host => "is a host's",
         Life::Spawning => "is reserved for a member that is about to start",

@@ -85,15 +85,8 @@ pub fn join(
     let told = request.attributes.clone().unwrap_or_default();
     let mut team = TeamRecord::clone(&team);
     let before = team.member(&name).cloned();
-    if before.is_none() && team.members.len() >= tx.ctx.limits.members_max {
-        return Err(Refusal::new(
-            Reason::QuotaExceeded,
-            format!(
-                "The team has {} members, which is the limit. Use the name of a member that has exited.",
-                team.members.len()
-            ),
-        )
-        .into());
+    if before.is_none() {
+        team.check_room(&tx.ctx.limits)?;
     }
     let crash = match (&request.previous_exit, &before) {
         (Some(report), Some(before)) if token.is_none() && matches!(before.life, Life::Live | Life::Lost) => {
