@@ -15,6 +15,9 @@ import type { Settings } from "./settings.js";
  */
 export const ATTEMPT_MS = 10_000;
 
+/** How long a stream must last, in milliseconds, before its loss resets the delays. */
+export const SETTLED_MS = 10_000;
+
 /** How long a call may take, with all of its attempts, in milliseconds. */
 const PATIENCE_MS = 600_000;
 
