@@ -9,6 +9,9 @@ import { isReopened, readError, type TeamwireError } from "./error.js";
 /** The longest delay between two attempts, in milliseconds: a person may be waiting in front of the display. */
 const DELAY_MS_MAX = 2_000;
 
+/** How long a stream may be silent, in milliseconds. The coordinator sends a frame every 10 s at least. */
+const SILENCE_MS = 25_000;
+
 /** The connection to the coordinator was lost; the client keeps trying to open another one. Reported once per outage. */
 export interface Lost {
   readonly type: "lost";
@@ -27,6 +30,8 @@ export interface FollowOptions {
   readonly team?: string | undefined;
   /** Aborting it ends the iteration, without an error. So does closing the client. */
   readonly signal?: AbortSignal | undefined;
+  /** After how many milliseconds without a frame the connection counts as lost. Default 25,000; at least 10,000. */
+  readonly silenceMs?: number | undefined;
 }
 
 /** Opens a stream. It starts where the last frame ended. */
@@ -34,14 +39,12 @@ type Open<F> = (options: CallOptions) => AsyncIterable<F>;
 
 /**
  * Yields the frames of a stream, and what happens to its connection. Ends when the signal is aborted or the client is
- * closed; throws if another attempt would be refused, too. `silenceMs`: how long a stream may be silent before its connection
- * counts as lost.
+ * closed; throws if another attempt would be refused, too.
  */
 export async function* follow<F>(
   client: Client,
   open: Open<F>,
-  signal: AbortSignal | undefined,
-  silenceMs: number | undefined,
+  { signal, silenceMs = SILENCE_MS }: FollowOptions,
 ): AsyncGenerator<{ readonly type: "frame"; readonly frame: F } | Lost | Back, void, undefined> {
   const over = new AbortController();
   const unlink = [signal, client.signal].map((from) => link(from, over));
@@ -72,7 +75,7 @@ export async function* follow<F>(
 }
 
 /** Reads one stream to its end, which is always an error. */
-async function* read<F>(open: Open<F>, signal: AbortSignal, silenceMs: number | undefined): AsyncGenerator<F> {
+async function* read<F>(open: Open<F>, signal: AbortSignal, silenceMs: number): AsyncGenerator<F> {
   const controller = new AbortController();
   const unlink = link(signal, controller);
   const late = new ConnectError(`no frame within ${silenceMs} ms`, Code.DeadlineExceeded);
@@ -81,7 +84,7 @@ async function* read<F>(open: Open<F>, signal: AbortSignal, silenceMs: number | 
     const frames = open({ signal: controller.signal, contextValues })[Symbol.asyncIterator]();
     for (;;) {
       // The time counts only while this waits: a slow program is no silence.
-      const timer = silenceMs === undefined ? undefined : setTimeout(() => controller.abort(late), silenceMs);
+      const timer = setTimeout(() => controller.abort(late), silenceMs);
       const { done, value } = await orAborted(frames.next(), controller.signal).finally(() => clearTimeout(timer));
       if (done) throw new ConnectError("the stream ended without a reason", Code.Unavailable);
       yield value;

@@ -1,6 +1,7 @@
 /** Follows the history of a team. */
 
 import type { MessageInitShape } from "@bufbuild/protobuf";
+import type { CallOptions } from "@connectrpc/connect";
 import type { Client } from "./client.js";
 import { type Back, type FollowOptions, follow, type Lost } from "./follow.js";
 import type { HistoryEntry, HistoryFilterSchema } from "./gen/teamwire/v1/history_pb.js";
@@ -11,7 +12,14 @@ export interface HistoryAdded {
   readonly entry: HistoryEntry;
 }
 
-export type HistoryEvent = HistoryAdded | Lost | Back;
+/** The program has every entry so far that passes the filter. Comes once for each connection. */
+export interface HistoryCaughtUp {
+  readonly type: "caughtUp";
+  /** The highest sequence so far. */
+  readonly lastSequence: bigint;
+}
+
+export type HistoryEvent = HistoryAdded | HistoryCaughtUp | Lost | Back;
 
 /** Options of `followHistory`. */
 export interface FollowHistoryOptions extends FollowOptions {
@@ -30,15 +38,21 @@ export async function* followHistory(
   client: Client,
   options: FollowHistoryOptions = {},
 ): AsyncGenerator<HistoryEvent, void, undefined> {
-  const { team = "", filter, signal } = options;
+  const { team = "", filter } = options;
   let { afterSequence = 0n } = options;
-  const open = (call: Parameters<Client["history"]["followHistory"]>[1]) =>
+  let isCurrent = false;
+  const open = (call: CallOptions) =>
     client.history.followHistory({ team, afterSequence, ...(filter && { filter }) }, call);
-  for await (const event of follow(client, open, signal, undefined)) {
-    if (event.type !== "frame") yield event;
-    else if (event.frame.entry !== undefined) {
-      afterSequence = event.frame.entry.sequence;
-      yield { type: "entry", entry: event.frame.entry };
+  for await (const event of follow(client, open, options)) {
+    if (event.type === "lost") isCurrent = false;
+    if (event.type !== "frame") {
+      yield event;
+      continue;
     }
+    const { entry, lastSequence } = event.frame;
+    afterSequence = entry?.sequence ?? lastSequence;
+    if (entry !== undefined) yield { type: "entry", entry };
+    else if (!isCurrent) yield { type: "caughtUp", lastSequence };
+    isCurrent ||= entry === undefined;
   }
 }

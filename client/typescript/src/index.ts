@@ -11,7 +11,13 @@ export { Code } from "@connectrpc/connect";
 export type { Client, Shutdown } from "./client.js";
 export { TeamwireError } from "./error.js";
 export type { Back, FollowOptions, Lost } from "./follow.js";
-export { type FollowHistoryOptions, followHistory, type HistoryAdded, type HistoryEvent } from "./history.js";
+export {
+  type FollowHistoryOptions,
+  followHistory,
+  type HistoryAdded,
+  type HistoryCaughtUp,
+  type HistoryEvent,
+} from "./history.js";
 export type { ClientOptions, TlsOptions } from "./settings.js";
 export type { End, InboxMessage, Subscription } from "./subscription.js";
 export * as v1 from "./v1.js";
@@ -21,7 +27,6 @@ export {
   type TeamWatch,
   type WatchedItem,
   type WatchedKey,
-  type WatchOptions,
   watchTeam,
 } from "./watch.js";
 

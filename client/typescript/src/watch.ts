@@ -1,5 +1,6 @@
 /** Watches a team: what it consists of, and what changes. */
 
+import type { CallOptions } from "@connectrpc/connect";
 import type { Client } from "./client.js";
 import { type Back, type FollowOptions, follow, type Lost } from "./follow.js";
 import type { Host } from "./gen/teamwire/v1/host_pb.js";
@@ -7,9 +8,6 @@ import { type Request, RequestState } from "./gen/teamwire/v1/request_pb.js";
 import type { Task } from "./gen/teamwire/v1/task_pb.js";
 import type { Member, Team } from "./gen/teamwire/v1/team_pb.js";
 import type { MemberActivity, TeamItem, TeamItemKey, WatchTeamResponse } from "./gen/teamwire/v1/watch_pb.js";
-
-/** How long a stream may be silent, in milliseconds. The coordinator sends a frame every 10 s at least. */
-const SILENCE_MS = 25_000;
 
 /** A part of a team, by its `case`: `team`, `member`, `host`, `request`, `task`, or `activity`. */
 export type WatchedItem = Exclude<TeamItem["item"], { case: undefined }>;
@@ -35,25 +33,19 @@ export interface TeamChanges {
 
 export type TeamEvent = TeamChanges | Lost | Back;
 
-/** Options of `watchTeam`. */
-export interface WatchOptions extends FollowOptions {
-  /** After how many milliseconds without a frame the connection counts as lost. Default 25,000; at least 10,000. */
-  readonly silenceMs?: number | undefined;
-}
-
 /**
  * Watches a team: everything that it consists of, and then every change. Sends nothing before it is iterated. Reconnects by
  * itself for as long as it takes, and then gets what has changed meanwhile. The iteration throws a TeamwireError if the team
  * is deleted (`TEAM_NOT_FOUND`) or the credential is not valid, or no longer.
  */
-export function watchTeam(client: Client, options: WatchOptions = {}): TeamWatch {
+export function watchTeam(client: Client, options: FollowOptions = {}): TeamWatch {
   return new TeamWatch(client, options);
 }
 
 /** A team as it changes. The maps change while a loop over this object runs; run one loop at a time. */
 export class TeamWatch implements AsyncIterable<TeamEvent> {
   readonly #client: Client;
-  readonly #options: WatchOptions;
+  readonly #options: FollowOptions;
   readonly #members = new Map<string, Member>();
   readonly #hosts = new Map<string, Host>();
   readonly #requests = new Map<string, Request>();
@@ -73,7 +65,7 @@ export class TeamWatch implements AsyncIterable<TeamEvent> {
   #resumeToken = "";
 
   /** See `watchTeam`. */
-  constructor(client: Client, options: WatchOptions) {
+  constructor(client: Client, options: FollowOptions) {
     this.#client = client;
     this.#options = options;
   }
@@ -114,15 +106,10 @@ export class TeamWatch implements AsyncIterable<TeamEvent> {
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<TeamEvent, void, undefined> {
-    const { team = "", signal, silenceMs = SILENCE_MS } = this.#options;
-    const watches = this.#client.watches;
-    const events = follow(
-      this.#client,
-      (options) => watches.watchTeam({ team, resumeToken: this.#resumeToken }, options),
-      signal,
-      silenceMs,
-    );
-    for await (const event of events) {
+    const { team = "" } = this.#options;
+    const open = (options: CallOptions) =>
+      this.#client.watches.watchTeam({ team, resumeToken: this.#resumeToken }, options);
+    for await (const event of follow(this.#client, open, this.#options)) {
       if (event.type === "lost") this.#isCurrent = false;
       if (event.type !== "frame") {
         yield event;

@@ -149,8 +149,13 @@ test("a refused credential ends a watch", async () => {
 
 test("the history goes on after its last entry", async () => {
   const positions: bigint[] = [];
-  const entries = (...sequences: bigint[]) => sequences.map((sequence) => ({ entry: { sequence } }));
-  const streams = [[...entries(5n, 7n), DRAINING], [DRAINING], [...entries(8n), NO_TEAM]];
+  const entries = (...sequences: bigint[]) =>
+    sequences.map((sequence) => ({ entry: { sequence }, lastSequence: sequence }));
+  const streams = [
+    [...entries(5n, 7n), { lastSequence: 9n }, { lastSequence: 9n }, DRAINING],
+    [DRAINING],
+    [...entries(10n), { lastSequence: 10n }, NO_TEAM],
+  ];
   const { client } = clientOf((router) => {
     router.rpc(v1.HistoryService.method.followHistory, ({ afterSequence, filter }, { signal }) => {
       assert.equal(filter?.messagesOnly, true);
@@ -166,6 +171,6 @@ test("the history goes on after its last entry", async () => {
     },
     { reason: "TEAM_NOT_FOUND" },
   );
-  assert.deepEqual(events, [5n, 7n, "lost", "back", 8n]);
-  assert.deepEqual(positions, [4n, 7n, 7n]);
+  assert.deepEqual(events, [5n, 7n, "caughtUp", "lost", "back", 10n, "caughtUp"]);
+  assert.deepEqual(positions, [4n, 9n, 9n]);
 });
