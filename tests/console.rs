@@ -21,6 +21,7 @@ macro_rules! files {
 }
 
 files! {
+    pages,
     team,
 }
 
