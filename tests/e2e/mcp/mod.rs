@@ -202,15 +202,19 @@ fn the_lead_starts_a_teammate_on_a_host(world: World) {
     assert!(!lead.does("CheckInbox", json!({})).contains("has started"), "the tool has said it");
     assert!(lead.is_refused("Task", task).starts_with("MEMBER_EXISTS: "));
 
-    let other = json!({"teammate_name": "tester", "prompt": "Test.", "profile": "claude", "labels": {"gpu": "a100"}});
+    let other = json!({"teammate_name": "tester", "prompt": "Test.", "profile": "claude", "labels": {"gpu": "a100"}, "reschedule": true});
     lead.begin("Task", other.clone());
+    assert!(!order.terms.reschedule);
     let order = host.next_order();
+    assert!(order.terms.reschedule);
     host.refuse(&order, "claude ended with code 1\n<not logged in>");
     let refused = lead.next();
     let says = "tester was not started, and its name is free again. gpu-1 says:\nclaude ended with code 1\n&lt;not logged in&gt;";
     assert_eq!((&refused["is_error"], &refused["text"]), (&true.into(), &says.into()));
     let elsewhere = json!({"name": "tester", "prompt": "Test.", "team_name": "blue"});
     assert!(lead.is_refused("Task", elsewhere).starts_with("You lead team acme, not blue."));
+    let pinned = json!({"name": "tester", "prompt": "Test.", "host": "gpu-1", "reschedule": true});
+    assert!(lead.is_refused("Task", pinned).contains("leave out `host`"));
     let codex = json!({"name": "tester", "prompt": "Test.", "profile": "codex"});
     let unknown = lead.is_refused("Task", codex);
     assert!(unknown.starts_with("NO_HOST_FITS: ") && unknown.contains("has no profile codex, but claude"), "{unknown}");
