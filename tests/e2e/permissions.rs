@@ -174,7 +174,13 @@ fn a_request_is_visible_wherever_requests_are(world: World) {
     let shown = &listed[1];
     let facts = [&shown["kind"], &shown["member"], &shown["tool"], &shown["summary"], &shown["content"]];
     assert_eq!(facts, ["permission", "ann", "Bash", "clean up", "rm -r target"].map(Value::from).each_ref());
-    assert!(world.cli(LEAD, &["requests"]).succeeds().stdout.contains("permission: Bash"));
+    world.cli("ann", &["plan", "submit", "# Move the files\n\nFirst the tests."]).succeeds();
+    world.cli(LEAD, &["shutdown", "ann", "Well done."]).succeeds();
+    let table = world.cli(LEAD, &["requests"]).succeeds().stdout;
+    let has =
+        |kind: &str, says: &str| table.lines().any(|line| line.contains(kind) && line.contains(&format!("  {says}  ")));
+    assert!(has("  permission: Bash  ", "clean up") && has("  plan  ", "# Move the files"), "{table}");
+    assert!(has("  shutdown  ", "Well done."), "{table}");
     assert_eq!(world.member("ann")["pending_permissions"], serde_json::json!([first, second]));
     assert!(world.cli(LEAD, &["status"]).succeeds().stdout.contains("waits for 2 permissions"));
     let inbox = world.cli(LEAD, &["inbox"]).succeeds().stdout;
