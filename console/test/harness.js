@@ -39,7 +39,7 @@ async function freePort() {
   return address.port;
 }
 
-/** A coordinator with its state in a directory of its own. It can be killed and started again. */
+/** A coordinator with its own state directory. It can be killed and started again. */
 export class Coordinator {
   /** @type {import("node:child_process").ChildProcess | undefined} */
   #serving;
@@ -196,7 +196,7 @@ async function serveBuilt(coordinator) {
   return new URL(server.resolvedUrls?.local[0] ?? "").origin;
 }
 
-/** A page in a browser of its own. `problems` collects what must never happen: errors of scripts, violations of the
+/** A page in a new browser context. `problems` collects what must never happen: errors of scripts, violations of the
  * Content-Security-Policy, requests to anywhere else.
  * @param {import("playwright-core").BrowserContextOptions} [options] */
 export async function open(options) {
