@@ -1,6 +1,7 @@
 // @ts-check
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { violations } from "./axe.js";
 import { Coordinator, console_ } from "./harness.js";
 
 /** @param {string[]} names */
@@ -98,7 +99,7 @@ test("a claim is released with a reason, which the board and the next owner see"
     .waitFor();
   await page
     .getByRole("complementary")
-    .getByText(/lead\s+gave it back.*no access to the bank/)
+    .getByText(/lead\s+ended the claim of ann: no access to the bank/)
     .waitFor();
   assert.equal((await shown(coordinator, "1")).released_because, "no access to the bank");
 
@@ -191,3 +192,42 @@ test("the graph says what waits for what, and the filters are in the address", a
   await card(page, "Ready", "Alone").waitFor();
   none(problems);
 });
+
+test("a task of a member that leaves is back on the board, with the reason", async () => {
+  const coordinator = await withMembers("ann");
+  await coordinator.cli(["task", "create", "Left behind"], "lead");
+  await coordinator.cli(["task", "claim", "1"], "ann");
+  const { page, problems } = await console_(coordinator, "lead", "#/board?task=1");
+  await card(page, "In progress", "Left behind").waitFor();
+  await coordinator.cli(["leave"], "ann");
+  await card(page, "Ready", "Left behind")
+    .getByText(/given back \d+ s ago: its owner has exited/)
+    .waitFor();
+  await page
+    .getByRole("complementary")
+    .getByText(/coordinator\s+ended the claim of ann: its owner has exited/)
+    .waitFor();
+  none(problems);
+});
+
+for (const [where, hash, size] of /** @type {const} */ ([
+  ["a task", "#/board?task=2", { width: 1280, height: 800 }],
+  ["the graph", "#/board?view=graph", { width: 1280, height: 800 }],
+  ["a phone", "#/board", { width: 360, height: 740 }],
+])) {
+  test(`axe finds nothing with ${where} in view`, async () => {
+    const coordinator = await withMembers("ann");
+    for (const args of [
+      ["First", "--owner", "ann"],
+      ["Second", "--blocked-by", "1", "--description", "a [link](https://a.b)"],
+    ])
+      await coordinator.cli(["task", "create", ...args], "lead");
+    const { page, problems } = await console_(coordinator, "lead", hash, { viewport: size });
+    await page.getByText("Second").first().waitFor();
+    assert.deepEqual(await violations(page), []);
+    await page.keyboard.press("n");
+    await page.getByRole("dialog").waitFor();
+    assert.deepEqual(await violations(page), []);
+    none(problems);
+  });
+}
