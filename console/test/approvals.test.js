@@ -1,6 +1,9 @@
 // @ts-check
 import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import path from "node:path";
 import { test } from "node:test";
+import { violations } from "./axe.js";
 import { Coordinator, console_ } from "./harness.js";
 
 /** Starts a team with members that persons use from the command line.
@@ -37,6 +40,10 @@ async function decision(coordinator, member, id) {
   }
 }
 
+/** Fails if a page had problems.
+ * @param {readonly string[]} problems */
+const none = (problems) => assert.deepEqual(problems, []);
+
 test("a plan is rejected with a reason, and the next one is compared with it and approved", async () => {
   const coordinator = await withMembers("ann");
   const first = await submit(coordinator, "ann", "# Steps\n\n1. copy\n2. drop **everything**\n", "copy and drop");
@@ -50,8 +57,9 @@ test("a plan is rejected with a reason, and the next one is compared with it and
   const dialog = page.getByRole("dialog");
   // A plan is not rejected without a reason.
   assert.equal(await dialog.getByRole("button", { name: "Reject" }).isDisabled(), true);
-  await dialog.getByLabel("Reason").fill("keep a copy");
-  await dialog.getByRole("button", { name: "Reject" }).click();
+  // The dialog opens at its field, and is sent from there.
+  await page.keyboard.type("keep a copy");
+  await page.keyboard.press("Control+Enter");
   await detail.getByText("rejected by lead").waitFor();
   const rejected = await decision(coordinator, "ann", first);
   assert.deepEqual([rejected.state, rejected.reason], ["rejected", "keep a copy"]);
@@ -70,7 +78,7 @@ test("a plan is rejected with a reason, and the next one is compared with it and
   await page.keyboard.press("a");
   await detail.getByText("approved by lead").waitFor();
   assert.equal((await decision(coordinator, "ann", second)).state, "approved");
-  assert.deepEqual(problems, []);
+  none(problems);
 });
 
 test("a permission request appears without a reload, with its edit as a difference, and is answered by keyboard", async () => {
@@ -103,7 +111,7 @@ test("a permission request appears without a reload, with its edit as a differen
   await page.keyboard.press("r");
   await page.getByRole("dialog").getByRole("button", { name: "Reject" }).click();
   assert.equal((await decision(coordinator, "ann", other)).state, "rejected");
-  assert.deepEqual(problems, []);
+  none(problems);
 });
 
 test("an expired request leaves the list, and j and k go through it", async () => {
@@ -124,7 +132,7 @@ test("an expired request leaves the list, and j and k go through it", async () =
   await detail.getByText("expired without an answer").waitFor();
   assert.equal(await detail.getByRole("button", { name: /Approve/ }).count(), 0);
   await page.waitForFunction(() => document.title.startsWith("(1) "));
-  assert.deepEqual(problems, []);
+  none(problems);
 });
 
 test("a teammate answers what it was asked, and has no buttons for anything else", async () => {
@@ -156,7 +164,7 @@ test("a teammate answers what it was asked, and has no buttons for anything else
   await page.getByRole("dialog").getByRole("button", { name: "Reject" }).click();
   await detail.getByText("rejected by ann").waitFor();
   assert.equal((await coordinator.json(["requests", id], "bob")).state, "pending");
-  assert.deepEqual(problems, []);
+  none(problems);
 });
 
 test("an answer that comes second says who was first", async () => {
@@ -171,7 +179,7 @@ test("an answer that comes second says who was first", async () => {
   await dialog.getByRole("button", { name: "Reject" }).click();
   await page.getByText("Your answer came second: the request is approved by operator.").waitFor();
   assert.equal(await page.getByRole("alert").count(), 0);
-  assert.deepEqual(problems, []);
+  none(problems);
 });
 
 test("a hidden tab notifies of a request that arrives, and of nothing else in it", async () => {
@@ -204,7 +212,7 @@ test("a hidden tab notifies of a request that arrives, and of nothing else in it
   const shown = () => page.evaluate(() => /** @type {any} */ (globalThis).shown);
   await page.waitForFunction(() => /** @type {any} */ (globalThis).shown.length > 0);
   assert.deepEqual(await shown(), [{ title: "ann asks you", body: "while \\u{202e}hidden" }]);
-  assert.deepEqual(problems, []);
+  none(problems);
   await context.close();
 });
 
@@ -224,5 +232,69 @@ test("hostile contents are shown as text", async () => {
   assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 360);
   await page.getByRole("link", { name: "All requests" }).click();
   await page.getByRole("link", { name: /evil/ }).waitFor();
-  assert.deepEqual(problems, []);
+  none(problems);
 });
+
+test("an order waits for its host, and no one else answers it", async () => {
+  const coordinator = await withMembers();
+  const config = path.join(coordinator.directory, "host.toml");
+  await writeFile(config, '[profiles.echo]\ncommand = ["cat"]\n');
+  const { join_string } = await coordinator.json(["invite", "--host", "gpu-1"], "lead");
+  const host = coordinator.program(["host", "--join", join_string, "--config", config], "gpu-1");
+  while (!(await coordinator.cli(["hosts"], "lead")).includes("echo"))
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  // A host that hangs.
+  host.kill("SIGSTOP");
+  await coordinator.cli(["spawn", "ann", "--profile", "echo", "--prompt", "Read **this**.", "--no-wait"], "lead");
+  const { page, problems } = await console_(coordinator, "lead", "#/approvals");
+  await page.getByText("Nothing waits for your answer.").waitFor();
+  await page.getByRole("link", { name: /Start ann as echo.*waits for host gpu-1/s }).click();
+  const detail = page.getByRole("region", { name: "The request" });
+  await detail.getByText("Waiting for host gpu-1.").waitFor();
+  await detail.locator("strong", { hasText: "this" }).waitFor();
+  assert.equal(await detail.getByRole("button", { name: /Approve|Reject/ }).count(), 0);
+  none(problems);
+});
+
+test("older requests are in the list when the reader comes to them", async () => {
+  const coordinator = await withMembers("ann");
+  // A newer plan cancels the one before.
+  const first = await submit(coordinator, "ann", "1. begin", "the first plan");
+  for (let batch = 0; batch < 6; batch++)
+    await Promise.all(
+      Array.from({ length: 10 }, (_, index) => submit(coordinator, "ann", "1. go on", `plan ${batch}.${index}`)),
+    );
+  const { page, problems } = await console_(coordinator, "lead", "#/approvals");
+  const list = page.getByRole("list", { name: "Requests" });
+  await list.getByText("cancelled: its author has submitted a newer plan").first().waitFor();
+  const end = list.getByRole("link", { name: /the first plan/ });
+  while ((await end.count()) === 0) {
+    await list.evaluate((element) => element.scrollTo(0, element.scrollHeight));
+    await page.evaluate(() => new Promise(requestAnimationFrame));
+  }
+  await end.click();
+  await page.getByRole("region", { name: "The request" }).getByText("cancelled: its author").waitFor();
+  assert.match(page.url(), new RegExp(`id=${first}`));
+  assert.ok((await list.getByRole("link").count()) < 60);
+  none(problems);
+});
+
+for (const size of [
+  { width: 1280, height: 800 },
+  { width: 360, height: 740 },
+]) {
+  test(`axe finds nothing with a plan in view, ${size.width} pixels wide`, async () => {
+    const coordinator = await withMembers("ann");
+    const first = await submit(coordinator, "ann", "1. a\n2. b\n", "the first");
+    await coordinator.cli(["reject", first, "--reason", "more"], "lead");
+    const second = await submit(coordinator, "ann", "1. a\n2. b\n3. c\n", "the second");
+    const hash = `#/approvals?id=${second}&view=changes`;
+    const { page, problems } = await console_(coordinator, "lead", hash, { viewport: size });
+    await page.getByRole("button", { name: "Changes +1 −0" }).waitFor();
+    assert.deepEqual(await violations(page), []);
+    await page.keyboard.press("r");
+    await page.getByRole("dialog").waitFor();
+    assert.deepEqual(await violations(page), []);
+    none(problems);
+  });
+}

@@ -107,7 +107,7 @@ export function outcome(request: v1.Request): string {
 /** The refusals which say that an answer came too late. */
 const LATE = new Set(["ALREADY_DECIDED", "REQUEST_EXPIRED", "REQUEST_CANCELLED"]);
 
-/** Answers a request. Says what came of it, also if someone else was faster. Returns whether the request is answered. */
+/** Answers a request. Says how it went, also if someone else was faster. Returns whether the request is answered. */
 export async function answer(request: v1.Request, approve: boolean, reason: string): Promise<boolean> {
   const { client, caller } = session;
   if (!client || !caller) return false;
