@@ -12,10 +12,10 @@ use crate::{
 };
 
 scenarios! {
-    one_command_starts_a_team_that_answers_and_one_leaves_nothing_of_it,
+    one_command_starts_a_team_that_answers_and_another_removes_all_of_it,
 }
 
-fn one_command_starts_a_team_that_answers_and_one_leaves_nothing_of_it(setup: Setup) {
+fn one_command_starts_a_team_that_answers_and_another_removes_all_of_it(setup: Setup) {
     let machine = FreshMachine::with(program::environment(&setup.model.address()));
     program::configure(machine.path(), &setup.model.address());
     let project = machine.path().join("project");

@@ -307,7 +307,7 @@ fn a_worktree_goes_when_it_is_clean_and_stays_with_changes() {
     let record = world.host_state("gpu-1").join("orders").join(&again.id);
     eventually("the order is forgotten", || (!record.exists()).then_some(()));
     assert_eq!(fs::read_to_string(worktree.join("new")).unwrap(), "work");
-    // The next member of the name goes on there.
+    // The next member of the name continues there.
     lead.start("backend");
     assert!(worktree.join("new").exists());
 }
@@ -336,7 +336,7 @@ fn a_name_has_one_host_and_an_identity_one_process() {
     let _taker = HostProcess::start(&world, "other", &[]);
     let superseded = first.output().exits(77);
     assert!(superseded.stderr.contains("Another process uses this host's identity"), "{}", superseded.stderr);
-    assert!(is_alive(runner), "its members go on");
+    assert!(is_alive(runner), "its members keep running");
 }
 
 #[test]
@@ -453,7 +453,7 @@ fn a_host_says_what_is_wrong_with_its_file_or_its_join_string() {
     let wrong = HostProcess::begin(&world, "gpu-1", &["--label", "=x", "--join", &join]).output().exits(64);
     assert!(wrong.stderr.contains("the label \"\" is empty"), "{}", wrong.stderr);
     assert!(lead.runtime.block_on(lead.client.all_hosts()).unwrap().is_empty(), "no host has joined");
-    // Nothing of it is left that would keep the host from joining.
+    // It leaves nothing that would keep the host from joining.
     let gpu = HostProcess::start(&world, "gpu-1", &["--join", &join]);
     assert_eq!(lead.host("gpu-1").name, "gpu-1");
     gpu.terminate().succeeds();

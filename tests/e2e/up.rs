@@ -361,7 +361,7 @@ fn down_removes_what_a_killed_host_has_left() {
     assert_eq!(machine.state().join("hosts/acme/orders").read_dir().unwrap().count(), 0);
     assert!(!members.join("backend").exists() && members.join("reviewer/notes").exists());
 
-    // The team goes on, and is then deleted.
+    // The team continues, and is then deleted.
     machine.lines(&["up"]);
     kill_process(machine.host());
     machine.lines(&["down"]);

@@ -630,7 +630,7 @@ export const ExitReportSchema: GenMessage<ExitReport> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_message, 12);
 
 /**
- * Something too large to be content, by reference. The coordinator never opens it.
+ * A reference to something too large to be content. The coordinator never opens it.
  *
  * @generated from message teamwire.v1.Attachment
  */
@@ -1067,18 +1067,18 @@ export const SendResponseSchema: GenMessage<SendResponse> = /*@__PURE__*/
  */
 export type StreamRequest = Message$1<"teamwire.v1.StreamRequest"> & {
   /**
-   * Optional. A random id of the calling process, up to 64 visible ASCII characters. A session that replaces one of the
-   * same instance is a reconnect: the lead gets no notice of it, and the two sessions count as one delivery toward the
-   * limit at which a message becomes a dead letter, except for failed_sequences. Empty: every session counts as another
-   * process.
+   * Optional. A random id of the calling process, up to 64 visible ASCII characters. A session that replaces one of the same
+   * instance is a reconnect: the lead gets no notice of it, and the two sessions count as one. That is, a message that both
+   * delivered counts as one delivery toward the limit at which it becomes a dead letter, unless failed_sequences names it.
+   * Empty: every session counts as another process.
    *
    * @generated from field: string instance_id = 1;
    */
   instanceId: string;
 
   /**
-   * Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64. A
-   * pending shutdown request is delivered beyond it, and beyond unacked_bytes_max.
+   * Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64. A pending
+   * shutdown request is delivered even if that exceeds this bound or unacked_bytes_max.
    *
    * @generated from field: uint32 unacked_messages_max = 2;
    */
@@ -1093,10 +1093,10 @@ export type StreamRequest = Message$1<"teamwire.v1.StreamRequest"> & {
   unackedBytesMax: number;
 
   /**
-   * Optional. The messages at which this process failed in its last session, by their Delivery.sequence, up to 64. For each
-   * of them, the two sessions count as two deliveries toward that limit. Ignored for acknowledged messages, for messages that
-   * the last session has not delivered, and if the last session had another instance_id. Leave it empty when the stream
-   * reconnects later, or the reconnect counts as another failure.
+   * Optional. The messages on which this process failed in its last session, by their Delivery.sequence, up to 64. For each of
+   * them, the two sessions count as two deliveries toward that limit. Ignored for acknowledged messages, for messages that the
+   * last session has not delivered, and if the last session had another instance_id. Leave it empty when the stream reconnects
+   * later, or the reconnect counts as another failure.
    *
    * @generated from field: repeated uint64 failed_sequences = 4;
    */
@@ -1641,7 +1641,7 @@ export enum NoticeKind {
   MEMBER_EXITED = 2,
 
   /**
-   * A member's lease ran out and its grace passed. To the lead.
+   * A member's lease ran out and the grace period passed. To the lead.
    *
    * @generated from enum value: NOTICE_KIND_MEMBER_LOST = 3;
    */
@@ -1677,7 +1677,7 @@ export enum NoticeKind {
   REQUEST_CANCELLED = 7,
 
   /**
-   * A message was delivered too often without an acknowledgement, and became a dead letter
+   * A message was delivered too many times without an acknowledgement, and became a dead letter
    * (DEAD_LETTER_CAUSE_DELIVERY_LIMIT). To its sender and to the lead; `message_id` is set. Other dead letters, and notices,
    * cause no notice.
    *
@@ -1737,9 +1737,9 @@ export enum NoticeKind {
   MEMBER_RESTARTED = 15,
 
   /**
-   * A member's program has failed at messages or a task, and its runner continues. To the lead; `message_id` (the first message
-   * that the program was given) or `task` is set, and `exit` if the program has ended. If it still runs, `text` says how often
-   * it has failed, and how.
+   * A member's program has failed on messages or a task, and its runner continues. To the lead; `message_id` (the first message
+   * that the program was given) or `task` is set, and `exit` if the program has ended. If it is still running, `text` says how
+   * many times it has failed, and how.
    *
    * @generated from enum value: NOTICE_KIND_WORK_FAILED = 16;
    */
@@ -2022,7 +2022,7 @@ export enum DeadLetterCause {
   UNSPECIFIED = 0,
 
   /**
-   * Too many processes received it without acknowledging it, or one process failed at it too often; see StreamRequest.
+   * Too many processes received it without acknowledging it, or one process failed on it too many times; see StreamRequest.
    *
    * @generated from enum value: DEAD_LETTER_CAUSE_DELIVERY_LIMIT = 1;
    */
@@ -2079,11 +2079,11 @@ export const DeadLetterCauseSchema: GenEnum<DeadLetterCause> = /*@__PURE__*/
  * coordinator then refuses the call with SESSION_SUPERSEDED (ABORTED) once a newer session is open, and with INVALID_FIELD
  * (INVALID_ARGUMENT) if it never issued that id.
  *
- * Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any
- * call may fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED (UNAUTHENTICATED), MEMBER_STOPPED
- * (FAILED_PRECONDITION: this life of the member has ended; its metadata has `may_join` = `true` if the credential can
- * still begin a new life with TeamService.Join), STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo), and
- * CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the request is too large or cannot be decoded.
+ * Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any call may
+ * fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED (UNAUTHENTICATED), MEMBER_STOPPED (FAILED_PRECONDITION),
+ * STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo), and CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the
+ * request is too large or cannot be decoded. MEMBER_STOPPED means that this life of the member has ended; its metadata has
+ * `may_join` = `true` if the credential can still begin a new life with TeamService.Join.
  *
  * A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer
  * replicas than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing
@@ -2126,7 +2126,7 @@ export const MessageService: GenService<{
    * unacknowledged, it is delivered ahead of the messages that wait. A session delivers each message once. A client must keep
    * reading; otherwise it misses that request and the last frame. The newest session wins: an older one receives a last frame
    * `closing` with CLOSE_REASON_SUPERSEDED and ends. A client that reconnects does not have to say what it has seen: the
-   * coordinator delivers the messages that the client has not acknowledged again, with a higher delivery count.
+   * coordinator delivers again the messages that the client has not acknowledged, with a higher delivery count.
    *
    * PERMISSION_DENIED: NOT_PERMITTED (the credential has no inbox). RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client
    * has read nothing for 30 s while frames were waiting. INVALID_ARGUMENT: INVALID_FIELD.
