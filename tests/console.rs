@@ -21,6 +21,9 @@ macro_rules! files {
 }
 
 files! {
+    approvals,
+    board,
+    board_large,
     pages,
     team,
 }
