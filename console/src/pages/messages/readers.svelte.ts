@@ -1,11 +1,15 @@
 /** What changes after it was said, or was said before what is loaded: receipts, requests, and messages that are answered. */
 
+import { timestampMs } from "@bufbuild/protobuf/wkt";
 import { type Client, v1 } from "@teamwire/client";
 import { SvelteMap } from "svelte/reactivity";
 import type { MessageEntry } from "./entries.js";
 
 /** How many calls run at a time. */
 const CALLS_MAX = 4;
+
+/** How old a message may be, in milliseconds, to change between being loaded and being shown. */
+const RECENT_MS = 30_000;
 
 /** How long wishes are gathered before they are read, in milliseconds. */
 const GATHER_MS = 200;
@@ -66,13 +70,19 @@ export class Readers {
   readonly messages: Reader<v1.GetMessageResponse>;
   readonly requests: Reader<v1.Request | undefined>;
   readonly #shown = new Map<string, MessageEntry>();
+  /** When a message was last read here, by its id, in milliseconds of `performance.now()`. */
+  readonly #readAt = new Map<string, number>();
+  /** What each recipient looked like last, and when that changed. Zero: it has not since it was first seen. */
+  readonly #signs = new Map<string, { readonly signs: string; readonly at: number }>();
+  readonly #openedAt = Date.now();
   readonly #stop = new AbortController();
 
   constructor(client: Client, team: string) {
     const { signal } = this.#stop;
-    this.messages = new Reader(signal, (messageId, stop) =>
-      client.messages.getMessage({ team, messageId }, { signal: stop }),
-    );
+    this.messages = new Reader(signal, (messageId, stop) => {
+      this.#readAt.set(messageId, performance.now());
+      return client.messages.getMessage({ team, messageId }, { signal: stop });
+    });
     this.requests = new Reader(
       signal,
       async (requestId, stop) => (await client.requests.getRequest({ team, requestId }, { signal: stop })).request,
@@ -91,12 +101,22 @@ export class Readers {
     return () => this.#shown.delete(id);
   }
 
-  /** Reads the receipts again that may have changed, because something about their recipients has. */
-  changed(recipients: ReadonlySet<string>): void {
-    for (const [id, entry] of this.#shown) {
-      if (this.receipts(entry).some((receipt) => !isFinal(receipt) && recipients.has(receipt.recipient)))
-        this.messages.want(id);
+  /** Notes what recipients look like. Reads those receipts again that may have changed with them. */
+  note(recipients: readonly (readonly [name: string, signs: string])[]): void {
+    for (const [name, signs] of recipients) {
+      const before = this.#signs.get(name);
+      if (before?.signs !== signs) this.#signs.set(name, { signs, at: before ? performance.now() : 0 });
     }
+    for (const [id, entry] of this.#shown) if (this.#isStale(id, entry)) this.messages.want(id);
+  }
+
+  #isStale(id: string, entry: MessageEntry): boolean {
+    const { sentAt } = entry.event.value;
+    const isRecent = sentAt !== undefined && timestampMs(sentAt) > this.#openedAt - RECENT_MS;
+    const since = this.#readAt.get(id) ?? (isRecent ? -1 : 0);
+    return this.receipts(entry).some(
+      (receipt) => !isFinal(receipt) && (this.#signs.get(receipt.recipient)?.at ?? 0) > since,
+    );
   }
 
   close(): void {
