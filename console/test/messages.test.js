@@ -234,7 +234,7 @@ test("notices are folded until they are asked for, and a draft survives another 
 
 test(
   "2,000 messages scroll to the top without a gap, and new ones do not move what is read",
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async () => {
     const coordinator = await Coordinator.start();
     await coordinator.team();
@@ -315,11 +315,7 @@ test("the page goes on after its coordinator was killed, without a gap", async (
   const { page, problems } = await console_(coordinator, "lead", "#/messages");
   await rows(page, "before").waitFor();
   await coordinator.kill();
-  await page
-    .getByRole("status")
-    .getByText(/lost|does not answer/)
-    .first()
-    .waitFor();
+  await page.getByText("coordinator unreachable").waitFor();
   await coordinator.serve();
   await coordinator.cli(["send", "ann", "afterwards"], "lead");
   await rows(page, "afterwards").waitFor();

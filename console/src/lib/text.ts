@@ -17,7 +17,7 @@ const PIECES_MAX = 1_000;
  */
 const HIDDEN = /[\u2028\u2029\ufff9-\ufffb]|(?![\t\n])\p{Cc}|\p{Default_Ignorable_Code_Point}/gu;
 
-/** One hidden character, as often as it is repeated. */
+/** A hidden character and its repetitions. */
 const RUN = new RegExp(`(${HIDDEN.source})\\1*`, "gu");
 
 /** What may change the character before it: an emoji's color, a joined emoji. */
