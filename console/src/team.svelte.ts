@@ -20,10 +20,15 @@ const PAUSE_MS_MAX = 1_000;
 /** How long the coordinator may be silent, in milliseconds. It sends a frame every 10 s. */
 const SILENCE_MS_MAX = 25_000;
 
+/** How many decided requests are kept. */
+const DECIDED_MAX = 500;
+
 class TeamState {
   connection = $state<Connection>("connecting");
   /** Since when the coordinator does not answer. */
   lostSince = $state.raw<Date>();
+  /** How often the page has lost the coordinator since it shows this team. */
+  losses = $state(0);
   /** Why the team can no longer be shown, for example because it was deleted. Empty: it can. */
   ended = $state("");
   team = $state.raw<v1.Team>();
@@ -32,6 +37,8 @@ class TeamState {
   readonly hosts = new SvelteMap<string, v1.Host>();
   /** The pending ones, by id. Without `content`. */
   readonly requests = new SvelteMap<string, v1.Request>();
+  /** Those that were decided while the page was open, by id, in their final state. Without `content`. The latest 500. */
+  readonly decided = new SvelteMap<string, v1.Request>();
   /** By id. Without `description` and `result`. */
   readonly tasks = new SvelteMap<bigint, v1.Task>();
   /** The last line of each member, by its name. */
@@ -47,6 +54,7 @@ class TeamState {
     this.#stop = new AbortController();
     this.name = name;
     this.connection = "connecting";
+    this.losses = 0;
     this.ended = "";
     void this.#run(client, name, this.#stop.signal);
   }
@@ -71,6 +79,7 @@ class TeamState {
   close(): void {
     this.#stop.abort();
     this.name = "";
+    this.decided.clear();
     this.#clear();
   }
 
@@ -99,7 +108,10 @@ class TeamState {
       } finally {
         clearTimeout(timer);
       }
-      if (this.connection !== "lost") this.lostSince = new Date();
+      if (this.connection !== "lost") {
+        this.lostSince = new Date();
+        this.losses++;
+      }
       this.connection = "lost";
       await new Promise((resolve) => setTimeout(resolve, 200 + Math.random() * (PAUSE_MS_MAX - 200)));
     }
@@ -125,7 +137,7 @@ class TeamState {
         break;
       case "request":
         if (item.value.state === v1.RequestState.PENDING) this.requests.set(item.value.id, item.value);
-        else this.requests.delete(item.value.id);
+        else this.#decide(item.value);
         break;
       case "task":
         this.tasks.set(item.value.id, item.value);
@@ -134,6 +146,13 @@ class TeamState {
         if (item.value.line) this.activity.set(item.value.member, item.value.line);
         break;
     }
+  }
+
+  #decide(request: v1.Request): void {
+    this.requests.delete(request.id);
+    this.decided.set(request.id, request);
+    const [oldest] = this.decided.keys();
+    if (oldest !== undefined && this.decided.size > DECIDED_MAX) this.decided.delete(oldest);
   }
 
   #remove(key: v1.TeamItemKey["key"]): void {
