@@ -1,11 +1,12 @@
 /** The team on the page: what it consists of now, kept current by the coordinator. */
 
-import { type Client, TeamwireError, v1 } from "@teamwire/client";
+import { timestampMs } from "@bufbuild/protobuf/wkt";
+import { type Client, v1, type WatchedItem, type WatchedKey, watchTeam } from "@teamwire/client";
 import { SvelteMap } from "svelte/reactivity";
 import { words } from "./lib/errors.js";
 import { type Caller, session } from "./session.svelte.js";
 
-/** How the page hears from the coordinator. */
+/** Whether what the page shows is current. */
 export type Connection =
   /** Waits for the first snapshot. */
   | "connecting"
@@ -13,12 +14,6 @@ export type Connection =
   | "live"
   /** The coordinator does not answer. The page shows what was last known, and tries again. */
   | "lost";
-
-/** The longest pause between two attempts to reach the coordinator, in milliseconds. */
-const PAUSE_MS_MAX = 1_000;
-
-/** How long the coordinator may be silent, in milliseconds. It sends a frame every 10 s. */
-const SILENCE_MS_MAX = 25_000;
 
 /** How many decided requests are kept. */
 const DECIDED_MAX = 500;
@@ -69,10 +64,10 @@ class TeamState {
 
   /** Returns the pending requests that a caller may answer, the oldest first. */
   waitingFor(caller: Caller | undefined): v1.Request[] {
-    if (!caller || caller.readOnly) return [];
+    if (!caller) return [];
     return [...this.requests.values()]
       .filter((request) => mayAnswer(caller, request))
-      .sort((a, b) => Number((a.createdAt?.seconds ?? 0n) - (b.createdAt?.seconds ?? 0n)));
+      .sort((a, b) => createdAt(a) - createdAt(b) || a.id.localeCompare(b.id));
   }
 
   /** Stops watching, and shows no team. */
@@ -83,48 +78,35 @@ class TeamState {
     this.#clear();
   }
 
-  /** Watches the team over one stream after the other. */
-  async #run(client: Client, team: string, stop: AbortSignal): Promise<void> {
-    let resumeToken = "";
-    while (!stop.aborted) {
-      const silence = new AbortController();
-      const signal = AbortSignal.any([stop, silence.signal]);
-      let timer = setTimeout(() => silence.abort(), SILENCE_MS_MAX);
-      try {
-        for await (const frame of client.watches.watchTeam({ team, resumeToken }, { signal })) {
-          if (stop.aborted) return;
-          clearTimeout(timer);
-          timer = setTimeout(() => silence.abort(), SILENCE_MS_MAX);
-          this.#apply(frame);
-          resumeToken = frame.resumeToken;
+  /** Keeps the team current until it is no longer shown, or no longer exists. */
+  async #run(client: Client, name: string, signal: AbortSignal): Promise<void> {
+    try {
+      for await (const event of watchTeam(client, { team: name, signal })) {
+        if (signal.aborted) return;
+        switch (event.type) {
+          case "changes":
+            for (const item of event.items) this.#put(item);
+            for (const key of event.removed) this.#remove(key);
+            if (event.caughtUp) this.connection = "live";
+            break;
+          case "lost":
+            this.lostSince = new Date();
+            this.losses++;
+            this.connection = "lost";
+            break;
+          case "back":
+            this.connection = "connecting";
+            break;
         }
-      } catch (error) {
-        if (stop.aborted) return;
-        if (isFinal(error)) {
-          this.ended = words(error);
-          session.hasEnded(error);
-          return;
-        }
-      } finally {
-        clearTimeout(timer);
       }
-      if (this.connection !== "lost") {
-        this.lostSince = new Date();
-        this.losses++;
-      }
-      this.connection = "lost";
-      await new Promise((resolve) => setTimeout(resolve, 200 + Math.random() * (PAUSE_MS_MAX - 200)));
+    } catch (error) {
+      if (signal.aborted) return;
+      this.ended = words(error);
+      session.hasEnded(error);
     }
   }
 
-  #apply(frame: v1.WatchTeamResponse): void {
-    if (frame.reset) this.#clear();
-    for (const { item } of frame.items) this.#put(item);
-    for (const { key } of frame.removed) this.#remove(key);
-    if (frame.caughtUp) this.connection = "live";
-  }
-
-  #put(item: v1.TeamItem["item"]): void {
+  #put(item: WatchedItem): void {
     switch (item.case) {
       case "team":
         this.team = item.value;
@@ -155,7 +137,7 @@ class TeamState {
     if (oldest !== undefined && this.decided.size > DECIDED_MAX) this.decided.delete(oldest);
   }
 
-  #remove(key: v1.TeamItemKey["key"]): void {
+  #remove(key: WatchedKey): void {
     switch (key.case) {
       case "member":
         this.members.delete(key.value);
@@ -186,7 +168,8 @@ class TeamState {
 }
 
 /** Returns whether a caller may answer a request, as far as the request tells. */
-function mayAnswer(caller: Caller, request: v1.Request): boolean {
+export function mayAnswer(caller: Caller, request: v1.Request): boolean {
+  if (caller.readOnly) return false;
   const leads = caller.isLead || caller.kind === "operator";
   switch (request.kind) {
     case v1.RequestKind.SHUTDOWN:
@@ -200,11 +183,9 @@ function mayAnswer(caller: Caller, request: v1.Request): boolean {
   }
 }
 
-/** Returns whether a stream that failed so will never work again. */
-function isFinal(error: unknown): boolean {
-  return (
-    error instanceof TeamwireError && error.reason !== undefined && !error.isRetryable && error.reason !== "DRAINING"
-  );
+/** Returns when a request was made, in milliseconds. */
+function createdAt({ createdAt: at }: v1.Request): number {
+  return at ? timestampMs(at) : 0;
 }
 
 /** The one team on the page. */

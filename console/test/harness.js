@@ -39,7 +39,16 @@ async function freePort() {
   return address.port;
 }
 
-/** A coordinator with its state in a directory of its own. It can be killed and started again. */
+/** Returns the arguments that make a member of a script. The script reads with `lines(callback)`, and writes to standard output;
+ * see docs/line-protocol.md.
+ * @param {string} script */
+export function scripted(script) {
+  const lines = `const lines = (callback) =>
+    require("node:readline").createInterface(process.stdin).on("line", (line) => callback(JSON.parse(line)));`;
+  return ["--", process.execPath, "-e", `${lines}\n${script}`];
+}
+
+/** A coordinator with its own state directory. It can be killed and started again. */
 export class Coordinator {
   /** @type {import("node:child_process").ChildProcess | undefined} */
   #serving;
@@ -198,6 +207,23 @@ export class Coordinator {
     }
   }
 
+  /** Waits until a text is in the history.
+   * @param {string} text */
+  async said(text) {
+    const args = ["history", "--follow", "-n", "10"];
+    const child = spawn(/** @type {string} */ (BINARY), args, { env: this.environment("lead"), detached: true });
+    running.add(child);
+    this.#programs.push(child);
+    let out = "";
+    for await (const data of child.stdout) {
+      out += data;
+      if (out.includes(text)) break;
+      out = out.slice(-1_000);
+    }
+    killTree(child);
+    running.delete(child);
+  }
+
   /** Waits until a member is as a test wants it.
    * @param {string} name @param {(member: any) => boolean} isSo */
   async member(name, isSo) {
@@ -254,7 +280,7 @@ async function serveBuilt(coordinator) {
   return new URL(server.resolvedUrls?.local[0] ?? "").origin;
 }
 
-/** A page in a browser of its own. `problems` collects what must never happen: errors of scripts, violations of the
+/** A page in a new browser context. `problems` collects what must never happen: errors of scripts, violations of the
  * Content-Security-Policy, requests to anywhere else.
  * @param {import("playwright-core").BrowserContextOptions} [options] */
 export async function open(options) {

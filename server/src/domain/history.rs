@@ -22,7 +22,7 @@ pub fn team_event(kind: TeamEventKind, actor: &Actor, member: &str) -> Event {
     Event::Team(v1::TeamEvent { kind: kind.into(), actor: Some(actor.into()), member: member.to_owned() })
 }
 
-/// Makes the entry for a change of a member's state.
+/// Makes the entry for a change to a member's state.
 pub fn member_event(name: &Name, state: MemberState, incarnation: u64, detail: &str) -> Event {
     Event::Member(v1::MemberEvent {
         member: name.to_string(),

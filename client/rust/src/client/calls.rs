@@ -223,7 +223,7 @@ calls! {
     hosts.take_order = TakeOrder(TakeOrderRequest) -> TakeOrderResponse;
     /// Refuses an order that the caller, a host, has.
     hosts.refuse_order = RefuseOrder(RefuseOrderRequest) -> RefuseOrderResponse;
-    /// Reports that nothing of a member that the caller, a host, has started runs anymore.
+    /// Reports that a member that the caller started has no process left. For hosts.
     hosts.report_exit = ReportExit(ReportExitRequest) -> ReportExitResponse;
     /// Lists a page of the history.
     history.list_history = ListHistory(ListHistoryRequest.team) -> ListHistoryResponse;

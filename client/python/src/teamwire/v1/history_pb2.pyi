@@ -227,7 +227,7 @@ class TaskEvent(google.protobuf.message.Message):
     owner: builtins.str
     """The member concerned: see the kind. Empty: none."""
     attempts: builtins.int
-    """How often the task had been claimed."""
+    """How many times the task had been claimed."""
     detail: builtins.str
     """Why, for a reader. Empty: no detail."""
     @property
@@ -335,8 +335,8 @@ class HistoryFilter(google.protobuf.message.Message):
     include_receipts: builtins.bool
     """Optional. True: messages come with their receipts."""
     text: builtins.str
-    """Optional. Only entries in which this text was said, compared without case: in a summary, a content, an answer's reason, the
-    tool of a permission request, the subject of a task, or the detail of an event. 1 to 200 characters. Empty: all.
+    """Optional. Only entries that contain this text, compared without case: in a summary, a content, an answer's reason, the tool
+    of a permission request, the subject of a task, or the detail of an event. 1 to 200 characters. Empty: all.
     """
     def __init__(
         self,
@@ -461,16 +461,22 @@ class FollowHistoryResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     ENTRY_FIELD_NUMBER: builtins.int
+    LAST_SEQUENCE_FIELD_NUMBER: builtins.int
+    last_sequence: builtins.int
+    """The highest sequence that the stream has covered, for FollowHistoryRequest.after_sequence. It is greater than the last
+    entry's own if the filter left out later entries.
+    """
     @property
     def entry(self) -> Global___HistoryEntry:
-        """The entry."""
+        """The entry. Absent: the client has everything so far."""
 
     def __init__(
         self,
         *,
         entry: Global___HistoryEntry | None = ...,
+        last_sequence: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["entry", b"entry"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["entry", b"entry"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["entry", b"entry", "last_sequence", b"last_sequence"]) -> None: ...
 
 Global___FollowHistoryResponse: typing_extensions.TypeAlias = FollowHistoryResponse

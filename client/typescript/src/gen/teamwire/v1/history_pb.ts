@@ -20,7 +20,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/history.proto.
  */
 export const file_teamwire_v1_history: GenFile = /*@__PURE__*/
-  fileDesc("Chl0ZWFtd2lyZS92MS9oaXN0b3J5LnByb3RvEgt0ZWFtd2lyZS52MSJpCglUZWFtRXZlbnQSKAoEa2luZBgBIAEoDjIaLnRlYW13aXJlLnYxLlRlYW1FdmVudEtpbmQSIgoFYWN0b3IYAiABKAsyEy50ZWFtd2lyZS52MS5TZW5kZXISDgoGbWVtYmVyGAMgASgJIroBCgtNZW1iZXJFdmVudBIOCgZtZW1iZXIYASABKAkSJwoFc3RhdGUYAiABKA4yGC50ZWFtd2lyZS52MS5NZW1iZXJTdGF0ZRITCgtpbmNhcm5hdGlvbhgDIAEoBBIlCgRleGl0GAQgASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydBIOCgZkZXRhaWwYBSABKAkSJgoJZm9yY2VkX2J5GAYgASgLMhMudGVhbXdpcmUudjEuU2VuZGVyImUKD0RlYWRMZXR0ZXJFdmVudBISCgptZXNzYWdlX2lkGAEgASgJEhEKCXJlY2lwaWVudBgCIAEoCRIrCgVjYXVzZRgDIAEoDjIcLnRlYW13aXJlLnYxLkRlYWRMZXR0ZXJDYXVzZSKsAQoJVGFza0V2ZW50EigKBGtpbmQYASABKA4yGi50ZWFtd2lyZS52MS5UYXNrRXZlbnRLaW5kEg8KB3Rhc2tfaWQYAiABKAQSDwoHc3ViamVjdBgDIAEoCRIiCgVhY3RvchgEIAEoCzITLnRlYW13aXJlLnYxLlNlbmRlchINCgVvd25lchgFIAEoCRIQCghhdHRlbXB0cxgGIAEoDRIOCgZkZXRhaWwYByABKAki/QIKDEhpc3RvcnlFbnRyeRIQCghzZXF1ZW5jZRgBIAEoBBImCgJhdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoIcmVjZWlwdHMYAyADKAsyFC50ZWFtd2lyZS52MS5SZWNlaXB0EicKB21lc3NhZ2UYFSABKAsyFC50ZWFtd2lyZS52MS5NZXNzYWdlSAASKAoIZGVjaXNpb24YFiABKAsyFC50ZWFtd2lyZS52MS5SZXF1ZXN0SAASKgoGbWVtYmVyGBcgASgLMhgudGVhbXdpcmUudjEuTWVtYmVyRXZlbnRIABImCgR0ZWFtGBggASgLMhYudGVhbXdpcmUudjEuVGVhbUV2ZW50SAASMwoLZGVhZF9sZXR0ZXIYGSABKAsyHC50ZWFtd2lyZS52MS5EZWFkTGV0dGVyRXZlbnRIABImCgR0YXNrGBogASgLMhYudGVhbXdpcmUudjEuVGFza0V2ZW50SABCBwoFZXZlbnQiXgoNSGlzdG9yeUZpbHRlchIOCgZtZW1iZXIYASABKAkSFQoNbWVzc2FnZXNfb25seRgCIAEoCBIYChBpbmNsdWRlX3JlY2VpcHRzGAMgASgIEgwKBHRleHQYBCABKAkinQEKEkxpc3RIaXN0b3J5UmVxdWVzdBIMCgR0ZWFtGAEgASgJEioKBmZpbHRlchgCIAEoCzIaLnRlYW13aXJlLnYxLkhpc3RvcnlGaWx0ZXISFgoOYWZ0ZXJfc2VxdWVuY2UYAyABKAQSDgoGbmV3ZXN0GAUgASgIEhEKCXBhZ2Vfc2l6ZRgEIAEoDRISCgpwYWdlX3Rva2VuGAYgASgJInEKE0xpc3RIaXN0b3J5UmVzcG9uc2USKgoHZW50cmllcxgBIAMoCzIZLnRlYW13aXJlLnYxLkhpc3RvcnlFbnRyeRIVCg1sYXN0X3NlcXVlbmNlGAIgASgEEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCSJoChRGb2xsb3dIaXN0b3J5UmVxdWVzdBIMCgR0ZWFtGAEgASgJEioKBmZpbHRlchgCIAEoCzIaLnRlYW13aXJlLnYxLkhpc3RvcnlGaWx0ZXISFgoOYWZ0ZXJfc2VxdWVuY2UYAyABKAQiQQoVRm9sbG93SGlzdG9yeVJlc3BvbnNlEigKBWVudHJ5GAEgASgLMhkudGVhbXdpcmUudjEuSGlzdG9yeUVudHJ5KtMBCg1UZWFtRXZlbnRLaW5kEh8KG1RFQU1fRVZFTlRfS0lORF9VTlNQRUNJRklFRBAAEhsKF1RFQU1fRVZFTlRfS0lORF9DUkVBVEVEEAESIAocVEVBTV9FVkVOVF9LSU5EX0xFQURfQ0hBTkdFRBACEhsKF1RFQU1fRVZFTlRfS0lORF9JTlZJVEVEEAMSJAogVEVBTV9FVkVOVF9LSU5EX09CU0VSVkVSX0NSRUFURUQQBBIfChtURUFNX0VWRU5UX0tJTkRfV1JJVEVTX0xPU1QQBSqbAgoNVGFza0V2ZW50S2luZBIfChtUQVNLX0VWRU5UX0tJTkRfVU5TUEVDSUZJRUQQABIbChdUQVNLX0VWRU5UX0tJTkRfQ1JFQVRFRBABEhsKF1RBU0tfRVZFTlRfS0lORF9VUERBVEVEEAISHAoYVEFTS19FVkVOVF9LSU5EX0FTU0lHTkVEEAMSGwoXVEFTS19FVkVOVF9LSU5EX0NMQUlNRUQQBBIdChlUQVNLX0VWRU5UX0tJTkRfQ09NUExFVEVEEAUSHAoYVEFTS19FVkVOVF9LSU5EX1JFTEVBU0VEEAYSGgoWVEFTS19FVkVOVF9LSU5EX0xBUFNFRBAHEhsKF1RBU0tfRVZFTlRfS0lORF9ERUxFVEVEEAgyxgEKDkhpc3RvcnlTZXJ2aWNlElUKC0xpc3RIaXN0b3J5Eh8udGVhbXdpcmUudjEuTGlzdEhpc3RvcnlSZXF1ZXN0GiAudGVhbXdpcmUudjEuTGlzdEhpc3RvcnlSZXNwb25zZSIDkAIBEl0KDUZvbGxvd0hpc3RvcnkSIS50ZWFtd2lyZS52MS5Gb2xsb3dIaXN0b3J5UmVxdWVzdBoiLnRlYW13aXJlLnYxLkZvbGxvd0hpc3RvcnlSZXNwb25zZSIDkAIBMAFCUQoOaW8udGVhbXdpcmUudjFQAVo9Z2l0aHViLmNvbS90ZWFtd2lyZS90ZWFtd2lyZS9jbGllbnQvZ28vdGVhbXdpcmUvdjE7dGVhbXdpcmV2MWIGcHJvdG8z", [file_google_protobuf_timestamp, file_teamwire_v1_message, file_teamwire_v1_request, file_teamwire_v1_team]);
+  fileDesc("Chl0ZWFtd2lyZS92MS9oaXN0b3J5LnByb3RvEgt0ZWFtd2lyZS52MSJpCglUZWFtRXZlbnQSKAoEa2luZBgBIAEoDjIaLnRlYW13aXJlLnYxLlRlYW1FdmVudEtpbmQSIgoFYWN0b3IYAiABKAsyEy50ZWFtd2lyZS52MS5TZW5kZXISDgoGbWVtYmVyGAMgASgJIroBCgtNZW1iZXJFdmVudBIOCgZtZW1iZXIYASABKAkSJwoFc3RhdGUYAiABKA4yGC50ZWFtd2lyZS52MS5NZW1iZXJTdGF0ZRITCgtpbmNhcm5hdGlvbhgDIAEoBBIlCgRleGl0GAQgASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydBIOCgZkZXRhaWwYBSABKAkSJgoJZm9yY2VkX2J5GAYgASgLMhMudGVhbXdpcmUudjEuU2VuZGVyImUKD0RlYWRMZXR0ZXJFdmVudBISCgptZXNzYWdlX2lkGAEgASgJEhEKCXJlY2lwaWVudBgCIAEoCRIrCgVjYXVzZRgDIAEoDjIcLnRlYW13aXJlLnYxLkRlYWRMZXR0ZXJDYXVzZSKsAQoJVGFza0V2ZW50EigKBGtpbmQYASABKA4yGi50ZWFtd2lyZS52MS5UYXNrRXZlbnRLaW5kEg8KB3Rhc2tfaWQYAiABKAQSDwoHc3ViamVjdBgDIAEoCRIiCgVhY3RvchgEIAEoCzITLnRlYW13aXJlLnYxLlNlbmRlchINCgVvd25lchgFIAEoCRIQCghhdHRlbXB0cxgGIAEoDRIOCgZkZXRhaWwYByABKAki/QIKDEhpc3RvcnlFbnRyeRIQCghzZXF1ZW5jZRgBIAEoBBImCgJhdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoIcmVjZWlwdHMYAyADKAsyFC50ZWFtd2lyZS52MS5SZWNlaXB0EicKB21lc3NhZ2UYFSABKAsyFC50ZWFtd2lyZS52MS5NZXNzYWdlSAASKAoIZGVjaXNpb24YFiABKAsyFC50ZWFtd2lyZS52MS5SZXF1ZXN0SAASKgoGbWVtYmVyGBcgASgLMhgudGVhbXdpcmUudjEuTWVtYmVyRXZlbnRIABImCgR0ZWFtGBggASgLMhYudGVhbXdpcmUudjEuVGVhbUV2ZW50SAASMwoLZGVhZF9sZXR0ZXIYGSABKAsyHC50ZWFtd2lyZS52MS5EZWFkTGV0dGVyRXZlbnRIABImCgR0YXNrGBogASgLMhYudGVhbXdpcmUudjEuVGFza0V2ZW50SABCBwoFZXZlbnQiXgoNSGlzdG9yeUZpbHRlchIOCgZtZW1iZXIYASABKAkSFQoNbWVzc2FnZXNfb25seRgCIAEoCBIYChBpbmNsdWRlX3JlY2VpcHRzGAMgASgIEgwKBHRleHQYBCABKAkinQEKEkxpc3RIaXN0b3J5UmVxdWVzdBIMCgR0ZWFtGAEgASgJEioKBmZpbHRlchgCIAEoCzIaLnRlYW13aXJlLnYxLkhpc3RvcnlGaWx0ZXISFgoOYWZ0ZXJfc2VxdWVuY2UYAyABKAQSDgoGbmV3ZXN0GAUgASgIEhEKCXBhZ2Vfc2l6ZRgEIAEoDRISCgpwYWdlX3Rva2VuGAYgASgJInEKE0xpc3RIaXN0b3J5UmVzcG9uc2USKgoHZW50cmllcxgBIAMoCzIZLnRlYW13aXJlLnYxLkhpc3RvcnlFbnRyeRIVCg1sYXN0X3NlcXVlbmNlGAIgASgEEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCSJoChRGb2xsb3dIaXN0b3J5UmVxdWVzdBIMCgR0ZWFtGAEgASgJEioKBmZpbHRlchgCIAEoCzIaLnRlYW13aXJlLnYxLkhpc3RvcnlGaWx0ZXISFgoOYWZ0ZXJfc2VxdWVuY2UYAyABKAQiWAoVRm9sbG93SGlzdG9yeVJlc3BvbnNlEigKBWVudHJ5GAEgASgLMhkudGVhbXdpcmUudjEuSGlzdG9yeUVudHJ5EhUKDWxhc3Rfc2VxdWVuY2UYAiABKAQq0wEKDVRlYW1FdmVudEtpbmQSHwobVEVBTV9FVkVOVF9LSU5EX1VOU1BFQ0lGSUVEEAASGwoXVEVBTV9FVkVOVF9LSU5EX0NSRUFURUQQARIgChxURUFNX0VWRU5UX0tJTkRfTEVBRF9DSEFOR0VEEAISGwoXVEVBTV9FVkVOVF9LSU5EX0lOVklURUQQAxIkCiBURUFNX0VWRU5UX0tJTkRfT0JTRVJWRVJfQ1JFQVRFRBAEEh8KG1RFQU1fRVZFTlRfS0lORF9XUklURVNfTE9TVBAFKpsCCg1UYXNrRXZlbnRLaW5kEh8KG1RBU0tfRVZFTlRfS0lORF9VTlNQRUNJRklFRBAAEhsKF1RBU0tfRVZFTlRfS0lORF9DUkVBVEVEEAESGwoXVEFTS19FVkVOVF9LSU5EX1VQREFURUQQAhIcChhUQVNLX0VWRU5UX0tJTkRfQVNTSUdORUQQAxIbChdUQVNLX0VWRU5UX0tJTkRfQ0xBSU1FRBAEEh0KGVRBU0tfRVZFTlRfS0lORF9DT01QTEVURUQQBRIcChhUQVNLX0VWRU5UX0tJTkRfUkVMRUFTRUQQBhIaChZUQVNLX0VWRU5UX0tJTkRfTEFQU0VEEAcSGwoXVEFTS19FVkVOVF9LSU5EX0RFTEVURUQQCDLGAQoOSGlzdG9yeVNlcnZpY2USVQoLTGlzdEhpc3RvcnkSHy50ZWFtd2lyZS52MS5MaXN0SGlzdG9yeVJlcXVlc3QaIC50ZWFtd2lyZS52MS5MaXN0SGlzdG9yeVJlc3BvbnNlIgOQAgESXQoNRm9sbG93SGlzdG9yeRIhLnRlYW13aXJlLnYxLkZvbGxvd0hpc3RvcnlSZXF1ZXN0GiIudGVhbXdpcmUudjEuRm9sbG93SGlzdG9yeVJlc3BvbnNlIgOQAgEwAUJRCg5pby50ZWFtd2lyZS52MVABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_timestamp, file_teamwire_v1_message, file_teamwire_v1_request, file_teamwire_v1_team]);
 
 /**
  * Something that happened to a team.
@@ -190,7 +190,7 @@ export type TaskEvent = Message<"teamwire.v1.TaskEvent"> & {
   owner: string;
 
   /**
-   * How often the task had been claimed.
+   * How many times the task had been claimed.
    *
    * @generated from field: uint32 attempts = 6;
    */
@@ -329,8 +329,8 @@ export type HistoryFilter = Message<"teamwire.v1.HistoryFilter"> & {
   includeReceipts: boolean;
 
   /**
-   * Optional. Only entries in which this text was said, compared without case: in a summary, a content, an answer's reason, the
-   * tool of a permission request, the subject of a task, or the detail of an event. 1 to 200 characters. Empty: all.
+   * Optional. Only entries that contain this text, compared without case: in a summary, a content, an answer's reason, the tool
+   * of a permission request, the subject of a task, or the detail of an event. 1 to 200 characters. Empty: all.
    *
    * @generated from field: string text = 4;
    */
@@ -480,11 +480,19 @@ export const FollowHistoryRequestSchema: GenMessage<FollowHistoryRequest> = /*@_
  */
 export type FollowHistoryResponse = Message<"teamwire.v1.FollowHistoryResponse"> & {
   /**
-   * The entry.
+   * The entry. Absent: the client has everything so far.
    *
    * @generated from field: teamwire.v1.HistoryEntry entry = 1;
    */
   entry?: HistoryEntry | undefined;
+
+  /**
+   * The highest sequence that the stream has covered, for FollowHistoryRequest.after_sequence. It is greater than the last
+   * entry's own if the filter left out later entries.
+   *
+   * @generated from field: uint64 last_sequence = 2;
+   */
+  lastSequence: bigint;
 };
 
 /**
@@ -638,7 +646,7 @@ export const HistoryService: GenService<{
    * Lists a part of the history, the oldest entry first.
    *
    * With a filter, the coordinator looks through up to 10,000 entries or 16 MiB of them for one page. The page then ends, even
-   * if it is empty, and its token says where to go on.
+   * if it is empty, and its token says where to continue.
    *
    * INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
    *
@@ -650,9 +658,11 @@ export const HistoryService: GenService<{
     output: typeof ListHistoryResponseSchema;
   },
   /**
-   * Streams the history after a sequence, and then every new entry. Ends with an error when the team is deleted
-   * (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator goes away (UNAVAILABLE: DRAINING): resume after the last
-   * sequence seen.
+   * Streams the history after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
+   * TEAM_NOT_FOUND) and when the coordinator shuts down (UNAVAILABLE: DRAINING): resume after the last sequence seen.
+   *
+   * A frame without an entry says that the client has everything so far. The coordinator sends one when that is so for the
+   * first time, and then whenever it has sent nothing for 10 s, which shows that the stream is alive.
    *
    * INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
    *
