@@ -24,6 +24,11 @@ files! {
     approvals,
     board,
     board_large,
+    crowd,
+    health,
+    hostile,
+    member,
+    messages,
     pages,
     team,
 }

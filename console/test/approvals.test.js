@@ -114,11 +114,19 @@ test("a permission request appears without a reload, with its edit as a differen
   none(problems);
 });
 
-test("an expired request leaves the list, and j and k go through it", async () => {
+test("a patch is shown as a difference, an expired request leaves the list, and j and k go through it", async () => {
   const coordinator = await withMembers("ann");
   const { page, problems } = await console_(coordinator, "lead", "#/approvals");
-  await ask(coordinator, "ann", "stays", "ls");
+  const patch = "update a.rs\n@@ -1,2 +1,2 @@\n one\n-two\n+three\nReason: + it is more";
+  await ask(coordinator, "ann", "stays", patch);
   await page.getByRole("heading", { name: "stays" }).waitFor();
+  const diff = page.getByRole("region", { name: "The change" });
+  const lines = async (/** @type {string} */ kind) =>
+    (await diff.locator(kind).allInnerTexts()).map((line) => line.trim());
+  await diff.waitFor();
+  assert.match((await lines(".added")).join("|"), /^\+[^|]*three$/);
+  assert.match((await lines(".removed")).join("|"), /^-[^|]*two$/);
+  assert.deepEqual(await lines(".head"), ["update a.rs", "@@ -1,2 +1,2 @@", "Reason: + it is more"]);
   await ask(coordinator, "ann", "leaves", "ls", ["--deadline", "4"]);
   const leaving = page.getByRole("link", { name: /leaves.*expires in \d s/s });
   await leaving.waitFor();

@@ -163,6 +163,23 @@ export class Coordinator {
     return child;
   }
 
+  /** Waits until a text is in the history.
+   * @param {string} text */
+  async said(text) {
+    const args = ["history", "--follow", "-n", "10"];
+    const child = spawn(/** @type {string} */ (BINARY), args, { env: this.environment("lead"), detached: true });
+    running.add(child);
+    this.#programs.push(child);
+    let out = "";
+    for await (const data of child.stdout) {
+      out += data;
+      if (out.includes(text)) break;
+      out = out.slice(-1_000);
+    }
+    killTree(child);
+    running.delete(child);
+  }
+
   /** Starts a host with a profile of each of these commands. Returns when it has opened its inbox.
    * @param {string} name @param {Record<string, string[]>} profiles */
   async host(name, profiles) {
@@ -205,23 +222,6 @@ export class Coordinator {
     } finally {
       await vite.close();
     }
-  }
-
-  /** Waits until a text is in the history.
-   * @param {string} text */
-  async said(text) {
-    const args = ["history", "--follow", "-n", "10"];
-    const child = spawn(/** @type {string} */ (BINARY), args, { env: this.environment("lead"), detached: true });
-    running.add(child);
-    this.#programs.push(child);
-    let out = "";
-    for await (const data of child.stdout) {
-      out += data;
-      if (out.includes(text)) break;
-      out = out.slice(-1_000);
-    }
-    killTree(child);
-    running.delete(child);
   }
 
   /** Waits until a member is as a test wants it.
