@@ -5,8 +5,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Coordinator, console_ } from "./harness.js";
 
-/** How many members the team has. */
-const MEMBERS = 1_000;
+/** How many members the team has, 100 to 1,000. */
+const MEMBERS = Number(process.env["TEAMWIRE_TEST_CROWD"] ?? 1_000);
 
 /** @param {import("playwright-core").Page} page @param {string} name */
 const cardOf = (page, name) => page.getByRole("listitem", { name, exact: true });
@@ -17,8 +17,8 @@ test("a team of a thousand draws at once, filters as one types, and costs little
   await coordinator.crowd(MEMBERS - 1, (index) => `m${String(index).padStart(4, "0")}`);
   const { page, problems } = await console_(coordinator);
   await page.getByText(`${MEMBERS} members`).waitFor();
-  await cardOf(page, "m0000").getByRole("link").waitFor();
   const region = page.getByRole("region", { name: "Members and hosts" });
+  await region.getByRole("article").first().waitFor();
   // All of them are there, and only those near the window have contents.
   assert.equal(await region.getByRole("listitem").count(), MEMBERS);
   assert.ok((await region.getByRole("article").count()) < 100);
@@ -38,15 +38,18 @@ test("a team of a thousand draws at once, filters as one types, and costs little
   assert.ok(Number(idle) < 500, `the page worked ${idle} ms in tasks longer than 50 ms`);
 
   await region.evaluate((element) => element.scrollTo(0, element.scrollHeight));
-  await cardOf(page, "m0998").getByRole("link").waitFor();
-  await page.getByRole("searchbox", { name: "Filter" }).fill("m0500");
-  await cardOf(page, "m0500").getByRole("link").waitFor({ timeout: 1_000 });
+  await region.getByRole("listitem").last().getByRole("link").waitFor();
+  await page.getByRole("searchbox", { name: "Filter" }).fill("m0050");
+  await cardOf(page, "m0050").getByRole("link").waitFor({ timeout: 1_000 });
   assert.equal(await region.getByRole("listitem").count(), 1);
-  assert.match(page.url(), /search=m0500/);
+  assert.match(page.url(), /search=m0050/);
 
   await page.getByRole("button", { name: "Table" }).click();
   await page.getByRole("searchbox", { name: "Filter" }).fill("crowd");
-  await page.getByRole("row").nth(999).waitFor({ state: "attached" });
+  await page
+    .getByRole("row")
+    .nth(MEMBERS - 1)
+    .waitFor({ state: "attached" });
   assert.ok(
     (await page
       .getByRole("cell", { name: "away" })
