@@ -50,7 +50,7 @@ fn run(name: &str) {
         return;
     };
     let output = Command::new("node")
-        .args(["--test", "--test-timeout=120000"])
+        .args(["--test", "--test-timeout=600000"])
         .arg(format!("test/{}.test.js", name.replace('_', "-")))
         .current_dir(DIRECTORY)
         .env("TEAMWIRE_TEST_CHROMIUM", chromium)
