@@ -504,10 +504,17 @@ fn the_history_is_searched_for_what_was_said(world: World) {
         let filter = Some(v1::HistoryFilter { text: "kind".to_owned(), ..Default::default() });
         let request = v1::FollowHistoryRequest { filter, ..Default::default() };
         let mut frames = history.follow_history(lead.request(request)).await.unwrap().into_inner();
-        let mut next = async || timeout(PATIENCE, frames.message()).await.unwrap().unwrap().unwrap().entry.unwrap();
-        let first = next().await.sequence;
+        let mut next = async || timeout(PATIENCE, frames.message()).await.unwrap().unwrap().unwrap();
+        let first = next().await.entry.unwrap().sequence;
+        let everything = next().await;
+        assert!(everything.entry.is_none() && everything.last_sequence > first, "{everything:?}");
         lead.say("ann", "another bridge").await;
         lead.say("ann", "of another KIND").await;
-        assert!(next().await.sequence > first + 1);
+        let found = next().await;
+        let sequence = found.entry.map(|entry| entry.sequence);
+        assert_eq!(sequence, Some(found.last_sequence));
+        assert!(sequence > Some(everything.last_sequence + 1), "the other one was left out");
+        let alive = next().await;
+        assert!(alive.entry.is_none() && Some(alive.last_sequence) >= sequence, "{alive:?}");
     });
 }

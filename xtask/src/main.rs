@@ -10,6 +10,7 @@ mod agents;
 mod buf;
 mod charts;
 mod clients;
+mod console;
 mod containers;
 mod docs;
 mod faketime;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         ["clients"] => test::clients(),
         ["agents", ref names @ ..] => agents::test(names),
         ["charts"] => charts::check(),
+        ["console"] => console::build(),
         ["ci"] => ci(),
         ["generate"] => generate::run().and_then(|()| docs::generate()),
         ["manifests"] => charts::write(),

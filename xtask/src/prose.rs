@@ -11,15 +11,17 @@ use crate::step::{Failure, Step, root};
 const PAGE: &str = "docs/prose.md";
 
 /// What `git ls-files` selects: text that people write.
-const CHECKED: [&str; 18] = [
+const CHECKED: [&str; 20] = [
     "*.go",
     "*.java",
     "*.lua",
     "*.md",
     "*.proto",
+    "*.js",
     "*.py",
     "*.rs",
     "*.sh",
+    "*.svelte",
     "*.toml",
     "*.tpl",
     "*.ts",

@@ -1,7 +1,7 @@
 //! Runs the tests, of the workspace and of the clients in other languages.
 
 use crate::{
-    agents, clients, generate,
+    agents, clients, console, generate,
     install::venv,
     network, redis, rerun,
     step::{Failure, Step},
@@ -22,10 +22,12 @@ pub(crate) fn run(ci: bool) -> Result<(), Failure> {
     let ready = clients::prepare(ci)?;
     let mcp_python = venv("tests/e2e/mcp/requirements.txt", "target/tools/mcp")?.join("python");
     let agent_programs = agents::prepare(ci)?;
+    let chromium = console::prepare(ci)?;
     let prepare = |step: Step| {
         let step = servers.iter().fold(step, |step, (variable, path)| step.env(variable, path));
         let step = step.env(clients::READY, &ready).env("TEAMWIRE_TEST_MCP_PYTHON", &mcp_python);
         let step = step.env(agents::VARIABLE, &agent_programs);
+        let step = chromium.iter().fold(step, |step, (variable, path)| step.env(variable, path));
         if ci { step.env("CI", "true") } else { step }
     };
     let run = |arguments: &[&str]| {

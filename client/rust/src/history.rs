@@ -24,9 +24,11 @@ impl HistoryFollower {
         loop {
             match self.0.next().await? {
                 Ok(response) => {
-                    let Some(entry) = response.entry else { continue };
-                    self.0.request.after_sequence = entry.sequence;
-                    return Some(Ok(entry));
+                    let v1::FollowHistoryResponse { entry, last_sequence, .. } = response;
+                    self.0.request.after_sequence = entry.as_ref().map_or(last_sequence, |entry| entry.sequence);
+                    if let Some(entry) = entry {
+                        return Some(Ok(entry));
+                    }
                 }
                 Err(error) => return Some(Err(error)),
             }

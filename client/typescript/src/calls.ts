@@ -2,7 +2,7 @@
 
 import { clone, type Message, toBinary } from "@bufbuild/protobuf";
 import { type Duration, durationMs } from "@bufbuild/protobuf/wkt";
-import { Code, ConnectError, type Interceptor } from "@connectrpc/connect";
+import { Code, ConnectError, createContextKey, type Interceptor } from "@connectrpc/connect";
 import { v4, v7 } from "uuid";
 import { Changes } from "./changes.js";
 import { conclude, isRetried, mayHaveChanged, readError, TeamwireError } from "./error.js";
@@ -15,8 +15,14 @@ import type { Settings } from "./settings.js";
  */
 export const ATTEMPT_MS = 10_000;
 
+/** How long a stream must last, in milliseconds, before its loss resets the delays. */
+export const SETTLED_MS = 10_000;
+
 /** How long a call may take, with all of its attempts, in milliseconds. */
 const PATIENCE_MS = 600_000;
+
+/** Whether a failed call is left to its caller instead of being retried. */
+export const ONE_ATTEMPT = createContextKey(false);
 
 /** A request, with the fields that are read or filled in here. */
 type Open = Message & {
@@ -33,10 +39,15 @@ type Call = Parameters<Next>[0];
 /** A series of growing delays with full jitter, in milliseconds. */
 export class Delays {
   #bound = 100;
+  readonly #boundMax: number;
+
+  constructor(boundMax = 5_000) {
+    this.#boundMax = boundMax;
+  }
 
   next(): number {
     const bound = this.#bound;
-    this.#bound = Math.min(2 * bound, 5_000);
+    this.#bound = Math.min(2 * bound, this.#boundMax);
     return Math.random() * bound;
   }
 
@@ -85,7 +96,8 @@ export class Calls {
     const request = this.#fill(call, given);
     // The subscription itself reopens sessions, each outside the previous one.
     const isSession = name === "Stream";
-    const until = performance.now() + (isSession ? 0 : (this.#settings.patienceMs ?? PATIENCE_MS));
+    const hasOneAttempt = isSession || call.contextValues.get(ONE_ATTEMPT);
+    const until = performance.now() + (hasOneAttempt ? 0 : (this.#settings.patienceMs ?? PATIENCE_MS));
     const delays = new Delays();
     let hasMaybeChanged = false;
     for (;;) {

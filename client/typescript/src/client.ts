@@ -71,6 +71,7 @@ export class Client {
   readonly access: Stub<typeof AccessService>;
   readonly #settings: Settings;
   readonly #calls: Calls;
+  readonly #over = new AbortController();
   #inbox: Subscription | undefined;
 
   /** See `connect` and `join`. */
@@ -103,6 +104,11 @@ export class Client {
   get team(): string {
     const parts = this.credential.split(":");
     return this.#settings.team || (parts.length === 4 ? (parts[1] ?? "") : "");
+  }
+
+  /** Aborted when the client is closed. */
+  get signal(): AbortSignal {
+    return this.#over.signal;
   }
 
   /**
@@ -317,6 +323,7 @@ export class Client {
     await this.#flush();
     this.#inbox?.close();
     this.#calls.isClosed = true;
+    this.#over.abort();
     this.#calls.changes.notify();
     this.#settings.route.close();
   }

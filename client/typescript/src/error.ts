@@ -4,13 +4,26 @@ import { fromBinary } from "@bufbuild/protobuf";
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { DurationSchema, durationMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { NOT_DONE, ONCE, READ, RETRIED, RETRYABLE } from "./gen/policy.js";
+import { NOT_DONE, ONCE, READ, REOPENED, RETRIED, RETRYABLE } from "./gen/policy.js";
 
 /** The domain of teamwire's ErrorInfo. */
 const DOMAIN = "teamwire";
 
 /** Codes that, without a reason, leave the outcome of the call unknown. */
 const UNKNOWN_OUTCOMES = [Code.Unavailable, Code.DeadlineExceeded, Code.Canceled, Code.Unknown];
+
+/** Codes that, without a reason, another attempt would meet again: the server is not a coordinator. */
+const FINAL_CODES = [
+  Code.InvalidArgument,
+  Code.NotFound,
+  Code.PermissionDenied,
+  Code.Unauthenticated,
+  Code.Unimplemented,
+  // TLS failed.
+  Code.FailedPrecondition,
+  // The client is closed.
+  Code.Canceled,
+];
 
 /** The prefixes of Node's codes for TLS errors. Retrying is pointless until the configuration changes. */
 const TLS_ERROR = /^(ERR_TLS|ERR_SSL|ERR_OSSL|CERT_|DEPTH_ZERO|SELF_SIGNED|UNABLE_TO|INVALID_CA|EPROTO)/;
@@ -76,6 +89,12 @@ export function readError(thrown: unknown, hasAnswered: boolean): TeamwireError 
 export function isRetried({ reason, isRetryable }: TeamwireError, call: string): boolean {
   if (reason !== undefined && NOT_DONE.has(reason)) return true;
   return (reason === undefined ? isRetryable : RETRIED.has(reason)) && !ONCE.has(call);
+}
+
+/** Returns whether a stream that ended with an error is opened again. */
+export function isReopened({ reason, isRetryable, code }: TeamwireError): boolean {
+  if (reason !== undefined) return REOPENED.has(reason);
+  return isRetryable || !FINAL_CODES.includes(code);
 }
 
 /** Returns whether an attempt that failed may have changed something. */

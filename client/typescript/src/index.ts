@@ -10,9 +10,25 @@ import type { MemberAttributesSchema } from "./v1.js";
 export { Code } from "@connectrpc/connect";
 export type { Client, Shutdown } from "./client.js";
 export { TeamwireError } from "./error.js";
+export type { Back, FollowOptions, Lost } from "./follow.js";
+export {
+  type FollowHistoryOptions,
+  followHistory,
+  type HistoryAdded,
+  type HistoryCaughtUp,
+  type HistoryEvent,
+} from "./history.js";
 export type { ClientOptions, TlsOptions } from "./settings.js";
 export type { End, InboxMessage, Subscription } from "./subscription.js";
 export * as v1 from "./v1.js";
+export {
+  type TeamChanges,
+  type TeamEvent,
+  type TeamWatch,
+  type WatchedItem,
+  type WatchedKey,
+  watchTeam,
+} from "./watch.js";
 
 /**
  * Creates a client from the options, then the environment, then the context file; in a browser, from the options only.

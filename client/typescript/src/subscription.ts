@@ -4,9 +4,8 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { durationMs } from "@bufbuild/protobuf/wkt";
 import { type Client, Code, ConnectError } from "@connectrpc/connect";
 import { v4, validate } from "uuid";
-import { ATTEMPT_MS, type Calls, Delays, Session } from "./calls.js";
-import { readError, TeamwireError } from "./error.js";
-import { REOPENED } from "./gen/policy.js";
+import { ATTEMPT_MS, type Calls, Delays, SETTLED_MS, Session } from "./calls.js";
+import { isReopened, readError, TeamwireError } from "./error.js";
 import {
   CloseReason,
   type Delivery,
@@ -25,22 +24,6 @@ const IDS_IN_A_CALL_MAX = 1_000;
 
 /** How many missed heartbeats end a session. */
 const HEARTBEATS_MISSED_MAX = 3;
-
-/** How long a session must last, in milliseconds, before its loss resets the delays. */
-const SETTLED_MS = 10_000;
-
-/** Codes that, without a reason, another attempt would meet again: the server is not a coordinator. */
-const FINAL_CODES = [
-  Code.InvalidArgument,
-  Code.NotFound,
-  Code.PermissionDenied,
-  Code.Unauthenticated,
-  Code.Unimplemented,
-  // TLS failed.
-  Code.FailedPrecondition,
-  // The client is closed.
-  Code.Canceled,
-];
 
 /** How a subscription ended. */
 export interface End {
@@ -286,8 +269,7 @@ export class Subscription implements AsyncIterable<InboxMessage> {
 function endOf(error: TeamwireError): End | TeamwireError | undefined {
   const reason = ENDS[error.reason ?? ""];
   if (reason !== undefined) return { reason, requestId: "" };
-  if (error.reason === undefined ? error.isRetryable : REOPENED.has(error.reason)) return undefined;
-  return error.reason !== undefined || FINAL_CODES.includes(error.code) ? error : undefined;
+  return isReopened(error) ? undefined : error;
 }
 
 /** Removes the oldest if there are too many. The first key is the oldest. */

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { build } from "esbuild";
 
-const bundle = (platform: "browser" | "node") =>
+const bundle = (platform: "browser" | "node", names = "*") =>
   build({
-    stdin: { contents: 'export * from "@teamwire/client";', resolveDir: import.meta.dirname },
+    stdin: { contents: `export ${names} from "@teamwire/client";`, resolveDir: import.meta.dirname },
     bundle: true,
     format: "esm",
     platform,
@@ -39,4 +39,14 @@ test("a bundle for browsers contains nothing of Node and uses gRPC-web", async (
 test("a bundle for Node contains gRPC over HTTP/2", async () => {
   const { metafile } = await bundle("node");
   assert.ok(Object.keys(metafile.inputs).some((input) => input.includes("connect-node")));
+});
+
+test("a bundle contains watching only if the program uses it", async () => {
+  const isWatching = async (names: string) => {
+    const { metafile } = await bundle("browser", names);
+    const inputs = Object.values(metafile.outputs).flatMap((output) => Object.entries(output.inputs));
+    return inputs.some(([input, { bytesInOutput }]) => input.endsWith("dist/watch.js") && bytesInOutput > 0);
+  };
+  assert.equal(await isWatching("{ connect, watchTeam }"), true);
+  assert.equal(await isWatching("{ connect }"), false);
 });

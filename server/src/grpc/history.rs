@@ -1,11 +1,12 @@
 //! `HistoryService`.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use teamwire_proto::{
     Refusal,
     v1::{self, history_service_server::HistoryService},
 };
+use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
 use super::{
@@ -20,6 +21,9 @@ use crate::{
         team,
     },
 };
+
+/// After how long without an entry a frame without one proves that the stream is alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 #[tonic::async_trait]
 impl HistoryService for Services {
@@ -58,7 +62,8 @@ impl HistoryService for Services {
         let namespace = namespace_of(&who, &team)?;
         let query = HistoryQuery { filter, after: after_sequence, limit: FRAMES_MAX, ..HistoryQuery::default() };
         let watch = self.coordinator.notifier().watch(&namespace);
-        let entries = Entries { coordinator: Arc::clone(&self.coordinator), who: Arc::clone(&who), team, query };
+        let coordinator = Arc::clone(&self.coordinator);
+        let entries = Entries { coordinator, who: Arc::clone(&who), team, query, sent_at: None };
         Ok(Response::new(self.follow(who, namespace, watch, entries)))
     }
 }
@@ -69,6 +74,8 @@ struct Entries {
     who: Arc<CallerCredentials>,
     team: String,
     query: HistoryQuery,
+    /// When the last frame was sent. `None`: the client did not have everything yet.
+    sent_at: Option<Instant>,
 }
 
 #[tonic::async_trait]
@@ -78,7 +85,19 @@ impl Followed for Entries {
     async fn next(&mut self) -> Result<(Vec<Self::Frame>, bool), Refusal> {
         let page = self.coordinator.history(&self.who, &self.team, &self.query).await?;
         self.query.after = page.looked_to;
-        let frames = page.entries.into_iter().map(|entry| v1::FollowHistoryResponse { entry: Some(entry) });
-        Ok((frames.collect(), page.more))
+        let is_due = self.sent_at.is_none_or(|at| at.elapsed() >= KEEP_ALIVE && page.entries.is_empty());
+        let everything = v1::FollowHistoryResponse { entry: None, last_sequence: page.looked_to };
+        let entries = page.entries.into_iter().map(|entry| {
+            let last_sequence = entry.sequence;
+            v1::FollowHistoryResponse { entry: Some(entry), last_sequence }
+        });
+        let mut frames: Vec<_> = entries.collect();
+        if !page.more && is_due {
+            frames.push(everything);
+        }
+        if !frames.is_empty() && (self.sent_at.is_some() || !page.more) {
+            self.sent_at = Some(Instant::now());
+        }
+        Ok((frames, page.more))
     }
 }

@@ -6,9 +6,10 @@
 mod driver;
 mod scenario;
 
-use std::env;
+use std::{env, path::Path};
 
 use self::scenario::{Cast, Scenario};
+use crate::world::{LEAD, TEAMWIRE, World};
 
 /// The environment variable that names the languages whose clients are ready, separated by commas. Rust's is ready once its
 /// driver is built.
@@ -42,6 +43,20 @@ fn all_languages_in_one_team() {
     if LANGUAGES.iter().all(|language| is_ready(language)) {
         play("all", Cast::All, LANGUAGES);
     }
+}
+
+#[test]
+fn typescript_watches_teams_over_grpc_and_grpc_web() {
+    if !is_ready("typescript") {
+        return;
+    }
+    // It starts, kills and restarts its own coordinator.
+    let world = World::embedded();
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("client/typescript/build/with-coordinator/watch.js");
+    let mut node = world.program(LEAD, Path::new("node"));
+    node.args(["--test", "--test-timeout=120000"]).arg(tests).env("TEAMWIRE_BINARY", TEAMWIRE);
+    let ran = node.output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
 }
 
 fn play_alone(language: &str) {

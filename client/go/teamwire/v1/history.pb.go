@@ -966,8 +966,11 @@ func (x *FollowHistoryRequest) GetAfterSequence() uint64 {
 // One frame of HistoryService.FollowHistory.
 type FollowHistoryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The entry.
-	Entry         *HistoryEntry `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
+	// The entry. Absent: the client has everything so far.
+	Entry *HistoryEntry `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
+	// The highest sequence that the stream has covered, for FollowHistoryRequest.after_sequence. It is greater than the last
+	// entry's own if the filter left out later entries.
+	LastSequence  uint64 `protobuf:"varint,2,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1007,6 +1010,13 @@ func (x *FollowHistoryResponse) GetEntry() *HistoryEntry {
 		return x.Entry
 	}
 	return nil
+}
+
+func (x *FollowHistoryResponse) GetLastSequence() uint64 {
+	if x != nil {
+		return x.LastSequence
+	}
+	return 0
 }
 
 var File_teamwire_v1_history_proto protoreflect.FileDescriptor
@@ -1070,9 +1080,10 @@ const file_teamwire_v1_history_proto_rawDesc = "" +
 	"\x14FollowHistoryRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x122\n" +
 	"\x06filter\x18\x02 \x01(\v2\x1a.teamwire.v1.HistoryFilterR\x06filter\x12%\n" +
-	"\x0eafter_sequence\x18\x03 \x01(\x04R\rafterSequence\"H\n" +
+	"\x0eafter_sequence\x18\x03 \x01(\x04R\rafterSequence\"m\n" +
 	"\x15FollowHistoryResponse\x12/\n" +
-	"\x05entry\x18\x01 \x01(\v2\x19.teamwire.v1.HistoryEntryR\x05entry*\xd3\x01\n" +
+	"\x05entry\x18\x01 \x01(\v2\x19.teamwire.v1.HistoryEntryR\x05entry\x12#\n" +
+	"\rlast_sequence\x18\x02 \x01(\x04R\flastSequence*\xd3\x01\n" +
 	"\rTeamEventKind\x12\x1f\n" +
 	"\x1bTEAM_EVENT_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17TEAM_EVENT_KIND_CREATED\x10\x01\x12 \n" +

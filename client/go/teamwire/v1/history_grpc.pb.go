@@ -45,6 +45,9 @@ type HistoryServiceClient interface {
 	// (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator goes away (UNAVAILABLE: DRAINING): resume after the last
 	// sequence seen.
 	//
+	// A frame without an entry says that the client has everything so far. The coordinator sends one when that is so for the
+	// first time, and then whenever it has sent nothing for 10 s, which shows that the stream is alive.
+	//
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
 	FollowHistory(ctx context.Context, in *FollowHistoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowHistoryResponse], error)
 }
@@ -105,6 +108,9 @@ type HistoryServiceServer interface {
 	// Streams the history after a sequence, and then every new entry. Ends with an error when the team is deleted
 	// (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator goes away (UNAVAILABLE: DRAINING): resume after the last
 	// sequence seen.
+	//
+	// A frame without an entry says that the client has everything so far. The coordinator sends one when that is so for the
+	// first time, and then whenever it has sent nothing for 10 s, which shows that the stream is alive.
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
 	FollowHistory(*FollowHistoryRequest, grpc.ServerStreamingServer[FollowHistoryResponse]) error

@@ -517,7 +517,7 @@ impl HistoryService for Coordinator {
         }
         let entry = |sequence| {
             let entry = v1::HistoryEntry { sequence, ..Default::default() };
-            Ok(v1::FollowHistoryResponse { entry: Some(entry) })
+            Ok(v1::FollowHistoryResponse { entry: Some(entry), last_sequence: sequence })
         };
         let frames = [entry(after + 1), entry(after + 2), Err(Status::unknown("cut"))];
         Ok(Response::new(Box::pin(futures::stream::iter(frames))))

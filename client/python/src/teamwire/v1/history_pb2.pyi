@@ -461,16 +461,22 @@ class FollowHistoryResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     ENTRY_FIELD_NUMBER: builtins.int
+    LAST_SEQUENCE_FIELD_NUMBER: builtins.int
+    last_sequence: builtins.int
+    """The highest sequence that the stream has covered, for FollowHistoryRequest.after_sequence. It is greater than the last
+    entry's own if the filter left out later entries.
+    """
     @property
     def entry(self) -> Global___HistoryEntry:
-        """The entry."""
+        """The entry. Absent: the client has everything so far."""
 
     def __init__(
         self,
         *,
         entry: Global___HistoryEntry | None = ...,
+        last_sequence: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["entry", b"entry"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["entry", b"entry"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["entry", b"entry", "last_sequence", b"last_sequence"]) -> None: ...
 
 Global___FollowHistoryResponse: typing_extensions.TypeAlias = FollowHistoryResponse

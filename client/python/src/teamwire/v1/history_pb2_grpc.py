@@ -74,6 +74,9 @@ class HistoryServiceServicer(object):
         (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator goes away (UNAVAILABLE: DRAINING): resume after the last
         sequence seen.
 
+        A frame without an entry says that the client has everything so far. The coordinator sends one when that is so for the
+        first time, and then whenever it has sent nothing for 10 s, which shows that the stream is alive.
+
         INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

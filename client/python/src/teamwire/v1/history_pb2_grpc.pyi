@@ -102,6 +102,9 @@ class HistoryServiceStub(typing.Generic[_HistoryServiceListHistoryType, _History
     (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator goes away (UNAVAILABLE: DRAINING): resume after the last
     sequence seen.
 
+    A frame without an entry says that the client has everything so far. The coordinator sends one when that is so for the
+    first time, and then whenever it has sent nothing for 10 s, which shows that the stream is alive.
+
     INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
     """
 
@@ -146,6 +149,9 @@ class HistoryServiceServicer(metaclass=abc.ABCMeta):
         """Streams the history after a sequence, and then every new entry. Ends with an error when the team is deleted
         (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator goes away (UNAVAILABLE: DRAINING): resume after the last
         sequence seen.
+
+        A frame without an entry says that the client has everything so far. The coordinator sends one when that is so for the
+        first time, and then whenever it has sent nothing for 10 s, which shows that the stream is alive.
 
         INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
         """

@@ -1,0 +1,233 @@
+// @ts-check
+/** A real coordinator, real members and a real Chromium for the tests of the console. */
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { after } from "node:test";
+import { chromium } from "playwright-core";
+
+const BINARY = process.env["TEAMWIRE_TEST_BINARY"];
+if (!BINARY) throw new Error("TEAMWIRE_TEST_BINARY must name the teamwire program to test.");
+
+/** The programs that run, by which they are ended when the test process ends, however it does. */
+const running = new Set();
+process.on("exit", () => {
+  for (const child of running) killTree(child);
+});
+
+/** @param {import("node:child_process").ChildProcess} child */
+function killTree(child) {
+  try {
+    if (child.pid) process.kill(-child.pid, "SIGKILL");
+  } catch {
+    // It has ended.
+  }
+}
+
+/** Returns a port that is free now. */
+async function freePort() {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  server.close();
+  await once(server, "close");
+  if (!address || typeof address === "string") throw new Error("no port");
+  return address.port;
+}
+
+/** A coordinator with its own state directory. It can be killed and started again. */
+export class Coordinator {
+  /** @type {import("node:child_process").ChildProcess | undefined} */
+  #serving;
+  /** @type {import("node:child_process").ChildProcess[]} */
+  #programs = [];
+
+  /** @param {string} directory @param {number} port */
+  constructor(directory, port) {
+    this.directory = directory;
+    this.address = `http://127.0.0.1:${port}`;
+  }
+
+  /** Starts a coordinator; it ends with the test. */
+  static async start() {
+    const coordinator = new Coordinator(await mkdtemp(path.join(tmpdir(), "teamwire-console-")), await freePort());
+    after(() => coordinator.end());
+    await coordinator.serve();
+    return coordinator;
+  }
+
+  /** Starts it, or starts it again. Returns when it answers. */
+  async serve() {
+    const listen = new URL(this.address).host;
+    this.#serving = this.program(["serve", "--listen", listen]);
+    while (!(await this.cli(["health"]).catch(() => undefined)))
+      await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+
+  /** Kills it, as a crash of its machine would. */
+  async kill() {
+    if (!this.#serving) return;
+    const ended = once(this.#serving, "exit");
+    this.#serving.kill("SIGKILL");
+    await ended;
+  }
+
+  /** @param {string} [context] */
+  environment(context = "operator") {
+    return {
+      PATH: process.env["PATH"],
+      HOME: this.directory,
+      TEAMWIRE_ADDRESS: this.address,
+      TEAMWIRE_STATE_DIR: path.join(this.directory, "state"),
+      TEAMWIRE_CONTEXT: path.join(this.directory, `${context}.context`),
+      TEAMWIRE_WEB_ORIGINS: "*",
+    };
+  }
+
+  /** Starts a program of teamwire's that goes on until the test ends.
+   * @param {string[]} args @param {string} [context] */
+  program(args, context) {
+    const child = spawn(/** @type {string} */ (BINARY), args, {
+      env: this.environment(context),
+      detached: true,
+      stdio: ["ignore", "ignore", process.env["TEAMWIRE_TEST_VERBOSE"] ? "inherit" : "ignore"],
+    });
+    running.add(child);
+    child.once("exit", () => running.delete(child));
+    this.#programs.push(child);
+    return child;
+  }
+
+  /** Runs a command to its end and returns what it printed. Fails if the command does.
+   * @param {string[]} args @param {string} [context] @param {string} [input] */
+  async cli(args, context, input = "") {
+    const child = spawn(/** @type {string} */ (BINARY), args, { env: this.environment(context), detached: true });
+    running.add(child);
+    let [out, err] = ["", ""];
+    child.stdout.on("data", (data) => (out += data));
+    child.stderr.on("data", (data) => (err += data));
+    child.stdin.end(input);
+    const [code] = await once(child, "close");
+    running.delete(child);
+    if (code !== 0) throw new Error(`teamwire ${args.join(" ")} failed with ${code}:\n${err}${out}`);
+    return out;
+  }
+
+  /** Runs a command with --json.
+   * @param {string[]} args @param {string} [context] @param {string} [input] @returns {Promise<any>} */
+  async json(args, context, input) {
+    return JSON.parse(await this.cli([...args, "--json"], context, input));
+  }
+
+  /** Creates a team. The context `lead` is its lead's.
+   * @param {string} [name] */
+  async team(name = "acme") {
+    await this.cli(["team", "create", name], "lead");
+  }
+
+  /** Lets a person join as a member. The context is called like the member.
+   * @param {string} name */
+  async join(name) {
+    const { join_string } = await this.json(["invite", name], "lead");
+    await this.cli(["join", "-"], name, join_string);
+  }
+
+  /** Starts a program as a member. Returns when the member has opened its inbox.
+   * @param {string} name @param {string[]} args */
+  async run(name, args = ["--echo"]) {
+    const { join_string } = await this.json(["invite", name], "lead");
+    const child = this.program(["run", name, "--join", join_string, ...args], name);
+    await this.member(name, (member) => member.connected);
+    return child;
+  }
+
+  /** Waits until a member is as a test wants it.
+   * @param {string} name @param {(member: any) => boolean} isSo */
+  async member(name, isSo) {
+    for (;;) {
+      const { members } = await this.json(["status"], "lead");
+      const found = members.find((/** @type {any} */ member) => member.name === name);
+      if (found && isSo(found)) return found;
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  }
+
+  /** Returns the credential that a context has.
+   * @param {string} context */
+  async credential(context) {
+    const text = await readFile(path.join(this.directory, `${context}.context`), "utf8");
+    return JSON.parse(text).identities[0].credential;
+  }
+
+  async end() {
+    for (const child of this.#programs) killTree(child);
+    await rm(this.directory, { recursive: true, force: true, maxRetries: 5 });
+  }
+}
+
+/** @type {Promise<import("playwright-core").Browser> | undefined} */
+let launched;
+
+/** Returns the browser, which is started once for each file of tests. */
+export async function browser() {
+  launched ??= chromium.launch({
+    executablePath: process.env["TEAMWIRE_TEST_CHROMIUM"] ?? "/usr/bin/chromium",
+    // Chromium's sandbox does not work for root.
+    args: process.getuid?.() === 0 ? ["--no-sandbox"] : [],
+  });
+  return await launched;
+}
+
+after(async () => await (await launched)?.close());
+
+/** Serves the built page in front of a coordinator, until the coordinator does that itself. Returns its origin.
+ * @param {Coordinator} coordinator */
+async function serveBuilt(coordinator) {
+  const { preview } = await import("vite");
+  const server = await preview({
+    logLevel: "silent",
+    preview: { port: await freePort(), host: "127.0.0.1", proxy: { "/teamwire.v1.": coordinator.address } },
+  });
+  after(() => server.close());
+  return new URL(server.resolvedUrls?.local[0] ?? "").origin;
+}
+
+/** A page in a new browser context. `problems` collects what must never happen: errors of scripts, violations of the
+ * Content-Security-Policy, requests to anywhere else.
+ * @param {import("playwright-core").BrowserContextOptions} [options] */
+export async function open(options) {
+  const context = await (await browser()).newContext(options);
+  const page = await context.newPage();
+  page.setDefaultTimeout(15_000);
+  /** @type {string[]} */
+  const problems = [];
+  page.on("pageerror", (error) => problems.push(`${error.stack}`));
+  page.on("console", (message) => {
+    // A call that fails while a coordinator is down, or that it refuses, is no problem of the page.
+    const isOfNetwork = message.text().startsWith("Failed to load resource");
+    if (message.type() === "error" && !isOfNetwork) problems.push(message.text());
+  });
+  return { context, page, problems };
+}
+
+/** Opens the console as the caller of a context. The page is live when this returns.
+ * @param {Coordinator} coordinator @param {string} [as] @param {string} [hash]
+ * @param {import("playwright-core").BrowserContextOptions} [options] */
+export async function console_(coordinator, as = "lead", hash = "#/team", options = {}) {
+  const opened = await open(options);
+  const pages = await serveBuilt(coordinator);
+  const credential = await coordinator.credential(as);
+  await opened.page.addInitScript((text) => sessionStorage.setItem("teamwire.credential", text), credential);
+  opened.page.on("request", (request) => {
+    const url = new URL(request.url());
+    const isOwn = url.origin === pages || url.protocol === "data:" || url.protocol === "blob:";
+    if (!isOwn) opened.problems.push(`a request to ${url.origin}`);
+  });
+  await opened.page.goto(`${pages}/${hash}`);
+  await opened.page.getByRole("status").getByText("live", { exact: true }).waitFor();
+  return opened;
+}

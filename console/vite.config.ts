@@ -1,0 +1,26 @@
+import { fileURLToPath } from "node:url";
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { defineConfig } from "vite";
+
+const client = (path: string) => fileURLToPath(new URL(`../client/typescript/${path}`, import.meta.url));
+
+export default defineConfig({
+  plugins: [svelte()],
+  resolve: {
+    // The client is built from its sources, for browsers.
+    alias: {
+      "@teamwire/client": client("src/index.ts"),
+      "#platform": client("src/platform/browser.ts"),
+    },
+    dedupe: ["@bufbuild/protobuf"],
+  },
+  // With `npm run dev`, calls go to a coordinator whose `web.origins` allow the development server.
+  server: { proxy: { "/teamwire.v1.": process.env["TEAMWIRE_ADDRESS"] ?? "http://127.0.0.1:7420" } },
+  build: {
+    target: "es2022",
+    // The Content-Security-Policy allows neither data: URLs nor inline scripts.
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    chunkSizeWarningLimit: 600,
+  },
+});
