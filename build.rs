@@ -27,7 +27,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         gzip.write_all(&fs::read(file)?)?;
         gzip.finish()?;
         let path = file.strip_prefix(&root)?.to_str().ok_or("a file of the console has a name that is not UTF-8")?;
-        writeln!(table, "File {{ path: {path:?}, bytes: include_bytes!({file:?}), gzip: include_bytes!({compressed:?}) }},")?;
+        writeln!(
+            table,
+            "File {{ path: {path:?}, bytes: include_bytes!({file:?}), gzip: include_bytes!({compressed:?}) }},"
+        )?;
     }
     table.push_str("]\n");
     fs::write(out.join("console.rs"), table)?;

@@ -17,7 +17,10 @@ const UNTIED: [&str; 2] = ["proto/src", "server/src"];
 
 /// The parts of the server, and what each may name besides itself.
 const SERVER_PARTS: [(&str, &[&str]); 13] = [
-    ("server", &["console", "coordinator", "delivery", "domain", "edge", "grpc", "health", "rate", "store", "telemetry"]),
+    (
+        "server",
+        &["console", "coordinator", "delivery", "domain", "edge", "grpc", "health", "rate", "store", "telemetry"],
+    ),
     ("grpc", &["coordinator", "delivery", "domain", "edge", "failpoint", "rate", "store", "telemetry"]),
     ("delivery", &["coordinator", "domain", "notify", "store", "telemetry"]),
     ("coordinator", &["domain", "failpoint", "notify", "store", "telemetry"]),

@@ -187,7 +187,9 @@ mod tests {
     fn an_operators_credential_names_no_member_not_even_with_an_empty_part() {
         assert!(Credential::parse("two::0123456789abcdef").is_err());
         assert!(Credential::parse("two:a:0123456789abcdef").is_err());
-        for text in ["twc::0123456789abcdef", "twc::x1:0123456789abcdef", "twk:t::0123456789abcdef", "twk:0123456789abcdef"] {
+        for text in
+            ["twc::0123456789abcdef", "twc::x1:0123456789abcdef", "twk:t::0123456789abcdef", "twk:0123456789abcdef"]
+        {
             assert!(Credential::parse(text).is_err(), "{text}");
         }
     }

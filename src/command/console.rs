@@ -4,10 +4,10 @@ use std::{env, io::Write as _, time::Duration};
 
 use clap::Args;
 use serde_json::json;
-use tempfile::NamedTempFile;
 use teamwire_client::{Client, v1};
 use teamwire_proto::{credential::Credential, v1::CredentialKind};
 use teamwire_server::console::File;
+use tempfile::NamedTempFile;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use url::Url;

@@ -3,7 +3,9 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use teamwire_proto::address::Address;
-use teamwire_server::{console::is_host, delivery::Pace, domain::Limits, edge::Bounds, grpc::web::is_origin, rate::Rates};
+use teamwire_server::{
+    console::is_host, delivery::Pace, domain::Limits, edge::Bounds, grpc::web::is_origin, rate::Rates,
+};
 
 use crate::failure::Failure;
 

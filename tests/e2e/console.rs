@@ -211,8 +211,11 @@ fn a_person_signs_in_with_a_code_and_acts_as_the_member(world: World) {
     let who = caller(&world, &credential).unwrap();
     assert_eq!((who.member.as_str(), who.is_lead, who.read_only), ("lead", true, false));
     assert_eq!(who.server_version, env!("CARGO_PKG_VERSION"));
-    let body =
-        v1::DirectMessage { recipient: "bob".to_owned(), summary: "word".to_owned(), content: "from the page".to_owned() };
+    let body = v1::DirectMessage {
+        recipient: "bob".to_owned(),
+        summary: "word".to_owned(),
+        content: "from the page".to_owned(),
+    };
     let request = v1::SendRequest { body: Some(Body::Message(body)), ..Default::default() };
     let _: v1::SendResponse = call(&world, "MessageService/Send", &credential, &request).unwrap();
     eventually("the receipt", || {
@@ -251,7 +254,8 @@ fn a_revoked_sign_in_ends_its_streams(world: World) {
             ..Default::default()
         };
         let waiting = raw(&address, &member);
-        let waiting = tokio::spawn(async move { waiting.teams().list_activity(waiting.request(waits)).await.map(drop) });
+        let waiting =
+            tokio::spawn(async move { waiting.teams().list_activity(waiting.request(waits)).await.map(drop) });
         // The one signs out, and the lead's own credential ends the other.
         raw(&address, &world.operator()).revoke("", id_of(&operator)).await.unwrap();
         of_member.revoke("", id_of(&member)).await.unwrap();
@@ -342,7 +346,11 @@ fn requests(lead: &Ids, bob: &Ids) -> Vec<(&'static str, Who, Vec<u8>)> {
             Who::Lead,
             v1::ReleaseTaskRequest { task_id: 2, ..Default::default() }.encode_to_vec(),
         ),
-        ("TaskService/DeleteTask", Who::Lead, v1::DeleteTaskRequest { task_id: 1, ..Default::default() }.encode_to_vec()),
+        (
+            "TaskService/DeleteTask",
+            Who::Lead,
+            v1::DeleteTaskRequest { task_id: 1, ..Default::default() }.encode_to_vec(),
+        ),
         (
             "TeamService/CreateTeam",
             Who::Operator,
@@ -486,7 +494,9 @@ fn every_call_that_changes_something_is_refused_to_a_read_only_sign_in() {
     assert_eq!(world.cli(LEAD, &["team", "list", "--as", "operator", "--json"]).succeeds().stdout, teams);
     // The same requests are not refused to someone who may write.
     let writing = sign_in(&world, LEAD, &[]);
-    for name in ["MessageService/Send", "TaskService/CreateTask", "TeamService/Invite", "AccessService/RevokeCredential"] {
+    for name in
+        ["MessageService/Send", "TaskService/CreateTask", "TeamService/Invite", "AccessService/RevokeCredential"]
+    {
         let (_, _, encoded) = requests.iter().find(|(listed, ..)| *listed == name).unwrap();
         call::<Encoded>(&world, name, &writing, &Encoded(encoded.clone())).expect(name);
     }
@@ -518,7 +528,8 @@ fn the_page_is_served_with_what_restricts_it() {
 
 #[test]
 fn what_a_browser_may_not_ask_is_refused_with_one_line() {
-    let world = World::configured("advertise = [\"http://coordinator.example:7420\"]\n[console]\nhosts = [\"page.example\"]\n");
+    let world =
+        World::configured("advertise = [\"http://coordinator.example:7420\"]\n[console]\nhosts = [\"page.example\"]\n");
     world.create_team("acme");
     let at = world.coordinator.socket();
     let credential = sign_in(&world, LEAD, &[]);

@@ -23,8 +23,8 @@ use tokio::sync::Semaphore;
 use tonic::body::Body;
 use tower::{Layer, Service};
 
-pub use self::{assets::File, origin::is_host};
 use self::{assets::Assets, origin::Origins};
+pub use self::{assets::File, origin::is_host};
 use crate::edge::auth_gate::AuthGate;
 
 /// How many connections may load the page at a time for longer than a connection may stay without a credential.
@@ -155,8 +155,10 @@ mod tests {
 
     use super::*;
 
-    const FILES: &[File] =
-        &[File { path: "index.html", bytes: b"<p>", gzip: b"gz" }, File { path: "assets/a-1.js", bytes: b"js", gzip: b"gz" }];
+    const FILES: &[File] = &[
+        File { path: "index.html", bytes: b"<p>", gzip: b"gz" },
+        File { path: "assets/a-1.js", bytes: b"js", gzip: b"gz" },
+    ];
 
     fn console(hosts: &[&str], origins: &[&str], is_tls: bool) -> ConsoleLayer {
         let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
@@ -197,7 +199,11 @@ mod tests {
         }
         assert_eq!(ask(&console, "GET", "/", &[]), 403, "no host");
         assert_eq!(ask(&console, "GET", "/", &[("host", "localhost"), ("host", "localhost")]), 403, "two hosts");
-        assert_eq!(ask(&console, "GET", "http://evil.example/", &[("host", "localhost")]), 403, "HTTP/2 names it in the URI");
+        assert_eq!(
+            ask(&console, "GET", "http://evil.example/", &[("host", "localhost")]),
+            403,
+            "HTTP/2 names it in the URI"
+        );
     }
 
     #[test]

@@ -40,14 +40,16 @@ impl Origins {
         }
         let authority = authority(request)?;
         if !self.is_known(authority.host()) {
-            return Err("The coordinator does not serve its console under this host name. Use its address, or add the name to \
-                        console.hosts.");
+            return Err(
+                "The coordinator does not serve its console under this host name. Use its address, or add the name to \
+                        console.hosts.",
+            );
         }
         let is_tls = self.is_tls || request.headers().get(FORWARDED_PROTO).is_some_and(|proto| proto == "https");
         match origin {
-            Some(origin) if !is_same(origin, &authority, is_tls) => {
-                Err("The page of another origin may not call this coordinator. Add its origin to web.origins to permit it.")
-            }
+            Some(origin) if !is_same(origin, &authority, is_tls) => Err(
+                "The page of another origin may not call this coordinator. Add its origin to web.origins to permit it.",
+            ),
             _ => Ok(()),
         }
     }
@@ -94,5 +96,7 @@ fn is_same(origin: &str, authority: &Authority, is_tls: bool) -> bool {
     let Ok(origin) = origin.parse::<Uri>() else { return false };
     let port = |authority: &Authority| authority.port_u16().unwrap_or(implied);
     origin.scheme_str() == Some(scheme)
-        && origin.authority().is_some_and(|of| of.host().eq_ignore_ascii_case(authority.host()) && port(of) == port(authority))
+        && origin
+            .authority()
+            .is_some_and(|of| of.host().eq_ignore_ascii_case(authority.host()) && port(of) == port(authority))
 }

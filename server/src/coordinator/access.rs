@@ -7,7 +7,11 @@ use std::{
 
 use teamwire_proto::{Refusal, v1};
 
-use super::{Coordinator, keys::{home_of, usual_keys}, store_errors::{corrupt, unavailable}};
+use super::{
+    Coordinator,
+    keys::{home_of, usual_keys},
+    store_errors::{corrupt, unavailable},
+};
 use crate::{
     domain::{
         access::{self, Listing, Viewer},
@@ -118,6 +122,9 @@ impl Coordinator {
     ) -> Result<v1::ListCredentialsResponse, Refusal> {
         let kinds = [ConsoleRecord::KIND, ObserverRecord::KIND, JoinTokenRecord::KIND];
         let (from, from_id) = position.split_once('/').unwrap_or((kinds[0], ""));
+        if !kinds.contains(&from) {
+            return Err(page::unknown_token());
+        }
         let (mut examined, mut covered) = (0, position.clone());
         for kind in kinds.into_iter().skip_while(|kind| *kind != from) {
             let mut after = if kind == from { from_id.to_owned() } else { String::new() };

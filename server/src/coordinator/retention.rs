@@ -194,7 +194,8 @@ impl Coordinator {
     /// Deletes codes and console credentials that expired long ago, of a team or of the directory.
     pub async fn trim_sign_ins(&self, namespace: &Namespace) -> Result<(), Refusal> {
         let now_ms = self.now_ms();
-        let codes = self.expired::<SignInCodeRecord>(namespace, |code| is_long_expired(code.expires_ms, now_ms)).await?;
+        let codes =
+            self.expired::<SignInCodeRecord>(namespace, |code| is_long_expired(code.expires_ms, now_ms)).await?;
         let consoles =
             self.expired::<ConsoleRecord>(namespace, |console| is_long_expired(console.expires_ms, now_ms)).await?;
         if codes.is_empty() && consoles.is_empty() {

@@ -19,7 +19,12 @@ pub fn append(tx: &mut Tx<'_>, event: Event) {
 
 /// Makes the entry for an event of the team.
 pub fn team_event(kind: TeamEventKind, actor: &Actor, member: &str) -> Event {
-    Event::Team(v1::TeamEvent { kind: kind.into(), actor: Some(actor.into()), member: member.to_owned(), ..v1::TeamEvent::default() })
+    Event::Team(v1::TeamEvent {
+        kind: kind.into(),
+        actor: Some(actor.into()),
+        member: member.to_owned(),
+        ..v1::TeamEvent::default()
+    })
 }
 
 /// Makes the entry for a sign-in to the console. `actor`: `None` for an observer.

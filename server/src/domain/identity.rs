@@ -197,7 +197,8 @@ pub(super) fn acts_for(
                 revoked(&format!("The life of {name} that this sign-in acted for has ended. Sign in again."))
             })?;
             if let Life::Exited { .. } | Life::Spawning | Life::Stopping { request_id: None, .. } = record.life {
-                let text = format!("{name} has exited or was stopped, and this sign-in ended with it. Sign in as another.");
+                let text =
+                    format!("{name} has exited or was stopped, and this sign-in ended with it. Sign in as another.");
                 return Err(revoked(&text).into());
             }
             check_life(record, admit)?;
@@ -366,10 +367,12 @@ pub fn member_or_host(
     admit: Admit,
 ) -> Result<(Arc<TeamRecord>, Name), RuleError> {
     match &who.credential {
-        Credential::Member { .. } | Credential::Console { team: Some(_), .. } => match any_caller(tx, who, "", admit)? {
-            (team, Principal::Member { name, .. }) => Ok((team, name)),
-            _ => Err(only_members().into()),
-        },
+        Credential::Member { .. } | Credential::Console { team: Some(_), .. } => {
+            match any_caller(tx, who, "", admit)? {
+                (team, Principal::Member { name, .. }) => Ok((team, name)),
+                _ => Err(only_members().into()),
+            }
+        }
         _ => member(tx, who, admit),
     }
 }

@@ -26,9 +26,9 @@
 pub mod access;
 pub mod activity;
 pub mod actor;
+pub mod caller;
 pub mod dead_letters;
 pub mod due;
-pub mod caller;
 mod envelope;
 pub mod fields;
 pub mod history;

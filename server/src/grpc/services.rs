@@ -6,10 +6,10 @@ use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
     v1::{
-        access_service_server::AccessServiceServer, history_service_server::HistoryServiceServer, host_service_server::HostServiceServer,
-        message_service_server::MessageServiceServer, request_service_server::RequestServiceServer,
-        task_service_server::TaskServiceServer, team_service_server::TeamServiceServer,
-        watch_service_server::WatchServiceServer,
+        access_service_server::AccessServiceServer, history_service_server::HistoryServiceServer,
+        host_service_server::HostServiceServer, message_service_server::MessageServiceServer,
+        request_service_server::RequestServiceServer, task_service_server::TaskServiceServer,
+        team_service_server::TeamServiceServer, watch_service_server::WatchServiceServer,
     },
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};

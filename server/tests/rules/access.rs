@@ -111,10 +111,8 @@ async fn a_repeated_call_returns_the_same_code_and_the_same_credential() {
     t.refused(reused, Code::AlreadyExists, Reason::IdempotencyKeyReused, "idempotency_key").await;
     let code = presented(&codes[0].code);
     let request = v1::SignInRequest { idempotency_key: "another-key".to_owned() };
-    let replies = [
-        t.coordinator.sign_in(&code, &request).await.unwrap(),
-        t.coordinator.sign_in(&code, &request).await.unwrap(),
-    ];
+    let replies =
+        [t.coordinator.sign_in(&code, &request).await.unwrap(), t.coordinator.sign_in(&code, &request).await.unwrap()];
     assert_eq!(replies[0], replies[1]);
     let later = t.coordinator.sign_in(&code, &v1::SignInRequest { idempotency_key: "third-key".to_owned() });
     t.refused(later, Code::Unauthenticated, Reason::SignInCodeUsed, "").await;
@@ -230,7 +228,8 @@ async fn a_sign_in_ends_with_what_it_acts_for() {
 #[tokio::test]
 async fn a_revoked_observer_takes_its_sign_ins_along() {
     let t = Team::new().await;
-    let observer = presented(&t.coordinator.create_observer(&t.lead.who, &Default::default()).await.unwrap().credential);
+    let observer =
+        presented(&t.coordinator.create_observer(&t.lead.who, &Default::default()).await.unwrap().credential);
     let console = t.console(&observer, false).await;
     t.try_revoke(&t.lead.who, "", &id_of(&observer)).await.unwrap();
     for who in [&observer, &console] {
@@ -333,7 +332,8 @@ async fn there_are_only_so_many_codes_and_sign_ins() {
 #[tokio::test]
 async fn members_see_and_revoke_their_own_sign_ins_and_leads_all_credentials() {
     let (t, [ann, bob]) = Team::of(["ann", "bob"]).await;
-    let observer = presented(&t.coordinator.create_observer(&t.lead.who, &Default::default()).await.unwrap().credential);
+    let observer =
+        presented(&t.coordinator.create_observer(&t.lead.who, &Default::default()).await.unwrap().credential);
     let token = presented(&t.invite("zed").await);
     let (anns, bobs) = (t.console(&ann, true).await, t.console(&bob, false).await);
     let listed = t.listed(&bobs, "").await;
@@ -388,7 +388,8 @@ async fn members_see_and_revoke_their_own_sign_ins_and_leads_all_credentials() {
 #[tokio::test]
 async fn every_caller_learns_what_it_may_do() {
     let (t, [bob]) = Team::of(["bob"]).await;
-    let observer = presented(&t.coordinator.create_observer(&t.lead.who, &Default::default()).await.unwrap().credential);
+    let observer =
+        presented(&t.coordinator.create_observer(&t.lead.who, &Default::default()).await.unwrap().credential);
     let console = t.console(&t.lead, true).await;
     let request = v1::InviteRequest { host: true, ..Default::default() };
     let token = presented(&t.coordinator.invite(&t.lead.who, &request).await.unwrap().join_token);

@@ -400,7 +400,7 @@ pub fn is_alive(pid: u32) -> bool {
 }
 
 /// The beginnings of the names of variables that teamwire and agent programs read.
-const READ_VARIABLES: [&str; 12] = [
+const READ_VARIABLES: [&str; 16] = [
     "ANTHROPIC_",
     "BROWSER",
     "CLAUDE",

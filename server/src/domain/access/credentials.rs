@@ -103,14 +103,10 @@ fn own(
 fn is_current(team: Option<&TeamRecord>, observer: Option<&ObserverRecord>, console: &ConsoleRecord) -> bool {
     match &console.acts_for {
         ActsFor::Operator => true,
-        ActsFor::Observer(_) => {
-            observer.is_some_and(|observer| observer.secret == console.proof && !observer.revoked)
-        }
+        ActsFor::Observer(_) => observer.is_some_and(|observer| observer.secret == console.proof && !observer.revoked),
         ActsFor::Member(name) => team.and_then(|team| team.member(name)).is_some_and(|member| {
-            let is_over = matches!(
-                member.life,
-                Life::Exited { .. } | Life::Spawning | Life::Stopping { request_id: None, .. }
-            );
+            let is_over =
+                matches!(member.life, Life::Exited { .. } | Life::Spawning | Life::Stopping { request_id: None, .. });
             member.credential == console.proof && !is_over
         }),
     }
@@ -249,7 +245,8 @@ fn revoker(
         }
         return Ok((None, Principal::Operator, Some(ActsFor::Operator)));
     }
-    let Authenticated { team, caller, read_only } = identity::authenticate(tx, who, if is_itself { "" } else { &request.team }, Admit::Stopping)?;
+    let Authenticated { team, caller, read_only } =
+        identity::authenticate(tx, who, if is_itself { "" } else { &request.team }, Admit::Stopping)?;
     if read_only && !is_itself {
         tx.forbid_writes();
     }

@@ -149,11 +149,8 @@ pub fn sign_in(
         history::append(tx, history::sign_in_event(caller.actor().ok().as_ref(), read_only));
     }
     let caller = show_caller(team.as_deref(), &caller, read_only, Some(expires_ms), id);
-    let reply = v1::SignInResponse {
-        credential: String::new(),
-        expires_at: Some(timestamp(expires_ms)),
-        caller: Some(caller),
-    };
+    let reply =
+        v1::SignInResponse { credential: String::new(), expires_at: Some(timestamp(expires_ms)), caller: Some(caller) };
     call.record_reply(tx, &reply);
     Ok(v1::SignInResponse { credential, ..reply })
 }
@@ -203,7 +200,9 @@ pub(super) fn end(tx: &mut Tx<'_>, sign_ins: &mut SignInsRecord, id: &str) -> Re
 /// Says what the caller may do.
 pub fn get_caller(tx: &mut Tx<'_>, who: &CallerCredentials) -> Result<v1::Caller, RuleError> {
     let (expires_ms, id) = match &who.credential {
-        Credential::Console { id, .. } => (tx.read::<ConsoleRecord>(id)?.map(|console| console.expires_ms), id.as_str()),
+        Credential::Console { id, .. } => {
+            (tx.read::<ConsoleRecord>(id)?.map(|console| console.expires_ms), id.as_str())
+        }
         Credential::Observer { id, .. } => {
             (tx.read::<ObserverRecord>(id)?.map(|observer| observer.expires_ms), id.as_str())
         }
