@@ -48,7 +48,7 @@ impl Team {
         Ok(CallerCredentials { operator_sign_in: found.operator_sign_in, ..who })
     }
 
-    async fn listed(&self, who: &CallerCredentials, team: &str) -> Vec<v1::Credential> {
+    async fn credentials(&self, who: &CallerCredentials, team: &str) -> Vec<v1::Credential> {
         let request = v1::ListCredentialsRequest { team: team.to_owned(), ..Default::default() };
         self.coordinator.list_credentials(who, &request).await.unwrap().credentials
     }
@@ -90,8 +90,7 @@ async fn a_code_signs_in_once() {
     let (front, secret) = code.rsplit_once(':').unwrap();
     let forged = format!("{front}:{}", "0".repeat(secret.len()));
     t.refused(t.try_sign_in(&forged), Code::Unauthenticated, Reason::CredentialInvalid, "").await;
-    let call = t.coordinator.sign_in(&bob.who, &v1::SignInRequest::default());
-    t.refused(call, DENIED.0, DENIED.1, "").await;
+    t.refused(t.coordinator.sign_in(&bob.who, &Default::default()), DENIED.0, DENIED.1, "").await;
     let signed_in = t.team_events(TeamEventKind::SignedIn).await;
     assert_eq!(signed_in.len(), 1, "{signed_in:?}");
     assert_eq!((signed_in[0].actor.as_ref().unwrap().name.as_str(), signed_in[0].read_only), ("bob", false));
@@ -114,8 +113,8 @@ async fn a_repeated_call_returns_the_same_code_and_the_same_credential() {
     let replies =
         [t.coordinator.sign_in(&code, &request).await.unwrap(), t.coordinator.sign_in(&code, &request).await.unwrap()];
     assert_eq!(replies[0], replies[1]);
-    let later = t.coordinator.sign_in(&code, &v1::SignInRequest { idempotency_key: "third-key".to_owned() });
-    t.refused(later, Code::Unauthenticated, Reason::SignInCodeUsed, "").await;
+    let third = v1::SignInRequest { idempotency_key: "third-key".to_owned() };
+    t.refused(t.coordinator.sign_in(&code, &third), Code::Unauthenticated, Reason::SignInCodeUsed, "").await;
     assert_eq!(t.team_events(TeamEventKind::SignedIn).await.len(), 1);
 }
 
@@ -200,7 +199,7 @@ async fn a_sign_in_ends_with_what_it_acts_for() {
         t.refused(t.try_send(who, message("lead", "x")), REVOKED.0, REVOKED.1, "").await;
     }
     t.refused(t.try_sign_in(&late), REVOKED.0, REVOKED.1, "").await;
-    assert!(t.listed(&t.lead.who, "").await.is_empty(), "none of them is valid");
+    assert!(t.credentials(&t.lead.who, "").await.is_empty(), "none of them is valid");
 
     // A member that has approved its shutdown can still be looked at.
     let zed = t.join("zed").await;
@@ -235,7 +234,7 @@ async fn a_revoked_observer_takes_its_sign_ins_along() {
     for who in [&observer, &console] {
         t.refused(t.coordinator.get_team(who, ""), REVOKED.0, REVOKED.1, "").await;
     }
-    assert!(t.listed(&t.lead.who, "").await.is_empty());
+    assert!(t.credentials(&t.lead.who, "").await.is_empty());
     let token = presented(&t.invite("bob").await);
     t.try_revoke(&t.lead.who, "", &id_of(&token)).await.unwrap();
     t.refused(t.try_join(&token, Default::default()), REVOKED.0, REVOKED.1, "").await;
@@ -271,16 +270,16 @@ async fn the_operators_sign_in_works_in_every_team() {
     let directory = Namespace::directory();
     assert_eq!(t.clock.scan(&directory, "listed", "", 10).await.unwrap().len(), 3, "delta is not listed");
 
-    let own = t.listed(&t.operator, "").await;
+    let own = t.credentials(&t.operator, "").await;
     assert_eq!(own.len(), 2);
     assert!(own.iter().all(|found| found.acts_for() == CallerKind::Operator), "{own:?}");
-    assert!(t.listed(&t.operator, "alpha").await.is_empty());
+    assert!(t.credentials(&t.operator, "alpha").await.is_empty());
     // It signs out, whichever team it looks at.
     t.try_revoke(&reading, "alpha", &id_of(&reading)).await.unwrap();
     t.refused(t.coordinator.look_up(&reading), REVOKED.0, REVOKED.1, "").await;
     t.try_revoke(&t.operator, "", &id_of(&who)).await.unwrap();
     t.refused(t.coordinator.look_up(&who), REVOKED.0, REVOKED.1, "").await;
-    assert!(t.listed(&t.operator, "").await.is_empty());
+    assert!(t.credentials(&t.operator, "").await.is_empty());
     // Without the look-up that says so, no one acts for the operator.
     let bare = CallerCredentials { operator_sign_in: None, ..who };
     t.refused(t.coordinator.get_team(&bare, "alpha"), Code::Unauthenticated, Reason::CredentialInvalid, "").await;
@@ -323,7 +322,7 @@ async fn there_are_only_so_many_codes_and_sign_ins() {
     for _ in 0..40 {
         t.console(&bob, false).await;
     }
-    assert_eq!(t.listed(&bob.who, "").await.len(), 16);
+    assert_eq!(t.credentials(&bob.who, "").await.len(), 16);
     let count = async |kind| t.clock.scan(&t.namespace, kind, "", 10_000).await.unwrap().len();
     assert_eq!(count(ConsoleRecord::KIND).await, 32, "the latest that were ended are remembered");
     assert_eq!(count(SignInCodeRecord::KIND).await, 8);
@@ -336,14 +335,14 @@ async fn members_see_and_revoke_their_own_sign_ins_and_leads_all_credentials() {
         presented(&t.coordinator.create_observer(&t.lead.who, &Default::default()).await.unwrap().credential);
     let token = presented(&t.invite("zed").await);
     let (anns, bobs) = (t.console(&ann, true).await, t.console(&bob, false).await);
-    let listed = t.listed(&bobs, "").await;
+    let listed = t.credentials(&bobs, "").await;
     assert_eq!(listed.len(), 1, "{listed:?}");
     assert!(listed[0].is_calling && listed[0].member == "bob" && !listed[0].read_only, "{listed:?}");
     assert_eq!(listed[0].created_by.as_ref().unwrap().name, "bob");
-    assert!(t.listed(&observer, "").await.is_empty());
+    assert!(t.credentials(&observer, "").await.is_empty());
     for who in [&t.lead.who, &t.operator] {
         let team = if *who.credential.secret() == *t.operator.credential.secret() { "alpha" } else { "" };
-        let listed = t.listed(who, team).await;
+        let listed = t.credentials(who, team).await;
         let mut ids = [id_of(&anns), id_of(&bobs)];
         ids.sort();
         let found: Vec<_> = listed.iter().map(|found| found.id.clone()).collect();
@@ -366,7 +365,7 @@ async fn members_see_and_revoke_their_own_sign_ins_and_leads_all_credentials() {
         }
         request.page_token = page.next_page_token;
     }
-    assert_eq!(pages, t.listed(&t.lead.who, "").await);
+    assert_eq!(pages, t.credentials(&t.lead.who, "").await);
 
     let not_found = (Code::NotFound, Reason::CredentialNotFound);
     for id in [id_of(&anns), id_of(&observer), id_of(&token), "unknown".to_owned()] {
@@ -416,7 +415,7 @@ async fn every_caller_learns_what_it_may_do() {
 async fn the_last_use_is_recorded_once_a_minute() {
     let mut t = Team::new().await;
     let console = t.console(&t.lead, false).await;
-    let used_at = async |t: &Team| t.listed(&t.lead.who, "").await[0].last_used_at;
+    let used_at = async |t: &Team| t.credentials(&t.lead.who, "").await[0].last_used_at;
     let first = used_at(&t).await.unwrap();
     t.pass(Duration::from_secs(30)).await;
     t.coordinator.look_up(&console).await.unwrap();
@@ -463,7 +462,7 @@ async fn what_has_ended_is_forgotten_after_a_day() {
     }
     t.refused(t.coordinator.get_team(&console, ""), Code::Unauthenticated, Reason::CredentialInvalid, "").await;
     // The lists of dead ids do no harm.
-    assert!(t.listed(&t.lead.who, "").await.is_empty());
+    assert!(t.credentials(&t.lead.who, "").await.is_empty());
     t.console(&t.lead, false).await;
 }
 
