@@ -310,7 +310,7 @@ fn requests(lead: &Ids, bob: &Ids) -> Vec<(&'static str, Who, Vec<u8>)> {
     let text = str::to_owned;
     let direct = v1::DirectMessage { recipient: text("bob"), summary: text("s"), content: text("c") };
     let send = v1::SendRequest { body: Some(Body::Message(direct)), ..Default::default() };
-    let terms = v1::SpawnRequest { member: text("zed"), profile: text("any"), ..Default::default() };
+    let terms = v1::SpawnRequest { name: text("zed"), profile: text("any"), ..Default::default() };
     vec![
         ("MessageService/Send", Who::Lead, send.encode_to_vec()),
         ("MessageService/Stream", Who::Lead, Vec::new()),
