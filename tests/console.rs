@@ -21,6 +21,15 @@ macro_rules! files {
 }
 
 files! {
+    approvals,
+    board,
+    board_large,
+    crowd,
+    health,
+    hostile,
+    member,
+    messages,
+    pages,
     team,
 }
 
