@@ -14,10 +14,15 @@ export type Connection =
   /** The coordinator does not answer. The page shows what was last known, and tries again. */
   | "lost";
 
+/** How many decided requests are kept. */
+const DECIDED_MAX = 500;
+
 class TeamState {
   connection = $state<Connection>("connecting");
   /** Since when the coordinator does not answer. */
   lostSince = $state.raw<Date>();
+  /** How often the page has lost the coordinator since it shows this team. */
+  losses = $state(0);
   /** Why the team can no longer be shown, for example because it was deleted. Empty: it can. */
   ended = $state("");
   team = $state.raw<v1.Team>();
@@ -26,6 +31,8 @@ class TeamState {
   readonly hosts = new SvelteMap<string, v1.Host>();
   /** The pending ones, by id. Without `content`. */
   readonly requests = new SvelteMap<string, v1.Request>();
+  /** Those that were decided while the page was open, by id, in their final state. Without `content`. The latest 500. */
+  readonly decided = new SvelteMap<string, v1.Request>();
   /** By id. Without `description` and `result`. */
   readonly tasks = new SvelteMap<bigint, v1.Task>();
   /** The last line of each member, by its name. */
@@ -41,6 +48,7 @@ class TeamState {
     this.#stop = new AbortController();
     this.name = name;
     this.connection = "connecting";
+    this.losses = 0;
     this.ended = "";
     void this.#run(client, name, this.#stop.signal);
   }
@@ -65,6 +73,7 @@ class TeamState {
   close(): void {
     this.#stop.abort();
     this.name = "";
+    this.decided.clear();
     this.#clear();
   }
 
@@ -81,6 +90,7 @@ class TeamState {
             break;
           case "lost":
             this.lostSince = new Date();
+            this.losses++;
             this.connection = "lost";
             break;
           case "back":
@@ -108,7 +118,7 @@ class TeamState {
         break;
       case "request":
         if (item.value.state === v1.RequestState.PENDING) this.requests.set(item.value.id, item.value);
-        else this.requests.delete(item.value.id);
+        else this.#decide(item.value);
         break;
       case "task":
         this.tasks.set(item.value.id, item.value);
