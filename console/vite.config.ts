@@ -4,6 +4,8 @@ import { defineConfig } from "vite";
 
 const client = (path: string) => fileURLToPath(new URL(`../client/typescript/${path}`, import.meta.url));
 
+const COORDINATOR = process.env["TEAMWIRE_ADDRESS"] ?? "http://127.0.0.1:7420";
+
 export default defineConfig({
   plugins: [svelte()],
   resolve: {
@@ -15,7 +17,7 @@ export default defineConfig({
     dedupe: ["@bufbuild/protobuf"],
   },
   // With `npm run dev`, calls go to a coordinator whose `web.origins` allow the development server.
-  server: { proxy: { "/teamwire.v1.": process.env["TEAMWIRE_ADDRESS"] ?? "http://127.0.0.1:7420" } },
+  server: { proxy: { "/teamwire.v1.": COORDINATOR, "/grpc.health.v1.": COORDINATOR } },
   build: {
     target: "es2022",
     // The Content-Security-Policy allows neither data: URLs nor inline scripts.

@@ -3,7 +3,7 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -48,13 +48,17 @@ export class Coordinator {
 
   /** @param {string} directory @param {number} port */
   constructor(directory, port) {
+    /** Further variables of the environment of every program. @type {Record<string, string>} */
+    this.variables = {};
     this.directory = directory;
     this.address = `http://127.0.0.1:${port}`;
   }
 
-  /** Starts a coordinator; it ends with the test. */
-  static async start() {
+  /** Starts a coordinator; it ends with the test.
+   * @param {Record<string, string>} [variables] configure it, such as TEAMWIRE_LIMITS_LEASE_TTL */
+  static async start(variables = {}) {
     const coordinator = new Coordinator(await mkdtemp(path.join(tmpdir(), "teamwire-console-")), await freePort());
+    coordinator.variables = variables;
     after(() => coordinator.end());
     await coordinator.serve();
     return coordinator;
@@ -64,8 +68,10 @@ export class Coordinator {
   async serve() {
     const listen = new URL(this.address).host;
     this.#serving = this.program(["serve", "--listen", listen]);
-    while (!(await this.cli(["health"]).catch(() => undefined)))
+    while (!(await this.cli(["health"]).catch(() => undefined))) {
+      if (this.#serving.exitCode !== null) throw new Error(`teamwire serve ended with ${this.#serving.exitCode}`);
       await new Promise((resolve) => setTimeout(resolve, 50));
+    }
   }
 
   /** Kills it, as a crash of its machine would. */
@@ -85,6 +91,7 @@ export class Coordinator {
       TEAMWIRE_STATE_DIR: path.join(this.directory, "state"),
       TEAMWIRE_CONTEXT: path.join(this.directory, `${context}.context`),
       TEAMWIRE_WEB_ORIGINS: "*",
+      ...this.variables,
     };
   }
 
@@ -110,6 +117,8 @@ export class Coordinator {
     let [out, err] = ["", ""];
     child.stdout.on("data", (data) => (out += data));
     child.stderr.on("data", (data) => (err += data));
+    // A command that fails at once reads nothing.
+    child.stdin.on("error", () => {});
     child.stdin.end(input);
     const [code] = await once(child, "close");
     running.delete(child);
@@ -143,6 +152,50 @@ export class Coordinator {
     const child = this.program(["run", name, "--join", join_string, ...args], name);
     await this.member(name, (member) => member.connected);
     return child;
+  }
+
+  /** Starts a host with a profile of each of these commands. Returns when it has opened its inbox.
+   * @param {string} name @param {Record<string, string[]>} profiles */
+  async host(name, profiles) {
+    const { join_string } = await this.json(["invite", name, "--host"], "lead");
+    const config = path.join(this.directory, `${name}.toml`);
+    const tables = Object.entries(profiles).map(
+      ([profile, command]) => `[profiles.${profile}]\ncommand = ${JSON.stringify(command)}\n`,
+    );
+    await writeFile(config, `labels = { site = "lab" }\n${tables.join("\n")}`);
+    const child = this.program(["host", "--name", name, "--join", join_string, "--config", config], name);
+    for (;;) {
+      const hosts = (await this.cli(["hosts", "--json"], "lead")).trim().split("\n");
+      if (hosts.some((line) => line !== "" && JSON.parse(line).name === name && JSON.parse(line).offer)) return child;
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  }
+
+  /** Lets members join that no process keeps going, as cheaply as possible.
+   * @param {number} count @param {(index: number) => string} name */
+  async crowd(count, name) {
+    const { createServer } = await import("vite");
+    const vite = await createServer({
+      server: { middlewareMode: true, ws: false },
+      appType: "custom",
+      logLevel: "silent",
+    });
+    try {
+      const { connect, v1 } = await vite.ssrLoadModule("@teamwire/client");
+      const lead = await connect({ credential: await this.credential("lead"), address: this.address });
+      const { joinToken } = await lead.teams.invite({ usesMax: count });
+      const token = await connect({ credential: joinToken, address: this.address });
+      const liveness = v1.Liveness.DETACHED;
+      const names = Array.from({ length: count }, (_, index) => name(index));
+      const next = async () => {
+        for (let one = names.shift(); one !== undefined; one = names.shift()) {
+          await token.teams.join({ name: one, liveness, attributes: { agentType: "crowd" } });
+        }
+      };
+      await Promise.all(Array.from({ length: 64 }, next));
+    } finally {
+      await vite.close();
+    }
   }
 
   /** Waits until a member is as a test wants it.
@@ -190,7 +243,11 @@ async function serveBuilt(coordinator) {
   const { preview } = await import("vite");
   const server = await preview({
     logLevel: "silent",
-    preview: { port: await freePort(), host: "127.0.0.1", proxy: { "/teamwire.v1.": coordinator.address } },
+    preview: {
+      port: await freePort(),
+      host: "127.0.0.1",
+      proxy: { "/teamwire.v1.": coordinator.address, "/grpc.health.v1.": coordinator.address },
+    },
   });
   after(() => server.close());
   return new URL(server.resolvedUrls?.local[0] ?? "").origin;
@@ -216,11 +273,12 @@ export async function open(options) {
 
 /** Opens the console as the caller of a context. The page is live when this returns.
  * @param {Coordinator} coordinator @param {string} [as] @param {string} [hash]
- * @param {import("playwright-core").BrowserContextOptions} [options] */
-export async function console_(coordinator, as = "lead", hash = "#/team", options = {}) {
+ * @param {import("playwright-core").BrowserContextOptions} [options]
+ * @param {string} [given] a credential, instead of the context's */
+export async function console_(coordinator, as = "lead", hash = "#/team", options = {}, given = "") {
   const opened = await open(options);
   const pages = await serveBuilt(coordinator);
-  const credential = await coordinator.credential(as);
+  const credential = given || (await coordinator.credential(as));
   await opened.page.addInitScript((text) => sessionStorage.setItem("teamwire.credential", text), credential);
   opened.page.on("request", (request) => {
     const url = new URL(request.url());

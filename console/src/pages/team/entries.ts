@@ -24,9 +24,12 @@ export function entries({ members, hosts, tasks, orders }: Parts): Entry[] {
   const works = new Map<string, v1.Task>();
   for (const task of tasks) if (task.status === v1.TaskStatus.IN_PROGRESS) works.set(task.owner, task);
   const running = new Map<string, number>();
+  const unstarted = new Set(orders.map((order) => order.member));
   const all: Entry[] = [];
   for (const member of members) {
     const { name, spawnedOn } = member;
+    // The order says more about it than its exit.
+    if (member.state === MemberState.EXITED && unstarted.has(name)) continue;
     all.push({ kind: "member", key: `member ${name}`, name, member, need: memberNeed(member), task: works.get(name) });
     if (spawnedOn && !hasEnded(member.state)) running.set(spawnedOn, (running.get(spawnedOn) ?? 0) + 1);
   }
