@@ -129,6 +129,13 @@ class TeamState {
     }
   }
 
+  #decide(request: v1.Request): void {
+    this.requests.delete(request.id);
+    this.decided.set(request.id, request);
+    const [oldest] = this.decided.keys();
+    if (oldest !== undefined && this.decided.size > DECIDED_MAX) this.decided.delete(oldest);
+  }
+
   #remove(key: WatchedKey): void {
     switch (key.case) {
       case "member":
