@@ -21,6 +21,18 @@ macro_rules! files {
 }
 
 files! {
+    access,
+    approvals,
+    board,
+    board_large,
+    crowd,
+    health,
+    hostile,
+    member,
+    messages,
+    outage,
+    pages,
+    sign_in,
     team,
 }
 

@@ -219,7 +219,7 @@ pub struct AgentOptions {
     /// The directory that keeps the sessions of programs, so that a later runner of the same member resumes them. Only its owner
     /// may have access. None: no session is kept.
     pub sessions: Option<PathBuf>,
-    /// True: the program starts a new session, even if an earlier runner has left one.
+    /// True: the program starts a new session, even if an earlier runner left one.
     pub starts_session: bool,
 }
 

@@ -86,7 +86,7 @@ pub enum RunnerEvent {
         /// The beginning of the line, with all but visible characters escaped.
         line: String,
     },
-    /// The program has failed at a message, which goes back to the coordinator.
+    /// The program has failed on a message, which goes back to the coordinator.
     GivenBack {
         /// The message's id.
         message_id: String,

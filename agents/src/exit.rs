@@ -15,7 +15,7 @@ pub mod exit_code {
     pub const OK: u8 = 0;
     /// The configuration cannot be used.
     pub const USAGE: u8 = 64;
-    /// The coordinator could not be reached at the start.
+    /// The coordinator could not be reached at startup.
     pub const UNREACHABLE: u8 = 69;
     /// The coordinator may not know how this ended; or another incarnation of the name has not ended yet, which may change
     /// soon.
@@ -40,7 +40,7 @@ pub struct RunnerExit {
     /// - The program's own code, if it exited by itself or after a signal to the runner; 128 plus the signal's number, if
     ///   a signal killed it; 127 or 126, if it could not be started.
     /// - 64: the configuration cannot be used.
-    /// - 69: the coordinator could not be reached at the start.
+    /// - 69: the coordinator could not be reached at startup.
     /// - 75: the outcome of the last call is unknown, or another incarnation of the name has not ended yet.
     /// - 77: not permitted to join, or to continue because the member was stopped by force or another process took over.
     pub code: u8,
@@ -138,7 +138,7 @@ impl Why {
         matches!(self, Self::Approved | Self::Left)
     }
 
-    /// Returns whether the member goes on: with a later runner, or with the one that has replaced this one.
+    /// Returns whether the member continues: with a later runner, or with the one that has replaced this one.
     pub(crate) fn leaves_member(&self) -> bool {
         matches!(
             self,

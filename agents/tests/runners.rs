@@ -60,7 +60,7 @@ impl Running {
     async fn until(&mut self, is_wanted: impl Fn(&RunnerEvent) -> bool) -> RunnerEvent {
         let waiting = async {
             loop {
-                let event = self.events.recv().await.expect("it still runs");
+                let event = self.events.recv().await.expect("it is still running");
                 if is_wanted(&event) {
                     return event;
                 }

@@ -32,8 +32,8 @@ func (e *Error) isPassing() bool {
 	return false
 }
 
-// isOpen returns whether the failure says nothing of what earlier attempts did. Any other refusal of the same idempotency key
-// shows that none was carried out.
+// isOpen returns whether the failure says nothing about what earlier attempts did. Any other refusal of the same idempotency
+// key shows that none was carried out.
 func (e *Error) isOpen() bool { return e.Reason == "" || isRetried(e.Reason) && !isNotDone(e.Reason) }
 
 // mayHaveChanged returns whether the attempt may have changed something.

@@ -1,5 +1,6 @@
 /** The team on the page: what it consists of now, kept current by the coordinator. */
 
+import { timestampMs } from "@bufbuild/protobuf/wkt";
 import { type Client, v1, type WatchedItem, type WatchedKey, watchTeam } from "@teamwire/client";
 import { SvelteMap } from "svelte/reactivity";
 import { words } from "./lib/errors.js";
@@ -63,10 +64,10 @@ class TeamState {
 
   /** Returns the pending requests that a caller may answer, the oldest first. */
   waitingFor(caller: Caller | undefined): v1.Request[] {
-    if (!caller || caller.readOnly) return [];
+    if (!caller) return [];
     return [...this.requests.values()]
       .filter((request) => mayAnswer(caller, request))
-      .sort((a, b) => Number((a.createdAt?.seconds ?? 0n) - (b.createdAt?.seconds ?? 0n)));
+      .sort((a, b) => createdAt(a) - createdAt(b) || a.id.localeCompare(b.id));
   }
 
   /** Stops watching, and shows no team. */
@@ -167,7 +168,8 @@ class TeamState {
 }
 
 /** Returns whether a caller may answer a request, as far as the request tells. */
-function mayAnswer(caller: Caller, request: v1.Request): boolean {
+export function mayAnswer(caller: Caller, request: v1.Request): boolean {
+  if (caller.readOnly) return false;
   const leads = caller.isLead || caller.kind === "operator";
   switch (request.kind) {
     case v1.RequestKind.SHUTDOWN:
@@ -179,6 +181,11 @@ function mayAnswer(caller: Caller, request: v1.Request): boolean {
     default:
       return false;
   }
+}
+
+/** Returns when a request was made, in milliseconds. */
+function createdAt({ createdAt: at }: v1.Request): number {
+  return at ? timestampMs(at) : 0;
 }
 
 /** The one team on the page. */

@@ -39,6 +39,15 @@ async function freePort() {
   return address.port;
 }
 
+/** Returns the arguments that make a member of a script. The script reads with `lines(callback)`, and writes to standard output;
+ * see docs/line-protocol.md.
+ * @param {string} script */
+export function scripted(script) {
+  const lines = `const lines = (callback) =>
+    require("node:readline").createInterface(process.stdin).on("line", (line) => callback(JSON.parse(line)));`;
+  return ["--", process.execPath, "-e", `${lines}\n${script}`];
+}
+
 /** A coordinator with its own state directory. It can be killed and started again. */
 export class Coordinator {
   /** @type {import("node:child_process").ChildProcess | undefined} */
@@ -154,6 +163,23 @@ export class Coordinator {
     return child;
   }
 
+  /** Waits until a text is in the history.
+   * @param {string} text */
+  async said(text) {
+    const args = ["history", "--follow", "-n", "10"];
+    const child = spawn(/** @type {string} */ (BINARY), args, { env: this.environment("lead"), detached: true });
+    running.add(child);
+    this.#programs.push(child);
+    let out = "";
+    for await (const data of child.stdout) {
+      out += data;
+      if (out.includes(text)) break;
+      out = out.slice(-1_000);
+    }
+    killTree(child);
+    running.delete(child);
+  }
+
   /** Starts a host with a profile of each of these commands. Returns when it has opened its inbox.
    * @param {string} name @param {Record<string, string[]>} profiles */
   async host(name, profiles) {
@@ -185,7 +211,7 @@ export class Coordinator {
         await token.teams.join({ name: one, liveness, attributes: { agentType: "crowd" } });
       }
     };
-    await Promise.all(Array.from({ length: 64 }, next));
+    await Promise.all(Array.from({ length: 4 }, next));
   }
 
   /** Waits until a member is as a test wants it.

@@ -239,7 +239,7 @@ impl Backend for Jobs {
         let forgotten = async {
             let Some(job) = self.existing(request_id).await? else { return Ok(()) };
             let pods = self.cluster.pods(&self.of_order(request_id)).await?;
-            // The Job is kept for its logs, unless the host ended it or another container of its Pod still runs.
+            // The Job is kept for its logs, unless the host ended it or another container of its Pod is still running.
             match stopped_because(&job).is_none() && !pods.iter().any(may_run) {
                 true => self.cluster.mark_reported(name_of(&job)).await,
                 false => self.cluster.delete(&job).await,

@@ -132,7 +132,7 @@ fn a_refusal_is_forgotten_once_there_is_a_pod() {
 }
 
 #[test]
-fn a_job_that_the_host_has_ended_is_reported_once_nothing_of_it_runs() {
+fn a_job_that_the_host_has_ended_is_reported_once_no_pod_of_it_runs() {
     let because = json!({ENDED: "{\"reason\":\"No node fits.\",\"try_another_host\":true}"});
     let stopped = || job(true, because.clone(), json!({}));
     let running = with_state("Running", json!({"running": {}}));

@@ -66,7 +66,7 @@ fn code(report: &ExitReport) -> String {
 fn unknown(report: &ExitReport) -> String {
     match report.detail.as_str() {
         "" => "exit not reported".to_owned(),
-        // It may be a sentence, and goes on in another one.
+        // It may be a sentence, and continues in another one.
         detail => detail.strip_suffix('.').unwrap_or(detail).to_owned(),
     }
 }

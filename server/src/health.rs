@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How long the store may be silent.
 pub const SILENCE_MAX: Duration = Duration::from_secs(3);
 
-/// How often in a row the store must refuse a write before that is reported, except at the start: a single refusal is normal
+/// How many times in a row the store must refuse a write before that is reported, except at startup: a single refusal is normal
 /// while another server takes over.
 const REFUSALS_MIN: u32 = 2;
 
@@ -145,7 +145,7 @@ async fn follow(store: &Arc<dyn Store>, metrics: &Metrics, reporters: &[HealthRe
 /// Whether the store takes writes.
 struct Writes {
     is_taken: bool,
-    /// How often in a row it has refused one.
+    /// How many times in a row it has refused one.
     refusals: u32,
 }
 

@@ -247,8 +247,8 @@ impl Background {
         self.spawn(health::run(store, Arc::clone(metrics), reporters, Services::HEALTH_NAMES, draining.clone()));
     }
 
-    /// Ends the tasks, waits until the sessions have recorded how far they came, and renews the leases of this coordinator's
-    /// members a last time, within a limit.
+    /// Ends the tasks, waits until the sessions have recorded how far they got, and renews the leases of this coordinator's
+    /// members one last time, within a limit.
     async fn end(self, heartbeats: &Heartbeats, coordinator: &Coordinator, limit: Duration) {
         self.stop.cancel();
         self.tasks.close();
@@ -257,7 +257,7 @@ impl Background {
             self.tasks.wait().await;
         };
         if timeout(limit, last_writes).await.is_err() {
-            tracing::warn!("the store did not answer in time; sessions or leases were not written a last time");
+            tracing::warn!("the store did not answer in time; sessions or leases were not written one last time");
         }
     }
 }

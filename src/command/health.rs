@@ -12,10 +12,10 @@ use crate::{
 
 /// Check the health of a coordinator
 ///
-/// Needs no credential and does not retry, so it can serve as a container's health check. Exits with 0 if the coordinator
-/// is serving, 1 if it is not (its store does not answer, or it is draining), and 69 if it cannot be reached. Says so if the
-/// store refuses writes, for example because it is full. The coordinator then still serves reads and acknowledgements, and no
-/// other one could do more, so that alone does not fail the check; with --writable, it does.
+/// Needs no credential and does not retry, so it can serve as a container's health check. Exits with 0 if the coordinator is
+/// serving, 1 if it is not (its store does not answer, or it is draining), and 69 if it cannot be reached. Says so if the store
+/// refuses writes, for example because it is full. That alone does not fail the check, because the coordinator still serves
+/// reads and acknowledgements, and no other one could do more. With --writable, the check fails.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire health\n    teamwire health --writable\n    teamwire health --address https://coordinator.example:7420 --json"
@@ -24,7 +24,7 @@ pub struct Health {
     /// Check one service, such as teamwire.v1.MessageService, instead of the whole coordinator
     #[arg(long, default_value = "", hide_default_value = true, value_name = "SERVICE")]
     service: String,
-    /// Exit with 1 also if the store refuses writes
+    /// Also exit with 1 if the store refuses writes
     #[arg(long)]
     writable: bool,
     #[command(flatten)]

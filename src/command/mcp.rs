@@ -16,7 +16,7 @@ use crate::{
 /// The name of a lead that TeamCreate makes, unless --as names another.
 const LEAD: &str = "lead";
 
-/// Within a runner: how long a tool call waits for a coordinator that is away. Agent programs wait for at least 300 s.
+/// Within a runner: how long a tool call waits for a coordinator that is unreachable. Agent programs wait for at least 300 s.
 const OUTAGE_MAX: Duration = Duration::from_secs(240);
 
 /// How long the server waits at its start for the coordinator to say what the caller is. Agent programs wait for at least 10 s.

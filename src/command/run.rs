@@ -26,18 +26,17 @@ const SESSIONS_DIRECTORY: &str = "sessions";
 /// `in_reply_to` (see --ack).
 ///
 /// When the member's shutdown is approved, the runner closes the program's standard input and gives it time to finish
-/// (--wrap-up). If the program still runs then, it gets SIGTERM, and SIGKILL after --grace. Every process that the program
-/// has started ends with it. The runner reports how the program ended and what it did to end it, and exits with 0. If the
-/// runner itself gets SIGTERM, SIGINT, SIGHUP or SIGQUIT, it sends SIGTERM to the program at once; a second signal kills
+/// (--wrap-up). If the program is still running then, it gets SIGTERM, and SIGKILL after --grace. Every process that the
+/// program has started ends with it. The runner reports how the program ended and what it did to end it, and exits with 0. If
+/// the runner itself gets SIGTERM, SIGINT, SIGHUP or SIGQUIT, it sends SIGTERM to the program at once; a second signal kills
 /// the program.
 ///
 /// --via selects how messages reach the program. With `stdin`, the runner writes each message as a line of JSON to the
-/// program's standard input, and the program answers with lines of JSON: {"ack": "MESSAGE_ID"} or any SendMessage
-/// object. With `exec`, the runner starts the program once for each batch of messages, and exit code 0 acknowledges the
-/// batch. After any other exit code, the lead gets a notice, and the runner tries each message of the batch again, alone. A
-/// message at which the program has failed five times becomes a dead letter. Plain output goes back as a reply to the last
-/// message from a member in that batch. If the member is asked to shut down, the runner approves by itself after the current
-/// batch.
+/// program's standard input, and the program answers with lines of JSON: {"ack": "MESSAGE_ID"} or any SendMessage object. With
+/// `exec`, the runner starts the program once for each batch of messages, and exit code 0 acknowledges the batch. After any
+/// other exit code, the lead gets a notice, and the runner tries each message of the batch again, alone. A message on which the
+/// program has failed five times becomes a dead letter. Plain output goes back as a reply to the last message from a member in
+/// that batch. If the member is asked to shut down, the runner itself approves after the current batch.
 ///
 /// The environment variable TEAMWIRE_WELCOME says who the program is, who else is in the team, and how to answer. With
 /// `stdin`, the first line says so, too. The runner answers with an error if a line is meant for it, but is malformed or
@@ -85,7 +84,7 @@ pub struct Run {
     /// With an agent program: what it is asked to do first; without it, the agent waits for messages
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     prompt: String,
-    /// With an agent program: start a new session of it, even if an earlier run of the member has left one
+    /// With an agent program: start a new session, even if an earlier run of the member left one
     ///
     /// If an earlier run was killed or interrupted, the program resumes the session of that run, provided that command and
     /// directory are the same.
@@ -441,7 +440,7 @@ async fn way_back(context: &ContextArgs, own: Option<KeptIdentity>) -> Option<St
             Some(format!("{} was removed from your identities. To come back, it needs a new join string.", own.name()))
         }
         Err(error) if may_rejoin(&error) => {
-            Some(format!("To go on as {} at the command line: {}", own.name(), context.rejoin_command(&own)))
+            Some(format!("To continue as {} at the command line: {}", own.name(), context.rejoin_command(&own)))
         }
         _ => None,
     }

@@ -27,11 +27,11 @@ use crate::{
 /// single line is split over several. --undo removes what was added, and with it an empty `hooks` or `mcpServers`.
 ///
 /// The sessions act as the identity that --as names, or as your current one. Choosing another identity later does not change
-/// that. Do not start two of them at once unless you want them to share one inbox.
+/// that. Do not start two such sessions at once unless you want them to share one inbox.
 ///
-/// Claude Code gets messages at each prompt and tool call, at the end of each turn, and while it is idle. Codex and Gemini
-/// CLI get them at the same points, except while they are idle: there, messages wait for your next prompt. Codex asks at its
-/// next start whether you trust the hooks; `codex exec` skips hooks that you have not trusted, without a word.
+/// Claude Code gets messages at each prompt and tool call, at the end of each turn, and while it is idle. Codex and Gemini CLI
+/// get them at the same points, except while they are idle: there, messages wait for your next prompt. Codex asks at its next
+/// start whether you trust the hooks; `codex exec` silently skips hooks that you have not trusted.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire setup claude\n    teamwire setup codex --as lead@acme --scope user\n    teamwire setup gemini --undo"

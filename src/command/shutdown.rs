@@ -131,7 +131,7 @@ impl Shutdown {
         if !self.output.json {
             match (is_host, is_over) {
                 (true, _) => {
-                    anstream::println!("Stopped the host {name} by force. The teammates that it started go on.")
+                    anstream::println!("Stopped the host {name} by force. The teammates that it started keep running.")
                 }
                 (_, true) => anstream::println!("Cancelled the order of {name}, which had not started."),
                 _ => anstream::println!("Stopped {name} by force."),
@@ -152,8 +152,8 @@ impl Shutdown {
                 if request.reason.is_empty() { String::new() } else { format!(": {}", show::plain(&request.reason)) };
             anstream::println!("{name} approved{reason}");
         }
-        // Every change of the member's state is in the history. Starting before the newest entry misses none that happens
-        // while the stream opens.
+        // Every change to the member's state is in the history. Starting before the newest entry misses none that happens while
+        // the stream opens.
         let follow = v1::FollowHistoryRequest {
             after_sequence: waiting::last_sequence(caller).await?.saturating_sub(1),
             ..v1::FollowHistoryRequest::default()

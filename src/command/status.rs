@@ -17,7 +17,7 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire status\n    teamwire status --follow --json")]
 pub struct Status {
-    /// Keep printing changes until interrupted: of members, hosts, requests and tasks
+    /// Keep printing changes to members, hosts, requests and tasks until interrupted
     ///
     /// Each change is a line with the new state. If something changes several times in quick succession, only its latest state is
     /// printed. With --json, the output begins with the whole state of the team, and includes activity.

@@ -123,7 +123,7 @@ impl ContextArgs {
     /// Says how a person whose life has ended begins a new one.
     fn way_back(&self, caller: &Caller) -> Option<String> {
         let own = self.own_identity(caller).ok()?.filter(|_| !super::is_within_runner())?;
-        Some(format!("To go on as {} at the command line: {}", own.name(), self.rejoin_command(&own)))
+        Some(format!("To continue as {} at the command line: {}", own.name(), self.rejoin_command(&own)))
     }
 
     /// Returns the command that begins a new life at the command line with a person's own identity.

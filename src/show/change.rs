@@ -1,4 +1,4 @@
-//! Changes of a team that is watched.
+//! Changes to a team that is watched.
 
 use std::time::SystemTime;
 

@@ -109,7 +109,7 @@ pub(super) fn kind(message: &v1::Message) -> &'static str {
     }
 }
 
-/// Returns a notice's sentence, and how often it happened if that was more than once.
+/// Returns a notice's sentence, and how many times it happened if that was more than once.
 fn notice_text(notice: &v1::Notice) -> String {
     let text = plain(&notice.text);
     match notice.count {

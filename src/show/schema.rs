@@ -55,7 +55,7 @@ const COMMANDS: &[(&str, Prints)] = &[
     ("join", Object(&[("team", "Team"), ("member", "Member"), ("credential", "string")])),
     ("leave", Object(&[("left", "string"), ("member", "string")])),
     ("logs", Message("ActivityLine")),
-    // Changes of the member's state, between the lines.
+    // Changes to the member's state, between the lines.
     ("logs --follow", Message("HistoryEntry")),
     ("message show", Object(&[("message", "SendMessage"), ("receipts", "Receipt*")])),
     ("notices", Message("Member")),

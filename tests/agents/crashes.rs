@@ -38,7 +38,7 @@ fn a_killed_program_resumes_and_its_message_comes_again_marked(setup: Setup) {
     signal(backend.program(), Signal::SIGKILL);
     let shown = setup.model.await_request("delivered before(?s:.*)do it");
     assert!(!killed.contains(&backend.program()), "the program was not restarted");
-    eventually("nothing of the killed program is left", || (!killed.iter().any(|pid| is_alive(*pid))).then_some(()));
+    eventually("no process of the killed program is left", || (!killed.iter().any(|pid| is_alive(*pid))).then_some(()));
     assert!(!setup.program.resumes || shown.text.contains("xylophone"), "the conversation is lost: {}", shown.text);
     assert_done_once(&setup);
     setup.shut_down(backend);
@@ -54,7 +54,7 @@ fn nothing_survives_a_killed_runner_and_its_successor_takes_over(setup: Setup) {
     let killed = family(&backend);
     assert!(killed.len() > 1, "the program has no descendants: {killed:?}");
     backend.signal(Signal::SIGKILL);
-    eventually("nothing of the killed runner is left", || (!killed.iter().any(|pid| is_alive(*pid))).then_some(()));
+    eventually("no process of the killed runner is left", || (!killed.iter().any(|pid| is_alive(*pid))).then_some(()));
     backend.exit();
     assert_eq!(setup.receipt("do it"), "delivered");
 

@@ -50,7 +50,7 @@ fn a_lead_starts_a_claude_and_a_codex_gives_them_tasks_and_ends_them() {
     let tasks = world.cli(ANN, &["task", "list", "--json"]).succeeds().lines();
     assert_eq!((&tasks[0]["status"], &tasks[0]["owner"]), (&"completed".into(), &"backend".into()), "{tasks:?}");
 
-    // Nothing of them is left but the changes.
+    // Only the changes are left.
     let members = home.join("members");
     let orders = world.host_state(HOST).join("orders");
     eventually("the orders are forgotten", || fs::read_dir(&orders).unwrap().next().is_none().then_some(()));

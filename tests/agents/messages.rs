@@ -51,7 +51,7 @@ fn ten_messages_during_a_tool_call_are_processed_in_order_at_the_end_of_the_turn
     setup.model.add(Rule::when("item-10").says("I have read all of them.").at_gate("end"));
     let continues = setup.program.takes_messages_in_mid_turn;
     if continues {
-        // The turn goes on until all have joined it.
+        // The turn continues until all have joined it.
         let (tool, input) = setup.program.shell("true");
         setup.model.add(Rule::when("item-|finished").calls(tool, input).always());
     }

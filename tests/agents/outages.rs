@@ -67,7 +67,7 @@ fn the_lead_learns_of_a_message_that_keeps_failing_and_can_end_the_member(setup:
     assert_eq!(notice["notice"]["member"], "backend");
     let text = notice["content"].as_str().unwrap();
     let id = sent["message"]["id"].as_str().unwrap();
-    let begins = format!("backend's program failed 3 times at message {id} (");
+    let begins = format!("backend's program failed 3 times on message {id} (");
     assert!(text.starts_with(&begins) && text.lines().count() == 1, "{text}");
     let error = text[begins.len()..].split("). Its runner").next().unwrap();
     assert!(

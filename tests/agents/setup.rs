@@ -100,7 +100,7 @@ impl Setup {
         fs::write(self.file(name), "").unwrap();
     }
 
-    /// Ends the backend as its lead asks it to, with the model approving. Asserts that nothing of it is left.
+    /// Ends the backend as its lead asks it to, with the model approving. Asserts that no process of it is left.
     #[track_caller]
     pub fn shut_down(&self, backend: Runner) -> Output {
         self.model.add(approval());

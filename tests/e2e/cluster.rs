@@ -24,9 +24,9 @@ fn slots_move_to_other_nodes_under_many_streams_and_no_application_notices() {
         let to = (from + 1) % cluster.nodes.len();
         runtime.block_on(cluster.begin_move(*slot, *from, to));
         // Long enough for those of this team to send and to wait.
-        traffic.await_stored("the other teams go on", 1, tag);
+        traffic.await_stored("the other teams continue", 1, tag);
         runtime.block_on(cluster.end_move(*slot, *from, to));
-        traffic.await_stored("all teams go on", 1, "");
+        traffic.await_stored("all teams continue", 1, "");
     }
     traffic.goes_on("messages flow after all moves");
     let after = runtime.block_on(places(&cluster));

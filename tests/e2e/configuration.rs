@@ -54,7 +54,7 @@ fn mistakes_are_named_with_their_place_and_what_was_likely_meant() {
         .cli(LEAD, &["serve", "--config", "nowhere.toml"])
         .exits(USAGE)
         .complains_of("Cannot read the configuration nowhere.toml");
-    // Said to be wanted, it goes on until the store.
+    // With the option that permits this, it gets as far as the store.
     let insecure = ["serve", "--listen", "0.0.0.0:0", "--insecure-no-tls", "--store", "redis://127.0.0.1:1"];
     world.cli(LEAD, &insecure).exits(UNREACHABLE).complains_of("The store cannot be opened");
 }

@@ -260,7 +260,7 @@ fn a_member_whose_turns_fail_is_shown_as_failing_until_one_succeeds(world: World
     eventually("it no longer fails", || world.member("backend")["failed_turns"].is_null().then_some(()));
     eventually("its message is processed", || world.member("backend")["inbox_depth"].is_null().then_some(()));
     assert!(!world.cli(LEAD, &["status"]).succeeds().stdout.contains("failing"));
-    assert_eq!(backend.log().matches("started process").count(), 1, "the same process went on");
+    assert_eq!(backend.log().matches("started process").count(), 1, "the same process kept running");
 }
 
 fn a_program_that_fails_at_every_batch_is_shown_as_failing(world: World) {

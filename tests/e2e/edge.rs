@@ -205,7 +205,7 @@ fn a_request_that_cannot_be_decoded_is_refused_with_a_reason() {
         let status = tonic::Status::from_header_map(answer.headers()).unwrap();
         refused(Err(status), Code::InvalidArgument, "INVALID_FIELD", "");
         let mut wire = wire;
-        assert_eq!(wire.call(LIST_TEAMS, &operator).await.unwrap(), None, "the connection goes on");
+        assert_eq!(wire.call(LIST_TEAMS, &operator).await.unwrap(), None, "the connection stays open");
     });
 }
 

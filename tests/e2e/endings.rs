@@ -321,7 +321,7 @@ fn a_failed_batch_and_a_failed_task_are_reported_to_the_lead(world: World) {
     assert_eq!((&facts["member"], &facts["exit"]["code"]), (&"worker".into(), &3.into()));
     assert_eq!(facts["message_id"], sent["message_id"]);
     let text = notice["content"].as_str().unwrap();
-    assert!(text.starts_with("worker's program failed at message") && text.contains("(exit code 3)"), "{text}");
+    assert!(text.starts_with("worker's program failed on message") && text.contains("(exit code 3)"), "{text}");
     // The runner tries again. The lead does not process the next notice, so that one counts.
     eventually("a notice of several failures", || {
         let is_of_several = |entry: &Value| {
@@ -344,7 +344,7 @@ fn a_failed_batch_and_a_failed_task_are_reported_to_the_lead(world: World) {
     });
     assert!(released["attempts"].as_u64().is_some_and(|attempts| attempts > 0), "{released}");
     let history = world.cli(LEAD, &["history", "--all"]).succeeds().stdout;
-    for part in ["failed at message", "failed at task 1", "released task 1 (hard): the program ended with code 4"] {
+    for part in ["failed on message", "failed on task 1", "released task 1 (hard): the program ended with code 4"] {
         assert!(history.contains(part), "{part}: {history}");
     }
     second.signal(Signal::SIGTERM);

@@ -91,9 +91,9 @@ impl Place {
             replica.signal(Signal::SIGCONT);
         }
         let began = Instant::now();
-        traffic.await_stored("sends go on after the failover", 1, "");
+        traffic.await_stored("sends continue after the failover", 1, "");
         eprintln!("every sender was answered again after {:?}", began.elapsed());
-        traffic.goes_on("all streams go on after the failover");
+        traffic.goes_on("all streams continue after the failover");
         eprintln!("every stream had something new after {:?}", began.elapsed());
         stored
     }
@@ -152,10 +152,10 @@ fn a_failover_reports_lost_writes_to_every_affected_team() {
     place.replicas[0].signal(Signal::SIGSTOP);
     place.runtime.block_on(place.primary.tell(&["CLIENT", "KILL", "TYPE", "replica"]));
     // Every fifth goes to a lead, who has not seen it when it is lost. Sessions that open meanwhile are lost as well.
-    traffic.await_stored("sends go on without the replica", 3, "");
+    traffic.await_stored("sends continue without the replica", 3, "");
     place.others[0].end();
     place.others[0].restart();
-    traffic.await_stored("sends go on without the replica", 3, "");
+    traffic.await_stored("sends continue without the replica", 3, "");
     let gone = place.fail_over(&traffic);
     let account = traffic.ends();
     place.tell(&account, "without the replica");

@@ -201,5 +201,5 @@ fn two_coordinators_on_one_redis_serve_one_team(world: World) {
 /// Returns what comes next, and must come.
 async fn next(inbox: &mut teamwire_client::Subscription) -> Event {
     let event = tokio::time::timeout(PATIENCE, inbox.next()).await.expect("something comes");
-    event.expect("the subscription goes on").expect("no refusal")
+    event.expect("the subscription continues").expect("no refusal")
 }

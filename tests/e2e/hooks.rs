@@ -147,7 +147,7 @@ fn a_turn_goes_on_for_messages_eight_times_and_then_tells_the_person(world: Worl
     session.stop("t2", false);
     assert_eq!(inbox(&world), 0);
 
-    // A program that does not go on has not shown what it was given.
+    // A program that does not continue has not shown what it was given.
     send(&world, "late");
     assert!(context(&session.stop("t2", true)).contains("late"));
     session.stop("t3", true);
@@ -161,7 +161,7 @@ fn sessions_of_one_member_do_not_take_each_others_messages(world: World) {
     assert!(one.prompt("t1").contains("for one"));
     assert_eq!(other.prompt("u1"), "");
     other.stop("u1", false);
-    assert_eq!(inbox(&world), 1, "the turn that has it goes on");
+    assert_eq!(inbox(&world), 1, "the turn that has it continues");
     // A session that ends leaves it to the other.
     one.hook("SessionEnd", "t1", json!({"reason": "prompt_input_exit"}));
     assert!(other.prompt("u2").contains("for one"));

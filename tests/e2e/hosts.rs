@@ -1,6 +1,6 @@
 //! Hosts: members that the lead orders, and what happens to them when a host, a runner or a coordinator dies.
 
-use std::{fs, process::Command};
+use std::{fs, net::TcpListener, process::Command};
 
 use nix::sys::signal::Signal;
 use teamwire_client::v1::{self, RequestState};
@@ -15,6 +15,7 @@ scenarios! {
     a_killed_runner_is_reported_by_its_host,
     members_outlive_a_killed_host_which_goes_on_with_them,
     an_order_in_the_hand_of_a_killed_host_is_carried_out_once_by_its_successor,
+    an_outage_of_the_coordinator_is_two_lines_in_the_output_of_a_host,
 }
 
 /// Starts a host `gpu-1` with the profile `agent`.
@@ -90,6 +91,26 @@ fn members_outlive_a_killed_host_which_goes_on_with_them(world: World) {
     await_state(&world, "backend", "exited");
     let output = gpu.terminate().succeeds();
     assert!(output.stdout.contains("backend has ended"), "{}", output.stdout);
+}
+
+fn an_outage_of_the_coordinator_is_two_lines_in_the_output_of_a_host(mut world: World) {
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    let gpu = host(&world, &lead, agents::WILLING, "");
+    world.coordinator.kill();
+    let address = world.coordinator.address();
+    let listener = TcpListener::bind(address.rsplit('/').next().unwrap()).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    for _ in 0..4 {
+        eventually("the host tries to reconnect", || listener.accept().ok());
+    }
+    drop(listener);
+    world.coordinator.restart();
+    gpu.await_said("connected again");
+    world.cli(LEAD, &["spawn", "backend", "--profile", "agent"]).succeeds();
+    let said = gpu.terminate().succeeds().stdout;
+    let count = |text: &str| said.lines().filter(|line| line.contains(text)).count();
+    assert_eq!((count("disconnected: "), count("connected again")), (1, 1), "{said}");
 }
 
 fn an_order_in_the_hand_of_a_killed_host_is_carried_out_once_by_its_successor(world: World) {
@@ -307,7 +328,7 @@ fn a_worktree_goes_when_it_is_clean_and_stays_with_changes() {
     let record = world.host_state("gpu-1").join("orders").join(&again.id);
     eventually("the order is forgotten", || (!record.exists()).then_some(()));
     assert_eq!(fs::read_to_string(worktree.join("new")).unwrap(), "work");
-    // The next member of the name goes on there.
+    // The next member of the name continues there.
     lead.start("backend");
     assert!(worktree.join("new").exists());
 }
@@ -336,7 +357,7 @@ fn a_name_has_one_host_and_an_identity_one_process() {
     let _taker = HostProcess::start(&world, "other", &[]);
     let superseded = first.output().exits(77);
     assert!(superseded.stderr.contains("Another process uses this host's identity"), "{}", superseded.stderr);
-    assert!(is_alive(runner), "its members go on");
+    assert!(is_alive(runner), "its members keep running");
 }
 
 #[test]
@@ -453,7 +474,7 @@ fn a_host_says_what_is_wrong_with_its_file_or_its_join_string() {
     let wrong = HostProcess::begin(&world, "gpu-1", &["--label", "=x", "--join", &join]).output().exits(64);
     assert!(wrong.stderr.contains("the label \"\" is empty"), "{}", wrong.stderr);
     assert!(lead.runtime.block_on(lead.client.all_hosts()).unwrap().is_empty(), "no host has joined");
-    // Nothing of it is left that would keep the host from joining.
+    // It leaves nothing that would keep the host from joining.
     let gpu = HostProcess::start(&world, "gpu-1", &["--join", &join]);
     assert_eq!(lead.host("gpu-1").name, "gpu-1");
     gpu.terminate().succeeds();

@@ -164,11 +164,11 @@ fn a_runner_takes_over_a_persons_identity_only_if_confirmed_and_the_way_back_is_
     };
     eventually("the runner is connected", is_connected);
     world.cli(LEAD, &["join"]).exits(REFUSED).complains_of("End it before you join again");
-    runner.terminate().exits(143).complains_of("To go on as lead@acme at the command line: teamwire join");
+    runner.terminate().exits(143).complains_of("To continue as lead@acme at the command line: teamwire join");
     world
         .cli(LEAD, &["status"])
         .exits(NOT_PERMITTED)
-        .complains_of("To go on as lead@acme at the command line: teamwire join");
+        .complains_of("To continue as lead@acme at the command line: teamwire join");
     world.cli(LEAD, &["--as", "ann", "status"]).succeeds();
 
     world.cli(LEAD, &["join"]).succeeds();

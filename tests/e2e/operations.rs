@@ -183,7 +183,7 @@ fn the_log_holds_no_secret_and_no_content(mut world: World) {
     for part in ["\"message\":\"call\"", "MessageService/Send", "AGENT_NOT_FOUND", "\"duration_us\":", "lead@acme"] {
         assert!(call.contains(part), "{part} in {call}");
     }
-    // A join string goes on after its secret.
+    // A join string continues after its secret.
     let secret_of = |credential: &str| credential.split('@').next().unwrap().rsplit(':').next().unwrap().to_owned();
     let secrets = [token, bob, world.operator(), world.credential(LEAD), world.credential("ann")];
     for secret in

@@ -226,6 +226,6 @@ fn a_coordinator_does_not_start_with_certificates_that_cannot_be_used() {
     serve(&["--tls-cert", &cert, "--tls-key", &key, "--client-ca", &key])
         .exits(64)
         .complains_of("holds no certificate");
-    // With good ones it may be reached from elsewhere, and goes on until the store.
+    // With good ones it may be reached from elsewhere, and gets as far as the store.
     serve(&["--tls-cert", &cert, "--tls-key", &key]).exits(69).complains_of("The store cannot be opened");
 }

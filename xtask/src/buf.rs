@@ -16,7 +16,7 @@ pub(crate) fn install() -> Result<PathBuf, Failure> {
     Ok(root().join("xtask/node_modules/.bin/buf"))
 }
 
-/// Checks the style and the formatting of the files, and that they break nothing of the last release.
+/// Checks the style and the formatting of the files, and that they break nothing in the last release.
 pub(crate) fn lint() -> Result<(), Failure> {
     let buf = install()?;
     Step::new(&buf, &["lint"]).advice("fix what it names; buf.yaml lists the rules").run()?;

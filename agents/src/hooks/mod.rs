@@ -59,7 +59,7 @@ impl Hooks {
 
     /// Answers an event. Print the answer, then call [`Hooks::printed`].
     ///
-    /// Fails only if the state cannot be saved. If the coordinator is away, the call takes at most [`DEADLINE`].
+    /// Fails only if the state cannot be saved. If the coordinator is unreachable, the call takes at most [`DEADLINE`].
     pub async fn answer(&self, call: &HookCall) -> io::Result<Answer> {
         if call.is_subagent {
             return Ok(Answer::nothing());

@@ -23,8 +23,8 @@ const IDLE_AFTER: u64 = 60;
 /// How long after its last hook a session is remembered, in seconds.
 const FORGOTTEN_AFTER: u64 = 7 * 86_400;
 
-/// How often hooks may continue a turn because messages wait. The ninth time, Claude Code ends the turn and shows the model
-/// nothing.
+/// How many times hooks may continue a turn because messages wait. The ninth time, Claude Code ends the turn and shows the
+/// model nothing.
 pub(super) const CONTINUED_MAX: u32 = 8;
 
 /// The file of a member.
@@ -51,7 +51,7 @@ pub(super) struct Session {
     turns: u64,
     /// Whether a turn is in progress, as far as the hooks show.
     pub(super) is_in_turn: bool,
-    /// How often this turn was continued because messages waited.
+    /// How many times this turn was continued because messages waited.
     pub(super) continued: u32,
     /// Whether a hook caused its next prompt.
     pub(super) prompts_itself: bool,

@@ -32,7 +32,7 @@ impl Hooks {
                 Ok(Ok(inbox)) if self.sessions.read().waiting(&call.session_id, &inbox).is_empty() => {}
                 Ok(Ok(_)) => return Ok(Some(super::text::WAKE)),
                 Ok(Err(Error::Refused(_))) => return Ok(None),
-                // The coordinator is away: it may come back.
+                // The coordinator is unreachable, and may come back.
                 Ok(Err(_)) | Err(_) => {}
             }
         }

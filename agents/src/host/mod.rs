@@ -76,6 +76,15 @@ enum Done {
     Offered(Box<Result<v1::HostOffer, Error>>),
 }
 
+/// What the host has said about its connection.
+#[derive(Default)]
+struct Link {
+    /// It has been ready.
+    is_ready: bool,
+    /// It has said that it lost the connection, and not yet that it is back.
+    is_lost: bool,
+}
+
 impl<B: Backend> Host<B> {
     /// Creates a host, which does nothing yet. `client`: with the host's credential.
     pub fn new(client: Client, backend: Arc<B>, on_event: OnHostEvent) -> Self {
@@ -89,7 +98,7 @@ impl<B: Backend> Host<B> {
     pub async fn run(self, stop: CancellationToken) -> HostEnd {
         let mut inbox = self.client.subscribe(SubscribeOptions::default());
         let mut tasks = JoinSet::new();
-        let mut is_ready = false;
+        let mut link = Link::default();
         let end = loop {
             tokio::select! {
                 () = stop.cancelled() => break HostEnd::Stopped,
@@ -97,7 +106,10 @@ impl<B: Backend> Host<B> {
                     Some(Ok(Event::Opened(_))) => {
                         tasks.spawn(offer(self.client.clone(), self.backend.clone()));
                     }
-                    Some(Ok(Event::Lost { detail })) => self.say(&HostEvent::Disconnected { detail }),
+                    // Every attempt to reconnect that fails is another loss.
+                    Some(Ok(Event::Lost { detail })) if !std::mem::replace(&mut link.is_lost, true) => {
+                        self.say(&HostEvent::Disconnected { detail });
+                    }
                     Some(Ok(Event::Delivery(delivery))) => self.carry_out(&mut tasks, *delivery),
                     // A host has no one to approve its shutdown for, so this is the end of a life that has left.
                     Some(Ok(Event::ShutdownApproved { .. })) | None => break HostEnd::Closed(Closed::MemberStopped),
@@ -106,7 +118,7 @@ impl<B: Backend> Host<B> {
                     Some(Err(error)) => break HostEnd::Refused(error),
                 },
                 ended = self.backend.next_end() => self.report(&mut tasks, ended),
-                Some(done) = tasks.join_next() => match self.offered(done, &mut is_ready) {
+                Some(done) = tasks.join_next() => match self.offered(done, &mut link) {
                     Ok(()) => {}
                     Err(error) => break HostEnd::Refused(error),
                 },
@@ -149,11 +161,15 @@ impl<B: Backend> Host<B> {
     }
 
     /// Handles the outcome of a task. Fails if the coordinator has refused what the host offers.
-    fn offered(&self, done: Result<Done, JoinError>, is_ready: &mut bool) -> Result<(), Error> {
+    fn offered(&self, done: Result<Done, JoinError>, link: &mut Link) -> Result<(), Error> {
         match done.map(|done| if let Done::Offered(offered) = done { Some(*offered) } else { None }) {
-            Ok(Some(Ok(_))) if *is_ready => self.say(&HostEvent::Reconnected),
+            Ok(Some(Ok(_))) if link.is_ready => {
+                if std::mem::take(&mut link.is_lost) {
+                    self.say(&HostEvent::Reconnected);
+                }
+            }
             Ok(Some(Ok(offer))) => {
-                *is_ready = true;
+                *link = Link { is_ready: true, is_lost: false };
                 let (host, team) = (self.client.name().to_owned(), self.client.team().to_owned());
                 self.say(&HostEvent::Ready { host, team, offer });
             }

@@ -94,7 +94,7 @@ pub(crate) struct Incarnation<'a> {
     is_dropping: bool,
     /// True: the program is writing a line that is too long, of which the beginning was read.
     is_within_long: bool,
-    /// The last report to the lead that the program failed at its work.
+    /// The last report to the lead that the program failed.
     failure_report: Option<Background<()>>,
     reporter: ActivityReporter,
     _heartbeat: Background<()>,
@@ -276,7 +276,7 @@ impl<'a> Incarnation<'a> {
         self.in_flight.set_resting(is_resting);
     }
 
-    /// Reports to the lead that the program failed at its work. Replaces an earlier report that has not arrived yet.
+    /// Reports to the lead that the program failed. Replaces an earlier report that has not arrived yet.
     pub(crate) fn report_failure(&mut self, failure: v1::WorkFailure) {
         let client = self.client.clone();
         let request = v1::HeartbeatRequest { failure: Some(failure), ..v1::HeartbeatRequest::default() };
@@ -328,7 +328,7 @@ impl<'a> Incarnation<'a> {
     }
 
     /// Notes that only the last calls are left to make, and returns until when they may be retried. Says so if the coordinator
-    /// is away.
+    /// is unreachable.
     pub(crate) fn begin_last_calls(&mut self, why: &Why) -> Instant {
         if let Some(by) = self.lasting.last_calls_by {
             return by;

@@ -28,7 +28,7 @@ impl Pid {
         Some(Self { id, started: entry.started, boot: boot() })
     }
 
-    /// Returns whether it still runs.
+    /// Returns whether it is still running.
     pub fn is_alive(&self) -> bool {
         self.entry().is_some()
     }
@@ -40,7 +40,7 @@ impl Pid {
         }
     }
 
-    /// Ends it: with SIGTERM, and with SIGKILL if it still runs when the grace period is over. Returns once it has ended.
+    /// Ends it: with SIGTERM, and with SIGKILL if it is still running when the grace period is over. Returns once it has ended.
     pub async fn end(&self, grace: Duration) {
         self.signal(Signal::SIGTERM);
         if timeout(grace, self.gone()).await.is_err() {

@@ -32,11 +32,11 @@
 //!
 //! # In [`Mode::Exec`](crate::Mode::Exec)
 //!
-//! Each batch of messages gets a program, which reads the messages as the same lines (without a welcome) until its input
-//! ends. Exit code 0 means that the batch is processed; lines of output that are a SendMessage are sent, and the rest is a
-//! reply to the last sender. A batch that fails is retried one message at a time. Each time the program fails at a single
-//! message, the runner renews the session, and the coordinator counts another delivery. After the fifth, it moves the
-//! message to the dead letters, and notifies its sender and the lead.
+//! Each batch of messages gets a program, which reads the messages as the same lines (without a welcome) until its input ends.
+//! Exit code 0 means that the batch is processed; lines of output that are a SendMessage are sent, and the rest is a reply to
+//! the last sender. A batch that fails is retried one message at a time. Each time the program fails on a single message, the
+//! runner renews the session, and the coordinator counts another delivery. After the fifth, it moves the message to the dead
+//! letters, and notifies its sender and the lead.
 //!
 //! The runner approves a shutdown request between two batches, without a program. With
 //! [`OnShutdown::Ask`](crate::OnShutdown::Ask), a program reads the request alone: exit code 0 approves it, and any other

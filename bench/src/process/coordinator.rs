@@ -104,7 +104,7 @@ impl Coordinator {
         &mut self.process
     }
 
-    /// Returns how often it called its store with an operation.
+    /// Returns how many times it called its store with an operation.
     pub(crate) async fn store_calls(&mut self, operation: &str) -> Result<f64> {
         let line = self.process.await_line("metrics are served").await?;
         let address = line.split("address").nth(1).unwrap_or_default();

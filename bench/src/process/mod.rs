@@ -135,7 +135,7 @@ impl Drop for Process {
     }
 }
 
-/// Kills all processes that still run: an interrupted scenario may not have dropped them.
+/// Kills all processes that are still running: an interrupted scenario may not have dropped them.
 pub(crate) fn end_all() {
     for child in OURS.lock().drain(..).filter_map(|child| child.upgrade()) {
         let _ = end(&child);

@@ -10,7 +10,7 @@ use teamwire_proto::{
 
 use crate::{Client, Error, client::watches, follow::Follower};
 
-/// A change of a team that is watched.
+/// A change to a team that is watched.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "almost every change is of the large variant")]
 pub enum TeamChange {

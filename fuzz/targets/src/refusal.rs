@@ -3,7 +3,7 @@
 use teamwire_proto::Refusal;
 use tonic::{Code, Status};
 
-/// The details of a status: a refusal or none, and a refusal goes on as it came.
+/// The details of a status: a refusal or none, and a refusal is passed on unchanged.
 pub(crate) fn refusal(input: &[u8]) {
     let Some((code, details)) = input.split_first() else { return };
     let status = Status::with_details(Code::from(i32::from(*code % 17)), "no", details.to_vec().into());

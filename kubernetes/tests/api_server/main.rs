@@ -218,7 +218,7 @@ async fn a_deleted_job_and_a_deleted_pod_are_ends_and_bring_no_second_pod(cluste
     assert_eq!(ended.exit.code, Some(143));
     cluster.removed_by_its_node(&pod).await;
     cluster.finished(&order).await;
-    assert_eq!(cluster.pods().await.len(), 0, "another Pod has come");
+    assert_eq!(cluster.pods().await.len(), 0, "another Pod was created");
 
     let order = cluster.order("other");
     host.start(&order, cluster.ticket()).await.unwrap();

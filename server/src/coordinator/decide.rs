@@ -35,7 +35,7 @@ use crate::{
     telemetry::step,
 };
 
-/// How often a commit may fail before the coordinator gives up. Each failure means that another commit has succeeded.
+/// How many times a commit may fail before the coordinator gives up. Each failure means that another commit has succeeded.
 const ATTEMPTS_MAX: u32 = 100;
 
 /// What a call's rule touches. Decides which records are loaded with the first read, and whether the call waits for its turn

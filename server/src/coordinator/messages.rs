@@ -219,7 +219,7 @@ impl Coordinator {
     }
 }
 
-/// Inboxes that were read for receipts: the sequence of each message, and how far the session has come.
+/// Inboxes that were read for receipts: the sequence of each message, and how far the session has gotten.
 #[derive(Debug, Default)]
 pub(super) struct ReceiptLookup {
     inboxes: HashMap<Name, (HashMap<String, u64>, SessionFacts)>,

@@ -1,7 +1,7 @@
 //! Runs the rules against the store: read, decide, commit, and again when something changed in between.
 //!
-//! - [`decide`]: the loop that carries out a rule. [`cache`]: records that are likely still current.
-//!   [`clock`]: the store's clock, without asking it. [`turns`]: keeps changes of one task board from colliding.
+//! - [`decide`]: the loop that carries out a rule. [`cache`]: records that are likely still current. [`clock`]: the store's
+//!   clock, without asking it. [`turns`]: keeps changes to one task board from colliding.
 //! - [`messages`], [`sessions`], [`members`], [`teams`], [`requests`], [`history`], [`tasks`], [`activity`], [`access`]: the calls
 //!   that do more than carry out one rule. [`retention`]: finds what may be deleted.
 //! - [`team_reader`]: reads what has changed in a team, for those who watch it.

@@ -51,7 +51,7 @@ impl SessionFacts {
         self.cursor.as_deref().filter(|cursor| cursor.epoch == epoch)
     }
 
-    /// Returns how often the message with a sequence was or may have been delivered.
+    /// Returns how many times the message with a sequence was or may have been delivered.
     pub(super) fn delivery_count(&self, sequence: u64) -> u32 {
         let before = self.session.as_deref().map_or(0, |session| session.maybe_seen(sequence));
         before + u32::from(self.current().is_some_and(|cursor| cursor.has_delivered(sequence)))

@@ -61,7 +61,7 @@ pub struct TeamReader {
     board_ms: u64,
 }
 
-/// A change of a view.
+/// A change to a view.
 enum Change {
     Put(ItemKey, Item),
     End(ItemKey, Item),

@@ -1,4 +1,4 @@
-//! The cursor: how far a session has come, and how far it may go.
+//! The cursor: how far a session has gotten, and how far it may go.
 //!
 //! A session *reserves* sequences in the store, a window at a time, before it delivers them. It records its progress now and
 //! then; only the record that it makes when it closes is exact.
@@ -149,5 +149,5 @@ impl Cursor {
 }
 
 fn interrupted(error: &JoinError) -> Refusal {
-    Refusal::new(Reason::Internal, format!("A session could not record how far it has come: {error}."))
+    Refusal::new(Reason::Internal, format!("A session could not record how far it has gotten: {error}."))
 }

@@ -17,7 +17,7 @@ use crate::{
     telemetry::{HOST_STATES, Label, MEMBER_STATES, Metrics, SLOT_STATES, TASK_STATUSES},
 };
 
-/// How often a team is counted at most.
+/// The shortest time between two counts of a team.
 const EVERY: Duration = Duration::from_secs(5);
 
 /// The latest numbers of every team.

@@ -126,7 +126,7 @@ async fn run(
     let is_asked_to_reconnect = end.is_asking_to_reconnect();
     let closed = close(delivery, &mailbox);
     let mut closed = pin!(closed);
-    // The coordinator to which the client reconnects then knows exactly how far this session came.
+    // The coordinator to which the client reconnects then knows exactly how far this session got.
     let is_closed = is_asked_to_reconnect && timeout(CLOSE_BEFORE_LAST_FRAME, &mut closed).await.is_ok();
     if let Some(frame) = last_frame(end, pace) {
         last.send(frame);
@@ -134,7 +134,7 @@ async fn run(
     if !is_closed {
         closed.await;
     }
-    // Until here, a session that opens after this one learns from its mailbox how far it came.
+    // Until here, a session that opens after this one learns from its mailbox how far it got.
     drop(open);
 }
 

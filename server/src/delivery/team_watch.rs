@@ -173,7 +173,7 @@ impl TeamWatch {
         Ok((*self.news.borrow() > 0).then(|| self.roster.load(Ordering::Acquire)))
     }
 
-    /// Returns what a reader gets next, and how far it has come then. `from`: `None` begins with a snapshot.
+    /// Returns what a reader gets next, and how far it has gotten by then. `from`: `None` begins with a snapshot.
     pub fn read(&self, from: Option<&Position>, caller: &Principal) -> (Changes, Position) {
         self.view.lock().read(from, caller)
     }

@@ -19,7 +19,7 @@ use super::{
 /// Why a message cannot be delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undeliverable {
-    /// It was delivered too often, and never acknowledged.
+    /// It was delivered too many times, and never acknowledged.
     DeliveryLimit,
     /// It is a shutdown request for an earlier life of the member.
     TargetReplaced,

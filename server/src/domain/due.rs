@@ -152,7 +152,7 @@ fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) ->
             text: match is_host {
                 true => format!(
                     "The host {shown} has given no heartbeat for some time and counts as lost. No order goes to it until it calls \
-                     again; its members may go on without it."
+                     again; its members may keep running without it."
                 ),
                 false => format!(
                     "{shown} has given no heartbeat for some time and counts as lost. Its inbox still accepts messages. It is \

@@ -44,7 +44,7 @@ pub fn revocation_event(actor: Option<&Actor>, credential: CredentialKind, membe
     })
 }
 
-/// Makes the entry for a change of a member's state.
+/// Makes the entry for a change to a member's state.
 pub fn member_event(name: &Name, state: MemberState, incarnation: u64, detail: &str) -> Event {
     Event::Member(v1::MemberEvent {
         member: name.to_string(),

@@ -315,7 +315,7 @@ pub struct ReceiptFacts {
     pub queued_at: Option<u64>,
     /// The recipient's latest session.
     pub session: Option<Arc<SessionRecord>>,
-    /// How far that session has come.
+    /// How far that session has gotten.
     pub cursor: Option<Arc<CursorRecord>>,
 }
 

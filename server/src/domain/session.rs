@@ -1,13 +1,13 @@
 //! Sessions: opening one on an inbox, how far it may deliver, what it has delivered, and acknowledgements.
 //!
-//! A session delivers an inbox in order, from its oldest unprocessed message. So an earlier session has delivered a
-//! message exactly if it came as far as the message's sequence, and how far each earlier session came is enough to tell
-//! how often each message was delivered. The one exception is a pending shutdown request, which overtakes the messages
-//! before it when credit runs out; a session lists those by sequence. A session *reserves* sequences in the store before
-//! it delivers them, a window at a time; when a coordinator dies, its session counts as having delivered everything that
-//! it had reserved. So a message that may have been delivered before is always marked, at no cost per message. Whether a
-//! message becomes a dead letter depends only on deliveries that are certain, and a process that reconnects counts once: it
-//! still has the message. If it has failed at the message and wants it again, it says so, and that delivery counts.
+//! A session delivers an inbox in order, from its oldest unprocessed message. So an earlier session has delivered a message
+//! if and only if it got as far as the message's sequence, and how far each earlier session got is enough to tell how many times
+//! each message was delivered. The one exception is a pending shutdown request, which overtakes the messages before it when
+//! credit runs out; a session lists those by sequence. A session *reserves* sequences in the store before it delivers them, a
+//! window at a time; when a coordinator dies, its session counts as having delivered everything that it had reserved. So a
+//! message that may have been delivered before is always marked, at no cost per message. Whether a message becomes a dead
+//! letter depends only on deliveries that are certain, and a process that reconnects counts once: it still has the message. If
+//! it has failed on the message and wants it again, it says so, and that delivery counts.
 
 use std::sync::Arc;
 
@@ -41,8 +41,8 @@ pub const RESERVED_AHEAD: u64 = 128;
 /// requests were never acknowledged. Then everything up to the oldest counts as possibly delivered, which stays true.
 const OVERTOOK_MAX: usize = 64;
 
-/// How many messages one call may say that its process has failed at, and for how many of them a session's record counts
-/// the failures.
+/// How many messages one call may say that its process has failed on, and for how many of them a session's record counts the
+/// failures.
 const FAILED_MAX: usize = 64;
 
 /// How many possible deliveries of a message are counted, and so how high its delivery count can get. A
@@ -90,7 +90,7 @@ pub fn subscriber(who: &CallerCredentials) -> Result<&Name, Refusal> {
 /// Where the session was that the next one supersedes.
 #[derive(Clone, Debug)]
 pub enum Earlier {
-    /// On this coordinator. It has come as far as this says, which the store may not know yet.
+    /// On this coordinator. It has gotten as far as this says, which the store may not know yet.
     Here(CursorRecord),
     /// Perhaps on another coordinator, where it may still deliver what it has reserved.
     Elsewhere,
@@ -185,7 +185,7 @@ pub fn open(
     Ok(Opened::Session { member: name, team: team.name.clone(), record, reserved })
 }
 
-/// Counts the deliveries of a session that is over: it has come as far as `cursor` says. `is_reconnect`: the process that had the
+/// Counts the deliveries of a session that is over: it got as far as `cursor` says. `is_reconnect`: the process that had the
 /// session opens the next one. `keep`: how many certain deliveries are worth counting.
 fn count_in(mut session: SessionRecord, cursor: &CursorRecord, is_reconnect: bool, keep: usize) -> SessionRecord {
     insert_descending(&mut session.maybe_delivered, cursor.reserved, COUNTED_MAX);
@@ -215,7 +215,7 @@ fn count_in(mut session: SessionRecord, cursor: &CursorRecord, is_reconnect: boo
     session
 }
 
-/// Counts the deliveries of the messages that a process has failed at, of which it still has the session of `cursor`.
+/// Counts one more delivery of each message that the process failed on and that, according to `cursor`, is unacknowledged.
 fn count_failures(session: &mut SessionRecord, cursor: &CursorRecord, failed: &[u64]) {
     let failures = &mut session.failures;
     for sequence in failed.iter().copied().filter(|sequence| cursor.is_unacked(*sequence)) {
@@ -258,7 +258,7 @@ pub(super) fn hold(tx: &mut Tx<'_>, member: &Name, session_id: &str) -> Result<A
     }
 }
 
-/// Records how far a session has come, and how far it may deliver.
+/// Records how far a session has gotten, and how far it may deliver.
 pub fn advance(tx: &mut Tx<'_>, member: &Name, session_id: &str, cursor: &CursorRecord) -> Result<(), RuleError> {
     let session = hold(tx, member, session_id)?;
     if session.ended.is_some() {
@@ -267,7 +267,7 @@ pub fn advance(tx: &mut Tx<'_>, member: &Name, session_id: &str, cursor: &Cursor
     put_cursor(tx, member, cursor)
 }
 
-/// Closes a session because its stream has ended. `cursor`: exactly how far it came.
+/// Closes a session because its stream has ended. `cursor`: exactly how far it got.
 pub fn close(tx: &mut Tx<'_>, member: &Name, session_id: &str, cursor: &CursorRecord) -> Result<(), RuleError> {
     let session = hold(tx, member, session_id)?;
     put_cursor(tx, member, &CursorRecord { reserved: cursor.delivered, ..cursor.clone() })?;

@@ -1,7 +1,7 @@
 //! A view of a team for those who watch it: its items in their latest state, in the order in which they last changed.
 //!
 //! Each change gets a revision, and each item appears once, at the revision of its last change. So a reader that knows how
-//! far it has come gets everything that it misses by reading on from there, whether it begins with a snapshot, resumes or
+//! far it has gotten gets everything that it misses by reading on from there, whether it begins with a snapshot, resumes or
 //! was slow; and the view needs no memory for any reader.
 
 use std::{
@@ -80,7 +80,7 @@ struct Entry {
     audience: BTreeSet<String>,
 }
 
-/// How far a reader has come.
+/// How far a reader has gotten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
     view: u64,
@@ -200,7 +200,7 @@ impl TeamView {
         }
     }
 
-    /// Returns what a reader gets next, and how far it has come then. `from`: `None` begins with a snapshot.
+    /// Returns what a reader gets next, and how far it has gotten by then. `from`: `None` begins with a snapshot.
     pub fn read(&self, from: Option<&Position>, caller: &Principal) -> (Changes, Position) {
         let viewer = viewer(caller);
         let resumed = from.filter(|from| {

@@ -88,7 +88,7 @@ impl Notifier {
         waiters_in(&mut self.lock(), namespace).watch_activity(member.folded())
     }
 
-    /// Returns what gathers the changes of the namespace's team, for the one task that reads it.
+    /// Returns what gathers the changes to the namespace's team, for the one task that reads it.
     pub(crate) fn team_changes(&self, namespace: &Namespace) -> Arc<TeamChanges> {
         waiters_in(&mut self.lock(), namespace).team_changes()
     }

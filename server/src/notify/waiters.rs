@@ -13,7 +13,7 @@ pub(crate) struct NamespaceWaiters {
     pub(super) sessions: HashMap<String, Vec<Arc<Mailbox>>>,
     /// Counts everything that happens.
     pub(super) news: watch::Sender<u64>,
-    /// Counts changes of tasks.
+    /// Counts changes to tasks.
     pub(super) tasks: watch::Sender<u64>,
     /// Counts reports of activity, by the member's folded name.
     activity: HashMap<String, watch::Sender<u64>>,
@@ -40,7 +40,7 @@ impl NamespaceWaiters {
         self.sessions.is_empty() && !is_watched && counts.all(|count| count.receiver_count() == 0)
     }
 
-    /// Returns what gathers the changes of the team.
+    /// Returns what gathers the changes to the team.
     pub(super) fn team_changes(&mut self) -> Arc<TeamChanges> {
         Arc::clone(self.changes.get_or_insert_default())
     }

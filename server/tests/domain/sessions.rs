@@ -1,4 +1,4 @@
-//! Sessions: how often each message counts as delivered once a session is over.
+//! Sessions: how many times each message counts as delivered once a session is over.
 
 use teamwire_proto::v1;
 use teamwire_server::domain::{
@@ -32,7 +32,7 @@ fn cursor(epoch: u64, reserved: u64) -> CursorRecord {
     CursorRecord { epoch, reserved, delivered: 2, overtook: vec![9], unacked }
 }
 
-/// Returns how often messages certainly and possibly were delivered.
+/// Returns how many times messages were certainly and possibly delivered.
 fn counts(session: &SessionRecord, sequences: [u64; 3]) -> [(u32, u32); 3] {
     sequences.map(|sequence| (session.surely_seen(sequence), session.maybe_seen(sequence)))
 }
@@ -71,7 +71,7 @@ fn messages_that_have_left_the_inbox_are_forgotten() {
     assert_eq!((third.maybe_overtook, third.surely_overtook), (vec![], vec![]));
 }
 
-/// Opens the next session of a process that has failed at some messages of the last one.
+/// Opens the next session of a process that has failed on some messages of the last one.
 fn after_failing(before: &SessionRecord, cursor: CursorRecord, failed: &[u64], instance: &str) -> SessionRecord {
     let world = World::with(&["lead", "ann"]).record("ann", before).record("ann", &cursor);
     let request = v1::StreamRequest {
@@ -103,7 +103,7 @@ fn failed_delivery_of_a_process_that_reconnects_counts_and_its_other_deliveries_
 }
 
 #[test]
-fn failures_at_messages_that_have_left_the_inbox_are_forgotten() {
+fn failures_on_messages_that_have_left_the_inbox_are_forgotten() {
     let first = SessionRecord { instance: "p1".to_owned(), ..first() };
     let second = after_failing(&first, cursor(1, 9), &[1, 2], "p1");
     let acked = CursorRecord { unacked: vec![(2, NOW_MS)], ..cursor(2, 9) };

@@ -153,7 +153,7 @@ pub(crate) fn task_for(owner: &str) -> v1::CreateTaskRequest {
     v1::CreateTaskRequest { owner: owner.to_owned(), ..task("for one") }
 }
 
-/// A change of a task that changes nothing yet.
+/// A change to a task that changes nothing yet.
 pub(crate) fn change(id: u64) -> v1::UpdateTaskRequest {
     v1::UpdateTaskRequest { task_id: id, ..Default::default() }
 }

@@ -40,7 +40,7 @@ use crate::{
 /// How long a run may take. Never reached unless something is wrong.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// How often an end that meets with no conflict goes to the store at most: its records are read as they are found wanting.
+/// The most calls to the store for an end without a conflict: the rule reads each record when it finds that it needs it.
 const ENDS_TRIPS_MAX: usize = 6;
 
 /// How large a contention is, and what happens to it.
@@ -188,7 +188,7 @@ impl Contention {
             for _ in 0..rng.random_range(0..30) {
                 tokio::task::yield_now().await;
             }
-            // Who was killed meanwhile goes on with the stale token, as itself or as its own successor.
+            // A member that was killed meanwhile continues with the stale token, as itself or as its own successor.
             let who = if rng.random_bool(0.5) { who } else { self.who(number) };
             let coordinator = &self.coordinators[rng.random_range(0..self.coordinators.len())];
             self.finish(coordinator, &who, claim, rng.random_bool(0.1)).await;
@@ -281,7 +281,7 @@ impl Contention {
         }
     }
 
-    /// Returns what happened to each task, in the order of the history, and how often it was claimed.
+    /// Returns what happened to each task, in the order of the history, and how many times it was claimed.
     async fn events(&self) -> BTreeMap<u64, (Vec<TaskEventKind>, u32)> {
         let mut events: BTreeMap<u64, (Vec<TaskEventKind>, u32)> = BTreeMap::new();
         let mut query = HistoryQuery { limit: 1_000, ..Default::default() };
@@ -379,7 +379,7 @@ async fn on_one_coordinator_a_claim_costs_a_read_and_a_commit_and_an_end_waits_f
     let plan = Plan { claimers, tasks, coordinators: 1, killers: claimers / 10 };
     let (contention, median) = run(EmbeddedStore::in_memory().unwrap(), plan).await;
     assert!(median <= 2, "{median} round trips");
-    // Once, an end lost against every change of the board, up to a hundred times, and was refused then.
+    // Once, an end lost against every change to the board, up to a hundred times, and was refused then.
     let ends = contention.tally.ends.lock();
     assert!(!ends.is_empty() && ends.iter().all(|trips| *trips <= ENDS_TRIPS_MAX), "{ends:?}");
 }

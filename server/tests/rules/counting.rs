@@ -1,4 +1,4 @@
-//! A store that counts how often a call goes to it.
+//! A store that counts how many times a call goes to it.
 
 use std::{cell::Cell, future::Future, sync::Arc};
 
@@ -9,7 +9,7 @@ tokio::task_local! {
     static TRIPS: Cell<usize>;
 }
 
-/// A store that counts how often a call goes to it.
+/// A store that counts how many times a call goes to it.
 #[derive(Debug)]
 pub(crate) struct Counting(pub(crate) Arc<dyn Store>);
 

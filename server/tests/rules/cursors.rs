@@ -1,4 +1,4 @@
-//! Recording how far a session has come: at the cost of one store call, and even in a full store.
+//! Recording how far a session has gotten: at the cost of one store call, and even in a full store.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl World {
         self.coordinator.close_session(&self.namespace, &self.bob, session_id, &cursor).await.unwrap();
     }
 
-    /// Returns how far the session has come, as the store has it.
+    /// Returns how far the session has gotten, as the store has it.
     async fn delivered(&self) -> u64 {
         let key = Key::new(CursorRecord::KIND, self.bob.folded());
         let record = self.coordinator.store().read(&self.namespace, &[key]).await.unwrap().remove(0).unwrap();

@@ -615,7 +615,7 @@ async fn a_join_that_does_not_fit_its_credential_uses_nothing_up() {
     let by_member = t.try_join(&bob, as_host());
     let refusal = t.refused(by_member, Code::InvalidArgument, Reason::InvalidField, "host").await;
     assert!(refusal.message.contains("bob is a member"), "{refusal}");
-    // The host goes on.
+    // The host keeps running.
     let named = v1::SpawnRequest { host: "gpu-2".to_owned(), ..order("m1") };
     let id = spawn(&t, named).await.request.unwrap().id;
     assert_eq!(session.delivery().await.message.unwrap().request_id, id);

@@ -251,7 +251,7 @@ async fn a_failure_at_work_reaches_the_lead_with_its_exit_and_leaves_the_member_
     t.coordinator.heartbeat(&bob.who, &failed(at(&id, 1))).await.unwrap();
     let told = t.notices(&t.lead, NoticeKind::WorkFailed).await;
     assert!(
-        told[0].text.starts_with(&format!("bob's program failed at message {id} (exit code 3).")),
+        told[0].text.starts_with(&format!("bob's program failed on message {id} (exit code 3).")),
         "{}",
         told[0].text
     );
@@ -261,28 +261,29 @@ async fn a_failure_at_work_reaches_the_lead_with_its_exit_and_leaves_the_member_
     t.coordinator.heartbeat(&bob.who, &failed(at(&id, 3))).await.unwrap();
     t.pass_and_sweep(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
     let told = t.notices(&t.lead, NoticeKind::WorkFailed).await;
-    assert!(told[0].text.contains("failed at a batch of 3 messages"), "{}", told[0].text);
+    assert!(told[0].text.contains("failed on a batch of 3 messages"), "{}", told[0].text);
     assert_eq!((told.len(), told[0].count), (1, 2));
 
-    // A program that still runs, once more at the same message, at a task that is not there, and at its first prompt.
-    let still_runs = |message_id: &str, attempts| v1::WorkFailure {
+    // A program that is still running fails once more on the same message, on a task that does not exist, and on its first
+    // prompt.
+    let is_running = |message_id: &str, attempts| v1::WorkFailure {
         exit: None,
         error: "API Error: 400 too long".to_owned(),
         attempts,
         ..at(message_id, 1)
     };
-    t.coordinator.heartbeat(&bob.who, &failed(still_runs(&id, 3))).await.unwrap();
+    t.coordinator.heartbeat(&bob.who, &failed(is_running(&id, 3))).await.unwrap();
     t.pass_and_sweep(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
     let told = t.notices(&t.lead, NoticeKind::WorkFailed).await;
     let text =
-        format!("bob's program failed 3 times at message {id} (API Error: 400 too long). Its runner tries again");
+        format!("bob's program failed 3 times on message {id} (API Error: 400 too long). Its runner tries again");
     assert!(told[0].text.starts_with(&text), "{}", told[0].text);
     assert_eq!((told.len(), told[0].count, &told[0].exit, &told[0].message_id), (1, 3, &None, &id));
-    t.coordinator.heartbeat(&bob.who, &failed(still_runs("", 6))).await.unwrap();
+    t.coordinator.heartbeat(&bob.who, &failed(is_running("", 6))).await.unwrap();
     t.pass_and_sweep(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
     let told = t.notices(&t.lead, NoticeKind::WorkFailed).await;
-    assert!(told[0].text.starts_with("bob's program failed 6 times at its first prompt (API"), "{}", told[0].text);
-    let two_lines = v1::WorkFailure { error: "a\nb".to_owned(), ..still_runs(&id, 1) };
+    assert!(told[0].text.starts_with("bob's program failed 6 times on its first prompt (API"), "{}", told[0].text);
+    let two_lines = v1::WorkFailure { error: "a\nb".to_owned(), ..is_running(&id, 1) };
 
     let lead = t.lead.clone();
     t.coordinator.heartbeat(&lead.who, &failed(at(&id, 1))).await.unwrap();

@@ -330,7 +330,7 @@ enum Act {
     Ack(Index),
     /// The command line acknowledges one that the session has not delivered.
     Skip(Index),
-    /// Another session opens, on the first or the second coordinator. `clean`: the old one has recorded how far it came.
+    /// Another session opens, on the first or the second coordinator. `clean`: the old one has recorded how far it got.
     Reopen { at: usize, clean: bool },
 }
 

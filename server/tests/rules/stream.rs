@@ -389,7 +389,7 @@ async fn cut_with_so_many(messages: usize) {
     assert_eq!((first.sequence, first.delivery_count), (1, 2));
 }
 
-/// The store learns how far a session came only now and then. A session that opens before that asks the earlier one.
+/// The store learns how far a session got only now and then. A session that opens before that asks the earlier one.
 #[tokio::test]
 async fn deliveries_count_for_sure_when_the_next_session_opens_at_once() {
     let (t, [bob]) = Team::of(["bob"]).await;

@@ -395,7 +395,7 @@ impl Team {
         self.state().await
     }
 
-    /// Returns whether nothing of the team is in the store.
+    /// Returns whether the store holds nothing that belongs to the team.
     pub(crate) async fn is_gone(&self, members: &[&str]) -> bool {
         let state = self.state().await;
         let names = members.iter().map(|name| Name::parse(name, "name").unwrap());

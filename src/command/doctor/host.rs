@@ -14,7 +14,7 @@ use super::{
 use crate::context::Caller;
 
 impl Doctor {
-    /// Reports the hosts that can start no one.
+    /// Reports the hosts that cannot start anyone.
     pub(super) fn hosts(
         &self,
         reader: &Reader,
@@ -38,7 +38,7 @@ impl Doctor {
             Some(offer) if offer.profiles.is_empty() => Some(
                 Finding::note(
                     "no_profile",
-                    format!("The host {name} offers no profile, so it can start no one."),
+                    format!("The host {name} offers no profile, so it cannot start anyone."),
                     advise(
                         reader,
                         format!(
@@ -83,7 +83,7 @@ impl Doctor {
     }
 }
 
-/// Returns the members that a host started and that, as far as is known, still run.
+/// Returns the members that a host started and that, as far as is known, are still running.
 fn on_host<'m>(host: &str, members: &'m [v1::Member]) -> Vec<&'m str> {
     let is_there =
         |member: &&v1::Member| member.spawned_on.eq_ignore_ascii_case(host) && member.state() != MemberState::Exited;
@@ -102,8 +102,8 @@ fn lost(reader: &Reader, host: &v1::Host, members: &[&str], since: Duration) -> 
         ),
         members => (
             format!(
-                "The host {name} has been lost for {since}, and is responsible for {}. They may still run: `teamwire status` \
-                 shows it.",
+                "The host {name} has been lost for {since}, and is responsible for {}. They may still be running: `teamwire \
+                 status` shows it.",
                 members.join(", ")
             ),
             format!("Start `teamwire host` on {name} again: it finds the members that it started."),

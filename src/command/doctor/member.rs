@@ -103,7 +103,7 @@ impl Doctor {
 }
 
 impl Doctor {
-    /// Reports a member whose program runs, but has failed at every turn for some time.
+    /// Reports a member whose program runs, but has failed in every turn for some time.
     pub(super) fn failing(&self, reader: &Reader, member: &v1::Member) -> Option<Finding> {
         let failed = member.failed_turns.as_ref()?;
         let (name, since) = (&member.name, age(failed.since.as_ref()));

@@ -66,7 +66,7 @@ use crate::{
 ///
 /// - programs that failed and left no messages behind
 ///
-/// - hosts that can start no one, because they are lost or offer no profile
+/// - hosts that cannot start anyone, because they are lost or offer no profile
 ///
 /// - which members keep the team from being deleted, if you are the lead or the operator
 ///

@@ -32,8 +32,8 @@ const FILE: &str = "host.toml";
 ///
 /// A host joins a team with the join string that `teamwire invite --host` prints, tells the coordinator what it can start, and
 /// carries out the orders of `teamwire spawn`. Each member runs under `teamwire run` in its own process session, so it keeps
-/// running when the host ends or is killed. When the host starts again, it finds the members that still run, and reports those
-/// that have exited meanwhile. For details, see docs/hosts.md.
+/// running when the host ends or is killed. When the host starts again, it finds the members that are still running, and
+/// reports those that have exited meanwhile. For details, see docs/hosts.md.
 ///
 /// The file lists what the host may start: an order names a profile, never a command. Without a file, the host offers a profile
 /// for each agent program that it finds on the PATH.
@@ -113,7 +113,7 @@ impl HostCommand {
             self.say(&weakness);
         }
         if processes.running() > 0 {
-            self.say(&format!("{} of its members still run here.", processes.running()));
+            self.say(&format!("Members that are still running here: {}.", processes.running()));
         }
         let name = self.name.clone().or_else(|| file.name.clone());
         let client = tokio::select! {

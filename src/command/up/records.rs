@@ -68,7 +68,7 @@ impl Records {
         self.directory.join("teams").join(team.to_ascii_lowercase())
     }
 
-    /// Returns the coordinator that `up` started, if it still runs.
+    /// Returns the coordinator that `up` started, if it is still running.
     pub(in crate::command) fn coordinator(&self) -> Result<Option<CoordinatorRecord>, Failure> {
         let record: Option<CoordinatorRecord> = read(&self.coordinator_path())?;
         Ok(record.filter(|record| record.process.is_alive()))

@@ -187,7 +187,7 @@ pub fn read(directory: &Path) -> io::Result<Vec<Event>> {
     Ok(events)
 }
 
-/// Counts the calls without an outcome in processes that still run.
+/// Counts the calls without an outcome in processes that are still running.
 pub fn in_flight(events: &[Event]) -> usize {
     let mut begun = BTreeSet::new();
     for Event { member, process, what, .. } in events {

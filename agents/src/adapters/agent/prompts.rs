@@ -68,7 +68,7 @@ pub(super) struct Prompts {
     is_retrying: bool,
     /// The first message or task of the latest turn that failed, without the error.
     failing: v1::WorkFailure,
-    /// How many turns in a row have failed at it.
+    /// How many turns in a row have failed on it.
     attempts: u32,
     /// How many turns in a row have failed.
     in_a_row: u32,

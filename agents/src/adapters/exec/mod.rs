@@ -5,7 +5,7 @@
 //! of the batch that came from a member. With any other code the output is passed on and nothing is sent.
 //!
 //! A failed batch is retried one message at a time, so that one bad message cannot hold the others up for good. If the program
-//! fails at a single message, the runner gives the message back: it opens another session and reports the failure there, and
+//! fails on a single message, the runner gives the message back: it opens another session and reports the failure there, and
 //! the coordinator delivers the message again with a higher count. After the fifth delivery (`limits.deliveries_max`), the
 //! coordinator moves it to the dead letters instead, and notifies its sender and the lead. The runner waits 1, 4, 16 and then
 //! 60 s before it tries the message again. Messages behind it wait that long, which keeps their order. The lead gets a notice
@@ -60,11 +60,11 @@ struct Exec<'a, 'c> {
     batch_messages_max: usize,
     /// How many of the waiting messages go alone, after a batch has failed.
     alone: usize,
-    /// How often in a row the program has failed at the message that it was given last.
+    /// How many times in a row the program has failed on the message that it was given last.
     failures: u32,
     /// How many tasks in a row have failed.
     task_failures: u32,
-    /// How often in a row the program has failed, at whatever it was given.
+    /// How many times in a row the program has failed, whatever it was given.
     failed_in_a_row: u32,
 }
 
@@ -140,7 +140,11 @@ impl Exec<'_, '_> {
             return self.retry(batch).await;
         }
         let (lines, text) = sort(output);
-        let answerable = batch.iter().rev().find(|delivery| is_answerable(&delivery.message));
+        // The last message, but the prompt only if there is no other.
+        let answerable = batch
+            .iter()
+            .filter(|delivery| is_answerable(&delivery.message))
+            .max_by_key(|delivery| !delivery.message.prompt);
         let last = match answerable.and_then(|delivery| reply(&delivery.message, &text)) {
             Some(reply) => Last::Act(Action::Send(Box::new(reply))),
             None => Last::Pass(text),
@@ -155,7 +159,7 @@ impl Exec<'_, '_> {
         Ok(())
     }
 
-    /// Notes that a program has failed at its work.
+    /// Notes that a program has failed.
     fn note_failed(&mut self, how: &str) {
         self.failed_in_a_row = self.failed_in_a_row.saturating_add(1);
         self.incarnation.failed_turns(self.failed_in_a_row, how);

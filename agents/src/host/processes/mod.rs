@@ -114,13 +114,13 @@ impl Processes {
         Some(format!("The limits of the profiles are not enforced: {why}."))
     }
 
-    /// Returns how many members of an earlier process still run.
+    /// Returns how many members of an earlier process are still running.
     pub fn running(&self) -> usize {
         let is_alive = |record: &Record| matches!(&record.phase, Phase::Started(pid) if pid.is_alive());
         self.0.table.running().iter().filter(|record| is_alive(record)).count()
     }
 
-    /// Ends the members that still run, and removes what the host has kept about them. What they have written stays.
+    /// Ends the members that are still running, and removes what the host has kept about them. What they have written stays.
     pub async fn clear(&self) -> io::Result<()> {
         self.stop_all().await;
         for record in self.0.records.load()? {

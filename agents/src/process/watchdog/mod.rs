@@ -48,7 +48,7 @@ pub(super) const UNWATCHED: &str =
 /// What `ps` shows, so that ending all processes named after teamwire does not end the watchdog as well.
 const NAME: &str = "tw-watchdog";
 
-/// How often a watchdog is replaced with growing delays.
+/// How many times a watchdog is replaced with growing delays.
 const DELAYS_MAX: usize = 9;
 
 /// The longest delay before a watchdog is replaced.
@@ -103,7 +103,7 @@ impl Link {
         let (program, arguments) =
             self.command.split_first().ok_or_else(|| io::Error::other("the command is empty"))?;
         let mut command = Command::new(program);
-        // It needs nothing of the environment, and no directory may be kept busy.
+        // It needs nothing from the environment, and no directory may be kept busy.
         command.args(arguments).arg0(NAME).env_clear().current_dir("/");
         // A runner around this one must recognize the watchdog.
         command.envs(env::var_os(MARK_VARIABLE).map(|mark| (MARK_VARIABLE, mark)));

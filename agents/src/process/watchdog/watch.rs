@@ -24,8 +24,8 @@ const KILL_INTERVAL: Duration = Duration::from_millis(10);
 /// How long the watchdog kills at most. What survives this is stuck in the kernel.
 const KILL_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Watches over the runner that has started this process for [`RunnerConfig::watchdog`](crate::RunnerConfig::watchdog).
-/// Returns when the runner has ended and nothing of its programs is left.
+/// Watches over the runner that has started this process for [`RunnerConfig::watchdog`](crate::RunnerConfig::watchdog). Returns
+/// when the runner has ended and none of its programs' processes are left.
 ///
 /// Call it before anything else, since it blocks all signals: only SIGKILL ends a watchdog early.
 pub fn watch() {
@@ -101,7 +101,7 @@ impl Watched {
         }
     }
 
-    /// Kills everything that is watched, until nothing of it is left.
+    /// Kills everything that is watched, until none of it is left.
     fn end(&mut self) {
         let deadline = Instant::now() + KILL_DEADLINE;
         while self.kill(deadline) > 0 && Instant::now() < deadline {

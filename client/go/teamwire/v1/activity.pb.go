@@ -25,11 +25,11 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What a member's program has used of its model, as the program reports it. Counters, which only grow. The coordinator
-// does not check them against anything.
+// How much a member's program has used its model, as the program reports it. Counters, which only grow. The coordinator does
+// not check them against anything.
 type Usage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How often the model worked until it had nothing left to do.
+	// How many times the model worked until it had nothing left to do.
 	Turns uint64 `protobuf:"varint,1,opt,name=turns,proto3" json:"turns,omitempty"`
 	// Tokens that the model read, including those from a cache.
 	InputTokens uint64 `protobuf:"varint,2,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
@@ -113,8 +113,8 @@ type FailedTurns struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many. Zero in a report: the latest turn has not failed.
 	Count uint32 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
-	// How the latest one failed, for a reader. One line, of which the coordinator keeps the first 500 characters. It comes from
-	// the member's program and may contain any character.
+	// How the latest one failed, for a reader. One line; the coordinator keeps its first 500 characters. It comes from the
+	// member's program and may contain any character.
 	Error string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
 	// When the first of them was reported, by the clock of the store. Ignored in a report.
 	Since         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
@@ -304,14 +304,14 @@ func (x *ReportedLine) GetAge() *durationpb.Duration {
 // The request of TeamService.ReportActivity.
 type ReportActivityRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. What the program did, the oldest first. Of more than 200 lines, the coordinator keeps the last 200.
+	// Optional. What the program did, the oldest first. If there are more than 200 lines, the coordinator keeps the last 200.
 	Lines []*ReportedLine `protobuf:"bytes,1,rep,name=lines,proto3" json:"lines,omitempty"`
 	// Optional. What the program has used since this life began. A counter that is lower than in an earlier report changes
 	// nothing. Absent: no change.
 	Usage *Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
 	// Optional. A report with the same key as the member's previous one changes nothing. Only that one is remembered.
 	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// Optional. Whether the turns of the program fail. Absent: no change.
+	// Optional. Whether the program's turns are failing. Absent: no change.
 	FailedTurns   *FailedTurns `protobuf:"bytes,4,opt,name=failed_turns,json=failedTurns,proto3" json:"failed_turns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -398,7 +398,7 @@ type TaskEvent struct {
 	Actor *Sender `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
 	// The member concerned: see the kind. Empty: none.
 	Owner string `protobuf:"bytes,5,opt,name=owner,proto3" json:"owner,omitempty"`
-	// How often the task had been claimed.
+	// How many times the task had been claimed.
 	Attempts uint32 `protobuf:"varint,6,opt,name=attempts,proto3" json:"attempts,omitempty"`
 	// Why, for a reader. Empty: no detail.
 	Detail        string `protobuf:"bytes,7,opt,name=detail,proto3" json:"detail,omitempty"`
@@ -676,8 +676,8 @@ type HistoryFilter struct {
 	MessagesOnly bool `protobuf:"varint,2,opt,name=messages_only,json=messagesOnly,proto3" json:"messages_only,omitempty"`
 	// Optional. True: messages come with their receipts.
 	IncludeReceipts bool `protobuf:"varint,3,opt,name=include_receipts,json=includeReceipts,proto3" json:"include_receipts,omitempty"`
-	// Optional. Only entries in which this text was said, compared without case: in a summary, a content, an answer's reason, the
-	// tool of a permission request, the subject of a task, or the detail of an event. 1 to 200 characters. Empty: all.
+	// Optional. Only entries that contain this text, compared without case: in a summary, a content, an answer's reason, the tool
+	// of a permission request, the subject of a task, or the detail of an event. 1 to 200 characters. Empty: all.
 	Text          string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -28,7 +28,7 @@ const (
 // A host.
 type Host struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name. Hosts and members share one space of names.
+	// Its name. A host and a member of one team cannot have the same name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Where it is in its life. No order can reach a host that is LOST or EXITED.
 	State MemberState `protobuf:"varint,2,opt,name=state,proto3,enum=teamwire.v1.MemberState" json:"state,omitempty"`
@@ -44,8 +44,8 @@ type Host struct {
 	Connected bool `protobuf:"varint,7,opt,name=connected,proto3" json:"connected,omitempty"`
 	// What it offers. Absent: it has not declared an offer yet.
 	Offer *HostOffer `protobuf:"bytes,8,opt,name=offer,proto3" json:"offer,omitempty"`
-	// How many of its slots are taken: one for each pending order, and one for each member that it started and that has neither
-	// exited nor become lost.
+	// How many of its slots are taken: one for each pending order, and one for each member that it started, until that member
+	// exits or is lost.
 	SlotsUsed uint32 `protobuf:"varint,9,opt,name=slots_used,json=slotsUsed,proto3" json:"slots_used,omitempty"`
 	// How its process ended. Set with MEMBER_STATE_EXITED.
 	Exit          *ExitReport `protobuf:"bytes,10,opt,name=exit,proto3" json:"exit,omitempty"`
@@ -303,7 +303,7 @@ type SpawnRequest struct {
 	Profile string `protobuf:"bytes,4,opt,name=profile,proto3" json:"profile,omitempty"`
 	// Optional. The host to start it on. Empty: the coordinator chooses one.
 	Host string `protobuf:"bytes,5,opt,name=host,proto3" json:"host,omitempty"`
-	// Optional. Labels, all of which the host must have. Up to 32 pairs.
+	// Optional. Labels. The host must have all of them. Up to 32 pairs.
 	Labels map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Optional. The member's instructions: its first message. Up to 64 KiB. Empty: it gets none.
 	Prompt string `protobuf:"bytes,7,opt,name=prompt,proto3" json:"prompt,omitempty"`

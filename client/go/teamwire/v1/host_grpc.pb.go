@@ -35,10 +35,10 @@ const (
 //
 // Starts members on hosts. MessageService describes credentials and errors, which apply here too.
 //
-// A host joins a team with a token of InviteRequest.host, and has an inbox, sessions and a lease as a member has. Its
-// credential takes orders and nothing else: besides TakeOrder, RefuseOrder, ReportExit and UpdateHost, a host may call
-// MessageService.Stream and Ack, and TeamService.Join, Heartbeat and Leave. The coordinator refuses every other call with
-// NOT_PERMITTED.
+// A host joins a team with a token that was created with InviteRequest.host, and has an inbox, sessions and a lease, as a
+// member has. Its credential takes orders and nothing else: besides TakeOrder, RefuseOrder, ReportExit and UpdateHost, a host
+// may call MessageService.Stream and Ack, and TeamService.Join, Heartbeat and Leave. The coordinator refuses every other call
+// with NOT_PERMITTED.
 //
 // An order is a request of REQUEST_KIND_SPAWN. The coordinator puts a SpawnOrder into the inbox of the host that it chose. The
 // host takes the order, starts a runner with the join token that it gets, and acknowledges the message. The order is approved
@@ -49,7 +49,8 @@ type HostServiceClient interface {
 	// caller. To wait for the start, call RequestService.WaitForDecision. Lead and operator only.
 	//
 	// If the request names a host, the coordinator uses that one. Otherwise it chooses among the live hosts that have the
-	// profile, the labels and a free slot: the one with the most free slots, or the first of these by name.
+	// profile, the labels and a free slot: the one with the most free slots or, if several have that many, the first of these by
+	// name.
 	//
 	// PERMISSION_DENIED: LEAD_ONLY. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED. FAILED_PRECONDITION: NO_HOST_FITS
 	// (its text says what each host lacks). INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, CONTENT_TOO_LARGE,
@@ -60,13 +61,13 @@ type HostServiceClient interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
 	ListHosts(ctx context.Context, in *ListHostsRequest, opts ...grpc.CallOption) (*ListHostsResponse, error)
-	// Declares what the caller, a host, offers. Replaces its earlier offer. No order goes to a host that has no offer.
+	// Declares what the calling host offers. Replaces its earlier offer. No order goes to a host that has no offer.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD. ABORTED: SESSION_SUPERSEDED.
 	UpdateHost(ctx context.Context, in *UpdateHostRequest, opts ...grpc.CallOption) (*UpdateHostResponse, error)
-	// Takes an order that the caller, a host, has in its inbox. Returns a new join token, good for one join under the name
-	// ordered, and for this order only. The call voids any earlier token of the same order, so that a repeated call never leads
-	// to a second member.
+	// Lets a host take an order that it has in its inbox. Returns a new join token, good for one join under the name ordered, and
+	// for this order only. The call voids any earlier token of the same order, so that a repeated call never leads to a second
+	// member.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET (another host has it). INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND:
 	// REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED, REQUEST_CANCELLED. ABORTED: SESSION_SUPERSEDED.
@@ -79,8 +80,8 @@ type HostServiceClient interface {
 	// CONTENT_TOO_LARGE. NOT_FOUND: REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED,
 	// REQUEST_CANCELLED. ABORTED: SESSION_SUPERSEDED.
 	RefuseOrder(ctx context.Context, in *RefuseOrderRequest, opts ...grpc.CallOption) (*RefuseOrderResponse, error)
-	// Reports that no process of a member that the caller, a host, started is left, for example because its runner was killed.
-	// Ends the member's life, unless it has already ended, or a later order or join token began it. Repeating the call is
+	// Lets a host report that a member that it started has no process left, for example because the runner was killed. Ends the
+	// member's life, unless that life has already ended or was begun by a later order or join token. Repeating the call is
 	// harmless.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND:
@@ -162,10 +163,10 @@ func (c *hostServiceClient) ReportExit(ctx context.Context, in *ReportExitReques
 //
 // Starts members on hosts. MessageService describes credentials and errors, which apply here too.
 //
-// A host joins a team with a token of InviteRequest.host, and has an inbox, sessions and a lease as a member has. Its
-// credential takes orders and nothing else: besides TakeOrder, RefuseOrder, ReportExit and UpdateHost, a host may call
-// MessageService.Stream and Ack, and TeamService.Join, Heartbeat and Leave. The coordinator refuses every other call with
-// NOT_PERMITTED.
+// A host joins a team with a token that was created with InviteRequest.host, and has an inbox, sessions and a lease, as a
+// member has. Its credential takes orders and nothing else: besides TakeOrder, RefuseOrder, ReportExit and UpdateHost, a host
+// may call MessageService.Stream and Ack, and TeamService.Join, Heartbeat and Leave. The coordinator refuses every other call
+// with NOT_PERMITTED.
 //
 // An order is a request of REQUEST_KIND_SPAWN. The coordinator puts a SpawnOrder into the inbox of the host that it chose. The
 // host takes the order, starts a runner with the join token that it gets, and acknowledges the message. The order is approved
@@ -176,7 +177,8 @@ type HostServiceServer interface {
 	// caller. To wait for the start, call RequestService.WaitForDecision. Lead and operator only.
 	//
 	// If the request names a host, the coordinator uses that one. Otherwise it chooses among the live hosts that have the
-	// profile, the labels and a free slot: the one with the most free slots, or the first of these by name.
+	// profile, the labels and a free slot: the one with the most free slots or, if several have that many, the first of these by
+	// name.
 	//
 	// PERMISSION_DENIED: LEAD_ONLY. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED. FAILED_PRECONDITION: NO_HOST_FITS
 	// (its text says what each host lacks). INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, CONTENT_TOO_LARGE,
@@ -187,13 +189,13 @@ type HostServiceServer interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
 	ListHosts(context.Context, *ListHostsRequest) (*ListHostsResponse, error)
-	// Declares what the caller, a host, offers. Replaces its earlier offer. No order goes to a host that has no offer.
+	// Declares what the calling host offers. Replaces its earlier offer. No order goes to a host that has no offer.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD. ABORTED: SESSION_SUPERSEDED.
 	UpdateHost(context.Context, *UpdateHostRequest) (*UpdateHostResponse, error)
-	// Takes an order that the caller, a host, has in its inbox. Returns a new join token, good for one join under the name
-	// ordered, and for this order only. The call voids any earlier token of the same order, so that a repeated call never leads
-	// to a second member.
+	// Lets a host take an order that it has in its inbox. Returns a new join token, good for one join under the name ordered, and
+	// for this order only. The call voids any earlier token of the same order, so that a repeated call never leads to a second
+	// member.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET (another host has it). INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND:
 	// REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED, REQUEST_CANCELLED. ABORTED: SESSION_SUPERSEDED.
@@ -206,8 +208,8 @@ type HostServiceServer interface {
 	// CONTENT_TOO_LARGE. NOT_FOUND: REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED,
 	// REQUEST_CANCELLED. ABORTED: SESSION_SUPERSEDED.
 	RefuseOrder(context.Context, *RefuseOrderRequest) (*RefuseOrderResponse, error)
-	// Reports that no process of a member that the caller, a host, started is left, for example because its runner was killed.
-	// Ends the member's life, unless it has already ended, or a later order or join token began it. Repeating the call is
+	// Lets a host report that a member that it started has no process left, for example because the runner was killed. Ends the
+	// member's life, unless that life has already ended or was begun by a later order or join token. Repeating the call is
 	// harmless.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND:

@@ -92,7 +92,7 @@ const (
 	NoticeKind_NOTICE_KIND_IDLE NoticeKind = 1
 	// A member's process has ended. To the lead; `exit` is set.
 	NoticeKind_NOTICE_KIND_MEMBER_EXITED NoticeKind = 2
-	// A member's lease ran out and its grace passed. To the lead.
+	// A member's lease ran out and the grace period passed. To the lead.
 	NoticeKind_NOTICE_KIND_MEMBER_LOST NoticeKind = 3
 	// A member that approved its shutdown has not reported its exit in time. To the lead.
 	NoticeKind_NOTICE_KIND_MEMBER_NOT_EXITED NoticeKind = 4
@@ -103,7 +103,7 @@ const (
 	NoticeKind_NOTICE_KIND_REQUEST_EXPIRED NoticeKind = 6
 	// A request can no longer be answered. To the requester; `text` says why.
 	NoticeKind_NOTICE_KIND_REQUEST_CANCELLED NoticeKind = 7
-	// A message was delivered too often without an acknowledgement, and became a dead letter
+	// A message was delivered too many times without an acknowledgement, and became a dead letter
 	// (DEAD_LETTER_CAUSE_DELIVERY_LIMIT). To its sender and to the lead; `message_id` is set. Other dead letters, and notices,
 	// cause no notice.
 	NoticeKind_NOTICE_KIND_DEAD_LETTER NoticeKind = 8
@@ -123,9 +123,9 @@ const (
 	NoticeKind_NOTICE_KIND_TASK_LAPSED NoticeKind = 14
 	// A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set.
 	NoticeKind_NOTICE_KIND_MEMBER_RESTARTED NoticeKind = 15
-	// A member's program has failed at messages or a task, and its runner continues. To the lead; `message_id` (the first message
-	// that the program was given) or `task` is set, and `exit` if the program has ended. If it still runs, `text` says how often
-	// it has failed, and how.
+	// A member's program has failed on messages or a task, and its runner continues. To the lead; `message_id` (the first message
+	// that the program was given) or `task` is set, and `exit` if the program has ended. If it is still running, `text` says how
+	// many times it has failed, and how.
 	NoticeKind_NOTICE_KIND_WORK_FAILED NoticeKind = 16
 	// A member that was ordered from a host has started. To the lead and to the member that ordered it.
 	NoticeKind_NOTICE_KIND_SPAWN_STARTED NoticeKind = 17
@@ -519,7 +519,7 @@ type DeadLetterCause int32
 const (
 	// It was not dead-lettered.
 	DeadLetterCause_DEAD_LETTER_CAUSE_UNSPECIFIED DeadLetterCause = 0
-	// Too many processes received it without acknowledging it, or one process failed at it too often; see StreamRequest.
+	// Too many processes received it without acknowledging it, or one process failed on it too many times; see StreamRequest.
 	DeadLetterCause_DEAD_LETTER_CAUSE_DELIVERY_LIMIT DeadLetterCause = 1
 	// It was a shutdown request for an earlier life of the member.
 	DeadLetterCause_DEAD_LETTER_CAUSE_TARGET_REPLACED DeadLetterCause = 2
@@ -1612,7 +1612,7 @@ func (x *ExitReport) GetRunnerAction() RunnerAction {
 	return RunnerAction_RUNNER_ACTION_UNSPECIFIED
 }
 
-// Something too large to be content, by reference. The coordinator never opens it.
+// A reference to something too large to be content. The coordinator never opens it.
 type Attachment struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. Where it is; an absolute URI of up to 2,048 characters.
@@ -1768,6 +1768,8 @@ type Message struct {
 	// `00-TRACE-SPAN-FLAGS` in lower-case hexadecimal digits, 55 characters. Empty: none was given, or none of that form;
 	// always empty in a notice. The recipient may continue the trace.
 	TraceParent string `protobuf:"bytes,11,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
+	// Set by the coordinator. True: this is the prompt of a member that a host starts; see SpawnRequest.prompt. It expects no reply.
+	Prompt bool `protobuf:"varint,12,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	// What the message says.
 	//
 	// Types that are valid to be assigned to Body:
@@ -1892,6 +1894,13 @@ func (x *Message) GetTraceParent() string {
 		return x.TraceParent
 	}
 	return ""
+}
+
+func (x *Message) GetPrompt() bool {
+	if x != nil {
+		return x.Prompt
+	}
+	return false
 }
 
 func (x *Message) GetBody() isMessage_Body {
@@ -2397,21 +2406,21 @@ func (x *SendResponse) GetWarnings() []string {
 // The request of MessageService.Stream.
 type StreamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. A random id of the calling process, up to 64 visible ASCII characters. A session that replaces one of the
-	// same instance is a reconnect: the lead gets no notice of it, and the two sessions count as one delivery toward the
-	// limit at which a message becomes a dead letter, except for failed_sequences. Empty: every session counts as another
-	// process.
+	// Optional. A random id of the calling process, up to 64 visible ASCII characters. A session that replaces one of the same
+	// instance is a reconnect: the lead gets no notice of it, and the two sessions count as one. That is, a message that both
+	// delivered counts as one delivery toward the limit at which it becomes a dead letter, unless failed_sequences names it.
+	// Empty: every session counts as another process.
 	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
-	// Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64. A
-	// pending shutdown request is delivered beyond it, and beyond unacked_bytes_max.
+	// Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64. A pending
+	// shutdown request is delivered even if that exceeds this bound or unacked_bytes_max.
 	UnackedMessagesMax uint32 `protobuf:"varint,2,opt,name=unacked_messages_max,json=unackedMessagesMax,proto3" json:"unacked_messages_max,omitempty"`
 	// Optional. How many bytes of messages may be unacknowledged at a time, up to 1 MiB. Zero: 1 MiB. Larger values are
 	// treated as 1 MiB. A single larger message is delivered once nothing else is unacknowledged.
 	UnackedBytesMax uint32 `protobuf:"varint,3,opt,name=unacked_bytes_max,json=unackedBytesMax,proto3" json:"unacked_bytes_max,omitempty"`
-	// Optional. The messages at which this process failed in its last session, by their Delivery.sequence, up to 64. For each
-	// of them, the two sessions count as two deliveries toward that limit. Ignored for acknowledged messages, for messages that
-	// the last session has not delivered, and if the last session had another instance_id. Leave it empty when the stream
-	// reconnects later, or the reconnect counts as another failure.
+	// Optional. The messages on which this process failed in its last session, by their Delivery.sequence, up to 64. For each of
+	// them, the two sessions count as two deliveries toward that limit. Ignored for acknowledged messages, for messages that the
+	// last session has not delivered, and if the last session had another instance_id. Leave it empty when the stream reconnects
+	// later, or the reconnect counts as another failure.
 	FailedSequences []uint64 `protobuf:"varint,4,rep,packed,name=failed_sequences,json=failedSequences,proto3" json:"failed_sequences,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -3440,7 +3449,7 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x06sha256\x18\x04 \x01(\tR\x06sha256\"I\n" +
 	"\x06Sender\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.teamwire.v1.SenderKindR\x04kind\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\xf8\r\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\x90\x0e\n" +
 	"\aMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04team\x18\x02 \x01(\tR\x04team\x12+\n" +
@@ -3456,7 +3465,8 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\vin_reply_to\x18\t \x01(\tR\tinReplyTo\x129\n" +
 	"\vattachments\x18\n" +
 	" \x03(\v2\x17.teamwire.v1.AttachmentR\vattachments\x12!\n" +
-	"\ftrace_parent\x18\v \x01(\tR\vtraceParent\x12h\n" +
+	"\ftrace_parent\x18\v \x01(\tR\vtraceParent\x12\x16\n" +
+	"\x06prompt\x18\f \x01(\bR\x06prompt\x12h\n" +
 	"\amessage\x18\x15 \x01(\v2\x1a.teamwire.v1.DirectMessageB0\x92\xb5\x18,\n" +
 	"\amessage\x12\acontent\x1a\x18one member, or team-leadH\x00R\amessage\x12d\n" +
 	"\tbroadcast\x18\x16 \x01(\v2\x16.teamwire.v1.BroadcastB,\x92\xb5\x18(\n" +

@@ -51,7 +51,7 @@ const (
 	StatusCode_STATUS_CODE_FAILED_PRECONDITION StatusCode = 9
 	// Another process or change came first.
 	StatusCode_STATUS_CODE_ABORTED StatusCode = 10
-	// A fault of the coordinator.
+	// An internal error in the coordinator.
 	StatusCode_STATUS_CODE_INTERNAL StatusCode = 13
 	// The coordinator or its store cannot serve the call now.
 	StatusCode_STATUS_CODE_UNAVAILABLE StatusCode = 14
@@ -305,7 +305,7 @@ type WaitPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How long it waits when the field is absent. Absent: not at all.
 	Default *durationpb.Duration `protobuf:"bytes,1,opt,name=default,proto3" json:"default,omitempty"`
-	// How long it waits at most; larger values are treated as this.
+	// The longest time that it waits; larger values are treated as this.
 	Max           *durationpb.Duration `protobuf:"bytes,2,opt,name=max,proto3" json:"max,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -130,7 +130,7 @@ const (
 	Reason_REASON_TASK_CLOSED Reason = 49
 	// The task has changed since the caller read it.
 	Reason_REASON_TASK_CHANGED Reason = 50
-	// Tasks would wait for each other in a circle.
+	// Tasks would wait for each other in a cycle.
 	Reason_REASON_TASK_CYCLE Reason = 51
 	// The token is not that of the current claim.
 	Reason_REASON_STALE_CLAIM Reason = 52
@@ -149,7 +149,7 @@ const (
 	Reason_REASON_DURABILITY_NOT_REACHED Reason = 58
 	// This coordinator is shutting down. It has not begun the call; another coordinator can handle it right away.
 	Reason_REASON_DRAINING Reason = 59
-	// The coordinator has a fault.
+	// An internal error in the coordinator.
 	Reason_REASON_INTERNAL Reason = 60
 	// The store's memory or disk is full. Acknowledging messages and deleting teams makes room, and so can the operator.
 	Reason_REASON_STORE_FULL Reason = 61

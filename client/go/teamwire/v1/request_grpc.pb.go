@@ -31,7 +31,7 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Looks up requests. They are made and answered with MessageService.Send; orders with HostService. MessageService describes
+// Looks up requests. MessageService.Send makes and answers them, except orders: see HostService. MessageService describes
 // credentials and errors, which apply here too.
 //
 // A request is visible to its requester, to the member that it concerns, to its approver, to the lead, the operator and
@@ -45,7 +45,7 @@ type RequestServiceClient interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
 	ListRequests(ctx context.Context, in *ListRequestsRequest, opts ...grpc.CallOption) (*ListRequestsResponse, error)
-	// Returns the request as soon as it is no longer pending, or when the timeout expires (then still pending).
+	// Returns the request as soon as it is no longer pending, or, still pending, when the timeout expires.
 	//
 	// INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
 	WaitForDecision(ctx context.Context, in *WaitForDecisionRequest, opts ...grpc.CallOption) (*WaitForDecisionResponse, error)
@@ -110,7 +110,7 @@ func (c *requestServiceClient) Withdraw(ctx context.Context, in *WithdrawRequest
 // All implementations must embed UnimplementedRequestServiceServer
 // for forward compatibility.
 //
-// Looks up requests. They are made and answered with MessageService.Send; orders with HostService. MessageService describes
+// Looks up requests. MessageService.Send makes and answers them, except orders: see HostService. MessageService describes
 // credentials and errors, which apply here too.
 //
 // A request is visible to its requester, to the member that it concerns, to its approver, to the lead, the operator and
@@ -124,7 +124,7 @@ type RequestServiceServer interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
 	ListRequests(context.Context, *ListRequestsRequest) (*ListRequestsResponse, error)
-	// Returns the request as soon as it is no longer pending, or when the timeout expires (then still pending).
+	// Returns the request as soon as it is no longer pending, or, still pending, when the timeout expires.
 	//
 	// INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
 	WaitForDecision(context.Context, *WaitForDecisionRequest) (*WaitForDecisionResponse, error)

@@ -111,9 +111,9 @@ type Task struct {
 	Blocks []uint64 `protobuf:"varint,9,rep,packed,name=blocks,proto3" json:"blocks,omitempty"`
 	// Arbitrary key-value pairs; see CreateTaskRequest.metadata.
 	Metadata map[string]string `protobuf:"bytes,10,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Grows with every change of the task. For UpdateTaskRequest.expected_version.
+	// Grows with every change to the task. For UpdateTaskRequest.expected_version.
 	Version uint64 `protobuf:"varint,11,opt,name=version,proto3" json:"version,omitempty"`
-	// How often it was claimed.
+	// How many times it was claimed.
 	Attempts uint32 `protobuf:"varint,12,opt,name=attempts,proto3" json:"attempts,omitempty"`
 	// The result, as given when it was completed. May be empty.
 	Result string `protobuf:"bytes,13,opt,name=result,proto3" json:"result,omitempty"`
@@ -130,7 +130,7 @@ type Task struct {
 	// Why it last returned to the board, for a reader: its owner's reason, or what happened to the owner or the claim. May
 	// be empty.
 	ReleasedBecause string `protobuf:"bytes,19,opt,name=released_because,json=releasedBecause,proto3" json:"released_because,omitempty"`
-	// When it last came back to the board. Absent: it never did.
+	// When it last returned to the board. Absent: it never did.
 	ReleasedAt *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=released_at,json=releasedAt,proto3" json:"released_at,omitempty"`
 	// Set while a detached life has claimed it. When the claim expires.
 	ClaimExpiresAt *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=claim_expires_at,json=claimExpiresAt,proto3" json:"claim_expires_at,omitempty"`

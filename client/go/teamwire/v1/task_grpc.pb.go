@@ -39,11 +39,11 @@ const (
 //
 // Keeps the tasks of a team. MessageService describes credentials and errors, which apply here too.
 //
-// A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is
-// valid for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life, its
-// claims return to the board, and their tokens are refused from then on. A detached life is never lost; its claims
-// return to the board 24 hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice.
-// If several members claim one task at once, exactly one gets it.
+// A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is valid for
+// as long as its owner lives. When the owner is lost, exits, is stopped by force or begins a new life, its tasks return to the
+// board, and the coordinator refuses their tokens from then on. A detached life is never lost; its tasks return to the board 24
+// hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice. If several members claim one
+// task at once, exactly one gets it.
 //
 // Every member, the operator and observers see every task. Observers change nothing: NOT_PERMITTED (PERMISSION_DENIED).
 // Any call may also fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED).
@@ -63,9 +63,9 @@ type TaskServiceClient interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME, TEAM_MISMATCH. NOT_FOUND: AGENT_NOT_FOUND.
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
-	// Streams every task that is not deleted, then every task that changes, in its new state; a change of Task.blocks
-	// alone is not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator
-	// goes away (UNAVAILABLE: DRAINING): follow again.
+	// Streams every task that is not deleted, then every task that changes, in its new state; a change to Task.blocks alone is
+	// not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator shuts down
+	// (UNAVAILABLE: DRAINING): follow again.
 	FollowTasks(ctx context.Context, in *FollowTasksRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowTasksResponse], error)
 	// Changes a task that is neither completed nor deleted. Only its owner, the lead or the operator may change a task in
 	// progress. Only the lead or the operator may change its owner, which ends the claim. Only its owner, the lead or the
@@ -234,11 +234,11 @@ func (c *taskServiceClient) DeleteTask(ctx context.Context, in *DeleteTaskReques
 //
 // Keeps the tasks of a team. MessageService describes credentials and errors, which apply here too.
 //
-// A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is
-// valid for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life, its
-// claims return to the board, and their tokens are refused from then on. A detached life is never lost; its claims
-// return to the board 24 hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice.
-// If several members claim one task at once, exactly one gets it.
+// A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is valid for
+// as long as its owner lives. When the owner is lost, exits, is stopped by force or begins a new life, its tasks return to the
+// board, and the coordinator refuses their tokens from then on. A detached life is never lost; its tasks return to the board 24
+// hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice. If several members claim one
+// task at once, exactly one gets it.
 //
 // Every member, the operator and observers see every task. Observers change nothing: NOT_PERMITTED (PERMISSION_DENIED).
 // Any call may also fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED).
@@ -258,9 +258,9 @@ type TaskServiceServer interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME, TEAM_MISMATCH. NOT_FOUND: AGENT_NOT_FOUND.
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
-	// Streams every task that is not deleted, then every task that changes, in its new state; a change of Task.blocks
-	// alone is not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator
-	// goes away (UNAVAILABLE: DRAINING): follow again.
+	// Streams every task that is not deleted, then every task that changes, in its new state; a change to Task.blocks alone is
+	// not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator shuts down
+	// (UNAVAILABLE: DRAINING): follow again.
 	FollowTasks(*FollowTasksRequest, grpc.ServerStreamingServer[FollowTasksResponse]) error
 	// Changes a task that is neither completed nor deleted. Only its owner, the lead or the operator may change a task in
 	// progress. Only the lead or the operator may change its owner, which ends the claim. Only its owner, the lead or the

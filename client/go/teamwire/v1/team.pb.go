@@ -91,18 +91,18 @@ const (
 	MemberState_MEMBER_STATE_UNSPECIFIED MemberState = 0
 	// Has joined; has not opened a session in this life.
 	MemberState_MEMBER_STATE_JOINED MemberState = 1
-	// Working. A detached life: it has called within the time of a lease, or has a session open.
+	// Working. In a detached life: it has called within the duration of a lease, or has a session open.
 	MemberState_MEMBER_STATE_ACTIVE MemberState = 2
 	// Alive, with nothing to do.
 	MemberState_MEMBER_STATE_IDLE MemberState = 3
-	// Has approved its shutdown, was stopped by force, or has left while its program still runs (LeaveRequest.exit_follows);
-	// its exit has not been reported yet.
+	// Has approved its shutdown, was stopped by force, or has left while its program is still running
+	// (LeaveRequest.exit_follows); its exit has not been reported yet.
 	MemberState_MEMBER_STATE_STOPPING MemberState = 4
 	// Its exit was reported. The name may be joined again.
 	MemberState_MEMBER_STATE_EXITED MemberState = 5
-	// Its lease ran out and the grace passed. It is active again as soon as it calls; the name may be joined again.
+	// Its lease ran out and the grace period passed. It is active again as soon as it calls; the name may be joined again.
 	MemberState_MEMBER_STATE_LOST MemberState = 6
-	// Only detached lives: it has not called for the time of a lease, and has no session open. It is active again as soon
+	// Only in detached lives: it has not called for the duration of a lease, and has no session open. It is active again as soon
 	// as it calls. Neither change is recorded or reported.
 	MemberState_MEMBER_STATE_AWAY MemberState = 7
 	// Ordered with HostService.Spawn, but not started yet. Its inbox already accepts messages.
@@ -168,8 +168,8 @@ type Liveness int32
 const (
 	// In a request: attached.
 	Liveness_LIVENESS_UNSPECIFIED Liveness = 0
-	// A process does: a runner, or a program with a session. If its lease runs out, the member becomes lost, and its claims
-	// return to the board.
+	// A process does: a runner, or a program with a session. If its lease runs out, the member becomes lost, and its tasks return
+	// to the board.
 	Liveness_LIVENESS_ATTACHED Liveness = 1
 	// No process does: a person types commands, or an agent runs them. The member is away between calls and never lost. Its
 	// claims last until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).
@@ -221,7 +221,7 @@ func (Liveness) EnumDescriptor() ([]byte, []int) {
 type NoticeLevel int32
 
 const (
-	// As NOTICE_LEVEL_ALL.
+	// Same as NOTICE_LEVEL_ALL.
 	NoticeLevel_NOTICE_LEVEL_UNSPECIFIED NoticeLevel = 0
 	// All of them. The default.
 	NoticeLevel_NOTICE_LEVEL_ALL NoticeLevel = 1
@@ -1486,13 +1486,12 @@ type JoinRequest struct {
 	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	// Optional. Whether a process keeps this life going, whatever the member's earlier lives were. Unspecified: attached.
 	Liveness Liveness `protobuf:"varint,4,opt,name=liveness,proto3,enum=teamwire.v1.Liveness" json:"liveness,omitempty"`
-	// Optional. How the program of the life before this one ended, if that life is live or lost and a runner has restarted
-	// its program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join
-	// token.
+	// Optional. How the program ended in the member's previous life, if that life is live or lost and a runner has restarted the
+	// program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join token.
 	PreviousExit *ExitReport `protobuf:"bytes,5,opt,name=previous_exit,json=previousExit,proto3" json:"previous_exit,omitempty"`
-	// Optional. True: the caller joins as a host (ROLE_HOST). The credential must agree: it is true for a join token that is for
-	// hosts (InviteRequest.host) and for a host's credential, and false for every other. If it does not agree, the call fails
-	// with INVALID_FIELD, and the token stays valid.
+	// Optional. True: the caller joins as a host (ROLE_HOST). It must be true with a join token for hosts (InviteRequest.host)
+	// and with a host's credential, and false with every other credential. Otherwise the call fails with INVALID_FIELD, and the
+	// token stays valid.
 	Host          bool `protobuf:"varint,6,opt,name=host,proto3" json:"host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1639,9 +1638,9 @@ type LeaveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. How the process ended. Absent: unknown.
 	Exit *ExitReport `protobuf:"bytes,1,opt,name=exit,proto3" json:"exit,omitempty"`
-	// Optional. True: the caller's process still runs, and its runner will report how it ends with another Leave. The member
-	// becomes `stopping`, and its session ends with CLOSE_REASON_SHUTDOWN_APPROVED and no request. `exit.detail` says why the
-	// member leaves. Ignored for a detached life, which has no runner.
+	// Optional. True: the caller's process is still running, and its runner will report how it ends with another Leave. The
+	// member becomes `stopping`, and its session ends with CLOSE_REASON_SHUTDOWN_APPROVED and no request. `exit.detail` says why
+	// the member leaves. Ignored for a detached life, which has no runner.
 	ExitFollows   bool `protobuf:"varint,2,opt,name=exit_follows,json=exitFollows,proto3" json:"exit_follows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1854,8 +1853,7 @@ type HeartbeatRequest struct {
 	Activity Activity `protobuf:"varint,1,opt,name=activity,proto3,enum=teamwire.v1.Activity" json:"activity,omitempty"`
 	// Optional. One line, up to 200 characters: what it did last. Empty: no change.
 	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
-	// Optional. Set by a runner whose program has failed at its work, if the member's life goes on. The lead gets
-	// NOTICE_KIND_WORK_FAILED.
+	// Optional. Set by a runner whose program has failed, if the member's life continues. The lead gets NOTICE_KIND_WORK_FAILED.
 	Failure       *WorkFailure `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1912,8 +1910,8 @@ func (x *HeartbeatRequest) GetFailure() *WorkFailure {
 	return nil
 }
 
-// How a program failed at messages or a task, as its runner saw it. Either the program has ended, and `exit` is set, or it
-// still runs, and `error` is set.
+// How a program failed on messages or a task, as its runner saw it. Either the program has ended, and `exit` is set, or it is
+// still running, and `error` is set.
 type WorkFailure struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required without `error`. How the program ended: by a signal, or with a code other than 0.
@@ -1927,7 +1925,7 @@ type WorkFailure struct {
 	Messages uint32 `protobuf:"varint,4,opt,name=messages,proto3" json:"messages,omitempty"`
 	// Required without `exit`. What went wrong, for a reader: one line, up to 200 characters.
 	Error string `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
-	// Optional. How often the program has failed at this in a row, this time included. Zero counts as 1.
+	// Optional. How many times in a row the program has failed on this, this time included. Zero counts as 1.
 	Attempts      uint32 `protobuf:"varint,6,opt,name=attempts,proto3" json:"attempts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -279,8 +279,8 @@ type TeamItem_Team struct {
 }
 
 type TeamItem_Member struct {
-	// A member. Key: `name`. `lease_left` is as of the member's last change: while it lasts, that it shrinks or is renewed is
-	// no change. Neither is a later `state_since` alone in a detached life that is active.
+	// A member. Key: `name`. `lease_left` is as of the member's last change. A lease that shrinks or is renewed does not count
+	// as a change. Nor does a later `state_since` alone, if the life is detached and active.
 	Member *Member `protobuf:"bytes,2,opt,name=member,proto3,oneof"`
 }
 
@@ -290,8 +290,8 @@ type TeamItem_Host struct {
 }
 
 type TeamItem_Request struct {
-	// A request. Key: `id`. A snapshot has the pending ones. A request that is decided is sent a last time, in its final
-	// state, and is gone with that. `content` is left out: see RequestService.GetRequest.
+	// A request. Key: `id`. A snapshot has the pending ones. A request that is decided is sent one last time, in its final
+	// state, and is then gone. `content` is left out: see RequestService.GetRequest.
 	Request *Request `protobuf:"bytes,4,opt,name=request,proto3,oneof"`
 }
 

@@ -246,7 +246,7 @@ calls! {
     hosts.take_order = TakeOrder(TakeOrderRequest) -> TakeOrderResponse;
     /// Refuses an order that the caller, a host, has.
     hosts.refuse_order = RefuseOrder(RefuseOrderRequest) -> RefuseOrderResponse;
-    /// Reports that nothing of a member that the caller, a host, has started runs anymore.
+    /// Reports that a member that the caller started has no process left. For hosts.
     hosts.report_exit = ReportExit(ReportExitRequest) -> ReportExitResponse;
     /// Returns what the caller's credential permits.
     access.get_caller = GetCaller(GetCallerRequest) -> GetCallerResponse;

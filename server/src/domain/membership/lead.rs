@@ -1,4 +1,4 @@
-//! Changes of the lead.
+//! Handing over and appointing the lead.
 
 use teamwire_proto::{
     Reason, Refusal,

@@ -17,7 +17,7 @@ use crate::domain::{
     tx::{RuleError, Tx},
 };
 
-/// Notifies the lead that a member's program has failed at messages or a task.
+/// Notifies the lead that a member's program has failed on messages or a task.
 pub(super) fn report_failure(
     tx: &mut Tx<'_>,
     team: &TeamRecord,
@@ -53,7 +53,7 @@ pub(super) fn report_failure(
     let notice = v1::Notice {
         kind: NoticeKind::WorkFailed.into(),
         member: name.to_string(),
-        text: format!("{name}'s program failed{times} at {what} ({how}). {next} See {}.", see.join(" and ")),
+        text: format!("{name}'s program failed{times} on {what} ({how}). {next} See {}.", see.join(" and ")),
         message_id: if failure.task_id == 0 { failure.message_id.clone() } else { String::new() },
         task,
         exit,
@@ -65,7 +65,7 @@ pub(super) fn report_failure(
     notices::notify(tx, team, &[&Actor::Member(team.lead.clone())], notice)
 }
 
-/// Returns how the program ended, checked. `None`: it still runs, and the failure says what went wrong.
+/// Returns how the program ended, checked. `None`: it is still running, and the failure says what went wrong.
 fn exit_of_program(tx: &Tx<'_>, failure: &v1::WorkFailure) -> Result<Option<v1::ExitReport>, Refusal> {
     check_line(&failure.error, "failure.error", Reason::InvalidField, &tx.ctx.limits)?;
     if failure.exit.is_none() && !failure.error.trim().is_empty() {
@@ -74,7 +74,7 @@ fn exit_of_program(tx: &Tx<'_>, failure: &v1::WorkFailure) -> Result<Option<v1::
     let exit = v1::ExitReport::from(exit_of(tx, failure.exit.as_ref(), "failure.exit")?);
     if exit.signal == 0 && exit.code.is_none_or(|code| code == 0) {
         let message = "failure.exit must have a signal or a code other than 0: a program without one has not failed. For a \
-                       program that still runs, set failure.error instead.";
+                       program that is still running, set failure.error instead.";
         return Err(Refusal::new(Reason::InvalidField, message).field("failure.exit"));
     }
     Ok(Some(exit))

@@ -34,7 +34,7 @@ pub struct SessionRecord {
     /// The same for processes that are known to have been handed them beyond their entry in `surely_delivered`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub surely_overtook: Vec<u64>,
-    /// The sequences of messages that a process has failed at and received again, and how often. The oldest first.
+    /// The sequences of messages that a process has failed on and received again, and how many times it did. The oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<(u64, u32)>,
 }
@@ -80,8 +80,8 @@ impl SessionRecord {
         count(&self.maybe_delivered, &self.maybe_overtook, sequence)
     }
 
-    /// Returns how many earlier processes have been handed the message with this sequence. A process that has failed at it
-    /// and received it again counts once for each time.
+    /// Returns how many earlier processes have been handed the message with this sequence. A process that has failed on it and
+    /// received it again counts once for each time.
     pub fn surely_seen(&self, sequence: u64) -> u32 {
         let failures = self.failures.iter().find(|(failed, _)| *failed == sequence).map_or(0, |(_, count)| *count);
         count(&self.surely_delivered, &self.surely_overtook, sequence).saturating_add(failures)

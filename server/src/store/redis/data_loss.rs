@@ -248,7 +248,7 @@ impl Acknowledged {
         past.is_some_and(|past| past.born == self.born)
     }
 
-    /// If the commit was lost, returns the last surviving version of its history, or 0 if nothing of it survived. `past`: the
+    /// If the commit was lost, returns the last surviving version of its history, or 0 if none of it survived. `past`: the
     /// namespace's contents, if it exists.
     fn lost_in(&self, past: Option<&StoredHistory>) -> Option<u64> {
         let kept = match past {
@@ -310,7 +310,7 @@ mod tests {
             (700, "y", None),
             (701, "y", Some(700)),
             (500, "x", None),
-            // Nothing of that history is left.
+            // None of that history is left.
             (800, "w", Some(0)),
         ] {
             assert_eq!(last(version, history).lost_in(now.as_ref()), lost, "{version} {history}");

@@ -54,7 +54,7 @@ use super::{
     Store, StoreError, Txn, Write,
 };
 
-/// How often a read of one instant is attempted. A server executes the queries of a read in a row, unless they are so many
+/// How many times a read of one instant is attempted. A server executes the queries of a read in a row, unless they are so many
 /// that it receives them in parts.
 const SNAPSHOT_ATTEMPTS_MAX: u32 = 100;
 

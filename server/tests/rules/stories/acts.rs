@@ -587,7 +587,7 @@ impl Story {
         };
         let is_accepted = self.model.accepts_change(&call.caller, place, &change);
         let changed = call.c.update_task(&call.who, &request).await;
-        self.expect(changed, is_accepted, "a change of a task")?;
+        self.expect(changed, is_accepted, "a change to a task")?;
         self.model.change(place, change);
         Some(Done::Accepted)
     }

@@ -36,7 +36,7 @@
 //! | an order is handed to the host that refused it | the order went to another host |
 //! | a host may do what a member may | a send was accepted but must be refused |
 //! | an expired order keeps its name | a member's state |
-//! | a join without the order's token goes on with the order | the slots of a host |
+//! | a join without the order's token continues the order | the slots of a host |
 
 mod acts;
 mod check;

@@ -108,13 +108,13 @@ pub const PROMISES: [PromiseSpec; 18] = [
     },
     PromiseSpec {
         promise: Promise::NothingLeft,
-        says: "Nothing of an ordered member is left on its host after its end.",
+        says: "After an ordered member has ended, no process or record of it is left on its host.",
         checked: "processes and records, 90 s after the last member ended",
         checker: orders::nothing_left,
     },
     PromiseSpec {
         promise: Promise::Shutdown,
-        says: "A process exits within 40 s of its approval. A member of these runs exits with 0 only after an approval.",
+        says: "A process exits within 40 s of its approval. In these runs, a member exits with 0 only after an approval.",
         checked: "exits against approvals",
         checker: coordination::shutdown,
     },

@@ -228,7 +228,7 @@ pub const FAULTS: [Fault; 42] = [
     .alone(),
     fault(
         "host-replaced",
-        "stops a host with all its members for longer than their leases, and starts another host under its name before they go on",
+        "stops a host with all its members for longer than their leases, and starts another host under its name meanwhile",
         Kind::HostReplaced,
         BOTH,
     )

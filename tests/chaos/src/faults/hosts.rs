@@ -85,8 +85,8 @@ pub(super) async fn pause(cluster: &mut Cluster, draw: &Draw, random: &mut StdRn
     lost
 }
 
-/// Stops a host with everything that it has started until the coordinator counts it as lost. Starts another host under its name,
-/// goes on with the first, and later puts the first back into its place.
+/// Stops a host with everything that it has started until the coordinator counts it as lost. Starts another host under its
+/// name, continues with the first, and later puts the first back into its place.
 pub(super) async fn replace(cluster: &mut Cluster, draw: &Draw, random: &mut StdRng) -> io::Result<()> {
     let at = pick(cluster, random)?;
     let lead = cluster.lead.clone();
@@ -105,7 +105,7 @@ pub(super) async fn replace(cluster: &mut Cluster, draw: &Draw, random: &mut Std
     hosts.signal_machine(at, Signal::SIGCONT);
     let successor = successor?;
     // Its identity is void.
-    expect_end(&mut hosts.programs[at].process, "the replaced host goes on").await?;
+    expect_end(&mut hosts.programs[at].process, "the replaced host keeps running").await?;
     sleep(draw.moment).await;
     end_with_members(successor).await?;
     hosts.rejoin(at, &lead).await.map_err(io::Error::other)
@@ -116,7 +116,7 @@ pub(super) async fn run_twice(cluster: &mut Cluster, draw: &Draw, random: &mut S
     let at = pick(cluster, random)?;
     let hosts = hosts(cluster)?;
     let twin = hosts.start_twin(at)?;
-    expect_end(&mut hosts.programs[at].process, "the superseded host goes on").await?;
+    expect_end(&mut hosts.programs[at].process, "the superseded host keeps running").await?;
     sleep(draw.pause).await;
     end_with_members(twin).await?;
     hosts.restart(at)
@@ -222,5 +222,5 @@ async fn expect_end(process: &mut Process, otherwise: &str) -> io::Result<()> {
 /// Asks a host that stops its members to end.
 async fn end_with_members(mut host: Process) -> io::Result<()> {
     host.signal(Signal::SIGTERM);
-    expect_end(&mut host, "a host that was asked to end goes on").await
+    expect_end(&mut host, "a host that was asked to end keeps running").await
 }

@@ -163,7 +163,7 @@ impl Acp {
             }
             StopReason::MaxTokens => Some("the model reached its token limit"),
             StopReason::MaxTurnRequests => Some("the program allows no more requests in a turn"),
-            StopReason::Refusal => Some("the model refused to go on; it does not remember the turn"),
+            StopReason::Refusal => Some("the model refused to continue; it does not remember the turn"),
             _ => None,
         };
         if let Some(why) = cut_short {

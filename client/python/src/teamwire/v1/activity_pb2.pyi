@@ -22,8 +22,8 @@ DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
 @typing.final
 class Usage(google.protobuf.message.Message):
-    """What a member's program has used of its model, as the program reports it. Counters, which only grow. The coordinator
-    does not check them against anything.
+    """How much a member's program has used its model, as the program reports it. Counters, which only grow. The coordinator does
+    not check them against anything.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -34,7 +34,7 @@ class Usage(google.protobuf.message.Message):
     OUTPUT_TOKENS_FIELD_NUMBER: builtins.int
     COST_USD_MICROS_FIELD_NUMBER: builtins.int
     turns: builtins.int
-    """How often the model worked until it had nothing left to do."""
+    """How many times the model worked until it had nothing left to do."""
     input_tokens: builtins.int
     """Tokens that the model read, including those from a cache."""
     cached_input_tokens: builtins.int
@@ -68,8 +68,8 @@ class FailedTurns(google.protobuf.message.Message):
     count: builtins.int
     """How many. Zero in a report: the latest turn has not failed."""
     error: builtins.str
-    """How the latest one failed, for a reader. One line, of which the coordinator keeps the first 500 characters. It comes from
-    the member's program and may contain any character.
+    """How the latest one failed, for a reader. One line; the coordinator keeps its first 500 characters. It comes from the
+    member's program and may contain any character.
     """
     @property
     def since(self) -> google.protobuf.timestamp_pb2.Timestamp:
@@ -159,7 +159,7 @@ class ReportActivityRequest(google.protobuf.message.Message):
     """Optional. A report with the same key as the member's previous one changes nothing. Only that one is remembered."""
     @property
     def lines(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ReportedLine]:
-        """Optional. What the program did, the oldest first. Of more than 200 lines, the coordinator keeps the last 200."""
+        """Optional. What the program did, the oldest first. If there are more than 200 lines, the coordinator keeps the last 200."""
 
     @property
     def usage(self) -> Global___Usage:
@@ -169,7 +169,7 @@ class ReportActivityRequest(google.protobuf.message.Message):
 
     @property
     def failed_turns(self) -> Global___FailedTurns:
-        """Optional. Whether the turns of the program fail. Absent: no change."""
+        """Optional. Whether the program's turns are failing. Absent: no change."""
 
     def __init__(
         self,

@@ -227,7 +227,7 @@ class TaskEvent(google.protobuf.message.Message):
     owner: builtins.str
     """The member concerned: see the kind. Empty: none."""
     attempts: builtins.int
-    """How often the task had been claimed."""
+    """How many times the task had been claimed."""
     detail: builtins.str
     """Why, for a reader. Empty: no detail."""
     @property
@@ -335,8 +335,8 @@ class HistoryFilter(google.protobuf.message.Message):
     include_receipts: builtins.bool
     """Optional. True: messages come with their receipts."""
     text: builtins.str
-    """Optional. Only entries in which this text was said, compared without case: in a summary, a content, an answer's reason, the
-    tool of a permission request, the subject of a task, or the detail of an event. 1 to 200 characters. Empty: all.
+    """Optional. Only entries that contain this text, compared without case: in a summary, a content, an answer's reason, the tool
+    of a permission request, the subject of a task, or the detail of an event. 1 to 200 characters. Empty: all.
     """
     def __init__(
         self,

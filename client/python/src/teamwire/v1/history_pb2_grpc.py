@@ -61,7 +61,7 @@ class HistoryServiceServicer(object):
         """Lists a part of the history, the oldest entry first.
 
         With a filter, the coordinator looks through up to 10,000 entries or 16 MiB of them for one page. The page then ends, even
-        if it is empty, and its token says where to go on.
+        if it is empty, and its token says where to continue.
 
         INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
         """
@@ -70,9 +70,8 @@ class HistoryServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def FollowHistory(self, request, context):
-        """Streams the history after a sequence, and then every new entry. Ends with an error when the team is deleted
-        (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator goes away (UNAVAILABLE: DRAINING): resume after the last
-        sequence seen.
+        """Streams the history after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
+        TEAM_NOT_FOUND) and when the coordinator shuts down (UNAVAILABLE: DRAINING): resume after the last sequence seen.
 
         A frame without an entry says that the client has everything so far. The coordinator sends one when that is so for the
         first time, and then whenever it has sent nothing for 10 s, which shows that the stream is alive.

@@ -92,15 +92,14 @@ class HistoryServiceStub(typing.Generic[_HistoryServiceListHistoryType, _History
     """Lists a part of the history, the oldest entry first.
 
     With a filter, the coordinator looks through up to 10,000 entries or 16 MiB of them for one page. The page then ends, even
-    if it is empty, and its token says where to go on.
+    if it is empty, and its token says where to continue.
 
     INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
     """
 
     FollowHistory: _HistoryServiceFollowHistoryType
-    """Streams the history after a sequence, and then every new entry. Ends with an error when the team is deleted
-    (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator goes away (UNAVAILABLE: DRAINING): resume after the last
-    sequence seen.
+    """Streams the history after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
+    TEAM_NOT_FOUND) and when the coordinator shuts down (UNAVAILABLE: DRAINING): resume after the last sequence seen.
 
     A frame without an entry says that the client has everything so far. The coordinator sends one when that is so for the
     first time, and then whenever it has sent nothing for 10 s, which shows that the stream is alive.
@@ -135,7 +134,7 @@ class HistoryServiceServicer(metaclass=abc.ABCMeta):
         """Lists a part of the history, the oldest entry first.
 
         With a filter, the coordinator looks through up to 10,000 entries or 16 MiB of them for one page. The page then ends, even
-        if it is empty, and its token says where to go on.
+        if it is empty, and its token says where to continue.
 
         INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
         """
@@ -146,9 +145,8 @@ class HistoryServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.history_pb2.FollowHistoryRequest,
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[teamwire.v1.history_pb2.FollowHistoryResponse], collections.abc.AsyncIterator[teamwire.v1.history_pb2.FollowHistoryResponse]]:
-        """Streams the history after a sequence, and then every new entry. Ends with an error when the team is deleted
-        (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator goes away (UNAVAILABLE: DRAINING): resume after the last
-        sequence seen.
+        """Streams the history after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
+        TEAM_NOT_FOUND) and when the coordinator shuts down (UNAVAILABLE: DRAINING): resume after the last sequence seen.
 
         A frame without an entry says that the client has everything so far. The coordinator sends one when that is so for the
         first time, and then whenever it has sent nothing for 10 s, which shows that the stream is alive.

@@ -40,7 +40,7 @@ class Host(google.protobuf.message.Message):
     SLOTS_USED_FIELD_NUMBER: builtins.int
     EXIT_FIELD_NUMBER: builtins.int
     name: builtins.str
-    """Its name. Hosts and members share one space of names."""
+    """Its name. A host and a member of one team cannot have the same name."""
     state: teamwire.v1.team_pb2.MemberState.ValueType
     """Where it is in its life. No order can reach a host that is LOST or EXITED."""
     incarnation: builtins.int
@@ -48,8 +48,8 @@ class Host(google.protobuf.message.Message):
     connected: builtins.bool
     """True while a session is open."""
     slots_used: builtins.int
-    """How many of its slots are taken: one for each pending order, and one for each member that it started and that has neither
-    exited nor become lost.
+    """How many of its slots are taken: one for each pending order, and one for each member that it started, until that member
+    exits or is lost.
     """
     @property
     def joined_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
@@ -229,7 +229,7 @@ class SpawnRequest(google.protobuf.message.Message):
     """
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
-        """Optional. Labels, all of which the host must have. Up to 32 pairs."""
+        """Optional. Labels. The host must have all of them. Up to 32 pairs."""
 
     @property
     def ttl(self) -> google.protobuf.duration_pb2.Duration:

@@ -124,10 +124,10 @@ _HostServiceReportExitType = typing_extensions.TypeVar(
 class HostServiceStub(typing.Generic[_HostServiceSpawnType, _HostServiceListHostsType, _HostServiceUpdateHostType, _HostServiceTakeOrderType, _HostServiceRefuseOrderType, _HostServiceReportExitType]):
     """Starts members on hosts. MessageService describes credentials and errors, which apply here too.
 
-    A host joins a team with a token of InviteRequest.host, and has an inbox, sessions and a lease as a member has. Its
-    credential takes orders and nothing else: besides TakeOrder, RefuseOrder, ReportExit and UpdateHost, a host may call
-    MessageService.Stream and Ack, and TeamService.Join, Heartbeat and Leave. The coordinator refuses every other call with
-    NOT_PERMITTED.
+    A host joins a team with a token that was created with InviteRequest.host, and has an inbox, sessions and a lease, as a
+    member has. Its credential takes orders and nothing else: besides TakeOrder, RefuseOrder, ReportExit and UpdateHost, a host
+    may call MessageService.Stream and Ack, and TeamService.Join, Heartbeat and Leave. The coordinator refuses every other call
+    with NOT_PERMITTED.
 
     An order is a request of REQUEST_KIND_SPAWN. The coordinator puts a SpawnOrder into the inbox of the host that it chose. The
     host takes the order, starts a runner with the join token that it gets, and acknowledges the message. The order is approved
@@ -196,7 +196,8 @@ class HostServiceStub(typing.Generic[_HostServiceSpawnType, _HostServiceListHost
     caller. To wait for the start, call RequestService.WaitForDecision. Lead and operator only.
 
     If the request names a host, the coordinator uses that one. Otherwise it chooses among the live hosts that have the
-    profile, the labels and a free slot: the one with the most free slots, or the first of these by name.
+    profile, the labels and a free slot: the one with the most free slots or, if several have that many, the first of these by
+    name.
 
     PERMISSION_DENIED: LEAD_ONLY. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED. FAILED_PRECONDITION: NO_HOST_FITS
     (its text says what each host lacks). INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, CONTENT_TOO_LARGE,
@@ -211,15 +212,15 @@ class HostServiceStub(typing.Generic[_HostServiceSpawnType, _HostServiceListHost
     """
 
     UpdateHost: _HostServiceUpdateHostType
-    """Declares what the caller, a host, offers. Replaces its earlier offer. No order goes to a host that has no offer.
+    """Declares what the calling host offers. Replaces its earlier offer. No order goes to a host that has no offer.
 
     PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD. ABORTED: SESSION_SUPERSEDED.
     """
 
     TakeOrder: _HostServiceTakeOrderType
-    """Takes an order that the caller, a host, has in its inbox. Returns a new join token, good for one join under the name
-    ordered, and for this order only. The call voids any earlier token of the same order, so that a repeated call never leads
-    to a second member.
+    """Lets a host take an order that it has in its inbox. Returns a new join token, good for one join under the name ordered, and
+    for this order only. The call voids any earlier token of the same order, so that a repeated call never leads to a second
+    member.
 
     PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET (another host has it). INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND:
     REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED, REQUEST_CANCELLED. ABORTED: SESSION_SUPERSEDED.
@@ -236,8 +237,8 @@ class HostServiceStub(typing.Generic[_HostServiceSpawnType, _HostServiceListHost
     """
 
     ReportExit: _HostServiceReportExitType
-    """Reports that no process of a member that the caller, a host, started is left, for example because its runner was killed.
-    Ends the member's life, unless it has already ended, or a later order or join token began it. Repeating the call is
+    """Lets a host report that a member that it started has no process left, for example because the runner was killed. Ends the
+    member's life, unless that life has already ended or was begun by a later order or join token. Repeating the call is
     harmless.
 
     PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND:
@@ -274,10 +275,10 @@ HostServiceAsyncStub: typing_extensions.TypeAlias = HostServiceStub[
 class HostServiceServicer(metaclass=abc.ABCMeta):
     """Starts members on hosts. MessageService describes credentials and errors, which apply here too.
 
-    A host joins a team with a token of InviteRequest.host, and has an inbox, sessions and a lease as a member has. Its
-    credential takes orders and nothing else: besides TakeOrder, RefuseOrder, ReportExit and UpdateHost, a host may call
-    MessageService.Stream and Ack, and TeamService.Join, Heartbeat and Leave. The coordinator refuses every other call with
-    NOT_PERMITTED.
+    A host joins a team with a token that was created with InviteRequest.host, and has an inbox, sessions and a lease, as a
+    member has. Its credential takes orders and nothing else: besides TakeOrder, RefuseOrder, ReportExit and UpdateHost, a host
+    may call MessageService.Stream and Ack, and TeamService.Join, Heartbeat and Leave. The coordinator refuses every other call
+    with NOT_PERMITTED.
 
     An order is a request of REQUEST_KIND_SPAWN. The coordinator puts a SpawnOrder into the inbox of the host that it chose. The
     host takes the order, starts a runner with the join token that it gets, and acknowledges the message. The order is approved
@@ -295,7 +296,8 @@ class HostServiceServicer(metaclass=abc.ABCMeta):
         caller. To wait for the start, call RequestService.WaitForDecision. Lead and operator only.
 
         If the request names a host, the coordinator uses that one. Otherwise it chooses among the live hosts that have the
-        profile, the labels and a free slot: the one with the most free slots, or the first of these by name.
+        profile, the labels and a free slot: the one with the most free slots or, if several have that many, the first of these by
+        name.
 
         PERMISSION_DENIED: LEAD_ONLY. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED. FAILED_PRECONDITION: NO_HOST_FITS
         (its text says what each host lacks). INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, CONTENT_TOO_LARGE,
@@ -320,7 +322,7 @@ class HostServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.host_pb2.UpdateHostRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.host_pb2.UpdateHostResponse, collections.abc.Awaitable[teamwire.v1.host_pb2.UpdateHostResponse]]:
-        """Declares what the caller, a host, offers. Replaces its earlier offer. No order goes to a host that has no offer.
+        """Declares what the calling host offers. Replaces its earlier offer. No order goes to a host that has no offer.
 
         PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD. ABORTED: SESSION_SUPERSEDED.
         """
@@ -331,9 +333,9 @@ class HostServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.host_pb2.TakeOrderRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.host_pb2.TakeOrderResponse, collections.abc.Awaitable[teamwire.v1.host_pb2.TakeOrderResponse]]:
-        """Takes an order that the caller, a host, has in its inbox. Returns a new join token, good for one join under the name
-        ordered, and for this order only. The call voids any earlier token of the same order, so that a repeated call never leads
-        to a second member.
+        """Lets a host take an order that it has in its inbox. Returns a new join token, good for one join under the name ordered, and
+        for this order only. The call voids any earlier token of the same order, so that a repeated call never leads to a second
+        member.
 
         PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET (another host has it). INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND:
         REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED, REQUEST_CANCELLED. ABORTED: SESSION_SUPERSEDED.
@@ -360,8 +362,8 @@ class HostServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.host_pb2.ReportExitRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.host_pb2.ReportExitResponse, collections.abc.Awaitable[teamwire.v1.host_pb2.ReportExitResponse]]:
-        """Reports that no process of a member that the caller, a host, started is left, for example because its runner was killed.
-        Ends the member's life, unless it has already ended, or a later order or join token began it. Repeating the call is
+        """Lets a host report that a member that it started has no process left, for example because the runner was killed. Ends the
+        member's life, unless that life has already ended or was begun by a later order or join token. Repeating the call is
         harmless.
 
         PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND:

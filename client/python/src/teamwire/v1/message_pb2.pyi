@@ -62,7 +62,7 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     NOTICE_KIND_MEMBER_EXITED: _NoticeKind.ValueType  # 2
     """A member's process has ended. To the lead; `exit` is set."""
     NOTICE_KIND_MEMBER_LOST: _NoticeKind.ValueType  # 3
-    """A member's lease ran out and its grace passed. To the lead."""
+    """A member's lease ran out and the grace period passed. To the lead."""
     NOTICE_KIND_MEMBER_NOT_EXITED: _NoticeKind.ValueType  # 4
     """A member that approved its shutdown has not reported its exit in time. To the lead."""
     NOTICE_KIND_SESSION_SUPERSEDED: _NoticeKind.ValueType  # 5
@@ -74,7 +74,7 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     NOTICE_KIND_REQUEST_CANCELLED: _NoticeKind.ValueType  # 7
     """A request can no longer be answered. To the requester; `text` says why."""
     NOTICE_KIND_DEAD_LETTER: _NoticeKind.ValueType  # 8
-    """A message was delivered too often without an acknowledgement, and became a dead letter
+    """A message was delivered too many times without an acknowledgement, and became a dead letter
     (DEAD_LETTER_CAUSE_DELIVERY_LIMIT). To its sender and to the lead; `message_id` is set. Other dead letters, and notices,
     cause no notice.
     """
@@ -97,9 +97,9 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     NOTICE_KIND_MEMBER_RESTARTED: _NoticeKind.ValueType  # 15
     """A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set."""
     NOTICE_KIND_WORK_FAILED: _NoticeKind.ValueType  # 16
-    """A member's program has failed at messages or a task, and its runner continues. To the lead; `message_id` (the first message
-    that the program was given) or `task` is set, and `exit` if the program has ended. If it still runs, `text` says how often
-    it has failed, and how.
+    """A member's program has failed on messages or a task, and its runner continues. To the lead; `message_id` (the first message
+    that the program was given) or `task` is set, and `exit` if the program has ended. If it is still running, `text` says how
+    many times it has failed, and how.
     """
     NOTICE_KIND_SPAWN_STARTED: _NoticeKind.ValueType  # 17
     """A member that was ordered from a host has started. To the lead and to the member that ordered it."""
@@ -120,7 +120,7 @@ NOTICE_KIND_IDLE: NoticeKind.ValueType  # 1
 NOTICE_KIND_MEMBER_EXITED: NoticeKind.ValueType  # 2
 """A member's process has ended. To the lead; `exit` is set."""
 NOTICE_KIND_MEMBER_LOST: NoticeKind.ValueType  # 3
-"""A member's lease ran out and its grace passed. To the lead."""
+"""A member's lease ran out and the grace period passed. To the lead."""
 NOTICE_KIND_MEMBER_NOT_EXITED: NoticeKind.ValueType  # 4
 """A member that approved its shutdown has not reported its exit in time. To the lead."""
 NOTICE_KIND_SESSION_SUPERSEDED: NoticeKind.ValueType  # 5
@@ -132,7 +132,7 @@ was asked.
 NOTICE_KIND_REQUEST_CANCELLED: NoticeKind.ValueType  # 7
 """A request can no longer be answered. To the requester; `text` says why."""
 NOTICE_KIND_DEAD_LETTER: NoticeKind.ValueType  # 8
-"""A message was delivered too often without an acknowledgement, and became a dead letter
+"""A message was delivered too many times without an acknowledgement, and became a dead letter
 (DEAD_LETTER_CAUSE_DELIVERY_LIMIT). To its sender and to the lead; `message_id` is set. Other dead letters, and notices,
 cause no notice.
 """
@@ -155,9 +155,9 @@ set. To the former owner and to the lead.
 NOTICE_KIND_MEMBER_RESTARTED: NoticeKind.ValueType  # 15
 """A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set."""
 NOTICE_KIND_WORK_FAILED: NoticeKind.ValueType  # 16
-"""A member's program has failed at messages or a task, and its runner continues. To the lead; `message_id` (the first message
-that the program was given) or `task` is set, and `exit` if the program has ended. If it still runs, `text` says how often
-it has failed, and how.
+"""A member's program has failed on messages or a task, and its runner continues. To the lead; `message_id` (the first message
+that the program was given) or `task` is set, and `exit` if the program has ended. If it is still running, `text` says how
+many times it has failed, and how.
 """
 NOTICE_KIND_SPAWN_STARTED: NoticeKind.ValueType  # 17
 """A member that was ordered from a host has started. To the lead and to the member that ordered it."""
@@ -338,7 +338,7 @@ class _DeadLetterCauseEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper
     DEAD_LETTER_CAUSE_UNSPECIFIED: _DeadLetterCause.ValueType  # 0
     """It was not dead-lettered."""
     DEAD_LETTER_CAUSE_DELIVERY_LIMIT: _DeadLetterCause.ValueType  # 1
-    """Too many processes received it without acknowledging it, or one process failed at it too often; see StreamRequest."""
+    """Too many processes received it without acknowledging it, or one process failed on it too many times; see StreamRequest."""
     DEAD_LETTER_CAUSE_TARGET_REPLACED: _DeadLetterCause.ValueType  # 2
     """It was a shutdown request for an earlier life of the member."""
     DEAD_LETTER_CAUSE_INBOX_FULL: _DeadLetterCause.ValueType  # 3
@@ -358,7 +358,7 @@ class DeadLetterCause(_DeadLetterCause, metaclass=_DeadLetterCauseEnumTypeWrappe
 DEAD_LETTER_CAUSE_UNSPECIFIED: DeadLetterCause.ValueType  # 0
 """It was not dead-lettered."""
 DEAD_LETTER_CAUSE_DELIVERY_LIMIT: DeadLetterCause.ValueType  # 1
-"""Too many processes received it without acknowledging it, or one process failed at it too often; see StreamRequest."""
+"""Too many processes received it without acknowledging it, or one process failed on it too many times; see StreamRequest."""
 DEAD_LETTER_CAUSE_TARGET_REPLACED: DeadLetterCause.ValueType  # 2
 """It was a shutdown request for an earlier life of the member."""
 DEAD_LETTER_CAUSE_INBOX_FULL: DeadLetterCause.ValueType  # 3
@@ -878,7 +878,7 @@ Global___ExitReport: typing_extensions.TypeAlias = ExitReport
 
 @typing.final
 class Attachment(google.protobuf.message.Message):
-    """Something too large to be content, by reference. The coordinator never opens it."""
+    """A reference to something too large to be content. The coordinator never opens it."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -947,6 +947,7 @@ class Message(google.protobuf.message.Message):
     IN_REPLY_TO_FIELD_NUMBER: builtins.int
     ATTACHMENTS_FIELD_NUMBER: builtins.int
     TRACE_PARENT_FIELD_NUMBER: builtins.int
+    PROMPT_FIELD_NUMBER: builtins.int
     MESSAGE_FIELD_NUMBER: builtins.int
     BROADCAST_FIELD_NUMBER: builtins.int
     SHUTDOWN_REQUEST_FIELD_NUMBER: builtins.int
@@ -972,6 +973,8 @@ class Message(google.protobuf.message.Message):
     `00-TRACE-SPAN-FLAGS` in lower-case hexadecimal digits, 55 characters. Empty: none was given, or none of that form;
     always empty in a notice. The recipient may continue the trace.
     """
+    prompt: builtins.bool
+    """Set by the coordinator. True: this is the prompt of a member that a host starts; see SpawnRequest.prompt. It expects no reply."""
     @property
     def sender(self) -> Global___Sender:
         """Set by the coordinator, from the credential."""
@@ -1046,6 +1049,7 @@ class Message(google.protobuf.message.Message):
         in_reply_to: builtins.str = ...,
         attachments: collections.abc.Iterable[Global___Attachment] | None = ...,
         trace_parent: builtins.str = ...,
+        prompt: builtins.bool = ...,
         message: Global___DirectMessage | None = ...,
         broadcast: Global___Broadcast | None = ...,
         shutdown_request: Global___ShutdownRequest | None = ...,
@@ -1058,7 +1062,7 @@ class Message(google.protobuf.message.Message):
         notice: Global___Notice | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["body", b"body", "broadcast", b"broadcast", "message", b"message", "notice", b"notice", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "request_expires_at", b"request_expires_at", "sender", b"sender", "sent_at", b"sent_at", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "spawn_order", b"spawn_order"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attachments", b"attachments", "body", b"body", "broadcast", b"broadcast", "id", b"id", "in_reply_to", b"in_reply_to", "message", b"message", "notice", b"notice", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "recipients", b"recipients", "request_expires_at", b"request_expires_at", "request_id", b"request_id", "sender", b"sender", "sent_at", b"sent_at", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "spawn_order", b"spawn_order", "target_incarnation", b"target_incarnation", "team", b"team", "trace_parent", b"trace_parent"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attachments", b"attachments", "body", b"body", "broadcast", b"broadcast", "id", b"id", "in_reply_to", b"in_reply_to", "message", b"message", "notice", b"notice", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "prompt", b"prompt", "recipients", b"recipients", "request_expires_at", b"request_expires_at", "request_id", b"request_id", "sender", b"sender", "sent_at", b"sent_at", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "spawn_order", b"spawn_order", "target_incarnation", b"target_incarnation", "team", b"team", "trace_parent", b"trace_parent"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["message", "broadcast", "shutdown_request", "shutdown_response", "plan_approval_request", "plan_approval_response", "permission_request", "permission_response", "spawn_order", "notice"] | None: ...
 
 Global___Message: typing_extensions.TypeAlias = Message
@@ -1211,14 +1215,14 @@ class StreamRequest(google.protobuf.message.Message):
     UNACKED_BYTES_MAX_FIELD_NUMBER: builtins.int
     FAILED_SEQUENCES_FIELD_NUMBER: builtins.int
     instance_id: builtins.str
-    """Optional. A random id of the calling process, up to 64 visible ASCII characters. A session that replaces one of the
-    same instance is a reconnect: the lead gets no notice of it, and the two sessions count as one delivery toward the
-    limit at which a message becomes a dead letter, except for failed_sequences. Empty: every session counts as another
-    process.
+    """Optional. A random id of the calling process, up to 64 visible ASCII characters. A session that replaces one of the same
+    instance is a reconnect: the lead gets no notice of it, and the two sessions count as one. That is, a message that both
+    delivered counts as one delivery toward the limit at which it becomes a dead letter, unless failed_sequences names it.
+    Empty: every session counts as another process.
     """
     unacked_messages_max: builtins.int
-    """Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64. A
-    pending shutdown request is delivered beyond it, and beyond unacked_bytes_max.
+    """Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64. A pending
+    shutdown request is delivered even if that exceeds this bound or unacked_bytes_max.
     """
     unacked_bytes_max: builtins.int
     """Optional. How many bytes of messages may be unacknowledged at a time, up to 1 MiB. Zero: 1 MiB. Larger values are
@@ -1226,10 +1230,10 @@ class StreamRequest(google.protobuf.message.Message):
     """
     @property
     def failed_sequences(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Optional. The messages at which this process failed in its last session, by their Delivery.sequence, up to 64. For each
-        of them, the two sessions count as two deliveries toward that limit. Ignored for acknowledged messages, for messages that
-        the last session has not delivered, and if the last session had another instance_id. Leave it empty when the stream
-        reconnects later, or the reconnect counts as another failure.
+        """Optional. The messages on which this process failed in its last session, by their Delivery.sequence, up to 64. For each of
+        them, the two sessions count as two deliveries toward that limit. Ignored for acknowledged messages, for messages that the
+        last session has not delivered, and if the last session had another instance_id. Leave it empty when the stream reconnects
+        later, or the reconnect counts as another failure.
         """
 
     def __init__(

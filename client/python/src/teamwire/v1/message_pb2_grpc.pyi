@@ -113,11 +113,11 @@ class MessageServiceStub(typing.Generic[_MessageServiceSendType, _MessageService
     coordinator then refuses the call with SESSION_SUPERSEDED (ABORTED) once a newer session is open, and with INVALID_FIELD
     (INVALID_ARGUMENT) if it never issued that id.
 
-    Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any
-    call may fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED (UNAUTHENTICATED), MEMBER_STOPPED
-    (FAILED_PRECONDITION: this life of the member has ended; its metadata has `may_join` = `true` if the credential can
-    still begin a new life with TeamService.Join), STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo), and
-    CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the request is too large or cannot be decoded.
+    Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any call may
+    fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED (UNAUTHENTICATED), MEMBER_STOPPED (FAILED_PRECONDITION),
+    STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo), and CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the
+    request is too large or cannot be decoded. MEMBER_STOPPED means that this life of the member has ended; its metadata has
+    `may_join` = `true` if the credential can still begin a new life with TeamService.Join.
 
     A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer
     replicas than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing
@@ -200,7 +200,7 @@ class MessageServiceStub(typing.Generic[_MessageServiceSendType, _MessageService
     unacknowledged, it is delivered ahead of the messages that wait. A session delivers each message once. A client must keep
     reading; otherwise it misses that request and the last frame. The newest session wins: an older one receives a last frame
     `closing` with CLOSE_REASON_SUPERSEDED and ends. A client that reconnects does not have to say what it has seen: the
-    coordinator delivers the messages that the client has not acknowledged again, with a higher delivery count.
+    coordinator delivers again the messages that the client has not acknowledged, with a higher delivery count.
 
     PERMISSION_DENIED: NOT_PERMITTED (the credential has no inbox). RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client
     has read nothing for 30 s while frames were waiting. INVALID_ARGUMENT: INVALID_FIELD.
@@ -258,11 +258,11 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
     coordinator then refuses the call with SESSION_SUPERSEDED (ABORTED) once a newer session is open, and with INVALID_FIELD
     (INVALID_ARGUMENT) if it never issued that id.
 
-    Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any
-    call may fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED (UNAUTHENTICATED), MEMBER_STOPPED
-    (FAILED_PRECONDITION: this life of the member has ended; its metadata has `may_join` = `true` if the credential can
-    still begin a new life with TeamService.Join), STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo), and
-    CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the request is too large or cannot be decoded.
+    Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any call may
+    fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED (UNAUTHENTICATED), MEMBER_STOPPED (FAILED_PRECONDITION),
+    STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo), and CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the
+    request is too large or cannot be decoded. MEMBER_STOPPED means that this life of the member has ended; its metadata has
+    `may_join` = `true` if the credential can still begin a new life with TeamService.Join.
 
     A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer
     replicas than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing
@@ -307,7 +307,7 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
         unacknowledged, it is delivered ahead of the messages that wait. A session delivers each message once. A client must keep
         reading; otherwise it misses that request and the last frame. The newest session wins: an older one receives a last frame
         `closing` with CLOSE_REASON_SUPERSEDED and ends. A client that reconnects does not have to say what it has seen: the
-        coordinator delivers the messages that the client has not acknowledged again, with a higher delivery count.
+        coordinator delivers again the messages that the client has not acknowledged, with a higher delivery count.
 
         PERMISSION_DENIED: NOT_PERMITTED (the credential has no inbox). RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client
         has read nothing for 30 s while frames were waiting. INVALID_ARGUMENT: INVALID_FIELD.

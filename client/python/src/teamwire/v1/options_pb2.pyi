@@ -50,7 +50,7 @@ class _StatusCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     STATUS_CODE_ABORTED: _StatusCode.ValueType  # 10
     """Another process or change came first."""
     STATUS_CODE_INTERNAL: _StatusCode.ValueType  # 13
-    """A fault of the coordinator."""
+    """An internal error in the coordinator."""
     STATUS_CODE_UNAVAILABLE: _StatusCode.ValueType  # 14
     """The coordinator or its store cannot serve the call now."""
     STATUS_CODE_UNAUTHENTICATED: _StatusCode.ValueType  # 16
@@ -76,7 +76,7 @@ STATUS_CODE_FAILED_PRECONDITION: StatusCode.ValueType  # 9
 STATUS_CODE_ABORTED: StatusCode.ValueType  # 10
 """Another process or change came first."""
 STATUS_CODE_INTERNAL: StatusCode.ValueType  # 13
-"""A fault of the coordinator."""
+"""An internal error in the coordinator."""
 STATUS_CODE_UNAVAILABLE: StatusCode.ValueType  # 14
 """The coordinator or its store cannot serve the call now."""
 STATUS_CODE_UNAUTHENTICATED: StatusCode.ValueType  # 16
@@ -181,7 +181,7 @@ class WaitPolicy(google.protobuf.message.Message):
 
     @property
     def max(self) -> google.protobuf.duration_pb2.Duration:
-        """How long it waits at most; larger values are treated as this."""
+        """The longest time that it waits; larger values are treated as this."""
 
     def __init__(
         self,

@@ -127,7 +127,7 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_TASK_CHANGED: _Reason.ValueType  # 50
     """The task has changed since the caller read it."""
     REASON_TASK_CYCLE: _Reason.ValueType  # 51
-    """Tasks would wait for each other in a circle."""
+    """Tasks would wait for each other in a cycle."""
     REASON_STALE_CLAIM: _Reason.ValueType  # 52
     """The token is not that of the current claim."""
     REASON_INBOX_FULL: _Reason.ValueType  # 53
@@ -147,7 +147,7 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_DRAINING: _Reason.ValueType  # 59
     """This coordinator is shutting down. It has not begun the call; another coordinator can handle it right away."""
     REASON_INTERNAL: _Reason.ValueType  # 60
-    """The coordinator has a fault."""
+    """An internal error in the coordinator."""
     REASON_STORE_FULL: _Reason.ValueType  # 61
     """The store's memory or disk is full. Acknowledging messages and deleting teams makes room, and so can the operator."""
     REASON_NO_HOST_FITS: _Reason.ValueType  # 62
@@ -261,7 +261,7 @@ REASON_TASK_CLOSED: Reason.ValueType  # 49
 REASON_TASK_CHANGED: Reason.ValueType  # 50
 """The task has changed since the caller read it."""
 REASON_TASK_CYCLE: Reason.ValueType  # 51
-"""Tasks would wait for each other in a circle."""
+"""Tasks would wait for each other in a cycle."""
 REASON_STALE_CLAIM: Reason.ValueType  # 52
 """The token is not that of the current claim."""
 REASON_INBOX_FULL: Reason.ValueType  # 53
@@ -281,7 +281,7 @@ REASON_DURABILITY_NOT_REACHED: Reason.ValueType  # 58
 REASON_DRAINING: Reason.ValueType  # 59
 """This coordinator is shutting down. It has not begun the call; another coordinator can handle it right away."""
 REASON_INTERNAL: Reason.ValueType  # 60
-"""The coordinator has a fault."""
+"""An internal error in the coordinator."""
 REASON_STORE_FULL: Reason.ValueType  # 61
 """The store's memory or disk is full. Acknowledging messages and deleting teams makes room, and so can the operator."""
 REASON_NO_HOST_FITS: Reason.ValueType  # 62

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class RequestServiceStub(object):
-    """Looks up requests. They are made and answered with MessageService.Send; orders with HostService. MessageService describes
+    """Looks up requests. MessageService.Send makes and answers them, except orders: see HostService. MessageService describes
     credentials and errors, which apply here too.
 
     A request is visible to its requester, to the member that it concerns, to its approver, to the lead, the operator and
@@ -62,7 +62,7 @@ class RequestServiceStub(object):
 
 
 class RequestServiceServicer(object):
-    """Looks up requests. They are made and answered with MessageService.Send; orders with HostService. MessageService describes
+    """Looks up requests. MessageService.Send makes and answers them, except orders: see HostService. MessageService describes
     credentials and errors, which apply here too.
 
     A request is visible to its requester, to the member that it concerns, to its approver, to the lead, the operator and
@@ -88,7 +88,7 @@ class RequestServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def WaitForDecision(self, request, context):
-        """Returns the request as soon as it is no longer pending, or when the timeout expires (then still pending).
+        """Returns the request as soon as it is no longer pending, or, still pending, when the timeout expires.
 
         INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
         """
@@ -140,7 +140,7 @@ def add_RequestServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class RequestService(object):
-    """Looks up requests. They are made and answered with MessageService.Send; orders with HostService. MessageService describes
+    """Looks up requests. MessageService.Send makes and answers them, except orders: see HostService. MessageService describes
     credentials and errors, which apply here too.
 
     A request is visible to its requester, to the member that it concerns, to its approver, to the lead, the operator and

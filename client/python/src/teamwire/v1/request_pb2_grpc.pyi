@@ -90,7 +90,7 @@ _RequestServiceWithdrawType = typing_extensions.TypeVar(
 )
 
 class RequestServiceStub(typing.Generic[_RequestServiceGetRequestType, _RequestServiceListRequestsType, _RequestServiceWaitForDecisionType, _RequestServiceWithdrawType]):
-    """Looks up requests. They are made and answered with MessageService.Send; orders with HostService. MessageService describes
+    """Looks up requests. MessageService.Send makes and answers them, except orders: see HostService. MessageService describes
     credentials and errors, which apply here too.
 
     A request is visible to its requester, to the member that it concerns, to its approver, to the lead, the operator and
@@ -150,7 +150,7 @@ class RequestServiceStub(typing.Generic[_RequestServiceGetRequestType, _RequestS
     """
 
     WaitForDecision: _RequestServiceWaitForDecisionType
-    """Returns the request as soon as it is no longer pending, or when the timeout expires (then still pending).
+    """Returns the request as soon as it is no longer pending, or, still pending, when the timeout expires.
 
     INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
     """
@@ -184,7 +184,7 @@ RequestServiceAsyncStub: typing_extensions.TypeAlias = RequestServiceStub[
 ]
 
 class RequestServiceServicer(metaclass=abc.ABCMeta):
-    """Looks up requests. They are made and answered with MessageService.Send; orders with HostService. MessageService describes
+    """Looks up requests. MessageService.Send makes and answers them, except orders: see HostService. MessageService describes
     credentials and errors, which apply here too.
 
     A request is visible to its requester, to the member that it concerns, to its approver, to the lead, the operator and
@@ -219,7 +219,7 @@ class RequestServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.request_pb2.WaitForDecisionRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.request_pb2.WaitForDecisionResponse, collections.abc.Awaitable[teamwire.v1.request_pb2.WaitForDecisionResponse]]:
-        """Returns the request as soon as it is no longer pending, or when the timeout expires (then still pending).
+        """Returns the request as soon as it is no longer pending, or, still pending, when the timeout expires.
 
         INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
         """

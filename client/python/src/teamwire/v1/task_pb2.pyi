@@ -114,9 +114,9 @@ class Task(google.protobuf.message.Message):
     completed it or, if the lead or the operator completed it, the member that owned it then. Empty: no member.
     """
     version: builtins.int
-    """Grows with every change of the task. For UpdateTaskRequest.expected_version."""
+    """Grows with every change to the task. For UpdateTaskRequest.expected_version."""
     attempts: builtins.int
-    """How often it was claimed."""
+    """How many times it was claimed."""
     result: builtins.str
     """The result, as given when it was completed. May be empty."""
     released_because: builtins.str
@@ -161,7 +161,7 @@ class Task(google.protobuf.message.Message):
 
     @property
     def released_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When it last came back to the board. Absent: it never did."""
+        """When it last returned to the board. Absent: it never did."""
 
     @property
     def claim_expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:

@@ -28,11 +28,11 @@ if _version_not_supported:
 class TaskServiceStub(object):
     """Keeps the tasks of a team. MessageService describes credentials and errors, which apply here too.
 
-    A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is
-    valid for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life, its
-    claims return to the board, and their tokens are refused from then on. A detached life is never lost; its claims
-    return to the board 24 hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice.
-    If several members claim one task at once, exactly one gets it.
+    A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is valid for
+    as long as its owner lives. When the owner is lost, exits, is stopped by force or begins a new life, its tasks return to the
+    board, and the coordinator refuses their tokens from then on. A detached life is never lost; its tasks return to the board 24
+    hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice. If several members claim one
+    task at once, exactly one gets it.
 
     Every member, the operator and observers see every task. Observers change nothing: NOT_PERMITTED (PERMISSION_DENIED).
     Any call may also fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED).
@@ -99,11 +99,11 @@ class TaskServiceStub(object):
 class TaskServiceServicer(object):
     """Keeps the tasks of a team. MessageService describes credentials and errors, which apply here too.
 
-    A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is
-    valid for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life, its
-    claims return to the board, and their tokens are refused from then on. A detached life is never lost; its claims
-    return to the board 24 hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice.
-    If several members claim one task at once, exactly one gets it.
+    A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is valid for
+    as long as its owner lives. When the owner is lost, exits, is stopped by force or begins a new life, its tasks return to the
+    board, and the coordinator refuses their tokens from then on. A detached life is never lost; its tasks return to the board 24
+    hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice. If several members claim one
+    task at once, exactly one gets it.
 
     Every member, the operator and observers see every task. Observers change nothing: NOT_PERMITTED (PERMISSION_DENIED).
     Any call may also fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED).
@@ -140,9 +140,9 @@ class TaskServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def FollowTasks(self, request, context):
-        """Streams every task that is not deleted, then every task that changes, in its new state; a change of Task.blocks
-        alone is not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator
-        goes away (UNAVAILABLE: DRAINING): follow again.
+        """Streams every task that is not deleted, then every task that changes, in its new state; a change to Task.blocks alone is
+        not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator shuts down
+        (UNAVAILABLE: DRAINING): follow again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -284,11 +284,11 @@ def add_TaskServiceServicer_to_server(servicer, server):
 class TaskService(object):
     """Keeps the tasks of a team. MessageService describes credentials and errors, which apply here too.
 
-    A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is
-    valid for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life, its
-    claims return to the board, and their tokens are refused from then on. A detached life is never lost; its claims
-    return to the board 24 hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice.
-    If several members claim one task at once, exactly one gets it.
+    A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is valid for
+    as long as its owner lives. When the owner is lost, exits, is stopped by force or begins a new life, its tasks return to the
+    board, and the coordinator refuses their tokens from then on. A detached life is never lost; its tasks return to the board 24
+    hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice. If several members claim one
+    task at once, exactly one gets it.
 
     Every member, the operator and observers see every task. Observers change nothing: NOT_PERMITTED (PERMISSION_DENIED).
     Any call may also fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED).

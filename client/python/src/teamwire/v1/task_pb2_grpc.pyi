@@ -188,11 +188,11 @@ _TaskServiceDeleteTaskType = typing_extensions.TypeVar(
 class TaskServiceStub(typing.Generic[_TaskServiceCreateTaskType, _TaskServiceGetTaskType, _TaskServiceListTasksType, _TaskServiceFollowTasksType, _TaskServiceUpdateTaskType, _TaskServiceClaimTaskType, _TaskServiceClaimNextTaskType, _TaskServiceCompleteTaskType, _TaskServiceReleaseTaskType, _TaskServiceDeleteTaskType]):
     """Keeps the tasks of a team. MessageService describes credentials and errors, which apply here too.
 
-    A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is
-    valid for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life, its
-    claims return to the board, and their tokens are refused from then on. A detached life is never lost; its claims
-    return to the board 24 hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice.
-    If several members claim one task at once, exactly one gets it.
+    A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is valid for
+    as long as its owner lives. When the owner is lost, exits, is stopped by force or begins a new life, its tasks return to the
+    board, and the coordinator refuses their tokens from then on. A detached life is never lost; its tasks return to the board 24
+    hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice. If several members claim one
+    task at once, exactly one gets it.
 
     Every member, the operator and observers see every task. Observers change nothing: NOT_PERMITTED (PERMISSION_DENIED).
     Any call may also fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED).
@@ -308,9 +308,9 @@ class TaskServiceStub(typing.Generic[_TaskServiceCreateTaskType, _TaskServiceGet
     """
 
     FollowTasks: _TaskServiceFollowTasksType
-    """Streams every task that is not deleted, then every task that changes, in its new state; a change of Task.blocks
-    alone is not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator
-    goes away (UNAVAILABLE: DRAINING): follow again.
+    """Streams every task that is not deleted, then every task that changes, in its new state; a change to Task.blocks alone is
+    not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator shuts down
+    (UNAVAILABLE: DRAINING): follow again.
     """
 
     UpdateTask: _TaskServiceUpdateTaskType
@@ -413,11 +413,11 @@ TaskServiceAsyncStub: typing_extensions.TypeAlias = TaskServiceStub[
 class TaskServiceServicer(metaclass=abc.ABCMeta):
     """Keeps the tasks of a team. MessageService describes credentials and errors, which apply here too.
 
-    A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is
-    valid for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life, its
-    claims return to the board, and their tokens are refused from then on. A detached life is never lost; its claims
-    return to the board 24 hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice.
-    If several members claim one task at once, exactly one gets it.
+    A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is valid for
+    as long as its owner lives. When the owner is lost, exits, is stopped by force or begins a new life, its tasks return to the
+    board, and the coordinator refuses their tokens from then on. A detached life is never lost; its tasks return to the board 24
+    hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice. If several members claim one
+    task at once, exactly one gets it.
 
     Every member, the operator and observers see every task. Observers change nothing: NOT_PERMITTED (PERMISSION_DENIED).
     Any call may also fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED).
@@ -465,9 +465,9 @@ class TaskServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.task_pb2.FollowTasksRequest,
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[teamwire.v1.task_pb2.FollowTasksResponse], collections.abc.AsyncIterator[teamwire.v1.task_pb2.FollowTasksResponse]]:
-        """Streams every task that is not deleted, then every task that changes, in its new state; a change of Task.blocks
-        alone is not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator
-        goes away (UNAVAILABLE: DRAINING): follow again.
+        """Streams every task that is not deleted, then every task that changes, in its new state; a change to Task.blocks alone is
+        not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator shuts down
+        (UNAVAILABLE: DRAINING): follow again.
         """
 
     @abc.abstractmethod

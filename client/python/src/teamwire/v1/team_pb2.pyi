@@ -66,19 +66,19 @@ class _MemberStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     MEMBER_STATE_JOINED: _MemberState.ValueType  # 1
     """Has joined; has not opened a session in this life."""
     MEMBER_STATE_ACTIVE: _MemberState.ValueType  # 2
-    """Working. A detached life: it has called within the time of a lease, or has a session open."""
+    """Working. In a detached life: it has called within the duration of a lease, or has a session open."""
     MEMBER_STATE_IDLE: _MemberState.ValueType  # 3
     """Alive, with nothing to do."""
     MEMBER_STATE_STOPPING: _MemberState.ValueType  # 4
-    """Has approved its shutdown, was stopped by force, or has left while its program still runs (LeaveRequest.exit_follows);
-    its exit has not been reported yet.
+    """Has approved its shutdown, was stopped by force, or has left while its program is still running
+    (LeaveRequest.exit_follows); its exit has not been reported yet.
     """
     MEMBER_STATE_EXITED: _MemberState.ValueType  # 5
     """Its exit was reported. The name may be joined again."""
     MEMBER_STATE_LOST: _MemberState.ValueType  # 6
-    """Its lease ran out and the grace passed. It is active again as soon as it calls; the name may be joined again."""
+    """Its lease ran out and the grace period passed. It is active again as soon as it calls; the name may be joined again."""
     MEMBER_STATE_AWAY: _MemberState.ValueType  # 7
-    """Only detached lives: it has not called for the time of a lease, and has no session open. It is active again as soon
+    """Only in detached lives: it has not called for the duration of a lease, and has no session open. It is active again as soon
     as it calls. Neither change is recorded or reported.
     """
     MEMBER_STATE_SPAWNING: _MemberState.ValueType  # 8
@@ -92,19 +92,19 @@ MEMBER_STATE_UNSPECIFIED: MemberState.ValueType  # 0
 MEMBER_STATE_JOINED: MemberState.ValueType  # 1
 """Has joined; has not opened a session in this life."""
 MEMBER_STATE_ACTIVE: MemberState.ValueType  # 2
-"""Working. A detached life: it has called within the time of a lease, or has a session open."""
+"""Working. In a detached life: it has called within the duration of a lease, or has a session open."""
 MEMBER_STATE_IDLE: MemberState.ValueType  # 3
 """Alive, with nothing to do."""
 MEMBER_STATE_STOPPING: MemberState.ValueType  # 4
-"""Has approved its shutdown, was stopped by force, or has left while its program still runs (LeaveRequest.exit_follows);
-its exit has not been reported yet.
+"""Has approved its shutdown, was stopped by force, or has left while its program is still running
+(LeaveRequest.exit_follows); its exit has not been reported yet.
 """
 MEMBER_STATE_EXITED: MemberState.ValueType  # 5
 """Its exit was reported. The name may be joined again."""
 MEMBER_STATE_LOST: MemberState.ValueType  # 6
-"""Its lease ran out and the grace passed. It is active again as soon as it calls; the name may be joined again."""
+"""Its lease ran out and the grace period passed. It is active again as soon as it calls; the name may be joined again."""
 MEMBER_STATE_AWAY: MemberState.ValueType  # 7
-"""Only detached lives: it has not called for the time of a lease, and has no session open. It is active again as soon
+"""Only in detached lives: it has not called for the duration of a lease, and has no session open. It is active again as soon
 as it calls. Neither change is recorded or reported.
 """
 MEMBER_STATE_SPAWNING: MemberState.ValueType  # 8
@@ -120,8 +120,8 @@ class _LivenessEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumT
     LIVENESS_UNSPECIFIED: _Liveness.ValueType  # 0
     """In a request: attached."""
     LIVENESS_ATTACHED: _Liveness.ValueType  # 1
-    """A process does: a runner, or a program with a session. If its lease runs out, the member becomes lost, and its claims
-    return to the board.
+    """A process does: a runner, or a program with a session. If its lease runs out, the member becomes lost, and its tasks return
+    to the board.
     """
     LIVENESS_DETACHED: _Liveness.ValueType  # 2
     """No process does: a person types commands, or an agent runs them. The member is away between calls and never lost. Its
@@ -134,8 +134,8 @@ class Liveness(_Liveness, metaclass=_LivenessEnumTypeWrapper):
 LIVENESS_UNSPECIFIED: Liveness.ValueType  # 0
 """In a request: attached."""
 LIVENESS_ATTACHED: Liveness.ValueType  # 1
-"""A process does: a runner, or a program with a session. If its lease runs out, the member becomes lost, and its claims
-return to the board.
+"""A process does: a runner, or a program with a session. If its lease runs out, the member becomes lost, and its tasks return
+to the board.
 """
 LIVENESS_DETACHED: Liveness.ValueType  # 2
 """No process does: a person types commands, or an agent runs them. The member is away between calls and never lost. Its
@@ -150,7 +150,7 @@ class _NoticeLevel:
 class _NoticeLevelEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_NoticeLevel.ValueType], builtins.type):
     DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
     NOTICE_LEVEL_UNSPECIFIED: _NoticeLevel.ValueType  # 0
-    """As NOTICE_LEVEL_ALL."""
+    """Same as NOTICE_LEVEL_ALL."""
     NOTICE_LEVEL_ALL: _NoticeLevel.ValueType  # 1
     """All of them. The default."""
     NOTICE_LEVEL_IMPORTANT: _NoticeLevel.ValueType  # 2
@@ -164,7 +164,7 @@ class NoticeLevel(_NoticeLevel, metaclass=_NoticeLevelEnumTypeWrapper):
     """Which notices of the coordinator a member gets."""
 
 NOTICE_LEVEL_UNSPECIFIED: NoticeLevel.ValueType  # 0
-"""As NOTICE_LEVEL_ALL."""
+"""Same as NOTICE_LEVEL_ALL."""
 NOTICE_LEVEL_ALL: NoticeLevel.ValueType  # 1
 """All of them. The default."""
 NOTICE_LEVEL_IMPORTANT: NoticeLevel.ValueType  # 2
@@ -763,9 +763,9 @@ class JoinRequest(google.protobuf.message.Message):
     liveness: Global___Liveness.ValueType
     """Optional. Whether a process keeps this life going, whatever the member's earlier lives were. Unspecified: attached."""
     host: builtins.bool
-    """Optional. True: the caller joins as a host (ROLE_HOST). The credential must agree: it is true for a join token that is for
-    hosts (InviteRequest.host) and for a host's credential, and false for every other. If it does not agree, the call fails
-    with INVALID_FIELD, and the token stays valid.
+    """Optional. True: the caller joins as a host (ROLE_HOST). It must be true with a join token for hosts (InviteRequest.host)
+    and with a host's credential, and false with every other credential. Otherwise the call fails with INVALID_FIELD, and the
+    token stays valid.
     """
     @property
     def attributes(self) -> Global___MemberAttributes:
@@ -773,9 +773,8 @@ class JoinRequest(google.protobuf.message.Message):
 
     @property
     def previous_exit(self) -> teamwire.v1.message_pb2.ExitReport:
-        """Optional. How the program of the life before this one ended, if that life is live or lost and a runner has restarted
-        its program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join
-        token.
+        """Optional. How the program ended in the member's previous life, if that life is live or lost and a runner has restarted the
+        program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join token.
         """
 
     def __init__(
@@ -833,9 +832,9 @@ class LeaveRequest(google.protobuf.message.Message):
     EXIT_FIELD_NUMBER: builtins.int
     EXIT_FOLLOWS_FIELD_NUMBER: builtins.int
     exit_follows: builtins.bool
-    """Optional. True: the caller's process still runs, and its runner will report how it ends with another Leave. The member
-    becomes `stopping`, and its session ends with CLOSE_REASON_SHUTDOWN_APPROVED and no request. `exit.detail` says why the
-    member leaves. Ignored for a detached life, which has no runner.
+    """Optional. True: the caller's process is still running, and its runner will report how it ends with another Leave. The
+    member becomes `stopping`, and its session ends with CLOSE_REASON_SHUTDOWN_APPROVED and no request. `exit.detail` says why
+    the member leaves. Ignored for a detached life, which has no runner.
     """
     @property
     def exit(self) -> teamwire.v1.message_pb2.ExitReport:
@@ -929,9 +928,7 @@ class HeartbeatRequest(google.protobuf.message.Message):
     """Optional. One line, up to 200 characters: what it did last. Empty: no change."""
     @property
     def failure(self) -> Global___WorkFailure:
-        """Optional. Set by a runner whose program has failed at its work, if the member's life goes on. The lead gets
-        NOTICE_KIND_WORK_FAILED.
-        """
+        """Optional. Set by a runner whose program has failed, if the member's life continues. The lead gets NOTICE_KIND_WORK_FAILED."""
 
     def __init__(
         self,
@@ -947,8 +944,8 @@ Global___HeartbeatRequest: typing_extensions.TypeAlias = HeartbeatRequest
 
 @typing.final
 class WorkFailure(google.protobuf.message.Message):
-    """How a program failed at messages or a task, as its runner saw it. Either the program has ended, and `exit` is set, or it
-    still runs, and `error` is set.
+    """How a program failed on messages or a task, as its runner saw it. Either the program has ended, and `exit` is set, or it is
+    still running, and `error` is set.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -970,7 +967,7 @@ class WorkFailure(google.protobuf.message.Message):
     error: builtins.str
     """Required without `exit`. What went wrong, for a reader: one line, up to 200 characters."""
     attempts: builtins.int
-    """Optional. How often the program has failed at this in a row, this time included. Zero counts as 1."""
+    """Optional. How many times in a row the program has failed on this, this time included. Zero counts as 1."""
     @property
     def exit(self) -> teamwire.v1.message_pb2.ExitReport:
         """Required without `error`. How the program ended: by a signal, or with a code other than 0."""

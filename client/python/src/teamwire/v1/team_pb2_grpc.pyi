@@ -445,11 +445,11 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     Join: _TeamServiceJoinType
     """Starts a new life (incarnation) under a member's name, with a new credential.
 
-    The call's credential is a join token, or the member's own credential. With a join token the name must be free:
-    never used before, or its last member has exited or is lost; a token that is bound to the name may also take it from
-    a member that is away. With its own credential a member starts a new life even while the old one is live: the old
-    one's session ends with CLOSE_REASON_SUPERSEDED and its credential is refused from then on. Either way the inbox
-    stays, and requests that were pending for the earlier life are cancelled.
+    The call's credential is a join token, or the member's own credential. With a join token, the name must be free: it was
+    never used before, or its last member has exited or is lost. A token that is bound to the name may also take it from a
+    member that is away. With its own credential, a member starts a new life even while the old one is live: the old one's
+    session ends with CLOSE_REASON_SUPERSEDED, and its credential is refused from then on. Either way, the inbox stays, and
+    requests that were pending for the earlier life are cancelled.
 
     UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
     INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
@@ -459,7 +459,7 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     Leave: _TeamServiceLeaveType
     """Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has ended,
     and reports how it ended. Repeating the call is harmless. A caller whose other calls fail with MEMBER_STOPPED may still
-    make it; the only other call left to such a caller is Join, if the error's metadata has `may_join`.
+    make this call. Its only other call is Join, if the error's metadata has `may_join`.
 
     PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
     """
@@ -472,16 +472,16 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     """
 
     Heartbeat: _TeamServiceHeartbeatType
-    """Renews the caller's lease and says whether it is working. When the member goes idle, or its program has failed at its
-    work, the lead gets a notice.
+    """Renews the caller's lease and reports whether the caller is working. When the member goes idle, or its program has failed,
+    the lead gets a notice.
 
     PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY, INVALID_FIELD, INVALID_MESSAGE_ID.
     """
 
     ReportActivity: _TeamServiceReportActivityType
-    """Reports what the caller's program has done and used. The coordinator keeps the last 200 lines of each member and the
-    sums of what it used. It keeps them apart from the history and the inboxes, and deletes them with the member or the
-    team. If the store is full, the coordinator drops the report and returns OK.
+    """Reports what the caller's program has done and used. The coordinator keeps the last 200 lines of each member and its total
+    usage. It keeps them separately from the history and the inboxes, and deletes them with the member or the team. If the
+    store is full, the coordinator drops the report and returns OK.
 
     PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
     """
@@ -497,8 +497,8 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     """Stops a member or a host at once: the coordinator refuses its credential from now on and ends its session with
     CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If no
     report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached one after 5 s.
-    A host is `exited` at once, and so is a member that was ordered and has not started, whose order is cancelled. Lead and
-    operator only. Repeating the call is harmless.
+    A host becomes `exited` at once. So does a member that was ordered and has not started, and its order is cancelled. Lead
+    and operator only. Repeating the call is harmless.
 
     PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
     MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
@@ -669,11 +669,11 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[teamwire.v1.team_pb2.JoinResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.JoinResponse]]:
         """Starts a new life (incarnation) under a member's name, with a new credential.
 
-        The call's credential is a join token, or the member's own credential. With a join token the name must be free:
-        never used before, or its last member has exited or is lost; a token that is bound to the name may also take it from
-        a member that is away. With its own credential a member starts a new life even while the old one is live: the old
-        one's session ends with CLOSE_REASON_SUPERSEDED and its credential is refused from then on. Either way the inbox
-        stays, and requests that were pending for the earlier life are cancelled.
+        The call's credential is a join token, or the member's own credential. With a join token, the name must be free: it was
+        never used before, or its last member has exited or is lost. A token that is bound to the name may also take it from a
+        member that is away. With its own credential, a member starts a new life even while the old one is live: the old one's
+        session ends with CLOSE_REASON_SUPERSEDED, and its credential is refused from then on. Either way, the inbox stays, and
+        requests that were pending for the earlier life are cancelled.
 
         UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
         INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
@@ -688,7 +688,7 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[teamwire.v1.team_pb2.LeaveResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.LeaveResponse]]:
         """Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has ended,
         and reports how it ended. Repeating the call is harmless. A caller whose other calls fail with MEMBER_STOPPED may still
-        make it; the only other call left to such a caller is Join, if the error's metadata has `may_join`.
+        make this call. Its only other call is Join, if the error's metadata has `may_join`.
 
         PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
         """
@@ -711,8 +711,8 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.team_pb2.HeartbeatRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.HeartbeatResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.HeartbeatResponse]]:
-        """Renews the caller's lease and says whether it is working. When the member goes idle, or its program has failed at its
-        work, the lead gets a notice.
+        """Renews the caller's lease and reports whether the caller is working. When the member goes idle, or its program has failed,
+        the lead gets a notice.
 
         PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY, INVALID_FIELD, INVALID_MESSAGE_ID.
         """
@@ -723,9 +723,9 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.activity_pb2.ReportActivityRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.activity_pb2.ReportActivityResponse, collections.abc.Awaitable[teamwire.v1.activity_pb2.ReportActivityResponse]]:
-        """Reports what the caller's program has done and used. The coordinator keeps the last 200 lines of each member and the
-        sums of what it used. It keeps them apart from the history and the inboxes, and deletes them with the member or the
-        team. If the store is full, the coordinator drops the report and returns OK.
+        """Reports what the caller's program has done and used. The coordinator keeps the last 200 lines of each member and its total
+        usage. It keeps them separately from the history and the inboxes, and deletes them with the member or the team. If the
+        store is full, the coordinator drops the report and returns OK.
 
         PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
         """
@@ -751,8 +751,8 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         """Stops a member or a host at once: the coordinator refuses its credential from now on and ends its session with
         CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If no
         report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached one after 5 s.
-        A host is `exited` at once, and so is a member that was ordered and has not started, whose order is cancelled. Lead and
-        operator only. Repeating the call is harmless.
+        A host becomes `exited` at once. So does a member that was ordered and has not started, and its order is cancelled. Lead
+        and operator only. Repeating the call is harmless.
 
         PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
         MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.

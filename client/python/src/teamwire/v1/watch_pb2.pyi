@@ -101,8 +101,8 @@ class TeamItem(google.protobuf.message.Message):
 
     @property
     def member(self) -> teamwire.v1.team_pb2.Member:
-        """A member. Key: `name`. `lease_left` is as of the member's last change: while it lasts, that it shrinks or is renewed is
-        no change. Neither is a later `state_since` alone in a detached life that is active.
+        """A member. Key: `name`. `lease_left` is as of the member's last change. A lease that shrinks or is renewed does not count
+        as a change. Nor does a later `state_since` alone, if the life is detached and active.
         """
 
     @property
@@ -111,8 +111,8 @@ class TeamItem(google.protobuf.message.Message):
 
     @property
     def request(self) -> teamwire.v1.request_pb2.Request:
-        """A request. Key: `id`. A snapshot has the pending ones. A request that is decided is sent a last time, in its final
-        state, and is gone with that. `content` is left out: see RequestService.GetRequest.
+        """A request. Key: `id`. A snapshot has the pending ones. A request that is decided is sent one last time, in its final
+        state, and is then gone. `content` is left out: see RequestService.GetRequest.
         """
 
     @property

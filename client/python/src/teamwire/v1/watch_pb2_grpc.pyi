@@ -69,23 +69,23 @@ class WatchServiceStub(typing.Generic[_WatchServiceWatchTeamType]):
     a map of items: it stores each item under its key, and removes each key in `removed`. A teammate gets the requests that
     concern it; the lead, the operator and observers get all of them.
 
-    The first frame of a snapshot has `reset`. A snapshot comes in several frames if it is large. The coordinator sends
-    changes at most every 150 ms. Of an item that changes faster than that, or faster than the client reads, the client gets
-    the latest state only, so a slow client costs the coordinator no memory. It learns at once of every change that a
-    coordinator made, except that after an acknowledgement or a report of usage through another coordinator, counts may lag
-    by 2 s. A change that the passing of time brings, such as the end of a lease, takes up to 2 s, too. (In a team of many
-    hundreds of members, these 2 s may become longer.)
+    The first frame of a snapshot has `reset`. A snapshot comes in several frames if it is large. The coordinator sends changes
+    at most once every 150 ms. If an item changes faster than that, or faster than the client reads, the client gets only its
+    latest state, so a slow client costs the coordinator no memory. Most changes arrive without further delay. Two kinds may
+    arrive up to 2 s late: changed counts, after an acknowledgement or a report of usage through another coordinator, and
+    changes caused by the passage of time, such as the end of a lease. (In a team of many hundreds of members, these 2 s may
+    become longer.)
 
-    A client that reconnects passes the last `resume_token`. If the coordinator still knows that stream, it sends only what
-    has changed since; otherwise it sends a new snapshot, whose first frame has `reset`. A coordinator remembers a team's
+    A client that reconnects passes the last `resume_token`. If the coordinator still knows that stream, it sends only what has
+    changed since then; otherwise it sends a new snapshot, whose first frame has `reset`. A coordinator remembers a team's
     changes for as long as a client watches the team, and for 60 s after that. A coordinator does not know the streams of
-    another one, nor those from before its restart. It also sends a new snapshot within a stream: to a caller that has become
-    the lead or ceased to be it, and to a client that is so far behind that the coordinator has forgotten what was removed.
+    another one, nor those from before its restart. It also sends a new snapshot within a stream when the caller becomes the
+    lead or stops being the lead, and when the client is so far behind that the coordinator has forgotten what was removed.
 
     If nothing changes for 10 s, a frame without items shows that the stream is alive.
 
     The stream ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND), when the caller's credential ends, and
-    when the coordinator goes away (UNAVAILABLE: DRAINING): reconnect.
+    when the coordinator shuts down (UNAVAILABLE: DRAINING): reconnect.
 
     INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD (the resume token is not one that a frame had). NOT_FOUND: TEAM_NOT_FOUND.
     PERMISSION_DENIED: NOT_PERMITTED (a host, a join token).
@@ -115,23 +115,23 @@ class WatchServiceServicer(metaclass=abc.ABCMeta):
         a map of items: it stores each item under its key, and removes each key in `removed`. A teammate gets the requests that
         concern it; the lead, the operator and observers get all of them.
 
-        The first frame of a snapshot has `reset`. A snapshot comes in several frames if it is large. The coordinator sends
-        changes at most every 150 ms. Of an item that changes faster than that, or faster than the client reads, the client gets
-        the latest state only, so a slow client costs the coordinator no memory. It learns at once of every change that a
-        coordinator made, except that after an acknowledgement or a report of usage through another coordinator, counts may lag
-        by 2 s. A change that the passing of time brings, such as the end of a lease, takes up to 2 s, too. (In a team of many
-        hundreds of members, these 2 s may become longer.)
+        The first frame of a snapshot has `reset`. A snapshot comes in several frames if it is large. The coordinator sends changes
+        at most once every 150 ms. If an item changes faster than that, or faster than the client reads, the client gets only its
+        latest state, so a slow client costs the coordinator no memory. Most changes arrive without further delay. Two kinds may
+        arrive up to 2 s late: changed counts, after an acknowledgement or a report of usage through another coordinator, and
+        changes caused by the passage of time, such as the end of a lease. (In a team of many hundreds of members, these 2 s may
+        become longer.)
 
-        A client that reconnects passes the last `resume_token`. If the coordinator still knows that stream, it sends only what
-        has changed since; otherwise it sends a new snapshot, whose first frame has `reset`. A coordinator remembers a team's
+        A client that reconnects passes the last `resume_token`. If the coordinator still knows that stream, it sends only what has
+        changed since then; otherwise it sends a new snapshot, whose first frame has `reset`. A coordinator remembers a team's
         changes for as long as a client watches the team, and for 60 s after that. A coordinator does not know the streams of
-        another one, nor those from before its restart. It also sends a new snapshot within a stream: to a caller that has become
-        the lead or ceased to be it, and to a client that is so far behind that the coordinator has forgotten what was removed.
+        another one, nor those from before its restart. It also sends a new snapshot within a stream when the caller becomes the
+        lead or stops being the lead, and when the client is so far behind that the coordinator has forgotten what was removed.
 
         If nothing changes for 10 s, a frame without items shows that the stream is alive.
 
         The stream ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND), when the caller's credential ends, and
-        when the coordinator goes away (UNAVAILABLE: DRAINING): reconnect.
+        when the coordinator shuts down (UNAVAILABLE: DRAINING): reconnect.
 
         INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD (the resume token is not one that a frame had). NOT_FOUND: TEAM_NOT_FOUND.
         PERMISSION_DENIED: NOT_PERMITTED (a host, a join token).

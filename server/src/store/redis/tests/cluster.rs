@@ -124,7 +124,8 @@ async fn slot_migrates_under_a_steady_stream_of_commits() {
             let extents =
                 |store: Arc<RedisStore>| async move { store.extents(&namespace("a"), &["s".to_owned()]).await };
             let begun = extents(store.clone()).await.unwrap()[0].entries;
-            eventually("commits go on", async || extents(store.clone()).await.unwrap()[0].entries > begun + more).await;
+            eventually("commits continue", async || extents(store.clone()).await.unwrap()[0].entries > begun + more)
+                .await;
         }
     };
     enough(100).await;

@@ -260,7 +260,7 @@ impl Model {
         self.admit_host(caller).is_some_and(|host| self.orders[order].host == host)
     }
 
-    /// Ends the life of an order's member, if it goes on. Returns whether it does.
+    /// Ends the life of an order's member, unless it has ended. Returns whether it did.
     pub(crate) fn report_exit(&mut self, order: usize) -> bool {
         let name = self.parts(order).1.member.clone();
         let bearer = &self.members[&name];

@@ -478,7 +478,7 @@ impl Model {
         }
     }
 
-    /// Begins a new life of the process that has the member's credential: the order that began its life goes on.
+    /// Begins a new life of the process that has the member's credential: the order that began its life continues.
     pub(super) fn begin_again(&mut self, name: &str, plan_mode: bool, detached: bool) {
         let bearer = self.bearer(name);
         let (ordered, order) = (bearer.ordered, bearer.order.take());

@@ -43,7 +43,7 @@ impl Task {
     }
 }
 
-/// A change of a task.
+/// A change to a task.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Change {
     /// The new owner; empty: nobody.

@@ -18,14 +18,14 @@ export const file_teamwire_v1_activity: GenFile = /*@__PURE__*/
   fileDesc("Chp0ZWFtd2lyZS92MS9hY3Rpdml0eS5wcm90bxILdGVhbXdpcmUudjEieQoFVXNhZ2USDQoFdHVybnMYASABKAQSFAoMaW5wdXRfdG9rZW5zGAIgASgEEhsKE2NhY2hlZF9pbnB1dF90b2tlbnMYAyABKAQSFQoNb3V0cHV0X3Rva2VucxgEIAEoBBIXCg9jb3N0X3VzZF9taWNyb3MYBSABKAQiVgoLRmFpbGVkVHVybnMSDQoFY291bnQYASABKA0SDQoFZXJyb3IYAiABKAkSKQoFc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wImsKDEFjdGl2aXR5TGluZRIQCghzZXF1ZW5jZRgBIAEoBBImCgJhdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLaW5jYXJuYXRpb24YAyABKAQSDAoEdGV4dBgEIAEoCSJECgxSZXBvcnRlZExpbmUSDAoEdGV4dBgBIAEoCRImCgNhZ2UYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24irQEKFVJlcG9ydEFjdGl2aXR5UmVxdWVzdBIoCgVsaW5lcxgBIAMoCzIZLnRlYW13aXJlLnYxLlJlcG9ydGVkTGluZRIhCgV1c2FnZRgCIAEoCzISLnRlYW13aXJlLnYxLlVzYWdlEhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCRIuCgxmYWlsZWRfdHVybnMYBCABKAsyGC50ZWFtd2lyZS52MS5GYWlsZWRUdXJucyIYChZSZXBvcnRBY3Rpdml0eVJlc3BvbnNlIqUBChNMaXN0QWN0aXZpdHlSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEhYKDmFmdGVyX3NlcXVlbmNlGAMgASgEEhEKCXBhZ2Vfc2l6ZRgEIAEoDRISCgpwYWdlX3Rva2VuGAUgASgJEjEKBHdhaXQYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CCIq1GAQSAgg8InAKFExpc3RBY3Rpdml0eVJlc3BvbnNlEigKBWxpbmVzGAEgAygLMhkudGVhbXdpcmUudjEuQWN0aXZpdHlMaW5lEhUKDWxhc3Rfc2VxdWVuY2UYAiABKAQSFwoPbmV4dF9wYWdlX3Rva2VuGAMgASgJQmAKDmlvLnRlYW13aXJlLnYxQg1BY3Rpdml0eVByb3RvUAFaPWdpdGh1Yi5jb20vdGVhbXdpcmUvdGVhbXdpcmUvY2xpZW50L2dvL3RlYW13aXJlL3YxO3RlYW13aXJldjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_options]);
 
 /**
- * What a member's program has used of its model, as the program reports it. Counters, which only grow. The coordinator
- * does not check them against anything.
+ * How much a member's program has used its model, as the program reports it. Counters, which only grow. The coordinator does
+ * not check them against anything.
  *
  * @generated from message teamwire.v1.Usage
  */
 export type Usage = Message<"teamwire.v1.Usage"> & {
   /**
-   * How often the model worked until it had nothing left to do.
+   * How many times the model worked until it had nothing left to do.
    *
    * @generated from field: uint64 turns = 1;
    */
@@ -81,8 +81,8 @@ export type FailedTurns = Message<"teamwire.v1.FailedTurns"> & {
   count: number;
 
   /**
-   * How the latest one failed, for a reader. One line, of which the coordinator keeps the first 500 characters. It comes from
-   * the member's program and may contain any character.
+   * How the latest one failed, for a reader. One line; the coordinator keeps its first 500 characters. It comes from the
+   * member's program and may contain any character.
    *
    * @generated from field: string error = 2;
    */
@@ -180,7 +180,7 @@ export const ReportedLineSchema: GenMessage<ReportedLine> = /*@__PURE__*/
  */
 export type ReportActivityRequest = Message<"teamwire.v1.ReportActivityRequest"> & {
   /**
-   * Optional. What the program did, the oldest first. Of more than 200 lines, the coordinator keeps the last 200.
+   * Optional. What the program did, the oldest first. If there are more than 200 lines, the coordinator keeps the last 200.
    *
    * @generated from field: repeated teamwire.v1.ReportedLine lines = 1;
    */
@@ -202,7 +202,7 @@ export type ReportActivityRequest = Message<"teamwire.v1.ReportActivityRequest">
   idempotencyKey: string;
 
   /**
-   * Optional. Whether the turns of the program fail. Absent: no change.
+   * Optional. Whether the program's turns are failing. Absent: no change.
    *
    * @generated from field: teamwire.v1.FailedTurns failed_turns = 4;
    */

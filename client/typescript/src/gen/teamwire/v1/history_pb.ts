@@ -206,7 +206,7 @@ export type TaskEvent = Message<"teamwire.v1.TaskEvent"> & {
   owner: string;
 
   /**
-   * How often the task had been claimed.
+   * How many times the task had been claimed.
    *
    * @generated from field: uint32 attempts = 6;
    */
@@ -345,8 +345,8 @@ export type HistoryFilter = Message<"teamwire.v1.HistoryFilter"> & {
   includeReceipts: boolean;
 
   /**
-   * Optional. Only entries in which this text was said, compared without case: in a summary, a content, an answer's reason, the
-   * tool of a permission request, the subject of a task, or the detail of an event. 1 to 200 characters. Empty: all.
+   * Optional. Only entries that contain this text, compared without case: in a summary, a content, an answer's reason, the tool
+   * of a permission request, the subject of a task, or the detail of an event. 1 to 200 characters. Empty: all.
    *
    * @generated from field: string text = 4;
    */
@@ -676,7 +676,7 @@ export const HistoryService: GenService<{
    * Lists a part of the history, the oldest entry first.
    *
    * With a filter, the coordinator looks through up to 10,000 entries or 16 MiB of them for one page. The page then ends, even
-   * if it is empty, and its token says where to go on.
+   * if it is empty, and its token says where to continue.
    *
    * INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
    *
@@ -688,9 +688,8 @@ export const HistoryService: GenService<{
     output: typeof ListHistoryResponseSchema;
   },
   /**
-   * Streams the history after a sequence, and then every new entry. Ends with an error when the team is deleted
-   * (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator goes away (UNAVAILABLE: DRAINING): resume after the last
-   * sequence seen.
+   * Streams the history after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
+   * TEAM_NOT_FOUND) and when the coordinator shuts down (UNAVAILABLE: DRAINING): resume after the last sequence seen.
    *
    * A frame without an entry says that the client has everything so far. The coordinator sends one when that is so for the
    * first time, and then whenever it has sent nothing for 10 s, which shows that the stream is alive.

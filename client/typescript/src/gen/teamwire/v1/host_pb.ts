@@ -29,7 +29,7 @@ export const file_teamwire_v1_host: GenFile = /*@__PURE__*/
  */
 export type Host = Message<"teamwire.v1.Host"> & {
   /**
-   * Its name. Hosts and members share one space of names.
+   * Its name. A host and a member of one team cannot have the same name.
    *
    * @generated from field: string name = 1;
    */
@@ -85,8 +85,8 @@ export type Host = Message<"teamwire.v1.Host"> & {
   offer?: HostOffer | undefined;
 
   /**
-   * How many of its slots are taken: one for each pending order, and one for each member that it started and that has neither
-   * exited nor become lost.
+   * How many of its slots are taken: one for each pending order, and one for each member that it started, until that member
+   * exits or is lost.
    *
    * @generated from field: uint32 slots_used = 9;
    */
@@ -226,7 +226,7 @@ export type SpawnRequest = Message<"teamwire.v1.SpawnRequest"> & {
   host: string;
 
   /**
-   * Optional. Labels, all of which the host must have. Up to 32 pairs.
+   * Optional. Labels. The host must have all of them. Up to 32 pairs.
    *
    * @generated from field: map<string, string> labels = 6;
    */
@@ -575,10 +575,10 @@ export const ReportExitResponseSchema: GenMessage<ReportExitResponse> = /*@__PUR
 /**
  * Starts members on hosts. MessageService describes credentials and errors, which apply here too.
  *
- * A host joins a team with a token of InviteRequest.host, and has an inbox, sessions and a lease as a member has. Its
- * credential takes orders and nothing else: besides TakeOrder, RefuseOrder, ReportExit and UpdateHost, a host may call
- * MessageService.Stream and Ack, and TeamService.Join, Heartbeat and Leave. The coordinator refuses every other call with
- * NOT_PERMITTED.
+ * A host joins a team with a token that was created with InviteRequest.host, and has an inbox, sessions and a lease, as a
+ * member has. Its credential takes orders and nothing else: besides TakeOrder, RefuseOrder, ReportExit and UpdateHost, a host
+ * may call MessageService.Stream and Ack, and TeamService.Join, Heartbeat and Leave. The coordinator refuses every other call
+ * with NOT_PERMITTED.
  *
  * An order is a request of REQUEST_KIND_SPAWN. The coordinator puts a SpawnOrder into the inbox of the host that it chose. The
  * host takes the order, starts a runner with the join token that it gets, and acknowledges the message. The order is approved
@@ -593,7 +593,8 @@ export const HostService: GenService<{
    * caller. To wait for the start, call RequestService.WaitForDecision. Lead and operator only.
    *
    * If the request names a host, the coordinator uses that one. Otherwise it chooses among the live hosts that have the
-   * profile, the labels and a free slot: the one with the most free slots, or the first of these by name.
+   * profile, the labels and a free slot: the one with the most free slots or, if several have that many, the first of these by
+   * name.
    *
    * PERMISSION_DENIED: LEAD_ONLY. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED. FAILED_PRECONDITION: NO_HOST_FITS
    * (its text says what each host lacks). INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, CONTENT_TOO_LARGE,
@@ -620,7 +621,7 @@ export const HostService: GenService<{
     output: typeof ListHostsResponseSchema;
   },
   /**
-   * Declares what the caller, a host, offers. Replaces its earlier offer. No order goes to a host that has no offer.
+   * Declares what the calling host offers. Replaces its earlier offer. No order goes to a host that has no offer.
    *
    * PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD. ABORTED: SESSION_SUPERSEDED.
    *
@@ -632,9 +633,9 @@ export const HostService: GenService<{
     output: typeof UpdateHostResponseSchema;
   },
   /**
-   * Takes an order that the caller, a host, has in its inbox. Returns a new join token, good for one join under the name
-   * ordered, and for this order only. The call voids any earlier token of the same order, so that a repeated call never leads
-   * to a second member.
+   * Lets a host take an order that it has in its inbox. Returns a new join token, good for one join under the name ordered, and
+   * for this order only. The call voids any earlier token of the same order, so that a repeated call never leads to a second
+   * member.
    *
    * PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET (another host has it). INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND:
    * REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED, REQUEST_CANCELLED. ABORTED: SESSION_SUPERSEDED.
@@ -663,8 +664,8 @@ export const HostService: GenService<{
     output: typeof RefuseOrderResponseSchema;
   },
   /**
-   * Reports that no process of a member that the caller, a host, started is left, for example because its runner was killed.
-   * Ends the member's life, unless it has already ended, or a later order or join token began it. Repeating the call is
+   * Lets a host report that a member that it started has no process left, for example because the runner was killed. Ends the
+   * member's life, unless that life has already ended or was begun by a later order or join token. Repeating the call is
    * harmless.
    *
    * PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND:

@@ -108,7 +108,7 @@ export type WaitPolicy = Message<"teamwire.v1.WaitPolicy"> & {
   default?: Duration | undefined;
 
   /**
-   * How long it waits at most; larger values are treated as this.
+   * The longest time that it waits; larger values are treated as this.
    *
    * @generated from field: google.protobuf.Duration max = 2;
    */
@@ -235,7 +235,7 @@ export enum StatusCode {
   ABORTED = 10,
 
   /**
-   * A fault of the coordinator.
+   * An internal error in the coordinator.
    *
    * @generated from enum value: STATUS_CODE_INTERNAL = 13;
    */

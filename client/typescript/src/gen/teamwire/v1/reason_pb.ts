@@ -379,7 +379,7 @@ export enum Reason {
   TASK_CHANGED = 50,
 
   /**
-   * Tasks would wait for each other in a circle.
+   * Tasks would wait for each other in a cycle.
    *
    * @generated from enum value: REASON_TASK_CYCLE = 51;
    */
@@ -443,7 +443,7 @@ export enum Reason {
   DRAINING = 59,
 
   /**
-   * The coordinator has a fault.
+   * An internal error in the coordinator.
    *
    * @generated from enum value: REASON_INTERNAL = 60;
    */

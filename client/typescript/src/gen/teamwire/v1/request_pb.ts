@@ -565,7 +565,7 @@ export const CancelCauseSchema: GenEnum<CancelCause> = /*@__PURE__*/
   enumDesc(file_teamwire_v1_request, 2);
 
 /**
- * Looks up requests. They are made and answered with MessageService.Send; orders with HostService. MessageService describes
+ * Looks up requests. MessageService.Send makes and answers them, except orders: see HostService. MessageService describes
  * credentials and errors, which apply here too.
  *
  * A request is visible to its requester, to the member that it concerns, to its approver, to the lead, the operator and
@@ -599,7 +599,7 @@ export const RequestService: GenService<{
     output: typeof ListRequestsResponseSchema;
   },
   /**
-   * Returns the request as soon as it is no longer pending, or when the timeout expires (then still pending).
+   * Returns the request as soon as it is no longer pending, or, still pending, when the timeout expires.
    *
    * INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
    *

@@ -98,14 +98,14 @@ export type Task = Message<"teamwire.v1.Task"> & {
   metadata: { [key: string]: string };
 
   /**
-   * Grows with every change of the task. For UpdateTaskRequest.expected_version.
+   * Grows with every change to the task. For UpdateTaskRequest.expected_version.
    *
    * @generated from field: uint64 version = 11;
    */
   version: bigint;
 
   /**
-   * How often it was claimed.
+   * How many times it was claimed.
    *
    * @generated from field: uint32 attempts = 12;
    */
@@ -162,7 +162,7 @@ export type Task = Message<"teamwire.v1.Task"> & {
   releasedBecause: string;
 
   /**
-   * When it last came back to the board. Absent: it never did.
+   * When it last returned to the board. Absent: it never did.
    *
    * @generated from field: google.protobuf.Timestamp released_at = 20;
    */
@@ -941,11 +941,11 @@ export const TaskStatusSchema: GenEnum<TaskStatus> = /*@__PURE__*/
 /**
  * Keeps the tasks of a team. MessageService describes credentials and errors, which apply here too.
  *
- * A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is
- * valid for as long as its owner lives: when the owner is lost, exits, is stopped by force or begins a new life, its
- * claims return to the board, and their tokens are refused from then on. A detached life is never lost; its claims
- * return to the board 24 hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice.
- * If several members claim one task at once, exactly one gets it.
+ * A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is valid for
+ * as long as its owner lives. When the owner is lost, exits, is stopped by force or begins a new life, its tasks return to the
+ * board, and the coordinator refuses their tokens from then on. A detached life is never lost; its tasks return to the board 24
+ * hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice. If several members claim one
+ * task at once, exactly one gets it.
  *
  * Every member, the operator and observers see every task. Observers change nothing: NOT_PERMITTED (PERMISSION_DENIED).
  * Any call may also fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED).
@@ -993,9 +993,9 @@ export const TaskService: GenService<{
     output: typeof ListTasksResponseSchema;
   },
   /**
-   * Streams every task that is not deleted, then every task that changes, in its new state; a change of Task.blocks
-   * alone is not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator
-   * goes away (UNAVAILABLE: DRAINING): follow again.
+   * Streams every task that is not deleted, then every task that changes, in its new state; a change to Task.blocks alone is
+   * not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator shuts down
+   * (UNAVAILABLE: DRAINING): follow again.
    *
    * @generated from rpc teamwire.v1.TaskService.FollowTasks
    */

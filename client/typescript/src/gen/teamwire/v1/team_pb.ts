@@ -728,18 +728,17 @@ export type JoinRequest = Message<"teamwire.v1.JoinRequest"> & {
   liveness: Liveness;
 
   /**
-   * Optional. How the program of the life before this one ended, if that life is live or lost and a runner has restarted
-   * its program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join
-   * token.
+   * Optional. How the program ended in the member's previous life, if that life is live or lost and a runner has restarted the
+   * program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join token.
    *
    * @generated from field: teamwire.v1.ExitReport previous_exit = 5;
    */
   previousExit?: ExitReport | undefined;
 
   /**
-   * Optional. True: the caller joins as a host (ROLE_HOST). The credential must agree: it is true for a join token that is for
-   * hosts (InviteRequest.host) and for a host's credential, and false for every other. If it does not agree, the call fails
-   * with INVALID_FIELD, and the token stays valid.
+   * Optional. True: the caller joins as a host (ROLE_HOST). It must be true with a join token for hosts (InviteRequest.host)
+   * and with a host's credential, and false with every other credential. Otherwise the call fails with INVALID_FIELD, and the
+   * token stays valid.
    *
    * @generated from field: bool host = 6;
    */
@@ -802,9 +801,9 @@ export type LeaveRequest = Message<"teamwire.v1.LeaveRequest"> & {
   exit?: ExitReport | undefined;
 
   /**
-   * Optional. True: the caller's process still runs, and its runner will report how it ends with another Leave. The member
-   * becomes `stopping`, and its session ends with CLOSE_REASON_SHUTDOWN_APPROVED and no request. `exit.detail` says why the
-   * member leaves. Ignored for a detached life, which has no runner.
+   * Optional. True: the caller's process is still running, and its runner will report how it ends with another Leave. The
+   * member becomes `stopping`, and its session ends with CLOSE_REASON_SHUTDOWN_APPROVED and no request. `exit.detail` says why
+   * the member leaves. Ignored for a detached life, which has no runner.
    *
    * @generated from field: bool exit_follows = 2;
    */
@@ -917,8 +916,7 @@ export type HeartbeatRequest = Message<"teamwire.v1.HeartbeatRequest"> & {
   summary: string;
 
   /**
-   * Optional. Set by a runner whose program has failed at its work, if the member's life goes on. The lead gets
-   * NOTICE_KIND_WORK_FAILED.
+   * Optional. Set by a runner whose program has failed, if the member's life continues. The lead gets NOTICE_KIND_WORK_FAILED.
    *
    * @generated from field: teamwire.v1.WorkFailure failure = 3;
    */
@@ -933,8 +931,8 @@ export const HeartbeatRequestSchema: GenMessage<HeartbeatRequest> = /*@__PURE__*
   messageDesc(file_teamwire_v1_team, 21);
 
 /**
- * How a program failed at messages or a task, as its runner saw it. Either the program has ended, and `exit` is set, or it
- * still runs, and `error` is set.
+ * How a program failed on messages or a task, as its runner saw it. Either the program has ended, and `exit` is set, or it is
+ * still running, and `error` is set.
  *
  * @generated from message teamwire.v1.WorkFailure
  */
@@ -976,7 +974,7 @@ export type WorkFailure = Message<"teamwire.v1.WorkFailure"> & {
   error: string;
 
   /**
-   * Optional. How often the program has failed at this in a row, this time included. Zero counts as 1.
+   * Optional. How many times in a row the program has failed on this, this time included. Zero counts as 1.
    *
    * @generated from field: uint32 attempts = 6;
    */
@@ -1242,7 +1240,7 @@ export enum MemberState {
   JOINED = 1,
 
   /**
-   * Working. A detached life: it has called within the time of a lease, or has a session open.
+   * Working. In a detached life: it has called within the duration of a lease, or has a session open.
    *
    * @generated from enum value: MEMBER_STATE_ACTIVE = 2;
    */
@@ -1256,8 +1254,8 @@ export enum MemberState {
   IDLE = 3,
 
   /**
-   * Has approved its shutdown, was stopped by force, or has left while its program still runs (LeaveRequest.exit_follows);
-   * its exit has not been reported yet.
+   * Has approved its shutdown, was stopped by force, or has left while its program is still running
+   * (LeaveRequest.exit_follows); its exit has not been reported yet.
    *
    * @generated from enum value: MEMBER_STATE_STOPPING = 4;
    */
@@ -1271,14 +1269,14 @@ export enum MemberState {
   EXITED = 5,
 
   /**
-   * Its lease ran out and the grace passed. It is active again as soon as it calls; the name may be joined again.
+   * Its lease ran out and the grace period passed. It is active again as soon as it calls; the name may be joined again.
    *
    * @generated from enum value: MEMBER_STATE_LOST = 6;
    */
   LOST = 6,
 
   /**
-   * Only detached lives: it has not called for the time of a lease, and has no session open. It is active again as soon
+   * Only in detached lives: it has not called for the duration of a lease, and has no session open. It is active again as soon
    * as it calls. Neither change is recorded or reported.
    *
    * @generated from enum value: MEMBER_STATE_AWAY = 7;
@@ -1313,8 +1311,8 @@ export enum Liveness {
   UNSPECIFIED = 0,
 
   /**
-   * A process does: a runner, or a program with a session. If its lease runs out, the member becomes lost, and its claims
-   * return to the board.
+   * A process does: a runner, or a program with a session. If its lease runs out, the member becomes lost, and its tasks return
+   * to the board.
    *
    * @generated from enum value: LIVENESS_ATTACHED = 1;
    */
@@ -1342,7 +1340,7 @@ export const LivenessSchema: GenEnum<Liveness> = /*@__PURE__*/
  */
 export enum NoticeLevel {
   /**
-   * As NOTICE_LEVEL_ALL.
+   * Same as NOTICE_LEVEL_ALL.
    *
    * @generated from enum value: NOTICE_LEVEL_UNSPECIFIED = 0;
    */
@@ -1501,11 +1499,11 @@ export const TeamService: GenService<{
   /**
    * Starts a new life (incarnation) under a member's name, with a new credential.
    *
-   * The call's credential is a join token, or the member's own credential. With a join token the name must be free:
-   * never used before, or its last member has exited or is lost; a token that is bound to the name may also take it from
-   * a member that is away. With its own credential a member starts a new life even while the old one is live: the old
-   * one's session ends with CLOSE_REASON_SUPERSEDED and its credential is refused from then on. Either way the inbox
-   * stays, and requests that were pending for the earlier life are cancelled.
+   * The call's credential is a join token, or the member's own credential. With a join token, the name must be free: it was
+   * never used before, or its last member has exited or is lost. A token that is bound to the name may also take it from a
+   * member that is away. With its own credential, a member starts a new life even while the old one is live: the old one's
+   * session ends with CLOSE_REASON_SUPERSEDED, and its credential is refused from then on. Either way, the inbox stays, and
+   * requests that were pending for the earlier life are cancelled.
    *
    * UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED, CREDENTIAL_REVOKED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
    * INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
@@ -1521,7 +1519,7 @@ export const TeamService: GenService<{
   /**
    * Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has ended,
    * and reports how it ended. Repeating the call is harmless. A caller whose other calls fail with MEMBER_STOPPED may still
-   * make it; the only other call left to such a caller is Join, if the error's metadata has `may_join`.
+   * make this call. Its only other call is Join, if the error's metadata has `may_join`.
    *
    * PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
    *
@@ -1546,8 +1544,8 @@ export const TeamService: GenService<{
     output: typeof ListMembersResponseSchema;
   },
   /**
-   * Renews the caller's lease and says whether it is working. When the member goes idle, or its program has failed at its
-   * work, the lead gets a notice.
+   * Renews the caller's lease and reports whether the caller is working. When the member goes idle, or its program has failed,
+   * the lead gets a notice.
    *
    * PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_SUMMARY, INVALID_FIELD, INVALID_MESSAGE_ID.
    *
@@ -1559,9 +1557,9 @@ export const TeamService: GenService<{
     output: typeof HeartbeatResponseSchema;
   },
   /**
-   * Reports what the caller's program has done and used. The coordinator keeps the last 200 lines of each member and the
-   * sums of what it used. It keeps them apart from the history and the inboxes, and deletes them with the member or the
-   * team. If the store is full, the coordinator drops the report and returns OK.
+   * Reports what the caller's program has done and used. The coordinator keeps the last 200 lines of each member and its total
+   * usage. It keeps them separately from the history and the inboxes, and deletes them with the member or the team. If the
+   * store is full, the coordinator drops the report and returns OK.
    *
    * PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
    *
@@ -1589,8 +1587,8 @@ export const TeamService: GenService<{
    * Stops a member or a host at once: the coordinator refuses its credential from now on and ends its session with
    * CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If no
    * report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached one after 5 s.
-   * A host is `exited` at once, and so is a member that was ordered and has not started, whose order is cancelled. Lead and
-   * operator only. Repeating the call is harmless.
+   * A host becomes `exited` at once. So does a member that was ordered and has not started, and its order is cancelled. Lead
+   * and operator only. Repeating the call is harmless.
    *
    * PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
    * MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.

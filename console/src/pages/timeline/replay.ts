@@ -1,0 +1,227 @@
+/** What the history says: the lives of members, and the team as it was at a moment. */
+
+import { type Timestamp, timestampMs } from "@bufbuild/protobuf/wkt";
+import { v1 } from "@teamwire/client";
+
+const { MemberState, RequestState, TaskEventKind, TaskStatus, TeamEventKind } = v1;
+
+/** A stretch of a member's life in one state. */
+export interface Stretch {
+  readonly member: string;
+  readonly incarnation: bigint;
+  readonly state: v1.MemberState;
+  /** In milliseconds. */
+  readonly from: number;
+  /** In milliseconds. Undefined: it lasts. */
+  to: number | undefined;
+}
+
+/** A message on its way to one recipient. */
+export interface Arrow {
+  readonly sequence: bigint;
+  readonly from: string;
+  readonly to: string;
+  readonly sentAt: number;
+  /** When the recipient processed it or, before that, got it. Undefined: not yet. */
+  readonly arrivedAt: number | undefined;
+  readonly text: string;
+}
+
+/** A member at a moment. */
+export interface MemberThen {
+  state: v1.MemberState;
+  incarnation: bigint;
+  /** How many of its messages it had not processed. */
+  waiting: number;
+}
+
+/** A task at a moment. */
+export interface TaskThen {
+  subject: string;
+  status: v1.TaskStatus;
+  owner: string;
+}
+
+/** The team as it was. */
+export interface Moment {
+  readonly members: Map<string, MemberThen>;
+  readonly tasks: Map<bigint, TaskThen>;
+  /** The requests that were pending: what each asks for, and of which member. */
+  readonly requests: Map<string, string>;
+  /** The newest entry until then. */
+  last: v1.HistoryEntry | undefined;
+}
+
+export function timeOf(entry: v1.HistoryEntry): number {
+  return millis(entry.at) ?? 0;
+}
+
+function millis(at: Timestamp | undefined): number | undefined {
+  return at && timestampMs(at);
+}
+
+/** How many recipients of one message get an arrow. */
+const ARROWS_MAX = 40;
+
+/** Returns the messages between members of some entries. */
+export function arrowsOf(entries: readonly v1.HistoryEntry[]): Arrow[] {
+  return entries.flatMap((entry) => {
+    if (entry.event.case !== "message") return [];
+    const { sender, recipients } = entry.event.value;
+    return recipients.slice(0, ARROWS_MAX).map((to) => {
+      const receipt = entry.receipts.find(({ recipient }) => recipient === to);
+      return {
+        sequence: entry.sequence,
+        from: sender?.name ?? "",
+        to,
+        sentAt: timeOf(entry),
+        arrivedAt: millis(receipt?.finishedAt ?? receipt?.deliveredAt),
+        text: titleOf(entry),
+      };
+    });
+  });
+}
+
+/** Returns the stretches of all lives that some entries tell of, in order. */
+export function stretchesOf(entries: readonly v1.HistoryEntry[]): Stretch[] {
+  const all: Stretch[] = [];
+  const open = new Map<string, Stretch>();
+  for (const entry of entries) {
+    if (entry.event.case !== "member") continue;
+    const { member, state, incarnation } = entry.event.value;
+    const before = open.get(member);
+    if (before) before.to = timeOf(entry);
+    open.delete(member);
+    if (state === MemberState.EXITED) continue;
+    const stretch: Stretch = { member, incarnation, state, from: timeOf(entry), to: undefined };
+    all.push(stretch);
+    open.set(member, stretch);
+  }
+  return all;
+}
+
+/** Returns the team as it was at a time in milliseconds. Exact if the entries begin with the first of the team. */
+export function momentAt(entries: readonly v1.HistoryEntry[], ms: number): Moment {
+  const moment: Moment = { members: new Map(), tasks: new Map(), requests: new Map(), last: undefined };
+  for (const entry of entries) {
+    if (timeOf(entry) > ms) break;
+    apply(moment, entry, ms);
+    moment.last = entry;
+  }
+  return moment;
+}
+
+function apply(moment: Moment, entry: v1.HistoryEntry, ms: number): void {
+  switch (entry.event.case) {
+    case "message":
+      return applyMessage(moment, entry, entry.event.value, ms);
+    case "decision":
+      moment.requests.delete(entry.event.value.id);
+      return;
+    case "member": {
+      const { member, state, incarnation } = entry.event.value;
+      const then = memberOf(moment, member);
+      then.state = state;
+      then.incarnation = incarnation;
+      return;
+    }
+    case "task":
+      return applyTask(moment, entry.event.value);
+  }
+}
+
+function applyMessage(moment: Moment, entry: v1.HistoryEntry, message: v1.Message, ms: number): void {
+  for (const { recipient, finishedAt } of entry.receipts) {
+    if ((millis(finishedAt) ?? Number.POSITIVE_INFINITY) > ms) memberOf(moment, recipient).waiting++;
+  }
+  const asked = ASKED[message.body.case ?? ""];
+  if (asked) moment.requests.set(message.requestId, `${asked} of ${message.sender?.name}`);
+}
+
+/** The kinds of message that make a request. */
+const ASKED: Readonly<Record<string, string>> = {
+  shutdownRequest: "a shutdown request",
+  planApprovalRequest: "a plan",
+  permissionRequest: "a permission request",
+  spawnOrder: "a spawn order",
+};
+
+function applyTask(moment: Moment, { kind, taskId, subject, owner }: v1.TaskEvent): void {
+  if (kind === TaskEventKind.DELETED) {
+    moment.tasks.delete(taskId);
+    return;
+  }
+  const before = moment.tasks.get(taskId) ?? { status: TaskStatus.PENDING, owner: "" };
+  const status = STATUS_AFTER[kind] ?? before.status;
+  const isOwned = kind === TaskEventKind.UPDATED || kind === TaskEventKind.CREATED ? before.owner || owner : owner;
+  const isBack = kind === TaskEventKind.RELEASED || kind === TaskEventKind.LAPSED;
+  moment.tasks.set(taskId, { subject, status, owner: isBack ? "" : isOwned });
+}
+
+const STATUS_AFTER: Readonly<Record<number, v1.TaskStatus>> = {
+  [TaskEventKind.CLAIMED]: TaskStatus.IN_PROGRESS,
+  [TaskEventKind.COMPLETED]: TaskStatus.COMPLETED,
+  [TaskEventKind.RELEASED]: TaskStatus.PENDING,
+  [TaskEventKind.LAPSED]: TaskStatus.PENDING,
+};
+
+function memberOf(moment: Moment, name: string): MemberThen {
+  const known = moment.members.get(name);
+  if (known) return known;
+  const then: MemberThen = { state: MemberState.JOINED, incarnation: 1n, waiting: 0 };
+  moment.members.set(name, then);
+  return then;
+}
+
+/** Says in one line what an entry is. */
+export function titleOf({ event }: v1.HistoryEntry): string {
+  switch (event.case) {
+    case "message": {
+      const { sender, recipients, body } = event.value;
+      const to = recipients.length > 3 ? `${recipients.length} members` : recipients.join(", ");
+      return `${sender?.name} → ${to || "the operator"}: ${textOf(body)}`;
+    }
+    case "decision": {
+      const { decidedBy, member, state } = event.value;
+      const what = (RequestState[state] ?? "").toLowerCase();
+      return `request of ${member} ${what}${decidedBy ? ` by ${decidedBy.name}` : ""}`;
+    }
+    case "member":
+      return `${event.value.member} ${(MemberState[event.value.state] ?? "").toLowerCase()}`;
+    case "team":
+      return `team ${(TeamEventKind[event.value.kind] ?? "").toLowerCase().replaceAll("_", " ")}`;
+    case "deadLetter":
+      return `a message to ${event.value.recipient} was given up`;
+    case "task": {
+      const { kind, taskId, subject, owner } = event.value;
+      return `task #${taskId} ${(TaskEventKind[kind] ?? "").toLowerCase()}${owner ? ` (${owner})` : ""}: ${subject}`;
+    }
+    default:
+      return "";
+  }
+}
+
+function textOf(body: v1.Message["body"]): string {
+  switch (body.case) {
+    case "message":
+    case "broadcast":
+    case "spawnOrder":
+      return body.value.summary;
+    case "shutdownRequest":
+      return "asks to shut down";
+    case "shutdownResponse":
+      return body.value.approve ? "approves the shutdown" : "rejects the shutdown";
+    case "planApprovalRequest":
+      return `submits a plan${body.value.summary ? `: ${body.value.summary}` : ""}`;
+    case "planApprovalResponse":
+      return body.value.approve ? "approves the plan" : "rejects the plan";
+    case "permissionRequest":
+      return `asks for permission: ${body.value.tool}, ${body.value.summary}`;
+    case "permissionResponse":
+      return body.value.approve ? "gives permission" : "refuses permission";
+    case "notice":
+      return body.value.text;
+    default:
+      return "";
+  }
+}
