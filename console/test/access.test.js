@@ -92,8 +92,7 @@ test("the operator creates a team, chooses it, and deletes it after typing its n
   const teams = page.getByRole("list", { name: "Teams" });
   await teams.getByRole("link", { name: "acme" }).waitFor();
   await page.getByRole("link", { name: "Board", exact: true }).click();
-  await page.getByText("Choose a team").waitFor();
-  await page.getByRole("main").getByRole("link", { name: "Access" }).click();
+  await page.waitForURL(/#\/access$/);
 
   await page.getByRole("button", { name: "Create a team…" }).click();
   const dialog = page.getByRole("dialog");
