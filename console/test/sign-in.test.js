@@ -26,7 +26,7 @@ async function enter(page, code) {
   await page.getByRole("button", { name: "Sign in", exact: true }).click();
 }
 
-/** Returns everything that the browser keeps of a page for later.
+/** Returns what the browser keeps of a page: the addresses and titles of its history, and what the page can store.
  * @param {import("playwright-core").Page} page */
 async function kept(page) {
   const session = await page.context().newCDPSession(page);
@@ -34,7 +34,8 @@ async function kept(page) {
   const storage = await page.evaluate(() =>
     JSON.stringify([{ ...sessionStorage }, { ...localStorage }, document.cookie]),
   );
-  return `${JSON.stringify(entries)} ${storage} ${page.url()} ${await page.evaluate(() => document.referrer)}`;
+  const history = entries.map(({ url, title }) => `${url} ${title}`);
+  return `${history.join(" ")} ${storage} ${page.url()} ${await page.evaluate(() => document.referrer)}`;
 }
 
 test("a code signs in, and leaves no trace in the browser or in an address", async () => {
@@ -61,9 +62,6 @@ test("a code signs in, and leaves no trace in the browser or in an address", asy
   assert.match(credential, /^twc:acme:/);
   assert.ok(sent.length > 5);
   for (const one of sent) assert.ok(!one.includes(secret) && !one.includes(ofCredential), one);
-  const session = await page.context().newCDPSession(page);
-  const { entries } = await session.send("Page.getNavigationHistory");
-  assert.ok(!JSON.stringify(entries).includes(ofCredential));
   assert.deepEqual(problems, []);
 });
 
@@ -166,7 +164,7 @@ test("signing out ends the sign-in at the coordinator", async () => {
 });
 
 test("a sign-in ends with the member's life, and the page says why", async () => {
-  await coordinator.run("bob");
+  await coordinator.join("bob");
   const { page, problems } = await console_(coordinator, "bob");
   await coordinator.cli(["shutdown", "bob", "--force"], "lead");
   await page
@@ -214,7 +212,7 @@ test("the page says before a sign-in ends, and believes the coordinator, not its
   assert.equal(await soon.count(), 0);
   await page.clock.fastForward("07:56:00");
   await soon.waitFor();
-  const asked = page.waitForResponse("**/AccessService/GetCaller");
+  const asked = page.waitForResponse("**/*.AccessService/GetCaller");
   await page.clock.fastForward("00:05:00");
   await asked;
   await page.getByRole("link", { name: "Board", exact: true }).click();
