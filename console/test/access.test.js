@@ -74,7 +74,7 @@ test("a revoked observer's credential ends the sign-ins with it", async () => {
   assert.equal(await observer.page.getByRole("button", { name: /Revoke|Delete/ }).count(), 0);
 
   const observers = page.getByRole("list", { name: "Observers" });
-  await observers.getByText(/created .* by lead/).waitFor();
+  await observers.getByRole("listitem").filter({ hasText: "by lead" }).waitFor();
   await observers.getByRole("button", { name: "Revoke" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
   await observer.page.getByRole("alert").getByText("observer's credential was revoked").waitFor({ timeout: 5_000 });
@@ -122,6 +122,10 @@ test("the operator creates a team, chooses it, and deletes it after typing its n
   await dialog.getByRole("button", { name: "Delete the team" }).click();
   await dialog.getByRole("alert").getByText("Type billing to confirm").waitFor();
   await dialog.getByLabel("To confirm").fill("billing");
+  await dialog.getByRole("button", { name: "Delete the team" }).click();
+  // The coordinator refuses while the lead is live, and names it.
+  await dialog.getByRole("alert").getByText("zoe").waitFor();
+  await coordinator.cli(["leave", "--yes"], "nobody", "", { TEAMWIRE_CREDENTIAL: credential });
   await dialog.getByRole("button", { name: "Delete the team" }).click();
   await teams.getByRole("link", { name: "billing" }).waitFor({ state: "detached" });
   await teams.getByRole("link", { name: "acme" }).click();

@@ -193,7 +193,7 @@ test("a sign-in that can only read has no button that acts, and the coordinator 
   const client = await coordinator.client(await credentialOf(page));
   await assert.rejects(client.send("ann", "hello", "hello"), { reason: "NOT_PERMITTED" });
   await assert.rejects(client.teams.invite({}), { reason: "NOT_PERMITTED" });
-  await assert.rejects(client.deleteTeam("acme"), { reason: "NOT_PERMITTED" });
+  await assert.rejects(client.handOver("ann"), { reason: "NOT_PERMITTED" });
   await client.close();
 
   // Signing out is all that it can change.
