@@ -16,14 +16,18 @@ const PRODUCT: [&str; 6] = ["agents/src", "client/rust/src", "kubernetes/src", "
 const UNTIED: [&str; 2] = ["proto/src", "server/src"];
 
 /// The parts of the server, and what each may name besides itself.
-const SERVER_PARTS: [(&str, &[&str]); 12] = [
-    ("server", &["coordinator", "delivery", "domain", "edge", "grpc", "health", "rate", "store", "telemetry"]),
+const SERVER_PARTS: [(&str, &[&str]); 13] = [
+    (
+        "server",
+        &["console", "coordinator", "delivery", "domain", "edge", "grpc", "health", "rate", "store", "telemetry"],
+    ),
     ("grpc", &["coordinator", "delivery", "domain", "edge", "failpoint", "rate", "store", "telemetry"]),
     ("delivery", &["coordinator", "domain", "notify", "store", "telemetry"]),
     ("coordinator", &["domain", "failpoint", "notify", "store", "telemetry"]),
     ("notify", &["domain", "store"]),
     ("domain", &["store"]),
     ("store", &["failpoint"]),
+    ("console", &["edge"]),
     ("telemetry", &["domain", "edge", "store"]),
     ("health", &["edge", "store", "telemetry"]),
     ("rate", &["domain"]),

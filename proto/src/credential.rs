@@ -2,7 +2,8 @@
 //!
 //! A credential names what it is for in clear, so that a coordinator finds the one hash to compare with, and ends in a
 //! secret. It is opaque to clients. Forms: `two:SECRET` (operator), `twm:TEAM:MEMBER:SECRET` (member),
-//! `twj:TEAM:ID:SECRET` (join token), `twv:TEAM:ID:SECRET` (observer).
+//! `twj:TEAM:ID:SECRET` (join token), `twv:TEAM:ID:SECRET` (observer), `twk:TEAM:ID:SECRET` (code for signing in),
+//! `twc:TEAM:ID:SECRET` (console). Those of the operator's console name no team: `twk:ID:SECRET`, `twc:ID:SECRET`.
 
 use std::fmt;
 
@@ -43,6 +44,24 @@ pub enum Credential {
         /// What proves it.
         secret: String,
     },
+    /// Lets a person sign in to the console.
+    SignInCode {
+        /// The team. `None`: the operator created it.
+        team: Option<Name>,
+        /// Which code of the team.
+        id: String,
+        /// What proves it.
+        secret: String,
+    },
+    /// A person that has signed in to the console.
+    Console {
+        /// The team. `None`: it acts for the operator.
+        team: Option<Name>,
+        /// Which credential of the team.
+        id: String,
+        /// What proves it.
+        secret: String,
+    },
 }
 
 impl Credential {
@@ -67,12 +86,22 @@ impl Credential {
         if kind == "two" {
             return bearer.is_none().then_some(Self::Operator { secret });
         }
-        let (team, which) = bearer?.split_once(':')?;
+        let bearer = bearer?;
+        if let ("twk" | "twc", None) = (kind, bearer.split_once(':')) {
+            let id = Name::parse(bearer, "id").ok()?.folded().to_owned();
+            return Some(match kind {
+                "twk" => Self::SignInCode { team: None, id, secret },
+                _ => Self::Console { team: None, id, secret },
+            });
+        }
+        let (team, which) = bearer.split_once(':')?;
         let (team, which) = (Name::parse(team, "team").ok()?, Name::parse(which, "id").ok()?);
         match kind {
             "twm" => Some(Self::Member { team, member: which, secret }),
             "twj" => Some(Self::Join { team, id: which.folded().to_owned(), secret }),
             "twv" => Some(Self::Observer { team, id: which.folded().to_owned(), secret }),
+            "twk" => Some(Self::SignInCode { team: Some(team), id: which.folded().to_owned(), secret }),
+            "twc" => Some(Self::Console { team: Some(team), id: which.folded().to_owned(), secret }),
             _ => None,
         }
     }
@@ -84,6 +113,10 @@ impl Credential {
             Self::Member { team, member, secret } => format!("twm:{team}:{member}:{secret}"),
             Self::Join { team, id, secret } => format!("twj:{team}:{id}:{secret}"),
             Self::Observer { team, id, secret } => format!("twv:{team}:{id}:{secret}"),
+            Self::SignInCode { team: Some(team), id, secret } => format!("twk:{team}:{id}:{secret}"),
+            Self::SignInCode { team: None, id, secret } => format!("twk:{id}:{secret}"),
+            Self::Console { team: Some(team), id, secret } => format!("twc:{team}:{id}:{secret}"),
+            Self::Console { team: None, id, secret } => format!("twc:{id}:{secret}"),
         }
     }
 
@@ -93,14 +126,17 @@ impl Credential {
             Self::Operator { secret }
             | Self::Member { secret, .. }
             | Self::Join { secret, .. }
-            | Self::Observer { secret, .. } => secret,
+            | Self::Observer { secret, .. }
+            | Self::SignInCode { secret, .. }
+            | Self::Console { secret, .. } => secret,
         }
     }
 
-    /// Returns the team that the credential belongs to. None: the operator's.
+    /// Returns the team that the credential belongs to. None: it is the operator's, or of the operator's console.
     pub fn team(&self) -> Option<&Name> {
         match self {
             Self::Operator { .. } => None,
+            Self::SignInCode { team, .. } | Self::Console { team, .. } => team.as_ref(),
             Self::Member { team, .. } | Self::Join { team, .. } | Self::Observer { team, .. } => Some(team),
         }
     }
@@ -113,6 +149,10 @@ impl fmt::Debug for Credential {
             Self::Member { team, member, .. } => write!(f, "member {member}@{team}"),
             Self::Join { team, id, .. } => write!(f, "join token {id} of {team}"),
             Self::Observer { team, id, .. } => write!(f, "observer {id} of {team}"),
+            Self::SignInCode { team: Some(team), id, .. } => write!(f, "code {id} of {team}"),
+            Self::SignInCode { team: None, id, .. } => write!(f, "code {id} of the operator"),
+            Self::Console { team: Some(team), id, .. } => write!(f, "console {id} of {team}"),
+            Self::Console { team: None, id, .. } => write!(f, "console {id} of the operator"),
         }
     }
 }
@@ -131,6 +171,10 @@ mod tests {
             format!("twm:a.b:C-d:{secret}"),
             format!("twj:t:x1:{secret}"),
             format!("twv:t:x1:{secret}"),
+            format!("twk:t:x1:{secret}"),
+            format!("twk:x1:{secret}"),
+            format!("twc:t:x1:{secret}"),
+            format!("twc:x1:{secret}"),
         ] {
             let credential = Credential::parse(&text).expect(&text);
             assert_eq!(credential.reveal(), text);
@@ -143,11 +187,16 @@ mod tests {
     fn an_operators_credential_names_no_member_not_even_with_an_empty_part() {
         assert!(Credential::parse("two::0123456789abcdef").is_err());
         assert!(Credential::parse("two:a:0123456789abcdef").is_err());
+        for text in
+            ["twc::0123456789abcdef", "twc::x1:0123456789abcdef", "twk:t::0123456789abcdef", "twk:0123456789abcdef"]
+        {
+            assert!(Credential::parse(text).is_err(), "{text}");
+        }
     }
 
     proptest! {
         #[test]
-        fn any_text_is_a_credential_or_refused(text in "(two|twm|twj|twv|x)?:?.*") {
+        fn any_text_is_a_credential_or_refused(text in "(two|twm|twj|twv|twk|twc|x)?:?.*") {
             if let Err(refusal) = Credential::parse(&text) {
                 prop_assert_eq!(refusal.reason, Reason::CredentialInvalid);
             }

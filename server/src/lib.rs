@@ -4,6 +4,7 @@
 //! - [`store`]: the store's contract and its backends.
 //! - [`notify`]: wakes those who wait for a commit. [`delivery`]: open sessions and background work.
 //! - [`grpc`]: the protocol's services. [`edge`]: connections, TLS, bounds of the transport.
+//! - [`console`]: the web page for people, and what browsers may ask for.
 //! - [`rate`]: how fast members may send.
 //! - [`telemetry`]: metrics and spans. [`health`]: whether the coordinator can work.
 //! - [`server`]: [`server::run`] builds a coordinator and serves it.
@@ -11,6 +12,7 @@
 //! Architecture invariant: arrows run `grpc` > `delivery` > `coordinator` > `notify` > `domain` > `store`, never back;
 //! `tests/architecture.rs` holds this.
 
+pub mod console;
 pub mod coordinator;
 pub mod delivery;
 pub mod domain;

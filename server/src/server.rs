@@ -7,9 +7,10 @@ use tokio_stream::StreamExt as _;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::{body::Body, service::Routes};
 use tonic_health::server::{HealthReporter, health_reporter};
-use tower::util::MapResponseLayer;
+use tower::util::{MapResponseLayer, option_layer};
 
 use crate::{
+    console::{Console, ConsoleLayer},
     coordinator::Coordinator,
     delivery::{Heartbeats, Pace, data_loss, due_worker, reconciler, retention_worker},
     domain::{Limits, secret::SecretHash},
@@ -45,6 +46,8 @@ pub struct Config {
     pub advertised: Advertised,
     /// The origins of web pages that may call by gRPC-web; see [`grpc::web::is_origin`]. Empty: none.
     pub web_origins: Vec<String>,
+    /// The console. `None`: it is not served.
+    pub console: Option<Console>,
     /// How long open calls may continue after the shutdown was requested. 25 s.
     pub drain_grace: Duration,
     /// How long after the shutdown was requested everything is dropped, finished or not. 30 s.
@@ -66,6 +69,7 @@ impl Config {
             tls_reload_interval: Duration::from_secs(5),
             advertised: Advertised::default(),
             web_origins: Vec::new(),
+            console: None,
             drain_grace: Duration::from_secs(25),
             hard_stop: Duration::from_secs(30),
             metrics: Arc::default(),
@@ -142,6 +146,7 @@ impl Config {
             pace: self.pace,
             rates: self.rates,
             request_bytes_max: self.edge.request_bytes_max,
+            console_enabled: self.console.is_some(),
         }
     }
 }
@@ -157,12 +162,15 @@ async fn serve<L: Listen>(
     let incoming = Acceptor::new(listener, config.tls.clone(), config.edge.clone()).incoming();
     let metrics = Arc::clone(&config.metrics);
     let incoming = incoming.map(move |accepted| accepted.map(|connection| MeteredConn::new(connection, &metrics)));
+    let is_web = config.console.is_some() || !config.web_origins.is_empty();
     config
         .edge
         .server()
         // Without TLS, browsers speak nothing newer.
-        .accept_http1(!config.web_origins.is_empty())
-        .layer(grpc::web::layer(&config.web_origins, config.edge.header_bytes_max))
+        .accept_http1(is_web)
+        .layer(option_layer(is_web.then(|| grpc::web::short_headers(config.edge.header_bytes_max))))
+        .layer(option_layer(config.console.as_ref().map(ConsoleLayer::new)))
+        .layer(option_layer(is_web.then(|| grpc::web::layer(&config.web_origins))))
         .layer(MapResponseLayer::new(|response: http::Response<_>| response.map(Body::new)))
         .layer(MetricsLayer::new(Arc::clone(&config.metrics)))
         .layer(AuthGateLayer)

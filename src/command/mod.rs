@@ -11,6 +11,7 @@ mod certs;
 pub(crate) mod complete;
 mod completions;
 mod confirm;
+mod console;
 mod demo;
 mod doctor;
 mod down;
@@ -172,6 +173,7 @@ enum Command {
     Logs(logs::Logs),
     History(history::History),
     Status(status::Status),
+    Console(console::ConsoleCommand),
     Whoami(identity::Whoami),
     Identities(identity::Identities),
     Use(identity::Use),
@@ -234,6 +236,7 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Logs(command) => (command.run(&context).await, command.output.json),
         Command::History(command) => (command.run(&context).await, command.output.json),
         Command::Status(command) => (command.run(&context).await, command.output.json),
+        Command::Console(command) => (command.run(&context).await, command.output.json),
         Command::Whoami(command) => (command.run(&context), command.output.json),
         Command::Identities(command) => (command.run(&context).await, command.output.json),
         Command::Use(command) => (command.run(&context), false),

@@ -111,6 +111,8 @@ pub(super) const KEYS: &[Key] = keys! {
     "tls.client_ca": File => tls_client_ca;
     "tls.reload_interval": Millis(100..=86_400_000) => tls_reload_interval;
     "web.origins": List => web_origins;
+    "console.enabled": Choice(&["auto", "on", "off"]) => console_enabled;
+    "console.hosts": List => console_hosts;
     "network.connections_max": Number(1..=100_000) => edge.connections_max;
     "network.handshake_timeout": Millis(10..=600_000) => edge.handshake_timeout;
     "network.authentication_timeout": Millis(10..=600_000) => edge.authentication_timeout;

@@ -3,7 +3,9 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use teamwire_proto::address::Address;
-use teamwire_server::{delivery::Pace, domain::Limits, edge::Bounds, grpc::web::is_origin, rate::Rates};
+use teamwire_server::{
+    console::is_host, delivery::Pace, domain::Limits, edge::Bounds, grpc::web::is_origin, rate::Rates,
+};
 
 use crate::failure::Failure;
 
@@ -30,6 +32,9 @@ pub struct Settings {
     pub tls_client_ca: Option<PathBuf>,
     pub tls_reload_interval: Duration,
     pub web_origins: Vec<String>,
+    /// `auto`, `on` or `off`.
+    pub console_enabled: String,
+    pub console_hosts: Vec<String>,
     pub edge: Bounds,
     pub rates: Rates,
     pub pace: Pace,
@@ -58,6 +63,8 @@ impl Default for Settings {
             tls_client_ca: None,
             tls_reload_interval: server.tls_reload_interval,
             web_origins: server.web_origins,
+            console_enabled: "auto".to_owned(),
+            console_hosts: Vec::new(),
             edge: server.edge,
             rates: server.rates,
             pace: server.pace,
@@ -99,6 +106,12 @@ impl Settings {
                  trailing slash, or \"*\" for all origins."
             )));
         }
+        if let Some(other) = self.console_hosts.iter().find(|host| !is_host(host)) {
+            return Err(Failure::usage(format!(
+                "console.hosts has \"{other}\", which is not the name of a host. Write it without a scheme and a port, such as \
+                 coordinator.example."
+            )));
+        }
         if let Some(without) = self.advertise.iter().find(|address| !address.contains("://")) {
             return Err(Failure::usage(format!(
                 "advertise has \"{without}\", which is not a URL. Write http://HOST:PORT or https://HOST:PORT."
@@ -115,6 +128,21 @@ impl Settings {
     /// Returns the address to listen on.
     pub fn listen(&self) -> Result<SocketAddr, Failure> {
         socket_address("listen", &self.listen)
+    }
+
+    /// Returns whether to serve the console to those who reach this address.
+    pub fn serves_console(&self, listener: SocketAddr) -> bool {
+        match self.console_enabled.as_str() {
+            "on" => true,
+            "off" => false,
+            _ => listener.ip().is_loopback(),
+        }
+    }
+
+    /// Returns the names under which browsers reach the console, besides `localhost` and IP addresses.
+    pub fn console_hosts(&self) -> Vec<String> {
+        let advertised = self.advertise.iter().filter_map(|address| address.parse::<Address>().ok());
+        advertised.map(|address| address.host).chain(self.console_hosts.iter().cloned()).collect()
     }
 
     /// Returns the additional address for health checks, if there is one.

@@ -4,7 +4,7 @@ use anstyle::AnsiColor;
 use serde_json::Value;
 use teamwire_proto::{
     dialect,
-    v1::{self, MemberState, RequestKind, TaskEventKind, TeamEventKind, history_entry::Event},
+    v1::{self, CredentialKind, MemberState, RequestKind, TaskEventKind, TeamEventKind, history_entry::Event},
     word,
 };
 
@@ -92,6 +92,21 @@ fn team_event(event: &v1::TeamEvent) -> String {
         TeamEventKind::Invited if event.member.is_empty() => format!("{actor} created an invitation for any name"),
         TeamEventKind::Invited => format!("{actor} invited {}", event.member),
         TeamEventKind::ObserverCreated => format!("{actor} created an observer credential"),
+        TeamEventKind::SignedIn => {
+            let who = event.actor.as_ref().map_or("an observer", |actor| actor.name.as_str());
+            format!("{who} signed in to the console{}", if event.read_only { ", only to read" } else { "" })
+        }
+        TeamEventKind::CredentialRevoked => {
+            let who = event.actor.as_ref().map_or("an observer", |actor| actor.name.as_str());
+            let what = match event.credential() {
+                CredentialKind::Console => "a console credential",
+                CredentialKind::Observer => "an observer credential",
+                CredentialKind::JoinToken => "an invitation",
+                CredentialKind::Unspecified => "a credential",
+            };
+            let of = if event.member.is_empty() { String::new() } else { format!(" of {}", event.member) };
+            format!("{who} revoked {what}{of}")
+        }
         TeamEventKind::WritesLost => "the store lost changes that the coordinator had confirmed".to_owned(),
         TeamEventKind::Unspecified => "unknown change to the team".to_owned(),
     }

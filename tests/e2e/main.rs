@@ -50,6 +50,7 @@ macro_rules! redis_scenarios {
 
 mod cluster;
 mod configuration;
+mod console;
 mod coordinator_killed;
 mod deletions;
 mod demo;

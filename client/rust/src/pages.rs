@@ -50,6 +50,8 @@ pages! {
     list_all_hosts = list_hosts(ListHostsRequest) -> ListHostsResponse.hosts;
     /// Lists what a member's program has done, the oldest line first.
     list_all_activity = list_activity(ListActivityRequest) -> ListActivityResponse.lines;
+    /// Lists the team's credentials that are valid.
+    list_all_credentials = list_credentials(ListCredentialsRequest) -> ListCredentialsResponse.credentials;
     /// Lists tasks in the order of their ids.
     list_all_tasks = list_tasks(ListTasksRequest) -> ListTasksResponse.tasks;
 }

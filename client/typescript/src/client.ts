@@ -5,6 +5,7 @@ import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import { createClient, type Client as Stub } from "@connectrpc/connect";
 import { Calls, Delays } from "./calls.js";
 import { TeamwireError } from "./error.js";
+import { AccessService } from "./gen/teamwire/v1/access_pb.js";
 import { HistoryService } from "./gen/teamwire/v1/history_pb.js";
 import {
   type Host,
@@ -67,6 +68,7 @@ export class Client {
   readonly history: Stub<typeof HistoryService>;
   readonly hosts: Stub<typeof HostService>;
   readonly watches: Stub<typeof WatchService>;
+  readonly access: Stub<typeof AccessService>;
   readonly #settings: Settings;
   readonly #calls: Calls;
   readonly #over = new AbortController();
@@ -84,6 +86,7 @@ export class Client {
     this.history = createClient(HistoryService, transport);
     this.hosts = createClient(HostService, transport);
     this.watches = createClient(WatchService, transport);
+    this.access = createClient(AccessService, transport);
   }
 
   /** The credential. A secret. */

@@ -1,5 +1,6 @@
 /** The protocol: the messages, enums and services of `proto/`. */
 
+export * from "./gen/teamwire/v1/access_pb.js";
 export * from "./gen/teamwire/v1/activity_pb.js";
 export * from "./gen/teamwire/v1/history_pb.js";
 export * from "./gen/teamwire/v1/host_pb.js";

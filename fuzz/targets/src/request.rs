@@ -160,7 +160,7 @@ impl World {
     /// Makes a call. `None`: the bytes cannot be decoded.
     async fn dispatch(&self, who: &CallerCredentials, kind: u8, encoded: &[u8]) -> Option<Result<(), Refusal>> {
         let c = &self.coordinator;
-        Some(match kind % 43 {
+        Some(match kind % 48 {
             0 => c.send(who, &decode(encoded)?).await.map(drop),
             1 => c.open_session(who, &decode(encoded)?).await.map(drop),
             2 => c.acknowledge(who, &decode(encoded)?).await.map(drop),
@@ -247,7 +247,12 @@ impl World {
             39 => c.update_host(who, &decode(encoded)?).await.map(drop),
             40 => c.take_order(who, &decode(encoded)?).await.map(drop),
             41 => c.refuse_order(who, &decode(encoded)?).await.map(drop),
-            _ => c.report_exit(who, &decode(encoded)?).await,
+            42 => c.report_exit(who, &decode(encoded)?).await,
+            43 => c.create_sign_in_code(who, &decode(encoded)?).await.map(drop),
+            44 => c.sign_in(who, &decode(encoded)?).await.map(drop),
+            45 => c.get_caller(who).await.map(drop),
+            46 => c.list_credentials(who, &decode(encoded)?).await.map(drop),
+            _ => c.revoke_credential(who, &decode(encoded)?).await,
         })
     }
 

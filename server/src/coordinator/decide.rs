@@ -147,7 +147,9 @@ impl<'c> Decision<'c> {
         // Between two attempts a rule runs once for each record that it misses; there are only so many.
         while attempts < ATTEMPTS_MAX {
             let mut tx = Tx::new(&self.ctx, &self.snapshot);
-            let answer = match rule(&mut tx) {
+            // A caller that can only read is refused here, whatever its rule would write.
+            let checked = rule(&mut tx).and_then(|value| tx.check_writes().map(|()| value));
+            let answer = match checked {
                 Err(RuleError::NeedsRecords(keys)) => {
                     self.supply(keys).await?;
                     continue;

@@ -5,10 +5,10 @@ use teamwire_proto::{credential::Credential, name::Name};
 use crate::{
     domain::{
         identity::CallerCredentials,
-        records::{DueNoticesRecord, RecordType, SessionRecord, TeamRecord},
+        records::{ConsoleRecord, DueNoticesRecord, RecordType, SessionRecord, TeamRecord},
         task::board::{BoardRecord, TaskRecord, record_id},
     },
-    store::Key,
+    store::{Key, Namespace},
 };
 
 /// Returns the key of a team's record, which holds its roster.
@@ -39,10 +39,17 @@ fn task_key(id: u64) -> Key {
 /// Returns the keys of the records that nearly every call of this caller reads.
 pub(super) fn usual_keys(who: &CallerCredentials) -> Vec<Key> {
     let mut keys = vec![team_key()];
-    if let (Some(_), Credential::Member { member, .. }) = (&who.session_id, &who.credential) {
-        keys.push(member_key::<SessionRecord>(member));
+    match &who.credential {
+        Credential::Member { member, .. } if who.session_id.is_some() => keys.push(member_key::<SessionRecord>(member)),
+        Credential::Console { team: Some(_), id, .. } => keys.push(Key::new(ConsoleRecord::KIND, id)),
+        _ => {}
     }
     keys
+}
+
+/// Returns the namespace with the records of the caller's credential: its team's, or the directory for the operator.
+pub(super) fn home_of(who: &CallerCredentials) -> Namespace {
+    who.credential.team().map_or_else(Namespace::directory, Namespace::team)
 }
 
 /// Returns the keys of the records that nearly every call about this task, or about the whole board, reads.

@@ -36,15 +36,6 @@ impl Coordinator {
         Ok((namespace, team, caller))
     }
 
-    /// Returns whether a credential is valid; see [`identity::holds`].
-    pub async fn holds(&self, who: &CallerCredentials) -> Result<bool, Refusal> {
-        let (namespace, keys) = match who.credential.team() {
-            Some(team) => (Namespace::team(team), vec![team_key()]),
-            None => (Namespace::directory(), Vec::new()),
-        };
-        Ok(self.decide(&namespace, &keys, |tx| identity::holds(tx, who)).await?.value)
-    }
-
     /// See `TeamService.ListMembers`.
     pub async fn list_members(
         &self,

@@ -7,13 +7,13 @@ use std::{
 };
 
 use prost::Message as _;
-use teamwire_proto::{Refusal, id, name::Name, v1};
+use teamwire_proto::{Refusal, credential::Credential, id, name::Name, v1};
 
 use super::{Coordinator, keys::usual_keys, sessions::SessionFacts, store_errors::corrupt};
 use crate::{
     domain::{
         dead_letters::is_for_another_life,
-        identity::{CallerCredentials, namespace_of},
+        identity::{CallerCredentials, Principal, namespace_of},
         inbox::{Leaving, message_id_of},
         page::{self, Page, page_size},
         query::{self, ReceiptFacts},
@@ -45,7 +45,14 @@ impl Coordinator {
 
     /// See `MessageService.Ack`. Returns how many messages have left the inbox.
     pub async fn acknowledge(&self, who: &CallerCredentials, request: &v1::AckRequest) -> Result<u32, Refusal> {
-        let acknowledgement = Acknowledgement::check(who, request)?;
+        let member = match (&who.credential, who.credential.team()) {
+            (Credential::Console { .. }, Some(_)) => match self.caller(who, "").await?.2 {
+                Principal::Member { name, .. } => Some(name),
+                Principal::Operator | Principal::Observer => None,
+            },
+            _ => None,
+        };
+        let acknowledgement = Acknowledgement::check(who, member, request)?;
         let Acknowledgement { who, member, message_ids } = &acknowledgement;
         let namespace = namespace_of(who, "")?;
         let mailbox = self.notifier.mailbox(&namespace, member, who.session_id.as_deref());

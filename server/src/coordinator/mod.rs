@@ -2,14 +2,15 @@
 //!
 //! - [`decide`]: the loop that carries out a rule. [`cache`]: records that are likely still current. [`clock`]: the store's
 //!   clock, without asking it. [`turns`]: keeps changes to one task board from colliding.
-//! - [`messages`], [`sessions`], [`members`], [`teams`], [`requests`], [`history`], [`tasks`], [`activity`]: the calls that do more than
-//!   carry out one rule. [`retention`]: finds what may be deleted.
+//! - [`messages`], [`sessions`], [`members`], [`teams`], [`requests`], [`history`], [`tasks`], [`activity`], [`access`]: the calls
+//!   that do more than carry out one rule. [`retention`]: finds what may be deleted.
 //! - [`team_reader`]: reads what has changed in a team, for those who watch it.
 //! - [`keys`]: where records are. [`records`]: reads records that are only shown. [`store_errors`]: what callers learn when the store fails.
 //!
 //! Architecture invariant: no rule is in here, and nothing here knows sessions' loops, the protocol's transport or a clock
 //! other than the store's.
 
+mod access;
 mod activity;
 mod cache;
 pub mod clock;

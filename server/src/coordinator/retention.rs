@@ -15,7 +15,7 @@ use super::{Coordinator, keys::team_key, messages::WHOLE_INBOX, store_errors::un
 use crate::{
     domain::{
         inbox::Leaving,
-        records::{JoinTokenRecord, ObserverRecord, RecordType, TeamRecord},
+        records::{ConsoleRecord, JoinTokenRecord, ObserverRecord, RecordType, SignInCodeRecord, TeamRecord},
         retention::{self, Forgotten, Oldest, is_long_expired, is_long_gone, is_over_since},
         streams::{self, HISTORY, LEFTOVERS, REQUESTS},
         task::board::{BoardRecord, TaskRecord},
@@ -46,6 +46,7 @@ impl Coordinator {
         self.trim_requests(namespace, team.id).await?;
         self.trim_tasks(namespace, team.id).await?;
         self.trim_credentials(namespace, team.id).await?;
+        self.trim_sign_ins(namespace).await?;
         self.remove_members(namespace, &team).await
     }
 
@@ -188,6 +189,19 @@ impl Coordinator {
             return Ok(());
         }
         self.change(namespace, |tx| retention::trim_credentials(tx, team_id, &tokens, &observers)).await
+    }
+
+    /// Deletes codes and console credentials that expired long ago, of a team or of the directory.
+    pub async fn trim_sign_ins(&self, namespace: &Namespace) -> Result<(), Refusal> {
+        let now_ms = self.now_ms();
+        let codes =
+            self.expired::<SignInCodeRecord>(namespace, |code| is_long_expired(code.expires_ms, now_ms)).await?;
+        let consoles =
+            self.expired::<ConsoleRecord>(namespace, |console| is_long_expired(console.expires_ms, now_ms)).await?;
+        if codes.is_empty() && consoles.is_empty() {
+            return Ok(());
+        }
+        self.decide(namespace, &[], |tx| retention::trim_sign_ins(tx, &codes, &consoles)).await.map(drop)
     }
 
     async fn expired<T: RecordType>(

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use prost::Message as _;
 use teamwire_proto::{
     Refusal,
+    credential::Credential,
     v1::{self, history_entry::Event},
 };
 use tokio::time::{Instant, sleep, sleep_until};
@@ -89,7 +90,12 @@ impl Coordinator {
 
     /// Returns whether a task is assigned to the caller, according to the cache.
     fn is_any_assigned(&self, namespace: &Namespace, who: &CallerCredentials) -> bool {
-        let teamwire_proto::credential::Credential::Member { member, .. } = &who.credential else { return false };
+        let member = match &who.credential {
+            Credential::Member { member, .. } => member,
+            // Its record names the member.
+            Credential::Console { .. } => return true,
+            _ => return false,
+        };
         let mut snapshot = Snapshot::default();
         self.cache.fill(namespace, &[board_key()], &mut snapshot);
         let board = snapshot.records.get(&board_key()).and_then(|board| board.get::<BoardRecord>().ok().flatten());

@@ -56,6 +56,8 @@ impl Coordinator {
         let done = self
             .decide(&namespace, &[team_key()], |tx| {
                 identity::operator(tx, who)?;
+                // Listing the team writes, too.
+                tx.check_may_write()?;
                 tx.peek::<TeamRecord>("")
             })
             .await?;

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::coordinator::Coordinator;
+use crate::{coordinator::Coordinator, store::Namespace};
 
 /// How long to pause between two teams, so that a round over many of them is not a burst.
 const REST: Duration = Duration::from_millis(20);
@@ -18,6 +18,9 @@ pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
     while stop.run_until_cancelled(pause()).await.is_some() {
         // The next round does what fails now.
         let Ok(namespaces) = coordinator.all_namespaces().await else { continue };
+        if let Err(refusal) = coordinator.trim_sign_ins(&Namespace::directory()).await {
+            tracing::debug!(%refusal, "the operator's sign-ins could not be cleaned up");
+        }
         for namespace in namespaces {
             if stop.run_until_cancelled(tokio::time::sleep(REST)).await.is_none() {
                 return;

@@ -31,7 +31,7 @@ pub fn report(
     request: &v1::ReportActivityRequest,
     kept: Extent,
 ) -> Result<Used, RuleError> {
-    let (team, name) = identity::member(tx, who, Admit::Stopping)?;
+    let (team, name) = identity::member_process(tx, who, Admit::Stopping)?;
     let key = id::idempotency_key(&request.idempotency_key)?.unwrap_or_default();
     let incarnation = team.member(&name).map_or(0, |member| member.incarnation);
     let before = tx.read::<ActivityRecord>(name.folded())?.as_deref().cloned().unwrap_or_default().in_life(incarnation);

@@ -1,9 +1,11 @@
 //! Who acts.
 
+use serde::{Deserialize, Serialize};
 use teamwire_proto::{name::Name, v1};
 
 /// Who acts: the sender of a message, the author of an entry in the history.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Actor {
     /// A member.
     Member(Name),

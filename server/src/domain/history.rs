@@ -4,7 +4,7 @@ use bytes::Bytes;
 use prost::Message as _;
 use teamwire_proto::{
     name::Name,
-    v1::{self, MemberState, TeamEventKind, history_entry::Event},
+    v1::{self, CredentialKind, MemberState, TeamEventKind, history_entry::Event},
 };
 
 use super::{actor::Actor, streams::HISTORY, time::timestamp, tx::Tx};
@@ -19,7 +19,29 @@ pub fn append(tx: &mut Tx<'_>, event: Event) {
 
 /// Makes the entry for an event of the team.
 pub fn team_event(kind: TeamEventKind, actor: &Actor, member: &str) -> Event {
-    Event::Team(v1::TeamEvent { kind: kind.into(), actor: Some(actor.into()), member: member.to_owned() })
+    Event::Team(v1::TeamEvent {
+        kind: kind.into(),
+        actor: Some(actor.into()),
+        member: member.to_owned(),
+        ..v1::TeamEvent::default()
+    })
+}
+
+/// Makes the entry for a sign-in to the console. `actor`: `None` for an observer.
+pub fn sign_in_event(actor: Option<&Actor>, read_only: bool) -> Event {
+    let kind = TeamEventKind::SignedIn.into();
+    Event::Team(v1::TeamEvent { kind, actor: actor.map(Into::into), read_only, ..v1::TeamEvent::default() })
+}
+
+/// Makes the entry for a revoked credential. `actor`: `None` for an observer. `member`: whom it acted for. Empty: no member.
+pub fn revocation_event(actor: Option<&Actor>, credential: CredentialKind, member: &str) -> Event {
+    Event::Team(v1::TeamEvent {
+        kind: TeamEventKind::CredentialRevoked.into(),
+        actor: actor.map(Into::into),
+        member: member.to_owned(),
+        credential: credential.into(),
+        ..v1::TeamEvent::default()
+    })
 }
 
 /// Makes the entry for a change to a member's state.

@@ -1,5 +1,9 @@
 //! Who calls: resolves a credential to a member, the operator or an observer, by the team's current records.
 //!
+//! A console credential resolves to the one that it acts for, so every rule decides as it would for that one. If it can only
+//! read, the transaction is marked, and refuses to be committed with a write. The calls of a process ask for [`process`], which
+//! no console credential is.
+//!
 //! An unknown team, an unknown name and a wrong secret are refused alike, so that a stranger learns nothing by
 //! guessing.
 
@@ -7,81 +11,19 @@ use std::sync::Arc;
 
 use teamwire_proto::{Reason, Refusal, credential::Credential, name::Name};
 
+pub use super::caller::{CallerCredentials, OperatorSignIn, Principal};
 use super::{
-    actor::Actor,
-    records::{JoinTokenRecord, Life, MemberRecord, ObserverRecord, SessionRecord, TeamRecord, is_lost},
+    records::{
+        ActsFor, ConsoleRecord, JoinTokenRecord, Life, MemberRecord, ObserverRecord, SessionRecord, SignInCodeRecord,
+        TeamRecord, is_lost,
+    },
     secret::{SecretHash, is_session_id},
     tx::{RuleError, Tx},
 };
 use crate::store::Namespace;
 
-/// The credentials that a call presented.
-#[derive(Clone, Debug)]
-pub struct CallerCredentials {
-    /// The credential.
-    pub credential: Credential,
-    /// The hash of its secret.
-    pub hash: SecretHash,
-    /// The session that the caller says it has open.
-    pub session_id: Option<String>,
-    /// The trace that the call belongs to. Empty: none.
-    pub trace_parent: String,
-}
-
-impl CallerCredentials {
-    /// Takes what a call presented, and hashes the credential's secret.
-    pub fn new(credential: Credential, session_id: Option<String>) -> Self {
-        // A stream that was opened after an approved shutdown has no session; its client presents an empty id.
-        let session_id = session_id.filter(|id| !id.is_empty());
-        Self { hash: SecretHash::of(credential.secret()), credential, session_id, trace_parent: String::new() }
-    }
-}
-
-/// An authenticated caller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Principal {
-    /// The operator.
-    Operator,
-    /// A member.
-    Member {
-        /// Its name.
-        name: Name,
-        /// Whether it leads.
-        lead: bool,
-    },
-    /// An observer.
-    Observer,
-}
-
-impl Principal {
-    /// Returns who acts when this caller changes something.
-    pub fn actor(&self) -> Result<Actor, Refusal> {
-        match self {
-            Self::Operator => Ok(Actor::Operator),
-            Self::Member { name, .. } => Ok(Actor::Member(name.clone())),
-            Self::Observer => Err(Refusal::new(
-                Reason::NotPermitted,
-                "An observer's credential can only read. Use a member's credential to change something.",
-            )),
-        }
-    }
-
-    /// Returns whether the caller may see everything of the team.
-    pub fn sees_all(&self) -> bool {
-        !matches!(self, Self::Member { lead: false, .. })
-    }
-
-    /// Refuses everyone but the lead and the operator.
-    pub fn lead_only(&self, what: &str) -> Result<Actor, Refusal> {
-        match self {
-            Self::Operator | Self::Member { lead: true, .. } => self.actor(),
-            _ => Err(Refusal::new(
-                Reason::LeadOnly,
-                format!("Only the team's lead may {what}. Send the lead (`team-lead`) a message instead."),
-            )),
-        }
-    }
-}
+/// How long a credential's last use is good for: another use within this time is not recorded.
+const USE_RECORDED_MS: u64 = 60_000;
 
 /// Which lives of a member may make a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,27 +73,53 @@ fn host_of<'a>(team: &TeamRecord, caller: &'a Principal) -> Option<&'a Name> {
     }
 }
 
-/// Authenticates the caller of a team, whatever it is.
-fn any_caller(
+/// Authenticates the caller of a team, whatever it is. If it can only read, the transaction cannot write.
+pub fn any_caller(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
     named: &str,
     admit: Admit,
 ) -> Result<(Arc<TeamRecord>, Principal), RuleError> {
+    let authenticated = authenticate(tx, who, named, admit)?;
+    if authenticated.read_only {
+        tx.forbid_writes();
+    }
+    Ok((authenticated.team, authenticated.caller))
+}
+
+/// The caller of a team.
+#[derive(Clone, Debug)]
+pub struct Authenticated {
+    /// The team.
+    pub team: Arc<TeamRecord>,
+    /// Who calls.
+    pub caller: Principal,
+    /// Whether it can only read.
+    pub read_only: bool,
+}
+
+/// Authenticates the caller of a team, whatever it is, and leaves it to the caller of this function what a caller that can only
+/// read may write.
+pub(super) fn authenticate(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    named: &str,
+    admit: Admit,
+) -> Result<Authenticated, RuleError> {
     let own = who.credential.team();
     if let Some(own) = own
         && !named.is_empty()
         && !named.eq_ignore_ascii_case(own.as_str())
     {
         // A caller with a wrong secret must learn that first, whichever team it names.
-        any_caller(tx, who, "", admit)?;
+        authenticate(tx, who, "", admit)?;
         return Err(team_not_found(named).into());
     }
     let team = tx.read::<TeamRecord>("")?;
-    match &who.credential {
-        Credential::Operator { .. } => {
-            operator(tx, who)?;
-            Ok((team.ok_or_else(|| team_not_found(named))?, Principal::Operator))
+    let (team, caller, read_only) = match &who.credential {
+        Credential::Operator { .. } | Credential::Console { team: None, .. } => {
+            let read_only = operator_reads_only(tx, who)?;
+            (team.ok_or_else(|| team_not_found(named))?, Principal::Operator, read_only)
         }
         Credential::Member { member, .. } => {
             let team = team.ok_or_else(invalid)?;
@@ -160,7 +128,13 @@ fn any_caller(
             check_life(record, admit)?;
             check_session(tx, record, who)?;
             let caller = Principal::Member { name: record.name.clone(), lead: team.is_lead(member) };
-            Ok((team, caller))
+            (team, caller, false)
+        }
+        Credential::Console { team: Some(_), id, .. } => {
+            let team = team.ok_or_else(invalid)?;
+            let console = console(tx, who, id)?;
+            let caller = acts_for(tx, &team, &console.acts_for, &console.proof, admit)?;
+            (team, caller, console.read_only)
         }
         Credential::Observer { id, .. } => {
             let team = team.ok_or_else(invalid)?;
@@ -168,42 +142,175 @@ fn any_caller(
             if observer.secret != who.hash {
                 return Err(invalid().into());
             }
-            if observer.expires_ms <= tx.ctx.now_ms {
-                return Err(Refusal::new(
-                    Reason::CredentialExpired,
-                    "The observer's credential has expired. Ask the lead for a new one.",
-                )
-                .into());
-            }
-            Ok((team, Principal::Observer))
+            check_observer(tx, &observer)?;
+            (team, Principal::Observer, false)
         }
-        Credential::Join { .. } => Err(Refusal::new(
-            Reason::NotPermitted,
-            "A join token is valid only for joining. Join with it, and use the credential in the reply.",
-        )
-        .into()),
+        Credential::Join { .. } => {
+            let text = "A join token is valid only for joining. Join with it, and use the credential in the reply.";
+            return Err(Refusal::new(Reason::NotPermitted, text).into());
+        }
+        Credential::SignInCode { .. } => {
+            let text = "A code is valid only for signing in. Sign in with it, and use the credential in the reply.";
+            return Err(Refusal::new(Reason::NotPermitted, text).into());
+        }
+    };
+    Ok(Authenticated { team, caller, read_only })
+}
+
+fn check_observer(tx: &Tx<'_>, observer: &ObserverRecord) -> Result<(), Refusal> {
+    if observer.revoked {
+        return Err(revoked("The observer's credential was revoked. Ask the lead for a new one."));
+    }
+    if observer.expires_ms <= tx.ctx.now_ms {
+        let text = "The observer's credential has expired. Ask the lead for a new one.";
+        return Err(Refusal::new(Reason::CredentialExpired, text));
+    }
+    Ok(())
+}
+
+/// Returns the record of a console credential that has neither expired nor been revoked.
+fn console(tx: &mut Tx<'_>, who: &CallerCredentials, id: &str) -> Result<Arc<ConsoleRecord>, RuleError> {
+    let console = tx.read::<ConsoleRecord>(id)?.filter(|console| console.secret == who.hash).ok_or_else(invalid)?;
+    if console.revoked {
+        return Err(revoked("This sign-in was ended. Sign in again with `teamwire console`.").into());
+    }
+    if console.expires_ms <= tx.ctx.now_ms {
+        let text = "This sign-in has expired. Sign in again with `teamwire console`.";
+        return Err(Refusal::new(Reason::CredentialExpired, text).into());
+    }
+    Ok(console)
+}
+
+/// Resolves whom a sign-in acts for. `proof`: the hash of the credential that it was created with, which must still be valid.
+pub(super) fn acts_for(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    acts_for: &ActsFor,
+    proof: &SecretHash,
+    admit: Admit,
+) -> Result<Principal, RuleError> {
+    match acts_for {
+        // Its record is in the directory, not in a team.
+        ActsFor::Operator => Err(invalid().into()),
+        ActsFor::Member(name) => {
+            let record = team.member(name).filter(|record| record.credential == *proof).ok_or_else(|| {
+                revoked(&format!("The life of {name} that this sign-in acted for has ended. Sign in again."))
+            })?;
+            if let Life::Exited { .. } | Life::Spawning | Life::Stopping { request_id: None, .. } = record.life {
+                let text =
+                    format!("{name} has exited or was stopped, and this sign-in ended with it. Sign in as another.");
+                return Err(revoked(&text).into());
+            }
+            check_life(record, admit)?;
+            Ok(Principal::Member { name: record.name.clone(), lead: team.is_lead(name) })
+        }
+        ActsFor::Observer(id) => {
+            let observer = tx.read::<ObserverRecord>(id)?.filter(|observer| observer.secret == *proof);
+            let gone = || revoked("The observer's credential that this sign-in acted for is gone. Sign in again.");
+            check_observer(tx, &*observer.ok_or_else(gone)?)?;
+            Ok(Principal::Observer)
+        }
     }
 }
 
-/// Returns whether a credential is valid. False: it once was, and the rule of its call explains what happened to it.
-/// Refuses a credential that was never issued, or that no call accepts anymore.
-pub fn holds(tx: &mut Tx<'_>, who: &CallerCredentials) -> Result<bool, RuleError> {
+fn revoked(text: &str) -> Refusal {
+    Refusal::new(Reason::CredentialRevoked, text)
+}
+
+/// Returns the record of a code for signing in, used or not.
+pub(super) fn sign_in_code(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    id: &str,
+) -> Result<Arc<SignInCodeRecord>, RuleError> {
+    let code = tx.read::<SignInCodeRecord>(id)?.filter(|code| code.secret == who.hash);
+    code.ok_or_else(|| {
+        let text = "The code is not valid here. It may be incomplete, too old, or another coordinator's. Run `teamwire console` again.";
+        Refusal::new(Reason::CredentialInvalid, text).into()
+    })
+}
+
+/// What is known of a credential that was looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LookedUp {
+    /// Whether it is valid. False: it once was, and the rule of its call explains what happened to it.
+    pub is_current: bool,
+    /// Set if it is the operator's, by a console.
+    pub operator_sign_in: Option<OperatorSignIn>,
+    /// Whether its use should be recorded.
+    pub is_use_due: bool,
+}
+
+impl LookedUp {
+    fn new(is_current: bool) -> Self {
+        Self { is_current, operator_sign_in: None, is_use_due: false }
+    }
+}
+
+/// Looks a credential up. Refuses one that was never issued, or that no call accepts anymore.
+pub fn look_up(tx: &mut Tx<'_>, who: &CallerCredentials) -> Result<LookedUp, RuleError> {
     let team = tx.read::<TeamRecord>("")?;
     match &who.credential {
-        Credential::Operator { .. } => operator(tx, who).map(|()| true),
-        Credential::Observer { .. } => call(tx, who, "", Admit::Live).map(|_| true),
+        Credential::Operator { .. } => operator(tx, who).map(|()| LookedUp::new(true)),
+        Credential::Observer { id, .. } => {
+            authenticate(tx, who, "", Admit::Live)?;
+            let used_ms = tx.read::<ObserverRecord>(id)?.map_or(0, |observer| observer.last_used_ms);
+            Ok(LookedUp { is_use_due: is_use_due(tx, used_ms), ..LookedUp::new(true) })
+        }
+        Credential::Console { team: named, id, .. } => {
+            let console = console(tx, who, id)?;
+            let operator_sign_in = match named {
+                Some(_) => authenticate(tx, who, "", Admit::Stopping).map(|_| None)?,
+                None if console.acts_for == ActsFor::Operator && console.proof == tx.ctx.operator => {
+                    Some(OperatorSignIn::new(console.read_only))
+                }
+                None => return Err(revoked("The operator's credential has changed. Sign in again.").into()),
+            };
+            let is_use_due = is_use_due(tx, console.last_used_ms);
+            Ok(LookedUp { operator_sign_in, is_use_due, ..LookedUp::new(true) })
+        }
+        Credential::SignInCode { id, .. } => {
+            let code = sign_in_code(tx, who, id)?;
+            Ok(LookedUp::new(code.expires_ms > tx.ctx.now_ms))
+        }
         Credential::Member { member, .. } => {
             let record = team.as_ref().and_then(|team| team.member(member)).ok_or_else(invalid)?;
             if !is_or_was(record, who) {
                 return Err(invalid().into());
             }
-            Ok(record.credential == who.hash)
+            Ok(LookedUp::new(record.credential == who.hash))
         }
         Credential::Join { id, .. } => {
             let token = join_token(tx, id, who)?;
-            Ok(token.expires_ms > tx.ctx.now_ms)
+            Ok(LookedUp::new(token.expires_ms > tx.ctx.now_ms && !token.revoked))
         }
     }
+}
+
+fn is_use_due(tx: &Tx<'_>, last_used_ms: u64) -> bool {
+    last_used_ms + USE_RECORDED_MS <= tx.ctx.now_ms
+}
+
+/// Records that a valid credential was used, unless its last use is recent or the store is full.
+pub fn record_use(tx: &mut Tx<'_>, who: &CallerCredentials) -> Result<(), RuleError> {
+    if !look_up(tx, who)?.is_use_due || tx.ctx.store_is_full {
+        return Ok(());
+    }
+    let last_used_ms = tx.ctx.now_ms;
+    match &who.credential {
+        Credential::Console { id, .. } => {
+            if let Some(console) = tx.read::<ConsoleRecord>(id)? {
+                tx.put(id, &ConsoleRecord { last_used_ms, ..ConsoleRecord::clone(&console) });
+            }
+        }
+        Credential::Observer { id, .. } => {
+            if let Some(observer) = tx.read::<ObserverRecord>(id)? {
+                tx.put(id, &ObserverRecord { last_used_ms, ..ObserverRecord::clone(&observer) });
+            }
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 /// Returns the record of a join token.
@@ -214,7 +321,7 @@ pub fn join_token(tx: &mut Tx<'_>, id: &str, who: &CallerCredentials) -> Result<
 
 /// Authenticates a member; refuses everyone else.
 pub fn member(tx: &mut Tx<'_>, who: &CallerCredentials, admit: Admit) -> Result<(Arc<TeamRecord>, Name), RuleError> {
-    if let Credential::Operator { .. } = &who.credential {
+    if let Credential::Operator { .. } | Credential::Console { team: None, .. } = &who.credential {
         operator(tx, who)?;
         return Err(only_members().into());
     }
@@ -226,12 +333,31 @@ pub fn member(tx: &mut Tx<'_>, who: &CallerCredentials, admit: Admit) -> Result<
 
 /// Authenticates a host; refuses everyone else.
 pub fn host(tx: &mut Tx<'_>, who: &CallerCredentials, admit: Admit) -> Result<(Arc<TeamRecord>, Name), RuleError> {
-    let (team, name) = member_or_host(tx, who, admit)?;
+    let (team, name) = process(tx, who, admit)?;
     if team.member(&name).is_some_and(|member| member.is_host) {
         return Ok((team, name));
     }
     let text = format!("{name} is not a host, and only hosts take orders. A host joins with `teamwire host`.");
     Err(Refusal::new(Reason::NotPermitted, text).into())
+}
+
+/// Authenticates the process of a member or a host, by the credential of its life.
+pub fn process(tx: &mut Tx<'_>, who: &CallerCredentials, admit: Admit) -> Result<(Arc<TeamRecord>, Name), RuleError> {
+    if let Credential::Console { .. } = &who.credential {
+        member(tx, who, admit)?;
+        return Err(only_processes().into());
+    }
+    member_or_host(tx, who, admit)
+}
+
+/// Authenticates the process of a member; refuses everyone else.
+pub fn member_process(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    admit: Admit,
+) -> Result<(Arc<TeamRecord>, Name), RuleError> {
+    process(tx, who, admit)?;
+    member(tx, who, admit)
 }
 
 /// Authenticates whatever has an inbox and a life: a member or a host.
@@ -241,19 +367,30 @@ pub fn member_or_host(
     admit: Admit,
 ) -> Result<(Arc<TeamRecord>, Name), RuleError> {
     match &who.credential {
-        Credential::Member { .. } => match any_caller(tx, who, "", admit)? {
-            (team, Principal::Member { name, .. }) => Ok((team, name)),
-            _ => Err(only_members().into()),
-        },
+        Credential::Member { .. } | Credential::Console { team: Some(_), .. } => {
+            match any_caller(tx, who, "", admit)? {
+                (team, Principal::Member { name, .. }) => Ok((team, name)),
+                _ => Err(only_members().into()),
+            }
+        }
         _ => member(tx, who, admit),
     }
 }
 
-/// Refuses everyone but the operator.
-pub fn operator(tx: &Tx<'_>, who: &CallerCredentials) -> Result<(), RuleError> {
-    match &who.credential {
-        Credential::Operator { .. } if who.hash == tx.ctx.operator => Ok(()),
-        Credential::Operator { .. } => Err(invalid().into()),
+/// Refuses everyone but the operator. If it can only read, the transaction cannot write.
+pub fn operator(tx: &mut Tx<'_>, who: &CallerCredentials) -> Result<(), RuleError> {
+    if operator_reads_only(tx, who)? {
+        tx.forbid_writes();
+    }
+    Ok(())
+}
+
+/// Refuses everyone but the operator. Returns whether it can only read.
+pub(super) fn operator_reads_only(tx: &Tx<'_>, who: &CallerCredentials) -> Result<bool, RuleError> {
+    match (&who.credential, &who.operator_sign_in) {
+        (Credential::Operator { .. }, _) if who.hash == tx.ctx.operator => Ok(false),
+        (Credential::Console { team: None, .. }, Some(sign_in)) => Ok(sign_in.is_read_only()),
+        (Credential::Operator { .. } | Credential::Console { team: None, .. }, _) => Err(invalid().into()),
         _ => Err(Refusal::new(
             Reason::OperatorOnly,
             "This needs the operator's credential, which the coordinator keeps in its state directory.",
@@ -359,6 +496,14 @@ fn only_members() -> Refusal {
     Refusal::new(
         Reason::NotPermitted,
         "Only a member can do this: the operator and observers have no inbox and no tasks. Use a member's credential.",
+    )
+}
+
+/// Returns the refusal of a call that only a process may make.
+pub(super) fn only_processes() -> Refusal {
+    Refusal::new(
+        Reason::NotPermitted,
+        "Only a process can do this, with the credential of its life: a sign-in to the console belongs to none.",
     )
 }
 

@@ -6,7 +6,8 @@
 //! again must draw the same ids, so they come from the seed in its [`Context`].
 //!
 //! - [`records`]: what is stored of a team. [`streams`], [`topics`]: the names of its streams and notifications.
-//! - [`identity`]: who calls, by credential. [`actor`]: who acts.
+//! - [`caller`], [`identity`]: who calls, by credential. [`actor`]: who acts. [`access`]: signing in to the console, and
+//!   revoking credentials.
 //! - [`team`], [`membership`], [`life`]: teams, who is in them, and the lives of members. [`roster`]: finding and
 //!   addressing members.
 //! - [`send`]: the messages. [`request`]: the state machine of requests.
@@ -22,8 +23,10 @@
 //!
 //! Architecture invariant: no clock, no random numbers, no tonic and no store in here, and no rule anywhere else.
 
+pub mod access;
 pub mod activity;
 pub mod actor;
+pub mod caller;
 pub mod dead_letters;
 pub mod due;
 mod envelope;

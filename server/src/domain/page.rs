@@ -91,7 +91,8 @@ pub fn name(token: &str) -> Result<Option<Name>, Refusal> {
     position(token)?.map(|text| Name::parse(&text, "page_token").map_err(|_| unknown_token())).transpose()
 }
 
-fn unknown_token() -> Refusal {
+/// Returns the refusal of a token that no list has returned.
+pub fn unknown_token() -> Refusal {
     let message = "page_token is not one that a list has returned. Pass on next_page_token of the previous reply, or leave it \
                    out for the first page.";
     Refusal::new(Reason::InvalidField, message).field("page_token")

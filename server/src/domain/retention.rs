@@ -15,8 +15,9 @@ use super::{
     inbox::{Leaving, remove_from_inbox},
     notices,
     records::{
-        ActivityRecord, CursorRecord, HostRecord, JoinTokenRecord, Life, ObserverRecord, PresenceRecord, ReceiptRecord,
-        SessionRecord, TeamRecord, UnprocessedRecord, receipt_id,
+        ActivityRecord, ActsFor, ConsoleRecord, CursorRecord, HostRecord, JoinTokenRecord, Life, ObserverRecord,
+        PresenceRecord, ReceiptRecord, SessionRecord, SignInCodeRecord, SignInsRecord, TeamRecord, UnprocessedRecord,
+        receipt_id,
     },
     streams::{self, HISTORY, LEFTOVERS, REQUESTS},
     task::{
@@ -142,6 +143,7 @@ pub fn remove_member(
     tx.delete::<UnprocessedRecord>(id);
     tx.delete::<ActivityRecord>(id);
     tx.delete::<HostRecord>(id);
+    tx.delete::<SignInsRecord>(&ActsFor::Member(name.clone()).key());
     tx.remove(streams::activity(name), activity.collect());
     notices::forget(tx, name)?;
     let mut team = TeamRecord::clone(&team);
@@ -187,6 +189,25 @@ pub fn trim_credentials(
     }
     for id in observers {
         tx.delete::<ObserverRecord>(id);
+        tx.delete::<SignInsRecord>(&ActsFor::Observer(id.clone()).key());
+    }
+    Ok(())
+}
+
+/// Removes codes and console credentials that expired long ago, from a team or the directory.
+pub fn trim_sign_ins(tx: &mut Tx<'_>, codes: &[String], consoles: &[String]) -> Result<(), RuleError> {
+    tx.want::<SignInCodeRecord>(codes.iter().cloned())?;
+    for id in codes {
+        // Ids are not used twice, but a team may have been deleted and created again.
+        if tx.read::<SignInCodeRecord>(id)?.is_some_and(|code| is_long_expired(code.expires_ms, tx.ctx.now_ms)) {
+            tx.delete::<SignInCodeRecord>(id);
+        }
+    }
+    tx.want::<ConsoleRecord>(consoles.iter().cloned())?;
+    for id in consoles {
+        if tx.read::<ConsoleRecord>(id)?.is_some_and(|console| is_long_expired(console.expires_ms, tx.ctx.now_ms)) {
+            tx.delete::<ConsoleRecord>(id);
+        }
     }
     Ok(())
 }

@@ -119,7 +119,7 @@ pub fn open(
     }
     // This session is about to supersede the caller's earlier one, which therefore proves nothing.
     let who = CallerCredentials { session_id: None, ..who.clone() };
-    let (team, name) = identity::member_or_host(tx, &who, Admit::Stopping)?;
+    let (team, name) = identity::process(tx, &who, Admit::Stopping)?;
     let member = team.member(&name).ok_or_else(identity::invalid)?;
     if let Life::Stopping { request_id: Some(request_id), .. } = &member.life {
         return Ok(Opened::Stopping {
@@ -300,8 +300,8 @@ pub struct Acknowledgement {
 }
 
 impl Acknowledgement {
-    /// Checks the fields of an acknowledgement.
-    pub fn check(who: &CallerCredentials, request: &v1::AckRequest) -> Result<Self, Refusal> {
+    /// Checks the fields of an acknowledgement. `member`: the one that a console credential acts for.
+    pub fn check(who: &CallerCredentials, member: Option<Name>, request: &v1::AckRequest) -> Result<Self, Refusal> {
         if request.message_ids.len() > ACK_IDS_MAX {
             return Err(
                 Refusal::new(Reason::InvalidField, "message_ids takes up to 1,000 ids a call.").field("message_ids")
@@ -311,14 +311,13 @@ impl Acknowledgement {
         for text in &request.message_ids {
             message_ids.push(id::message_id(text, "message_ids")?.to_string());
         }
-        let who = match request.session_id.as_str() {
-            "" => who.clone(),
-            session_id => CallerCredentials { session_id: Some(session_id.to_owned()), ..who.clone() },
+        let (member, session_id) = match (&who.credential, member) {
+            (Credential::Member { member, .. }, _) => (member.clone(), Some(request.session_id.clone())),
+            (_, Some(member)) => (member, None),
+            _ => return Err(Refusal::new(Reason::NotPermitted, "Only a member has an inbox to acknowledge from.")),
         };
-        let Credential::Member { member, .. } = &who.credential else {
-            return Err(Refusal::new(Reason::NotPermitted, "Only a member has an inbox to acknowledge from."));
-        };
-        Ok(Self { member: member.clone(), who, message_ids })
+        let session_id = session_id.filter(|id| !id.is_empty()).or_else(|| who.session_id.clone());
+        Ok(Self { member, who: CallerCredentials { session_id, ..who.clone() }, message_ids })
     }
 }
 

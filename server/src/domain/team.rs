@@ -40,6 +40,7 @@ pub fn create(
     request: &v1::CreateTeamRequest,
 ) -> Result<v1::CreateTeamResponse, RuleError> {
     identity::operator(tx, who)?;
+    tx.check_may_write()?;
     let name = Name::parse(&request.name, "name")?;
     let lead = if request.lead_name.is_empty() { LEAD_NAME } else { &request.lead_name };
     let lead = Name::parse_member(lead, "lead_name")?;

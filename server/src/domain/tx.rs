@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use teamwire_proto::{Refusal, id, name::Name};
+use teamwire_proto::{Reason, Refusal, id, name::Name};
 use uuid::Uuid;
 
 use super::{
@@ -108,6 +108,7 @@ pub struct Tx<'a> {
     /// Records that this transaction has put or deleted, for its later reads.
     written: HashMap<Key, Arc<CachedRecord>>,
     ends_something: bool,
+    writes_are_forbidden: bool,
     drawn: u64,
 }
 
@@ -124,6 +125,7 @@ impl<'a> Tx<'a> {
             notifications: Vec::new(),
             written: HashMap::new(),
             ends_something: false,
+            writes_are_forbidden: false,
             drawn: 0,
         }
     }
@@ -290,6 +292,25 @@ impl<'a> Tx<'a> {
         if is_shown || (puts(TeamRecord::KIND) && self.notifications.is_empty()) {
             self.notify(Topic::Roster);
         }
+    }
+
+    /// Declares that the caller can only read: if the rule writes something, it is refused.
+    pub fn forbid_writes(&mut self) {
+        self.writes_are_forbidden = true;
+    }
+
+    /// Refuses a caller that can only read.
+    pub fn check_may_write(&self) -> Result<(), RuleError> {
+        if !self.writes_are_forbidden {
+            return Ok(());
+        }
+        let text = "This sign-in can only read. To change something, sign in again without --read-only.";
+        Err(Refusal::new(Reason::NotPermitted, text).into())
+    }
+
+    /// Refuses a caller that can only read if the rule has written something.
+    pub fn check_writes(&self) -> Result<(), RuleError> {
+        if self.is_read_only() { Ok(()) } else { self.check_may_write() }
     }
 
     /// Returns whether the rule changes nothing.

@@ -4,7 +4,8 @@
 //! services, makes a [`GatedCall`] for each call; the services note there that a whole request with a credential has
 //! arrived, and that the credential is valid. While such a call is decided the connection stays open, however long that
 //! takes; once a credential was valid the gate stays open. The answer to a call proves nothing, since many calls are
-//! refused without a check of who calls.
+//! refused without a check of who calls. A connection that loads the console's page needs no credential, and gets more time, if
+//! not too many others do.
 
 use std::{
     sync::{
@@ -16,6 +17,8 @@ use std::{
 
 use futures::{FutureExt as _, future::BoxFuture};
 use http::{Request, Response};
+use parking_lot::Mutex;
+use tokio::sync::OwnedSemaphorePermit;
 use tower::{Layer, Service};
 
 /// The gate of a connection.
@@ -24,6 +27,8 @@ pub struct AuthGate {
     open: AtomicBool,
     /// How many calls with a credential are being decided.
     deciding: AtomicUsize,
+    /// The connection's place among those that load the console's page. `None`: it has none.
+    loading: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 impl AuthGate {
@@ -35,6 +40,19 @@ impl AuthGate {
     /// Returns whether a call with a credential is being decided.
     pub fn is_deciding(&self) -> bool {
         self.deciding.load(Ordering::Acquire) > 0
+    }
+
+    /// Records that the connection loads the console's page, which needs no credential. It keeps the place until the gate opens
+    /// or the connection is closed.
+    pub fn loads_page(&self, place: OwnedSemaphorePermit) {
+        if !self.is_open() {
+            self.loading.lock().get_or_insert(place);
+        }
+    }
+
+    /// Returns whether the connection loads the console's page.
+    pub fn is_loading(&self) -> bool {
+        self.loading.lock().is_some()
     }
 }
 
@@ -56,6 +74,7 @@ impl GatedCall {
     /// Records that the credential is valid.
     pub fn opens(&self) {
         self.gate.open.store(true, Ordering::Release);
+        self.gate.loading.lock().take();
     }
 
     /// Returns whether this call or an earlier one has presented a valid credential.

@@ -23,6 +23,9 @@ use super::auth_gate::AuthGate;
 /// How soon a connection is checked again if its time was over while a call was being decided.
 const AGAIN: Duration = Duration::from_millis(250);
 
+/// How much longer a connection that loads the console's page may stay without a credential: enough for a slow link.
+const PAGE_TIME: Duration = Duration::from_secs(25);
+
 /// With TLS or without.
 pub(super) type Stream<S> = Either<S, Box<TlsStream<S>>>;
 
@@ -36,13 +39,16 @@ pub struct Connection<S> {
     gate: Arc<AuthGate>,
     /// `None`: the gate is open.
     deadline: Option<Pin<Box<Sleep>>>,
+    /// The deadline if the connection loads the console's page.
+    page_deadline: Instant,
     _place: OwnedSemaphorePermit,
 }
 
 impl<S> Connection<S> {
     pub(super) fn new(stream: Stream<S>, peer: SocketAddr, deadline: Instant, place: OwnedSemaphorePermit) -> Self {
+        let page_deadline = deadline + PAGE_TIME;
         let deadline = Some(Box::pin(sleep_until(deadline)));
-        Self { stream, peer, gate: Arc::default(), deadline, _place: place }
+        Self { stream, peer, gate: Arc::default(), deadline, page_deadline, _place: place }
     }
 
     fn poll_deadline(&mut self, context: &mut Context<'_>) -> io::Result<()> {
@@ -53,6 +59,10 @@ impl<S> Connection<S> {
             }
             if deadline.as_mut().poll(context).is_pending() {
                 break;
+            }
+            if self.gate.is_loading() && Instant::now() < self.page_deadline {
+                deadline.as_mut().reset(self.page_deadline);
+                continue;
             }
             if !self.gate.is_deciding() {
                 tracing::debug!(peer = %self.peer, "closed: no call presented a valid credential in time");

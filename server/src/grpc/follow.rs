@@ -50,9 +50,11 @@ impl Services {
         let (frames, out) = mpsc::channel(F::FRAMES_MAX);
         let this = self.clone();
         tokio::spawn(async move {
-            let sent = this.send_frames(&who, &namespace, watch, followed, &frames);
+            let sent = this.while_signed_in(&who, this.send_frames(&who, watch, followed, &frames));
             let refusal = match this.draining.run_until_cancelled(sent).await {
                 Some(Ok(())) => return,
+                // The credential of a deleted team is invalid; here that is known to be the reason.
+                Some(Err(refusal)) if refusal.reason == Reason::CredentialInvalid => team_not_found(namespace.as_str()),
                 Some(Err(refusal)) => refusal,
                 None => services::draining(),
             };
@@ -64,7 +66,6 @@ impl Services {
     async fn send_frames<F: Followed>(
         &self,
         who: &CallerCredentials,
-        namespace: &Namespace,
         mut watch: watch::Receiver<u64>,
         mut followed: F,
         frames: &mpsc::Sender<Result<F::Frame, Status>>,
@@ -84,10 +85,6 @@ impl Services {
                     }
                 }
                 Err(refusal) if refusal.reason == Reason::StoreUnavailable => {}
-                // The credential of a deleted team is invalid; here that is known to be the reason.
-                Err(refusal) if refusal.reason == Reason::CredentialInvalid => {
-                    return Err(team_not_found(namespace.as_str()));
-                }
                 Err(refusal) => return Err(refusal),
             }
             tokio::select! {

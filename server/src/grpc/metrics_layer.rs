@@ -199,6 +199,7 @@ fn caller(headers: &HeaderMap) -> String {
     match Credential::parse(token) {
         Ok(Credential::Member { team, member, .. }) => format!("{member}@{team}"),
         Ok(Credential::Operator { .. }) => "operator".to_owned(),
+        Ok(Credential::Console { team: None, .. }) => "operator".to_owned(),
         Ok(other) => other.team().map_or_else(|| "unknown".to_owned(), |team| format!("unknown@{team}")),
         Err(_) => "none".to_owned(),
     }

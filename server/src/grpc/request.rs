@@ -41,7 +41,8 @@ impl RequestService for Services {
         let (who, request) = self.open(request).await?;
         // Authenticates the caller, who gives heartbeats from here on.
         self.coordinator.get_request(&who, &request.team, &request.request_id).await?;
-        let waited = self.heartbeats.while_waiting(&who, self.coordinator.wait_for_decision(&who, &request));
+        let decision = self.while_signed_in(&who, self.coordinator.wait_for_decision(&who, &request));
+        let waited = self.heartbeats.while_waiting(&who, decision);
         // A waiting caller does not keep a coordinator from draining: it can ask the next one.
         let found = match self.draining.run_until_cancelled(waited).await {
             Some(found) => found?,

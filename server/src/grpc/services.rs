@@ -6,10 +6,10 @@ use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
     v1::{
-        history_service_server::HistoryServiceServer, host_service_server::HostServiceServer,
-        message_service_server::MessageServiceServer, request_service_server::RequestServiceServer,
-        task_service_server::TaskServiceServer, team_service_server::TeamServiceServer,
-        watch_service_server::WatchServiceServer,
+        access_service_server::AccessServiceServer, history_service_server::HistoryServiceServer,
+        host_service_server::HostServiceServer, message_service_server::MessageServiceServer,
+        request_service_server::RequestServiceServer, task_service_server::TaskServiceServer,
+        team_service_server::TeamServiceServer, watch_service_server::WatchServiceServer,
     },
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -38,6 +38,8 @@ pub struct ServiceConfig {
     pub rates: Rates,
     /// How many bytes a request may have.
     pub request_bytes_max: usize,
+    /// Whether this coordinator serves the console.
+    pub console_enabled: bool,
 }
 
 /// What every service has at hand.
@@ -52,6 +54,7 @@ pub struct Services {
     pub(super) pace: Pace,
     pub(super) meter: Arc<Meter>,
     pub(super) watches: Arc<TeamWatches>,
+    pub(super) console_enabled: bool,
     request_bytes_max: usize,
 }
 
@@ -66,6 +69,7 @@ impl Services {
         HistoryServiceServer::<Self>::NAME,
         HostServiceServer::<Self>::NAME,
         WatchServiceServer::<Self>::NAME,
+        AccessServiceServer::<Self>::NAME,
     ];
 
     /// Makes the services of a coordinator. They end their streams when `draining` is cancelled, and run sessions as tasks of
@@ -77,10 +81,21 @@ impl Services {
         sessions: TaskTracker,
         config: ServiceConfig,
     ) -> Self {
-        let ServiceConfig { advertised, pace, rates, request_bytes_max } = config;
+        let ServiceConfig { advertised, pace, rates, request_bytes_max, console_enabled } = config;
         let (advertised, meter) = (Arc::new(advertised), Arc::new(Meter::new(rates)));
         let watches = Arc::new(TeamWatches::new(Arc::clone(&coordinator), draining.clone()));
-        Self { coordinator, heartbeats, advertised, draining, sessions, pace, meter, watches, request_bytes_max }
+        Self {
+            coordinator,
+            heartbeats,
+            advertised,
+            draining,
+            sessions,
+            pace,
+            meter,
+            watches,
+            console_enabled,
+            request_bytes_max,
+        }
     }
 
     /// Adds them to a router.
@@ -93,7 +108,8 @@ impl Services {
             .add_service(TaskServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
             .add_service(HistoryServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
             .add_service(HostServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
-            .add_service(WatchServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max));
+            .add_service(WatchServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
+            .add_service(AccessServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max));
     }
 
     /// Takes a call apart: who calls, and what it asks for.
@@ -104,7 +120,7 @@ impl Services {
         if self.draining.is_cancelled() {
             return Err(draining().into());
         }
-        let who = request.extensions_mut().remove::<Presented>().unwrap_or_else(|| Err(credentials::missing()))?;
+        let mut who = request.extensions_mut().remove::<Presented>().unwrap_or_else(|| Err(credentials::missing()))?;
         let call = request.extensions().get::<Arc<GatedCall>>().cloned();
         let request = request.into_inner();
         if let Some(call) = &call {
@@ -112,8 +128,14 @@ impl Services {
         }
         let is_looked_up_by_its_rule =
             matches!(who.credential, Credential::Member { .. }) && call.as_ref().is_some_and(|call| call.is_open());
-        if !is_looked_up_by_its_rule && self.coordinator.holds(&who).await? {
-            call.inspect(|call| call.opens());
+        if !is_looked_up_by_its_rule {
+            let found = self.coordinator.look_up(&who).await?;
+            if found.is_current {
+                call.inspect(|call| call.opens());
+            }
+            if found.operator_sign_in.is_some() {
+                Arc::make_mut(&mut who).operator_sign_in = found.operator_sign_in;
+            }
         }
         Ok((who, request))
     }

@@ -112,7 +112,7 @@ impl TaskService for Services {
             }
             // Authenticates the caller, who gives heartbeats from here on.
             self.coordinator.rule(&who, "", Touches::Team, |tx| team::get(tx, &who, "")).await?;
-            self.heartbeats.while_waiting(&who, claimed).await
+            self.heartbeats.while_waiting(&who, self.while_signed_in(&who, claimed)).await
         };
         // A waiting caller does not keep a coordinator from draining: it can ask the next one.
         let claim = match self.draining.run_until_cancelled(waited).await {

@@ -115,7 +115,8 @@ impl TeamService for Services {
             return Ok(Response::new(listed));
         }
         // The caller is authenticated, and gives heartbeats from here on.
-        let waited = self.heartbeats.while_waiting(&who, self.coordinator.list_activity(&who, &request));
+        let listing = self.while_signed_in(&who, self.coordinator.list_activity(&who, &request));
+        let waited = self.heartbeats.while_waiting(&who, listing);
         // A waiting caller does not keep a coordinator from draining: it can ask the next one.
         let listed = match self.draining.run_until_cancelled(waited).await {
             Some(waited) => waited?,

@@ -35,14 +35,14 @@ pub fn is_origin(text: &str) -> bool {
     matches!(scheme, "http" | "https") && !authority.is_empty() && authority.chars().all(is_plain)
 }
 
-/// Makes the layer that translates calls from pages of these origins, with headers of up to this many bytes. No
-/// origins: nothing is translated.
-pub fn layer(
-    origins: &[String],
-    header_bytes_max: u32,
-) -> Either<Stack<Stack<GrpcWebLayer, ShortHeaders>, CorsLayer>, Identity> {
-    let translation = Stack::new(GrpcWebLayer::new(), ShortHeaders { bytes_max: header_bytes_max });
-    option_layer((!origins.is_empty()).then(|| Stack::new(translation, cors(origins))))
+/// Makes the layer that translates calls, and tells browsers that pages of these other origins may make them.
+pub fn layer(origins: &[String]) -> Stack<GrpcWebLayer, Either<CorsLayer, Identity>> {
+    Stack::new(GrpcWebLayer::new(), option_layer((!origins.is_empty()).then(|| cors(origins))))
+}
+
+/// Makes the layer that bounds headers to this many bytes.
+pub fn short_headers(header_bytes_max: u32) -> ShortHeaders {
+    ShortHeaders { bytes_max: header_bytes_max }
 }
 
 /// Answers requests with larger headers with HTTP status 431, as HTTP/2 does already: over HTTP/1.1, hyper accepts 400

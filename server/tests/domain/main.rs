@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod access;
 mod activity;
 mod members;
 mod messages;

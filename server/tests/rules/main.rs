@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod access;
 mod activity;
 mod board;
 mod board_check;

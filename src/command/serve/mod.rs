@@ -16,6 +16,7 @@ use std::{
 
 use clap::Args;
 use teamwire_server::{
+    console::Console,
     grpc::Advertised,
     server::{self, Listeners},
     store::{self, StoreError},
@@ -150,6 +151,13 @@ impl Serve {
         certificate::publish_ca(&state_dir, settings.tls_cert.as_deref().filter(|_| ca_fingerprint.is_some()))?;
 
         let is_interactive = settings.log_format == "text" && io::stdin().is_terminal() && io::stderr().is_terminal();
+        let console = settings.serves_console(listener.local_addr()?).then(|| Console {
+            files: super::console::FILES,
+            hosts: settings.console_hosts(),
+            origins: settings.web_origins.clone(),
+            is_tls: tls.is_some(),
+        });
+        let has_console = console.is_some();
         let config = server::Config {
             limits: settings.limits,
             pace: settings.pace,
@@ -159,6 +167,7 @@ impl Serve {
             tls_reload_interval: settings.tls_reload_interval,
             advertised: Advertised { addresses: settings.advertise, ca_fingerprint },
             web_origins: settings.web_origins,
+            console,
             drain_grace: settings.drain_grace,
             hard_stop: settings.hard_stop,
             metrics: Arc::new(Metrics::new(settings.metrics_members_max)),
@@ -174,6 +183,9 @@ impl Serve {
             tokio::spawn(metrics_endpoint::serve(listener, Arc::clone(&config.metrics), stop_metrics));
         }
         tracing::info!(%address, %listen, store = store_kind(&store_url), "serving");
+        if has_console {
+            tracing::info!("the console is at {address}/: sign in with `teamwire console`");
+        }
         if is_interactive {
             print_next_steps(&address, &state_dir, &context.location_flags());
         }

@@ -267,6 +267,7 @@ impl Run<'_> {
         for next in [
             format!("teamwire send {to} \"How far are you?\" --wait-reply"),
             "teamwire status".to_owned(),
+            "teamwire console           # the team in a browser".to_owned(),
             "teamwire requests          # what members ask for".to_owned(),
             "teamwire down".to_owned(),
         ] {

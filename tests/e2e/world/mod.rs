@@ -400,10 +400,12 @@ pub fn is_alive(pid: u32) -> bool {
 }
 
 /// The beginnings of the names of variables that teamwire and agent programs read.
-const READ_VARIABLES: [&str; 12] = [
+const READ_VARIABLES: [&str; 16] = [
     "ANTHROPIC_",
+    "BROWSER",
     "CLAUDE",
     "CODEX_",
+    "DISPLAY",
     "GEMINI_",
     "GOOGLE_",
     "OPENAI_",
@@ -411,6 +413,8 @@ const READ_VARIABLES: [&str; 12] = [
     "OTEL_",
     "TEAMWIRE_",
     "TRACEPARENT",
+    "WAYLAND_DISPLAY",
+    "WSL_",
     "XDG_",
     "npm_",
 ];

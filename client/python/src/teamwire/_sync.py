@@ -14,6 +14,7 @@ from ._client import AsyncClient, connect, join, join_host
 from ._identity import Identity
 from ._subscription import AsyncSubscription, End, Message
 from .v1 import (
+    access_pb2_grpc,
     history_pb2_grpc,
     host_pb2_grpc,
     message_pb2_grpc,
@@ -109,6 +110,7 @@ class Client:
         """Wraps a client from `connect`, or calls `connect` with these options."""
         self._aio = aio or connect(**options)
         channel = cast(grpc.Channel, _Channel(self._aio))
+        self.access = access_pb2_grpc.AccessServiceStub(channel)
         self.history = history_pb2_grpc.HistoryServiceStub(channel)
         self.hosts = host_pb2_grpc.HostServiceStub(channel)
         self.messages = message_pb2_grpc.MessageServiceStub(channel)

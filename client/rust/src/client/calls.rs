@@ -4,10 +4,10 @@ use prost::Message as _;
 use teamwire_proto::{
     Method, Reason, Refusal,
     v1::{
-        self, history_service_client::HistoryServiceClient, host_service_client::HostServiceClient,
-        message_service_client::MessageServiceClient, request_service_client::RequestServiceClient,
-        task_service_client::TaskServiceClient, team_service_client::TeamServiceClient,
-        watch_service_client::WatchServiceClient,
+        self, access_service_client::AccessServiceClient, history_service_client::HistoryServiceClient,
+        host_service_client::HostServiceClient, message_service_client::MessageServiceClient,
+        request_service_client::RequestServiceClient, task_service_client::TaskServiceClient,
+        team_service_client::TeamServiceClient, watch_service_client::WatchServiceClient,
     },
 };
 use tonic::transport::Channel;
@@ -62,6 +62,25 @@ impl Client {
         let key = unguessable(&mut request.idempotency_key);
         let call = Call::of(Method::Join).with_key(&key);
         self.call(call, request, |channel, request| async move { teams(channel).join(request).await }).await
+    }
+
+    /// Creates a code with which a person can sign in to the console as the caller.
+    pub async fn create_sign_in_code(
+        &self,
+        mut request: v1::CreateSignInCodeRequest,
+    ) -> Result<v1::CreateSignInCodeResponse, Error> {
+        self.fill(&mut request.team);
+        let key = unguessable(&mut request.idempotency_key);
+        let call = Call::of(Method::CreateSignInCode).with_key(&key);
+        self.call(call, request, |channel, request| async move { access(channel).create_sign_in_code(request).await })
+            .await
+    }
+
+    /// Exchanges a code, the client's credential, for a console credential.
+    pub async fn sign_in(&self, mut request: v1::SignInRequest) -> Result<v1::SignInResponse, Error> {
+        let key = unguessable(&mut request.idempotency_key);
+        let call = Call::of(Method::SignIn).with_key(&key);
+        self.call(call, request, |channel, request| async move { access(channel).sign_in(request).await }).await
     }
 
     /// Reports what the caller's program has done and used, with the request's idempotency key or a new one.
@@ -140,6 +159,10 @@ pub(crate) fn tasks(channel: Channel) -> TaskServiceClient<Channel> {
 
 pub(crate) fn watches(channel: Channel) -> WatchServiceClient<Channel> {
     WatchServiceClient::new(channel)
+}
+
+fn access(channel: Channel) -> AccessServiceClient<Channel> {
+    AccessServiceClient::new(channel)
 }
 
 fn hosts(channel: Channel) -> HostServiceClient<Channel> {
@@ -225,6 +248,12 @@ calls! {
     hosts.refuse_order = RefuseOrder(RefuseOrderRequest) -> RefuseOrderResponse;
     /// Reports that a member that the caller started has no process left. For hosts.
     hosts.report_exit = ReportExit(ReportExitRequest) -> ReportExitResponse;
+    /// Returns what the caller's credential permits.
+    access.get_caller = GetCaller(GetCallerRequest) -> GetCallerResponse;
+    /// Lists a page of the team's credentials that are valid.
+    access.list_credentials = ListCredentials(ListCredentialsRequest.team) -> ListCredentialsResponse;
+    /// Revokes a credential.
+    access.revoke_credential = RevokeCredential(RevokeCredentialRequest.team) -> RevokeCredentialResponse;
     /// Lists a page of the history.
     history.list_history = ListHistory(ListHistoryRequest.team) -> ListHistoryResponse;
 }

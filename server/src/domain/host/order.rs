@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     domain::{
+        actor::Actor,
         identity::{self, Admit, CallerCredentials},
         membership::{conclude_life, exit_of},
         records::{JoinTokenRecord, Life, TeamRecord},
@@ -55,6 +56,10 @@ pub fn take(
         plan_mode_required,
         is_for_host: false,
         order: Some(order.id.clone()),
+        created_ms: tx.ctx.now_ms,
+        created_by: Some(Actor::Member(host.clone())),
+        last_used_ms: 0,
+        revoked: false,
     };
     tx.put(&id, &token);
     if let Some(ordered) = team.member_mut(&name).and_then(|member| member.ordered.as_mut()) {

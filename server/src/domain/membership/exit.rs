@@ -27,7 +27,7 @@ pub fn leave(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::LeaveReques
     let mut exit = exit_of(tx, request.exit.as_ref(), "exit")?;
     // A session that an approval has ended may still report. One that another process has superseded may not, because
     // its end is not the member's.
-    let (team, name) = identity::member_or_host(tx, who, Admit::Ended)?;
+    let (team, name) = identity::process(tx, who, Admit::Ended)?;
     let mut team = TeamRecord::clone(&team);
     let present = team.member(&name).ok_or_else(invalid)?;
     if request.exit_follows && !present.detached {

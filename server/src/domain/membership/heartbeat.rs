@@ -22,7 +22,7 @@ pub fn heartbeat(
     who: &CallerCredentials,
     request: &v1::HeartbeatRequest,
 ) -> Result<v1::HeartbeatResponse, RuleError> {
-    let (team, name) = identity::member_or_host(tx, who, Admit::Stopping)?;
+    let (team, name) = identity::process(tx, who, Admit::Stopping)?;
     check_line(&request.summary, "summary", Reason::InvalidSummary, &tx.ctx.limits)?;
     let lease = tx.ctx.limits.lease_ttl;
     renew(tx, std::slice::from_ref(&name))?;

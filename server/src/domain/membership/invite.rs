@@ -46,6 +46,10 @@ pub fn invite(
         plan_mode_required: request.plan_mode_required,
         is_for_host: request.host,
         order: None,
+        created_ms: tx.ctx.now_ms,
+        created_by: Some(actor.clone()),
+        last_used_ms: 0,
+        revoked: false,
     };
     tx.put(&id, &token);
     history::append(tx, team_event(TeamEventKind::Invited, &actor, member.as_ref().map_or("", Name::as_str)));
@@ -64,7 +68,15 @@ pub fn create_observer(
     let actor = caller.lead_only("let others observe the team")?;
     let expires_ms = tx.ctx.now_ms + ttl(request.ttl.as_ref(), tx.ctx.limits.observer_ttl, 365)?;
     let (id, secret) = (tx.new_secret()[..12].to_owned(), tx.new_secret());
-    tx.put(&id, &ObserverRecord { secret: SecretHash::of(&secret), expires_ms });
+    let observer = ObserverRecord {
+        secret: SecretHash::of(&secret),
+        expires_ms,
+        created_ms: tx.ctx.now_ms,
+        created_by: Some(actor.clone()),
+        last_used_ms: 0,
+        revoked: false,
+    };
+    tx.put(&id, &observer);
     history::append(tx, team_event(TeamEventKind::ObserverCreated, &actor, ""));
     let credential = Credential::Observer { team: team.name.clone(), id, secret }.reveal();
     Ok(v1::CreateObserverResponse { credential, expires_at: Some(timestamp(expires_ms)) })

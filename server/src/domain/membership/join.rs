@@ -58,6 +58,11 @@ pub fn join(
             identity::call(tx, who, "", Admit::Live)?;
             return Err(not_for("an observer").into());
         }
+        Credential::SignInCode { .. } => return Err(not_for("a person who signs in").into()),
+        Credential::Console { .. } => {
+            identity::process(tx, who, Admit::Live)?;
+            return Err(identity::only_processes().into());
+        }
     };
     let mut token = check_credential(tx, &team, who)?;
 
@@ -129,6 +134,7 @@ pub fn join(
     }
     if let (Some(token), Credential::Join { id, .. }) = (&mut token, &who.credential) {
         token.uses_left -= 1;
+        token.last_used_ms = tx.ctx.now_ms;
         tx.put(id, token);
     }
     tx.put("", &team);
@@ -165,7 +171,7 @@ fn scope(who: &CallerCredentials) -> String {
     match &who.credential {
         Credential::Join { id, .. } => format!("join/token/{id}"),
         Credential::Member { member, .. } => format!("join/{}", member.folded()),
-        Credential::Operator { .. } | Credential::Observer { .. } => unreachable!("these are refused before"),
+        _ => unreachable!("these are refused before"),
     }
 }
 
@@ -211,6 +217,10 @@ fn use_token(
         return Err(wrong_kind_of_token(token));
     }
     let invite = if token.is_for_host { "teamwire invite --host" } else { "teamwire invite" };
+    if token.revoked {
+        let text = format!("The join token was revoked. Ask the lead for a new one (`{invite}`).");
+        return Err(Refusal::new(Reason::CredentialRevoked, text));
+    }
     if token.expires_ms <= tx.ctx.now_ms {
         let text = format!("The join token has expired. Ask the lead for a new one (`{invite}`).");
         return Err(Refusal::new(Reason::JoinTokenExpired, text));

@@ -1,10 +1,10 @@
-//! Join tokens and observers' credentials.
+//! Join tokens, observers' credentials, and signing in to the console.
 
 use serde::{Deserialize, Serialize};
 use teamwire_proto::name::Name;
 
 use super::record_type::stored_as_json;
-use crate::domain::secret::SecretHash;
+use crate::domain::{actor::Actor, secret::SecretHash};
 
 /// A join token; id: its public part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -25,6 +25,18 @@ pub struct JoinTokenRecord {
     /// The order that it was issued for. It is valid as long as that order is pending.
     #[serde(default)]
     pub order: Option<String>,
+    /// When it was issued.
+    #[serde(default)]
+    pub created_ms: u64,
+    /// Who issued it. `None`: a coordinator that did not record it.
+    #[serde(default)]
+    pub created_by: Option<Actor>,
+    /// When a member or a host last joined with it. Zero: never.
+    #[serde(default)]
+    pub last_used_ms: u64,
+    /// Whether it was revoked.
+    #[serde(default)]
+    pub revoked: bool,
 }
 
 stored_as_json!(JoinTokenRecord, "token");
@@ -36,6 +48,96 @@ pub struct ObserverRecord {
     pub secret: SecretHash,
     /// When it expires.
     pub expires_ms: u64,
+    /// When it was issued.
+    #[serde(default)]
+    pub created_ms: u64,
+    /// Who issued it. `None`: a coordinator that did not record it.
+    #[serde(default)]
+    pub created_by: Option<Actor>,
+    /// When a call last presented it, give or take a minute. Zero: never.
+    #[serde(default)]
+    pub last_used_ms: u64,
+    /// Whether it was revoked.
+    #[serde(default)]
+    pub revoked: bool,
 }
 
 stored_as_json!(ObserverRecord, "observer");
+
+/// Whom a person that signs in acts for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ActsFor {
+    /// The operator. Such records are in the directory.
+    Operator,
+    /// A member.
+    Member(Name),
+    /// The observer's credential with this id.
+    Observer(String),
+}
+
+impl ActsFor {
+    /// Returns the id of its [`SignInsRecord`].
+    pub fn key(&self) -> String {
+        match self {
+            Self::Operator => "operator".to_owned(),
+            Self::Member(name) => format!("member/{}", name.folded()),
+            Self::Observer(id) => format!("observer/{id}"),
+        }
+    }
+}
+
+/// A code for signing in; id: its public part.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SignInCodeRecord {
+    /// The hash of its secret.
+    pub secret: SecretHash,
+    /// Whom the console credential will act for.
+    pub acts_for: ActsFor,
+    /// The hash of the credential that created it. The sign-in is valid as long as that credential is.
+    pub proof: SecretHash,
+    /// Whether the console credential can only read.
+    pub read_only: bool,
+    /// When it expires.
+    pub expires_ms: u64,
+    /// Whether it was used.
+    pub used: bool,
+}
+
+stored_as_json!(SignInCodeRecord, "code");
+
+/// A console credential; id: its public part, which is that of its code.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ConsoleRecord {
+    /// The hash of its secret.
+    pub secret: SecretHash,
+    /// Whom it acts for.
+    pub acts_for: ActsFor,
+    /// See [`SignInCodeRecord::proof`].
+    pub proof: SecretHash,
+    /// Whether it can only read.
+    pub read_only: bool,
+    /// When the person signed in.
+    pub created_ms: u64,
+    /// When it expires.
+    pub expires_ms: u64,
+    /// When a call last presented it, give or take a minute. Zero: never.
+    pub last_used_ms: u64,
+    /// Whether it was revoked.
+    pub revoked: bool,
+}
+
+stored_as_json!(ConsoleRecord, "console");
+
+/// The codes and console credentials of a member, an observer or the operator, the oldest first; id: [`ActsFor::key`].
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SignInsRecord {
+    /// The codes that were created last.
+    pub codes: Vec<String>,
+    /// The console credentials that were not revoked. Some may have expired.
+    pub live: Vec<String>,
+    /// The console credentials that were revoked last.
+    pub revoked: Vec<String>,
+}
+
+stored_as_json!(SignInsRecord, "sign-ins");

@@ -14,7 +14,7 @@ mod session;
 mod team;
 
 pub use activity::{ActivityRecord, Failed, Used};
-pub use credentials::{JoinTokenRecord, ObserverRecord};
+pub use credentials::{ActsFor, ConsoleRecord, JoinTokenRecord, ObserverRecord, SignInCodeRecord, SignInsRecord};
 pub use host::{HostRecord, ProfileRecord};
 pub use notices::{DueNoticesRecord, NoticeLevel, NoticeSlot, NoticesRecord, SentNotice, WaitingNotice};
 pub use presence::PresenceRecord;

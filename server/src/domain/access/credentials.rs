@@ -1,0 +1,274 @@
+//! The credentials of a team: showing and revoking them.
+
+use std::sync::Arc;
+
+use teamwire_proto::{
+    Reason, Refusal,
+    credential::Credential,
+    name::Name,
+    v1::{self, CallerKind, CredentialKind},
+};
+
+use super::sign_in::end;
+use crate::domain::{
+    actor::Actor,
+    history,
+    identity::{self, Admit, Authenticated, CallerCredentials, Principal},
+    records::{ActsFor, ConsoleRecord, JoinTokenRecord, Life, ObserverRecord, SignInsRecord, TeamRecord},
+    time::timestamp,
+    tx::{RuleError, Tx},
+};
+
+/// What a caller may list.
+#[derive(Clone, Debug)]
+pub enum Listing {
+    /// Every credential of the team.
+    Team(Arc<TeamRecord>),
+    /// The caller's own console credentials.
+    Own(Vec<v1::Credential>),
+}
+
+/// To whom credentials are shown, and when.
+#[derive(Clone, Copy, Debug)]
+pub struct Viewer<'i> {
+    /// The id of the credential that the call was made with. Empty: it has none.
+    calling: &'i str,
+    now_ms: u64,
+}
+
+impl<'i> Viewer<'i> {
+    /// Describes the caller.
+    pub fn new(who: &'i CallerCredentials, now_ms: u64) -> Self {
+        let calling = match &who.credential {
+            Credential::Console { id, .. } | Credential::Observer { id, .. } => id,
+            _ => "",
+        };
+        Self { calling, now_ms }
+    }
+}
+
+/// Returns what the caller may list.
+pub fn listing(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str) -> Result<Listing, RuleError> {
+    let is_operator = matches!(&who.credential, Credential::Operator { .. } | Credential::Console { team: None, .. });
+    if is_operator && named.is_empty() {
+        identity::operator(tx, who)?;
+        return own(tx, who, None, &ActsFor::Operator).map(Listing::Own);
+    }
+    let (team, caller) = identity::call(tx, who, named, Admit::Stopping)?;
+    match own_key(tx, who, &caller)? {
+        Some(acts_for) => own(tx, who, Some(&team), &acts_for).map(Listing::Own),
+        None => Ok(Listing::Team(team)),
+    }
+}
+
+/// Returns whose console credentials are the caller's own. `None`: the caller may see and revoke all of the team's.
+fn own_key(tx: &mut Tx<'_>, who: &CallerCredentials, caller: &Principal) -> Result<Option<ActsFor>, RuleError> {
+    Ok(match (caller, &who.credential) {
+        (Principal::Operator | Principal::Member { lead: true, .. }, _) => None,
+        (Principal::Member { name, .. }, _) => Some(ActsFor::Member(name.clone())),
+        (Principal::Observer, Credential::Console { id, .. }) => {
+            tx.read::<ConsoleRecord>(id)?.map(|console| console.acts_for.clone())
+        }
+        (Principal::Observer, Credential::Observer { id, .. }) => Some(ActsFor::Observer(id.clone())),
+        (Principal::Observer, _) => return Err(identity::invalid().into()),
+    })
+}
+
+fn own(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    team: Option<&TeamRecord>,
+    acts_for: &ActsFor,
+) -> Result<Vec<v1::Credential>, RuleError> {
+    let viewer = Viewer::new(who, tx.ctx.now_ms);
+    let Some(sign_ins) = tx.read::<SignInsRecord>(&acts_for.key())? else { return Ok(Vec::new()) };
+    tx.want::<ConsoleRecord>(sign_ins.live.iter().cloned())?;
+    let observer = match acts_for {
+        ActsFor::Observer(id) => tx.read::<ObserverRecord>(id)?,
+        _ => None,
+    };
+    let mut live = sign_ins.live.clone();
+    live.sort();
+    let mut shown = Vec::new();
+    for id in live {
+        let Some(console) = tx.read::<ConsoleRecord>(&id)? else { continue };
+        if console.acts_for != ActsFor::Operator || console.proof == tx.ctx.operator {
+            shown.extend(show_console(viewer, team, observer.as_deref(), &id, &console));
+        }
+    }
+    Ok(shown)
+}
+
+/// Returns whether that which a console credential acts for has not ended.
+fn is_current(team: Option<&TeamRecord>, observer: Option<&ObserverRecord>, console: &ConsoleRecord) -> bool {
+    match &console.acts_for {
+        ActsFor::Operator => true,
+        ActsFor::Observer(_) => observer.is_some_and(|observer| observer.secret == console.proof && !observer.revoked),
+        ActsFor::Member(name) => team.and_then(|team| team.member(name)).is_some_and(|member| {
+            let is_over =
+                matches!(member.life, Life::Exited { .. } | Life::Spawning | Life::Stopping { request_id: None, .. });
+            member.credential == console.proof && !is_over
+        }),
+    }
+}
+
+/// Shows a console credential. `None`: it is no longer valid. `team`: its team. `observer`: the one that it acts for.
+pub fn show_console(
+    viewer: Viewer<'_>,
+    team: Option<&TeamRecord>,
+    observer: Option<&ObserverRecord>,
+    id: &str,
+    console: &ConsoleRecord,
+) -> Option<v1::Credential> {
+    let (acts_for, member, created_by) = match &console.acts_for {
+        ActsFor::Operator => (CallerKind::Operator, String::new(), Some(Actor::Operator)),
+        ActsFor::Member(name) => (CallerKind::Member, name.to_string(), Some(Actor::Member(name.clone()))),
+        ActsFor::Observer(_) => (CallerKind::Observer, String::new(), None),
+    };
+    let is_valid = !console.revoked && console.expires_ms > viewer.now_ms && is_current(team, observer, console);
+    is_valid.then(|| v1::Credential {
+        id: id.to_owned(),
+        kind: CredentialKind::Console.into(),
+        acts_for: acts_for.into(),
+        member,
+        read_only: console.read_only,
+        created_at: Some(timestamp(console.created_ms)),
+        expires_at: Some(timestamp(console.expires_ms)),
+        last_used_at: at(console.last_used_ms),
+        uses_left: 0,
+        created_by: created_by.as_ref().map(Into::into),
+        is_calling: viewer.calling == id,
+    })
+}
+
+/// Shows an observer's credential. `None`: it is no longer valid.
+pub fn show_observer(viewer: Viewer<'_>, id: &str, observer: &ObserverRecord) -> Option<v1::Credential> {
+    let is_valid = !observer.revoked && observer.expires_ms > viewer.now_ms;
+    is_valid.then(|| v1::Credential {
+        id: id.to_owned(),
+        kind: CredentialKind::Observer.into(),
+        acts_for: CallerKind::Observer.into(),
+        read_only: true,
+        created_at: at(observer.created_ms),
+        expires_at: Some(timestamp(observer.expires_ms)),
+        last_used_at: at(observer.last_used_ms),
+        created_by: observer.created_by.as_ref().map(Into::into),
+        is_calling: viewer.calling == id,
+        ..v1::Credential::default()
+    })
+}
+
+/// Shows a join token. `None`: it is no longer valid.
+pub fn show_join_token(viewer: Viewer<'_>, id: &str, token: &JoinTokenRecord) -> Option<v1::Credential> {
+    let is_valid = !token.revoked && token.uses_left > 0 && token.expires_ms > viewer.now_ms;
+    is_valid.then(|| v1::Credential {
+        id: id.to_owned(),
+        kind: CredentialKind::JoinToken.into(),
+        member: token.member.as_ref().map_or_else(String::new, Name::to_string),
+        created_at: at(token.created_ms),
+        expires_at: Some(timestamp(token.expires_ms)),
+        last_used_at: at(token.last_used_ms),
+        uses_left: token.uses_left,
+        created_by: token.created_by.as_ref().map(Into::into),
+        ..v1::Credential::default()
+    })
+}
+
+fn at(ms: u64) -> Option<prost_types::Timestamp> {
+    (ms > 0).then(|| timestamp(ms))
+}
+
+/// Returns whether a call would revoke the console credential that it is made with.
+pub fn is_itself(who: &CallerCredentials, id: &str) -> bool {
+    matches!(&who.credential, Credential::Console { id: own, .. } if own.eq_ignore_ascii_case(id))
+}
+
+/// Revokes a credential. The operator's console credentials are revoked in the directory.
+pub fn revoke(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    request: &v1::RevokeCredentialRequest,
+) -> Result<(), RuleError> {
+    let (team, caller, own) = revoker(tx, who, request)?;
+    let id = request.id.to_ascii_lowercase();
+    if id.is_empty() {
+        return Err(Refusal::new(Reason::InvalidField, "Name the id of the credential.").field("id").into());
+    }
+    let is_own = |console: &ConsoleRecord| own.as_ref().is_none_or(|own| *own == console.acts_for);
+    if let Some(console) = tx.read::<ConsoleRecord>(&id)?.filter(|console| is_own(console)) {
+        if console.revoked {
+            return Ok(());
+        }
+        let key = console.acts_for.key();
+        let mut sign_ins = tx.read::<SignInsRecord>(&key)?.as_deref().cloned().unwrap_or_default();
+        end(tx, &mut sign_ins, &id)?;
+        tx.put(&key, &sign_ins);
+        let member = match &console.acts_for {
+            ActsFor::Member(name) => name.as_str(),
+            ActsFor::Operator | ActsFor::Observer(_) => "",
+        };
+        return record(tx, team.as_deref(), &caller, CredentialKind::Console, member);
+    }
+    if own.is_none() {
+        if let Some(observer) = tx.read::<ObserverRecord>(&id)? {
+            if observer.revoked {
+                return Ok(());
+            }
+            tx.put(&id, &ObserverRecord { revoked: true, ..ObserverRecord::clone(&observer) });
+            return record(tx, team.as_deref(), &caller, CredentialKind::Observer, "");
+        }
+        if let Some(token) = tx.read::<JoinTokenRecord>(&id)? {
+            if token.revoked {
+                return Ok(());
+            }
+            tx.put(&id, &JoinTokenRecord { revoked: true, ..JoinTokenRecord::clone(&token) });
+            let member = token.member.as_ref().map_or("", Name::as_str);
+            return record(tx, team.as_deref(), &caller, CredentialKind::JoinToken, member);
+        }
+    }
+    let text = "There is no such credential that this one may revoke. See the list of credentials for its id.";
+    Err(Refusal::new(Reason::CredentialNotFound, text).field("id").into())
+}
+
+/// Returns the team, who revokes, and whose console credentials it may revoke; `None`: each credential of the team. A console
+/// credential that can only read may revoke itself.
+fn revoker(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    request: &v1::RevokeCredentialRequest,
+) -> Result<(Option<Arc<TeamRecord>>, Principal, Option<ActsFor>), RuleError> {
+    let is_itself = is_itself(who, &request.id);
+    let is_operator = matches!(&who.credential, Credential::Operator { .. } | Credential::Console { team: None, .. });
+    if is_operator && (request.team.is_empty() || is_itself) {
+        if identity::operator_reads_only(tx, who)? && !is_itself {
+            tx.forbid_writes();
+        }
+        return Ok((None, Principal::Operator, Some(ActsFor::Operator)));
+    }
+    let Authenticated { team, caller, read_only } =
+        identity::authenticate(tx, who, if is_itself { "" } else { &request.team }, Admit::Stopping)?;
+    if read_only && !is_itself {
+        tx.forbid_writes();
+    }
+    if let Principal::Member { name, .. } = &caller
+        && team.member(name).is_some_and(|member| member.is_host)
+    {
+        return Err(Refusal::new(Reason::NotPermitted, "A host revokes no credentials.").into());
+    }
+    let own = own_key(tx, who, &caller)?;
+    Ok((Some(team), caller, own))
+}
+
+/// Records a revocation in the history of the team, if there is one.
+fn record(
+    tx: &mut Tx<'_>,
+    team: Option<&TeamRecord>,
+    caller: &Principal,
+    kind: CredentialKind,
+    member: &str,
+) -> Result<(), RuleError> {
+    if team.is_some() {
+        history::append(tx, history::revocation_event(caller.actor().ok().as_ref(), kind, member));
+    }
+    Ok(())
+}

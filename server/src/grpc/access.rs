@@ -1,0 +1,93 @@
+//! `AccessService`.
+
+use std::time::Duration;
+
+use teamwire_proto::{
+    Reason, Refusal,
+    credential::Credential,
+    v1::{self, access_service_server::AccessService},
+};
+use tokio::time::sleep;
+use tonic::{Request, Response, Status};
+
+use super::services::Services;
+use crate::domain::identity::CallerCredentials;
+
+/// How often the credential of a person that has a stream open, or waits, is looked up: it may be revoked.
+const CHECK: Duration = Duration::from_secs(1);
+
+#[tonic::async_trait]
+impl AccessService for Services {
+    async fn create_sign_in_code(
+        &self,
+        request: Request<v1::CreateSignInCodeRequest>,
+    ) -> Result<Response<v1::CreateSignInCodeResponse>, Status> {
+        let (who, request) = self.open(request).await?;
+        let reply = self.coordinator.create_sign_in_code(&who, &request).await?;
+        Ok(Response::new(v1::CreateSignInCodeResponse { console_enabled: self.console_enabled, ..reply }))
+    }
+
+    async fn sign_in(&self, request: Request<v1::SignInRequest>) -> Result<Response<v1::SignInResponse>, Status> {
+        let (who, request) = self.open(request).await?;
+        let reply = self.coordinator.sign_in(&who, &request).await?;
+        Ok(Response::new(v1::SignInResponse { caller: reply.caller.map(with_version), ..reply }))
+    }
+
+    async fn get_caller(
+        &self,
+        request: Request<v1::GetCallerRequest>,
+    ) -> Result<Response<v1::GetCallerResponse>, Status> {
+        let (who, _) = self.open(request).await?;
+        let caller = self.coordinator.get_caller(&who).await?;
+        Ok(Response::new(v1::GetCallerResponse { caller: Some(with_version(caller)) }))
+    }
+
+    async fn list_credentials(
+        &self,
+        request: Request<v1::ListCredentialsRequest>,
+    ) -> Result<Response<v1::ListCredentialsResponse>, Status> {
+        let (who, request) = self.open(request).await?;
+        Ok(Response::new(self.coordinator.list_credentials(&who, &request).await?))
+    }
+
+    async fn revoke_credential(
+        &self,
+        request: Request<v1::RevokeCredentialRequest>,
+    ) -> Result<Response<v1::RevokeCredentialResponse>, Status> {
+        let (who, request) = self.open(request).await?;
+        self.coordinator.revoke_credential(&who, &request).await?;
+        Ok(Response::new(v1::RevokeCredentialResponse {}))
+    }
+}
+
+fn with_version(caller: v1::Caller) -> v1::Caller {
+    v1::Caller { server_version: env!("CARGO_PKG_VERSION").to_owned(), ..caller }
+}
+
+impl Services {
+    /// Awaits something for a caller, as long as the caller is signed in: a console credential or an observer's may be revoked.
+    pub(super) async fn while_signed_in<T>(
+        &self,
+        who: &CallerCredentials,
+        waited: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
+        if !matches!(who.credential, Credential::Console { .. } | Credential::Observer { .. }) {
+            return waited.await;
+        }
+        let revoked = async {
+            loop {
+                sleep(CHECK).await;
+                match self.coordinator.look_up(who).await {
+                    Ok(_) => {}
+                    Err(refusal) if refusal.reason == Reason::StoreUnavailable => {}
+                    Err(refusal) => return refusal,
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            done = waited => done,
+            refusal = revoked => Err(refusal),
+        }
+    }
+}

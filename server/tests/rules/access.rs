@@ -1,0 +1,477 @@
+//! Signing in to the console, what a console credential may do, and when it ends.
+
+use std::time::Duration;
+
+use teamwire_proto::{
+    Reason, Refusal,
+    credential::Credential,
+    v1::{self, CallerKind, CredentialKind, TeamEventKind, history_entry::Event},
+};
+use teamwire_server::{
+    delivery::Heartbeats,
+    domain::{
+        identity::CallerCredentials,
+        records::{ConsoleRecord, RecordType, SignInCodeRecord, SignInsRecord},
+    },
+    store::{Namespace, Store as _},
+};
+use tonic::Code;
+
+use crate::{calls::RuleCalls as _, team::*};
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
+const DENIED: (Code, Reason) = (Code::PermissionDenied, Reason::NotPermitted);
+const REVOKED: (Code, Reason) = (Code::Unauthenticated, Reason::CredentialRevoked);
+
+impl Team {
+    async fn code(&self, who: &impl Calls, read_only: bool) -> String {
+        let request = v1::CreateSignInCodeRequest { read_only, ..Default::default() };
+        self.coordinator.create_sign_in_code(who.who(), &request).await.unwrap().code
+    }
+
+    async fn try_sign_in(&self, code: &str) -> Result<v1::SignInResponse, Refusal> {
+        self.coordinator.sign_in(&presented(code), &v1::SignInRequest::default()).await
+    }
+
+    /// Signs in as a caller. Returns what the console's calls then present.
+    async fn console(&self, who: &impl Calls, read_only: bool) -> CallerCredentials {
+        let code = self.code(who, read_only).await;
+        let credential = self.try_sign_in(&code).await.unwrap().credential;
+        self.looked_up(&credential).await.unwrap()
+    }
+
+    /// Looks a credential up, as every call does before its rule runs.
+    async fn looked_up(&self, credential: &str) -> Result<CallerCredentials, Refusal> {
+        let who = presented(credential);
+        let found = self.coordinator.look_up(&who).await?;
+        Ok(CallerCredentials { operator_sign_in: found.operator_sign_in, ..who })
+    }
+
+    async fn credentials(&self, who: &CallerCredentials, team: &str) -> Vec<v1::Credential> {
+        let request = v1::ListCredentialsRequest { team: team.to_owned(), ..Default::default() };
+        self.coordinator.list_credentials(who, &request).await.unwrap().credentials
+    }
+
+    async fn try_revoke(&self, who: &CallerCredentials, team: &str, id: &str) -> Result<(), Refusal> {
+        let request = v1::RevokeCredentialRequest { team: team.to_owned(), id: id.to_owned() };
+        self.coordinator.revoke_credential(who, &request).await
+    }
+
+    async fn team_events(&self, kind: TeamEventKind) -> Vec<v1::TeamEvent> {
+        let events = self.history().await.into_iter().filter_map(|entry| match entry.event {
+            Some(Event::Team(event)) => Some(event),
+            _ => None,
+        });
+        events.filter(|event| event.kind() == kind).collect()
+    }
+}
+
+fn id_of(who: &CallerCredentials) -> String {
+    match &who.credential {
+        Credential::Console { id, .. } | Credential::Observer { id, .. } | Credential::Join { id, .. } => id.clone(),
+        other => panic!("{other:?} has no id"),
+    }
+}
+
+#[tokio::test]
+async fn a_code_signs_in_once() {
+    let (mut t, [bob]) = Team::of(["bob"]).await;
+    let code = t.code(&bob, false).await;
+    let reply = t.try_sign_in(&code).await.unwrap();
+    let caller = reply.caller.unwrap();
+    assert_eq!((caller.kind(), caller.member.as_str(), caller.team.as_str()), (CallerKind::Member, "bob", "alpha"));
+    assert!(!caller.is_lead && !caller.read_only);
+    assert_eq!(caller.expires_at, reply.expires_at);
+    t.refused(t.try_sign_in(&code), Code::Unauthenticated, Reason::SignInCodeUsed, "").await;
+    let expired = t.code(&bob, false).await;
+    t.pass(Duration::from_secs(60)).await;
+    t.refused(t.try_sign_in(&expired), Code::Unauthenticated, Reason::CredentialExpired, "").await;
+    let (front, secret) = code.rsplit_once(':').unwrap();
+    let forged = format!("{front}:{}", "0".repeat(secret.len()));
+    t.refused(t.try_sign_in(&forged), Code::Unauthenticated, Reason::CredentialInvalid, "").await;
+    t.refused(t.coordinator.sign_in(&bob.who, &Default::default()), DENIED.0, DENIED.1, "").await;
+    let signed_in = t.team_events(TeamEventKind::SignedIn).await;
+    assert_eq!(signed_in.len(), 1, "{signed_in:?}");
+    assert_eq!((signed_in[0].actor.as_ref().unwrap().name.as_str(), signed_in[0].read_only), ("bob", false));
+}
+
+#[tokio::test]
+async fn a_repeated_call_returns_the_same_code_and_the_same_credential() {
+    let t = Team::new().await;
+    let request = v1::CreateSignInCodeRequest { idempotency_key: "a-key".to_owned(), ..Default::default() };
+    let codes = [
+        t.coordinator.create_sign_in_code(&t.lead.who, &request).await.unwrap(),
+        t.coordinator.create_sign_in_code(&t.lead.who, &request).await.unwrap(),
+    ];
+    assert_eq!(codes[0], codes[1]);
+    let other = v1::CreateSignInCodeRequest { read_only: true, ..request };
+    let reused = t.coordinator.create_sign_in_code(&t.lead.who, &other);
+    t.refused(reused, Code::AlreadyExists, Reason::IdempotencyKeyReused, "idempotency_key").await;
+    let code = presented(&codes[0].code);
+    let request = v1::SignInRequest { idempotency_key: "another-key".to_owned() };
+    let replies =
+        [t.coordinator.sign_in(&code, &request).await.unwrap(), t.coordinator.sign_in(&code, &request).await.unwrap()];
+    assert_eq!(replies[0], replies[1]);
+    let third = v1::SignInRequest { idempotency_key: "third-key".to_owned() };
+    t.refused(t.coordinator.sign_in(&code, &third), Code::Unauthenticated, Reason::SignInCodeUsed, "").await;
+    assert_eq!(t.team_events(TeamEventKind::SignedIn).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_console_acts_for_its_member_and_is_no_process() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    let lead = t.console(&t.lead, false).await;
+    let sent = t.send(&lead, message("bob", "from the page")).await;
+    assert_eq!(t.inbox(&bob).await[0].sender.as_ref().unwrap().name, "lead");
+    assert_eq!(sent.recipients, ["bob"]);
+    t.coordinator.invite(&lead, &v1::InviteRequest::default()).await.unwrap();
+    let task = v1::CreateTaskRequest { subject: "paint".to_owned(), ..Default::default() };
+    t.coordinator.create_task(&lead, &task).await.unwrap();
+    let bobs = t.console(&bob, false).await;
+    t.coordinator.claim_task(&bobs, &v1::ClaimTaskRequest { task_id: 1, ..Default::default() }).await.unwrap();
+    let request = v1::AckRequest { session_id: "of a stranger".to_owned(), message_ids: vec![sent.message_id] };
+    assert_eq!(t.coordinator.acknowledge(&bobs, &request).await, Ok(1), "a page has no session");
+    assert!(t.inbox(&bob).await.is_empty());
+    t.refused(t.coordinator.invite(&bobs, &v1::InviteRequest::default()), Code::PermissionDenied, Reason::LeadOnly, "")
+        .await;
+
+    for who in [&lead, &bobs] {
+        let c = &t.coordinator;
+        t.refused(c.join(who, &Default::default()), DENIED.0, DENIED.1, "").await;
+        t.refused(c.leave(who, &Default::default()), DENIED.0, DENIED.1, "").await;
+        t.refused(c.open_session(who, &Default::default()), DENIED.0, DENIED.1, "").await;
+        t.refused(c.heartbeat(who, &Default::default()), DENIED.0, DENIED.1, "").await;
+        t.refused(c.report_activity(who, &Default::default()), DENIED.0, DENIED.1, "").await;
+        t.refused(c.update_host(who, &Default::default()), DENIED.0, DENIED.1, "").await;
+        t.refused(c.create_sign_in_code(who, &Default::default()), DENIED.0, DENIED.1, "").await;
+        t.refused(c.sign_in(who, &Default::default()), DENIED.0, DENIED.1, "").await;
+    }
+    let code = presented(&t.code(&bob, false).await);
+    t.refused(t.try_send(&code, message("lead", "x")), DENIED.0, DENIED.1, "").await;
+    t.refused(t.coordinator.get_caller(&code), DENIED.0, DENIED.1, "").await;
+}
+
+#[tokio::test]
+async fn a_read_only_sign_in_reads_everything_and_changes_nothing() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    let sent = t.send(&t.lead, message("bob", "x")).await.message_id;
+    let who = t.console(&t.lead, true).await;
+    assert!(t.coordinator.get_caller(&who).await.unwrap().read_only);
+    assert_eq!(t.coordinator.list_members(&who, &all_members("")).await.unwrap().members.len(), 2);
+    for request in [message("bob", "x"), broadcast("x"), shutdown("bob")] {
+        let refusal = t.refused(t.try_send(&who, request), DENIED.0, DENIED.1, "").await;
+        assert!(refusal.message.contains("only read"), "{refusal}");
+    }
+    let c = &t.coordinator;
+    let task = v1::CreateTaskRequest { subject: "paint".to_owned(), ..Default::default() };
+    let level = v1::SetNoticeLevelRequest { level: v1::NoticeLevel::Digest.into(), ..Default::default() };
+    t.refused(c.invite(&who, &Default::default()), DENIED.0, DENIED.1, "").await;
+    t.refused(c.create_observer(&who, &Default::default()), DENIED.0, DENIED.1, "").await;
+    t.refused(c.create_task(&who, &task), DENIED.0, DENIED.1, "").await;
+    t.refused(c.set_notice_level(&who, &level), DENIED.0, DENIED.1, "").await;
+    t.refused(t.try_force(&who, "bob"), DENIED.0, DENIED.1, "").await;
+    t.refused(t.try_set_lead(&who, "bob"), DENIED.0, DENIED.1, "").await;
+    t.leave(&bob).await;
+    t.refused(t.try_delete(&who), DENIED.0, DENIED.1, "").await;
+    let observer = t.coordinator.create_observer(&t.lead.who, &Default::default()).await.unwrap().credential;
+    t.refused(t.try_revoke(&who, "", &id_of(&presented(&observer))), DENIED.0, DENIED.1, "").await;
+    let bobs = t.join("bob").await;
+    let bobs = t.console(&bobs, true).await;
+    let request = v1::AckRequest { message_ids: vec![sent], ..Default::default() };
+    t.refused(t.coordinator.acknowledge(&bobs, &request), DENIED.0, DENIED.1, "").await;
+    // It may sign out.
+    t.try_revoke(&who, "", &id_of(&who)).await.unwrap();
+    t.refused(c.get_team(&who, ""), REVOKED.0, REVOKED.1, "").await;
+}
+
+#[tokio::test]
+async fn a_sign_in_ends_with_what_it_acts_for() {
+    let (mut t, [ann, bob, eve]) = Team::of(["ann", "bob", "eve"]).await;
+    let consoles = [t.console(&ann, false).await, t.console(&bob, false).await, t.console(&eve, false).await];
+    let late = t.code(&ann, false).await;
+    t.leave(&ann).await;
+    t.rejoin(&bob).await;
+    t.try_force(&t.lead, "eve").await.unwrap();
+    for who in &consoles {
+        t.refused(t.coordinator.get_team(who, ""), REVOKED.0, REVOKED.1, "").await;
+        t.refused(t.coordinator.look_up(who), REVOKED.0, REVOKED.1, "").await;
+        t.refused(t.try_send(who, message("lead", "x")), REVOKED.0, REVOKED.1, "").await;
+    }
+    t.refused(t.try_sign_in(&late), REVOKED.0, REVOKED.1, "").await;
+    assert!(t.credentials(&t.lead.who, "").await.is_empty(), "none of them is valid");
+
+    // A member that has approved its shutdown can still be looked at.
+    let zed = t.join("zed").await;
+    let console = t.console(&zed, false).await;
+    let request = t.ask(&t.lead, shutdown("zed")).await;
+    t.send(&zed, approve(&request)).await;
+    t.coordinator.get_team(&console, "").await.unwrap();
+
+    let ttl = Some(prost_types::Duration { seconds: 3_600, nanos: 0 });
+    let request = v1::CreateObserverRequest { ttl, ..Default::default() };
+    let observer = presented(&t.coordinator.create_observer(&t.lead.who, &request).await.unwrap().credential);
+    let watching = t.console(&observer, false).await;
+    let caller = t.coordinator.get_caller(&watching).await.unwrap();
+    assert_eq!((caller.kind(), caller.read_only), (CallerKind::Observer, true));
+    t.refused(t.try_send(&watching, message("lead", "x")), DENIED.0, DENIED.1, "").await;
+    let (lead, other) = (t.console(&t.lead, false).await, t.console(&observer, false).await);
+    t.pass(HOUR).await;
+    t.refused(t.coordinator.get_team(&watching, ""), Code::Unauthenticated, Reason::CredentialExpired, "").await;
+    t.refused(t.coordinator.look_up(&other), Code::Unauthenticated, Reason::CredentialExpired, "").await;
+    t.coordinator.get_team(&lead, "").await.unwrap();
+    t.pass(7 * HOUR).await;
+    t.refused(t.coordinator.get_team(&lead, ""), Code::Unauthenticated, Reason::CredentialExpired, "").await;
+}
+
+#[tokio::test]
+async fn a_revoked_observer_takes_its_sign_ins_along() {
+    let t = Team::new().await;
+    let observer =
+        presented(&t.coordinator.create_observer(&t.lead.who, &Default::default()).await.unwrap().credential);
+    let console = t.console(&observer, false).await;
+    t.try_revoke(&t.lead.who, "", &id_of(&observer)).await.unwrap();
+    for who in [&observer, &console] {
+        t.refused(t.coordinator.get_team(who, ""), REVOKED.0, REVOKED.1, "").await;
+    }
+    assert!(t.credentials(&t.lead.who, "").await.is_empty());
+    let token = presented(&t.invite("bob").await);
+    t.try_revoke(&t.lead.who, "", &id_of(&token)).await.unwrap();
+    t.refused(t.try_join(&token, Default::default()), REVOKED.0, REVOKED.1, "").await;
+    let revoked = t.team_events(TeamEventKind::CredentialRevoked).await;
+    let kinds: Vec<_> = revoked.iter().map(|event| event.credential()).collect();
+    assert_eq!(kinds, [CredentialKind::Observer, CredentialKind::JoinToken]);
+    assert_eq!(revoked[1].member, "bob");
+}
+
+#[tokio::test]
+async fn the_operators_sign_in_works_in_every_team() {
+    let t = Team::new().await;
+    t.coordinator.create_team(&t.operator, &create("beta")).await.unwrap();
+    let who = t.console(&t.operator, false).await;
+    t.send(&who, in_alpha(message("lead", "from the page"))).await;
+    assert_eq!(t.inbox(&t.lead).await[0].sender.as_ref().unwrap().kind(), v1::SenderKind::Operator);
+    t.coordinator.get_team(&who, "beta").await.unwrap();
+    t.coordinator.create_team(&who, &create("gamma")).await.unwrap();
+    let teams = t.coordinator.list_teams(&who, &Default::default()).await.unwrap().teams;
+    assert_eq!(teams.len(), 3);
+    t.refused(t.coordinator.create_sign_in_code(&who, &Default::default()), DENIED.0, DENIED.1, "").await;
+    t.refused(t.coordinator.open_session(&who, &Default::default()), DENIED.0, DENIED.1, "").await;
+    t.refused(t.coordinator.heartbeat(&who, &Default::default()), DENIED.0, DENIED.1, "").await;
+    let unnamed = t.try_send(&who, message("lead", "x"));
+    t.refused(unnamed, Code::NotFound, Reason::TeamNotFound, "team").await;
+
+    let reading = t.console(&t.operator, true).await;
+    t.coordinator.get_team(&reading, "beta").await.unwrap();
+    t.refused(t.coordinator.create_team(&reading, &create("delta")), DENIED.0, DENIED.1, "").await;
+    t.refused(t.coordinator.create_team(&reading, &create("no name")), DENIED.0, DENIED.1, "").await;
+    t.refused(t.try_send(&reading, in_alpha(message("lead", "x"))), DENIED.0, DENIED.1, "").await;
+    t.refused(t.try_revoke(&reading, "", &id_of(&who)), DENIED.0, DENIED.1, "").await;
+    let directory = Namespace::directory();
+    assert_eq!(t.clock.scan(&directory, "listed", "", 10).await.unwrap().len(), 3, "delta is not listed");
+
+    let own = t.credentials(&t.operator, "").await;
+    assert_eq!(own.len(), 2);
+    assert!(own.iter().all(|found| found.acts_for() == CallerKind::Operator), "{own:?}");
+    assert!(t.credentials(&t.operator, "alpha").await.is_empty());
+    // It signs out, whichever team it looks at.
+    t.try_revoke(&reading, "alpha", &id_of(&reading)).await.unwrap();
+    t.refused(t.coordinator.look_up(&reading), REVOKED.0, REVOKED.1, "").await;
+    t.try_revoke(&t.operator, "", &id_of(&who)).await.unwrap();
+    t.refused(t.coordinator.look_up(&who), REVOKED.0, REVOKED.1, "").await;
+    assert!(t.credentials(&t.operator, "").await.is_empty());
+    // Without the look-up that says so, no one acts for the operator.
+    let bare = CallerCredentials { operator_sign_in: None, ..who };
+    t.refused(t.coordinator.get_team(&bare, "alpha"), Code::Unauthenticated, Reason::CredentialInvalid, "").await;
+}
+
+#[tokio::test]
+async fn a_sign_in_of_a_former_operator_ends() {
+    let t = Team::new().await;
+    let who = t.console(&t.operator, false).await;
+    let hash = teamwire_server::domain::secret::SecretHash::of("another operator's secret");
+    let store: std::sync::Arc<dyn teamwire_server::store::Store> = t.clock.clone();
+    let another = teamwire_server::coordinator::Coordinator::new(store, Default::default(), hash).await.unwrap();
+    t.refused(another.look_up(&who), REVOKED.0, REVOKED.1, "").await;
+}
+
+#[tokio::test]
+async fn there_are_only_so_many_codes_and_sign_ins() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    let mut codes = Vec::new();
+    for _ in 0..9 {
+        codes.push(t.code(&bob, false).await);
+    }
+    t.refused(t.try_sign_in(&codes[0]), Code::Unauthenticated, Reason::CredentialInvalid, "").await;
+    t.try_sign_in(&codes[1]).await.unwrap();
+    let first = t.console(&bob, false).await;
+    let mut latest = Vec::new();
+    for _ in 0..15 {
+        latest.push(t.console(&bob, false).await);
+    }
+    t.coordinator.get_team(&first, "").await.unwrap();
+    latest.push(t.console(&bob, false).await);
+    t.refused(t.coordinator.get_team(&first, ""), REVOKED.0, REVOKED.1, "").await;
+    for who in &latest {
+        t.coordinator.get_team(who, "").await.unwrap();
+    }
+    // One that was ended leaves its place to another.
+    t.try_revoke(&bob.who, "", &id_of(&latest[5])).await.unwrap();
+    t.console(&bob, false).await;
+    t.coordinator.get_team(&latest[0], "").await.unwrap();
+    for _ in 0..40 {
+        t.console(&bob, false).await;
+    }
+    assert_eq!(t.credentials(&bob.who, "").await.len(), 16);
+    let count = async |kind| t.clock.scan(&t.namespace, kind, "", 10_000).await.unwrap().len();
+    assert_eq!(count(ConsoleRecord::KIND).await, 32, "the latest that were ended are remembered");
+    assert_eq!(count(SignInCodeRecord::KIND).await, 8);
+}
+
+#[tokio::test]
+async fn members_see_and_revoke_their_own_sign_ins_and_leads_all_credentials() {
+    let (t, [ann, bob]) = Team::of(["ann", "bob"]).await;
+    let observer =
+        presented(&t.coordinator.create_observer(&t.lead.who, &Default::default()).await.unwrap().credential);
+    let token = presented(&t.invite("zed").await);
+    let (anns, bobs) = (t.console(&ann, true).await, t.console(&bob, false).await);
+    let listed = t.credentials(&bobs, "").await;
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    assert!(listed[0].is_calling && listed[0].member == "bob" && !listed[0].read_only, "{listed:?}");
+    assert_eq!(listed[0].created_by.as_ref().unwrap().name, "bob");
+    assert!(t.credentials(&observer, "").await.is_empty());
+    for who in [&t.lead.who, &t.operator] {
+        let team = if *who.credential.secret() == *t.operator.credential.secret() { "alpha" } else { "" };
+        let listed = t.credentials(who, team).await;
+        let mut ids = [id_of(&anns), id_of(&bobs)];
+        ids.sort();
+        let found: Vec<_> = listed.iter().map(|found| found.id.clone()).collect();
+        assert_eq!(found[..2], ids);
+        assert_eq!(found[2], id_of(&observer));
+        // Three tokens have been used: those of ann and bob, and the one of zed has not.
+        assert_eq!(found[3..], [id_of(&token)]);
+        let kinds: Vec<_> = listed.iter().map(|found| found.kind()).collect();
+        assert_eq!(kinds[1..], [CredentialKind::Console, CredentialKind::Observer, CredentialKind::JoinToken]);
+        assert_eq!((listed[3].uses_left, listed[3].member.as_str()), (1, "zed"));
+        assert!(listed.iter().all(|found| found.created_at.is_some() && found.expires_at.is_some()), "{listed:?}");
+    }
+    let mut pages = Vec::new();
+    let mut request = v1::ListCredentialsRequest { page_size: 1, ..Default::default() };
+    loop {
+        let page = t.coordinator.list_credentials(&t.lead.who, &request).await.unwrap();
+        pages.extend(page.credentials);
+        if page.next_page_token.is_empty() {
+            break;
+        }
+        request.page_token = page.next_page_token;
+    }
+    assert_eq!(pages, t.credentials(&t.lead.who, "").await);
+
+    let not_found = (Code::NotFound, Reason::CredentialNotFound);
+    for id in [id_of(&anns), id_of(&observer), id_of(&token), "unknown".to_owned()] {
+        t.refused(t.try_revoke(&bobs, "", &id), not_found.0, not_found.1, "id").await;
+        t.refused(t.try_revoke(&observer, "", &id), not_found.0, not_found.1, "id").await;
+    }
+    t.refused(t.try_revoke(&bobs, "", ""), Code::InvalidArgument, Reason::InvalidField, "id").await;
+    t.try_revoke(&ann.who, "", &id_of(&anns)).await.unwrap();
+    t.try_revoke(&ann.who, "", &id_of(&anns)).await.unwrap();
+    t.refused(t.coordinator.get_team(&anns, ""), REVOKED.0, REVOKED.1, "").await;
+    t.try_revoke(&t.operator, "alpha", &id_of(&bobs).to_uppercase()).await.unwrap();
+    t.refused(t.coordinator.get_team(&bobs, ""), REVOKED.0, REVOKED.1, "").await;
+    let events = t.team_events(TeamEventKind::CredentialRevoked).await;
+    let found: Vec<_> =
+        events.iter().map(|event| (event.actor.as_ref().unwrap().name.as_str(), event.member.as_str())).collect();
+    assert_eq!(found, [("ann", "ann"), ("operator", "bob")], "a repeated call records nothing");
+}
+
+#[tokio::test]
+async fn every_caller_learns_what_it_may_do() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    let observer =
+        presented(&t.coordinator.create_observer(&t.lead.who, &Default::default()).await.unwrap().credential);
+    let console = t.console(&t.lead, true).await;
+    let request = v1::InviteRequest { host: true, ..Default::default() };
+    let token = presented(&t.coordinator.invite(&t.lead.who, &request).await.unwrap().join_token);
+    let request = v1::JoinRequest { name: "rack".to_owned(), host: true, ..Default::default() };
+    let host = presented(&t.try_join(&token, request).await.unwrap().credential);
+    for (who, kind, member, is_lead, team, read_only, expires) in [
+        (&t.operator, CallerKind::Operator, "", false, "", false, false),
+        (&t.lead.who, CallerKind::Member, "lead", true, "alpha", false, false),
+        (&bob.who, CallerKind::Member, "bob", false, "alpha", false, false),
+        (&observer, CallerKind::Observer, "", false, "alpha", true, true),
+        (&console, CallerKind::Member, "lead", true, "alpha", true, true),
+        (&host, CallerKind::Host, "rack", false, "alpha", false, false),
+    ] {
+        let found = t.coordinator.get_caller(who).await.unwrap();
+        assert_eq!((found.kind(), found.member.as_str(), found.is_lead), (kind, member, is_lead), "{who:?}");
+        assert_eq!((found.team.as_str(), found.read_only), (team, read_only), "{who:?}");
+        assert_eq!(found.expires_at.is_some(), expires, "{who:?}");
+    }
+    t.refused(t.coordinator.create_sign_in_code(&host, &Default::default()), DENIED.0, DENIED.1, "").await;
+    t.refused(t.try_revoke(&host, "", "x"), DENIED.0, DENIED.1, "").await;
+}
+
+#[tokio::test]
+async fn the_last_use_is_recorded_once_a_minute() {
+    let mut t = Team::new().await;
+    let console = t.console(&t.lead, false).await;
+    let used_at = async |t: &Team| t.credentials(&t.lead.who, "").await[0].last_used_at;
+    let first = used_at(&t).await.unwrap();
+    t.pass(Duration::from_secs(30)).await;
+    t.coordinator.look_up(&console).await.unwrap();
+    assert_eq!(used_at(&t).await, Some(first));
+    t.pass(Duration::from_secs(31)).await;
+    t.coordinator.get_team(&t.lead.who, "").await.unwrap();
+    assert_eq!(used_at(&t).await, Some(first), "another's call does not count");
+    t.coordinator.look_up(&console).await.unwrap();
+    assert!(used_at(&t).await.unwrap().seconds >= first.seconds + 60);
+}
+
+#[tokio::test]
+async fn a_console_is_no_sign_of_life() {
+    let (mut t, [bob]) = Team::of(["bob"]).await;
+    let console = t.console(&bob, false).await;
+    t.pass(Duration::from_secs(20)).await;
+    let until = async |t: &Team| t.leases().await.until_ms["bob"];
+    let before = until(&t).await;
+    for (who, renews) in [(&console, false), (&bob.who, true)] {
+        let heartbeats = Heartbeats::default();
+        heartbeats.record_caller(who);
+        heartbeats.write(&t.coordinator).await;
+        assert_eq!(until(&t).await > before, renews, "{who:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_has_ended_is_forgotten_after_a_day() {
+    let mut t = Team::new().await;
+    let console = t.console(&t.lead, false).await;
+    let (directory, alpha) = (Namespace::directory(), t.namespace.clone());
+    t.console(&t.operator, false).await;
+    t.pass(Duration::from_secs(31 * 60 * 60)).await;
+    t.coordinator.delete_old(&alpha).await.unwrap();
+    t.coordinator.trim_sign_ins(&directory).await.unwrap();
+    t.refused(t.coordinator.get_team(&console, ""), Code::Unauthenticated, Reason::CredentialExpired, "").await;
+    t.pass(2 * HOUR).await;
+    t.coordinator.delete_old(&alpha).await.unwrap();
+    t.coordinator.trim_sign_ins(&directory).await.unwrap();
+    for namespace in [&alpha, &directory] {
+        for kind in [ConsoleRecord::KIND, SignInCodeRecord::KIND] {
+            assert_eq!(t.clock.scan(namespace, kind, "", 10).await.unwrap().len(), 0, "{kind}");
+        }
+    }
+    t.refused(t.coordinator.get_team(&console, ""), Code::Unauthenticated, Reason::CredentialInvalid, "").await;
+    // The lists of dead ids do no harm.
+    assert!(t.credentials(&t.lead.who, "").await.is_empty());
+    t.console(&t.lead, false).await;
+}
+
+#[tokio::test]
+async fn a_removed_member_leaves_no_list_of_sign_ins() {
+    let (mut t, [bob]) = Team::of(["bob"]).await;
+    t.console(&bob, false).await;
+    t.leave(&bob).await;
+    t.pass(8 * 24 * HOUR).await;
+    t.coordinator.delete_old(&t.namespace).await.unwrap();
+    assert_eq!(t.clock.scan(&t.namespace, SignInsRecord::KIND, "", 10).await.unwrap().len(), 0);
+}
