@@ -21,6 +21,7 @@ macro_rules! files {
 }
 
 files! {
+    access,
     approvals,
     board,
     board_large,
@@ -29,7 +30,9 @@ files! {
     hostile,
     member,
     messages,
+    outage,
     pages,
+    sign_in,
     team,
 }
 
