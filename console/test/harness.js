@@ -294,7 +294,9 @@ async function showBuilt(context) {
   const isFile = (/** @type {URL} */ { pathname }) => pathname === "/" || /^\/assets\/|\.svg$/.test(pathname);
   await context.route(isFile, async (route) => {
     const { origin, pathname } = new URL(route.request().url());
-    const headers = (await route.fetch({ url: `${origin}/` })).headers();
+    const answer = await route.fetch({ url: `${origin}/` }).catch(() => undefined);
+    if (!answer) return await route.abort();
+    const headers = answer.headers();
     for (const own of ["content-encoding", "content-length", "content-type"]) delete headers[own];
     await route.fulfill({ headers, path: path.join(directory, pathname === "/" ? "index.html" : pathname) });
   });

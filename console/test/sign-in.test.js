@@ -181,7 +181,7 @@ test("a sign-in that can only read has no button that acts, and the coordinator 
   await page.goto(`${front}#code=${await coordinator.code("lead", ["--read-only"])}`);
   await page.getByRole("banner").getByText("read-only").waitFor();
   await page.getByRole("status").getByText("live", { exact: true }).waitFor();
-  const acts = /invite|spawn|create|revoke|delete|send|approve|reject|shut down|stop|claim|assign|hand over/i;
+  const acts = /invite|spawn|create|revoke|delete|send|approve|reject|shut down|\bstop\b|claim|assign|hand over/i;
   const pages = ["team", "messages", "approvals", "board", "timeline", "health", "access", "member?name=ann"];
   for (const hash of pages) {
     await page.goto(`${front}#/${hash}`);
