@@ -17,7 +17,7 @@ use super::{Processes, record::Record};
 use crate::{host::Ended, process::Pid};
 
 /// How often the host checks the size of a log.
-const BOUND_EVERY: Duration = Duration::from_secs(10);
+const BOUND_EVERY: Duration = Duration::from_secs(1);
 
 /// How long after the order's deadline the host kills a runner that has not joined. Such a runner exits by itself unless it
 /// hangs.
