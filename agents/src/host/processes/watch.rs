@@ -72,7 +72,7 @@ fn report(status: Option<ExitStatus>) -> v1::ExitReport {
     let detail = match status.map(|status| status.signal()) {
         Some(Some(signal)) => format!("Signal {signal} killed its runner."),
         Some(None) => "Its runner ended without a report.".to_owned(),
-        None => "Its runner was gone when its host looked for it.".to_owned(),
+        None => "Its runner ended, and its host did not see how.".to_owned(),
     };
     v1::ExitReport {
         code: status.and_then(|status| status.code()),
