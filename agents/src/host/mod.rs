@@ -89,13 +89,14 @@ impl<B: Backend> Host<B> {
     pub async fn run(self, stop: CancellationToken) -> HostEnd {
         let mut inbox = self.client.subscribe(SubscribeOptions::default());
         let mut tasks = JoinSet::new();
-        let mut is_ready = false;
+        let (mut is_ready, mut has_opened) = (false, false);
         let end = loop {
             tokio::select! {
                 () = stop.cancelled() => break HostEnd::Stopped,
                 event = inbox.next() => match event {
                     Some(Ok(Event::Opened(_))) => {
-                        tasks.spawn(offer(self.client.clone(), self.backend.clone()));
+                        has_opened = true;
+                        tasks.spawn(offer(self.orders.clone(), self.found_ends().await));
                     }
                     Some(Ok(Event::Lost { detail })) => self.say(&HostEvent::Disconnected { detail }),
                     Some(Ok(Event::Delivery(delivery))) => self.carry_out(&mut tasks, *delivery),
@@ -105,7 +106,7 @@ impl<B: Backend> Host<B> {
                     Some(Ok(_)) => {}
                     Some(Err(error)) => break HostEnd::Refused(error),
                 },
-                ended = self.backend.next_end() => self.report(&mut tasks, ended),
+                ended = self.backend.next_end(), if has_opened => self.report(&mut tasks, ended),
                 Some(done) = tasks.join_next() => match self.offered(done, &mut is_ready) {
                     Ok(()) => {}
                     Err(error) => break HostEnd::Refused(error),
@@ -113,8 +114,7 @@ impl<B: Backend> Host<B> {
             }
         };
         if matches!(end, HostEnd::Stopped) {
-            // Ends that have already arrived.
-            while let Ok(ended) = timeout(Duration::ZERO, self.backend.next_end()).await {
+            for ended in self.found_ends().await {
                 self.report(&mut tasks, ended);
             }
             // The next process takes over whatever does not finish in time.
@@ -123,6 +123,15 @@ impl<B: Backend> Host<B> {
             self.leave().await;
         }
         end
+    }
+
+    /// Returns the ends that have already arrived.
+    async fn found_ends(&self) -> Vec<Ended> {
+        let mut found = Vec::new();
+        while let Ok(ended) = timeout(Duration::ZERO, self.backend.next_end()).await {
+            found.push(ended);
+        }
+        found
     }
 
     /// Begins to carry out an order.
@@ -181,12 +190,16 @@ impl<B: Backend> Host<B> {
     }
 }
 
-/// Tells the coordinator what the host offers.
-async fn offer<B: Backend>(client: Client, backend: Arc<B>) -> Done {
-    let offer = backend.offer();
-    let client = client.with_retry(Retry::within(Duration::MAX));
-    let request = v1::UpdateHostRequest { offer: Some(offer.clone()) };
-    Done::Offered(Box::new(client.update_host(request).await.map(|_| offer)))
+/// Reports the ends of members that the host found when it connected, and then tells the coordinator what the host offers. So
+/// a caller that waits until the host is ready does not count those members as running.
+async fn offer<B: Backend>(orders: Orders<B>, found: Vec<Ended>) -> Done {
+    let mut reports = JoinSet::new();
+    for ended in found {
+        let orders = orders.clone();
+        reports.spawn(async move { orders.report(ended).await });
+    }
+    while reports.join_next().await.is_some() {}
+    Done::Offered(Box::new(orders.offer().await))
 }
 
 /// Returns the order in a message. None: the message is not an order.

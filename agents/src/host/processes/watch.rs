@@ -46,14 +46,19 @@ pub(super) async fn watch(processes: Processes, record: Record, pid: Pid, child:
             }
         }
     };
-    let ended = Ended {
+    processes.0.table.end(ended(&processes, &record, status));
+}
+
+/// Returns the end of a runner. `status`: None if it is not known.
+pub(super) fn ended(processes: &Processes, record: &Record, status: Option<ExitStatus>) -> Ended {
+    let lines = processes.log(&record.member).last_lines(record.log_begins_at);
+    Ended {
         request_id: record.request_id.clone(),
         member: record.member.clone(),
         exit: report(status),
-        reason: reason(status, &log.last_lines(record.log_begins_at)),
+        reason: reason(status, &lines),
         try_another_host: false,
-    };
-    processes.0.table.end(ended);
+    }
 }
 
 /// Waits for the end of a process. None: its status is not known.
