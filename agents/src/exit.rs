@@ -61,13 +61,15 @@ pub(crate) struct Exit {
     pub(crate) action: RunnerAction,
     /// What else is to be said. Usually empty.
     pub(crate) detail: String,
+    /// The last lines that it wrote to its error output, as one line, if it failed by itself.
+    pub(crate) last_words: String,
 }
 
 impl Exit {
     /// Reads a process's status.
     pub(crate) fn of(status: ExitStatus, duration: Duration, action: RunnerAction) -> Self {
         let (code, signal) = (status.code(), status.signal().unwrap_or_default());
-        Self { code, signal, duration, action, detail: String::new() }
+        Self { code, signal, duration, action, ..Self::default() }
     }
 
     /// Returns the exit of a member that had no program running.
@@ -108,7 +110,11 @@ impl Exit {
             signal: self.signal,
             duration: prost_types::Duration::try_from(self.duration).ok(),
             // The protocol asks for one line of up to 200 characters.
-            detail: self.detail.chars().filter(|c| !c.is_control()).take(200).collect(),
+            detail: if self.detail.is_empty() { &self.last_words } else { &self.detail }
+                .chars()
+                .filter(|c| !c.is_control())
+                .take(200)
+                .collect(),
             runner_action: self.action.into(),
             ..v1::ExitReport::default()
         }
