@@ -171,7 +171,8 @@ pub(crate) struct End {
     pub(crate) exit: Option<Exit>,
     /// True: something that the program said was not confirmed.
     pub(crate) is_outcome_unknown: bool,
-    /// True: the program would fail in the same way again, so it is not restarted.
+    /// True: the program would probably fail in the same way again, because it was never ready to work or has said so. It is not
+    /// restarted.
     pub(crate) is_final: bool,
 }
 
@@ -199,6 +200,16 @@ impl End {
         }
         RunnerExit { code, detail }
     }
+}
+
+/// Returns how a runner ends whose program ended before it was ready.
+pub(crate) fn not_ready(exit: &Exit) -> RunnerExit {
+    let said = [&exit.detail, &exit.last_words].into_iter().find(|said| !said.is_empty());
+    let detail = match said {
+        Some(said) => format!("The program ended before it was ready: {said}"),
+        None => "The program ended before it was ready.".to_owned(),
+    };
+    RunnerExit { code: exit.shell_code(), detail }
 }
 
 /// Returns how a runner ends that could not join.
