@@ -4,8 +4,22 @@ import { defineConfig } from "vite";
 
 const client = (path: string) => fileURLToPath(new URL(`../client/typescript/${path}`, import.meta.url));
 
+const COORDINATOR = process.env["TEAMWIRE_ADDRESS"] ?? "http://127.0.0.1:7420";
+
+/** What leaves out the JSON forms of messages: calls are binary, so the page never reads or writes them. */
+const withoutJson = {
+  name: "without-json",
+  enforce: "pre" as const,
+  transform(code: string, id: string) {
+    if (!/@bufbuild\/protobuf\/dist\/esm\/(from|to)-json\.js$/.test(id)) return undefined;
+    const functions = [...code.matchAll(/^export (function \w+)/gm)];
+    const refused = `() { throw new Error("the page has no JSON forms of messages"); }`;
+    return { code: functions.map(([, head]) => `export ${head}${refused}`).join("\n"), map: null };
+  },
+};
+
 export default defineConfig({
-  plugins: [svelte()],
+  plugins: [svelte(), withoutJson],
   resolve: {
     // The client is built from its sources, for browsers.
     alias: {
@@ -15,7 +29,7 @@ export default defineConfig({
     dedupe: ["@bufbuild/protobuf"],
   },
   // With `npm run dev`, calls go to a coordinator whose `web.origins` allow the development server.
-  server: { proxy: { "/teamwire.v1.": process.env["TEAMWIRE_ADDRESS"] ?? "http://127.0.0.1:7420" } },
+  server: { proxy: { "/teamwire.v1.": COORDINATOR, "/grpc.health.v1.": COORDINATOR } },
   build: {
     target: "es2022",
     // The Content-Security-Policy allows neither data: URLs nor inline scripts.

@@ -21,6 +21,14 @@ macro_rules! files {
 }
 
 files! {
+    approvals,
+    board,
+    board_large,
+    crowd,
+    health,
+    hostile,
+    member,
+    messages,
     pages,
     team,
 }

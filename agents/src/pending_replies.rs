@@ -4,7 +4,9 @@
 //! there are several, the runner does not guess. A program that is started for a batch answers the last message of the batch
 //! from the recipient.
 //!
-//! A message is in hand from when the program was handed it until the program acknowledges it or answers it with
+//! The prompt of a member that a host starts is never in hand: it expects no reply, but the question after it may.
+//!
+//! Any other message is in hand from when the program was handed it until the program acknowledges it or answers it with
 //! `in_reply_to`. As long as the program has acknowledged nothing in this session, the first answer to a message also takes
 //! it out of hand, because no acknowledgement may ever come.
 //!
@@ -84,6 +86,7 @@ impl PendingReplies {
     pub(crate) fn hand_over(&mut self, message: &v1::Message) {
         let Some(sender) = message.sender.as_ref().filter(|sender| sender.kind() == SenderKind::Member) else { return };
         let request_id = match &message.body {
+            Some(_) if message.prompt => return,
             Some(Body::Message(_) | Body::Broadcast(_)) => String::new(),
             Some(body) if body.kind().is_request() => message.request_id.clone(),
             // Answers and notices want no answer.
@@ -233,6 +236,18 @@ mod tests {
         let decided = from("ann", "3", Body::PlanApprovalResponse(v1::PlanApprovalResponse::default()));
         pending.hand_over(&decided);
         assert_eq!(answers(&pending, "ann").as_deref(), Some("1"), "an answer wants no answer");
+    }
+
+    #[test]
+    fn a_prompt_is_never_in_hand() {
+        let prompt = v1::Message { prompt: true, ..text("ann", "1") };
+        for is_batch in [false, true] {
+            let mut pending = handed(is_batch, std::slice::from_ref(&prompt));
+            assert_eq!(answers(&pending, "ann"), None, "a report on the prompt answers nothing");
+            pending.hand_over(&text("ann", "2"));
+            pending.hand_over(&prompt);
+            assert_eq!(answers(&pending, "ann").as_deref(), Some("2"));
+        }
     }
 
     #[test]

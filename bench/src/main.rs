@@ -51,6 +51,7 @@ Scenarios:
   start     how long a coordinator takes to serve, empty and with queued messages
   recovery  from the restart after kill -9 to the first delivery
   growth    what a send costs with few and with many teams, and with few and many queued messages
+  watch     what displays of a large team cost: snapshots and changes, the history, and searching it
   peers     sending and receiving with 1 and 100 inboxes, compared with Redis streams by hand, NATS
             JetStream, RabbitMQ and JSON files
   python    64 concurrent sends with the Python client, compared with AutoGen's gRPC runtime and
@@ -67,6 +68,7 @@ Examples:
   cargo run --release --package teamwire-bench -- send --store embedded
   cargo run --release --package teamwire-bench -- idle --streams 10000
   cargo run --release --package teamwire-bench -- drain --backlog 100000 --json drain.json
+  cargo run --release --package teamwire-bench -- watch --members 200 --messages 20000
   cargo run --release --package teamwire-bench -- --markdown docs/benchmarks/results.md --plots docs/benchmarks";
 
 /// Measure teamwire against its baselines and its peers.
@@ -103,6 +105,12 @@ struct Cli {
     /// The larger number of queued messages in growth. [default: 100000; quick: 5000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(11..=900_000))]
     waiting: Option<u64>,
+    /// The number of members in watch. [default: 1000; quick: 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(3..=1000))]
+    members: Option<u64>,
+    /// The number of messages in watch. [default: 100000; quick: 5000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..=1_000_000))]
+    messages: Option<u64>,
     /// First install missing peers below the target directory; RabbitMQ by apt-get, which needs root.
     #[arg(long)]
     fetch: bool,
@@ -173,6 +181,8 @@ pub(crate) struct Bench {
     queued: u64,
     teams: usize,
     waiting: u64,
+    members: usize,
+    messages: usize,
     is_quick: bool,
     directory: PathBuf,
 }
@@ -256,6 +266,8 @@ async fn run(cli: Cli, beside: &Path, directory: &Path) -> Result<()> {
         queued: or(cli.queued, 10_000, 1_000),
         teams: usize::try_from(or(cli.teams, 1_000, 100))?,
         waiting: or(cli.waiting, 100_000, 5_000),
+        members: usize::try_from(or(cli.members, 1_000, 100))?,
+        messages: usize::try_from(or(cli.messages, 100_000, 5_000))?,
         is_quick: cli.quick,
         directory: directory.to_owned(),
     };

@@ -1,5 +1,6 @@
 /** The team on the page: what it consists of now, kept current by the coordinator. */
 
+import { timestampMs } from "@bufbuild/protobuf/wkt";
 import { type Client, v1, type WatchedItem, type WatchedKey, watchTeam } from "@teamwire/client";
 import { SvelteMap } from "svelte/reactivity";
 import { words } from "./lib/errors.js";
@@ -14,10 +15,15 @@ export type Connection =
   /** The coordinator does not answer. The page shows what was last known, and tries again. */
   | "lost";
 
+/** How many decided requests are kept. */
+const DECIDED_MAX = 500;
+
 class TeamState {
   connection = $state<Connection>("connecting");
   /** Since when the coordinator does not answer. */
   lostSince = $state.raw<Date>();
+  /** How often the page has lost the coordinator since it shows this team. */
+  losses = $state(0);
   /** Why the team can no longer be shown, for example because it was deleted. Empty: it can. */
   ended = $state("");
   team = $state.raw<v1.Team>();
@@ -26,6 +32,8 @@ class TeamState {
   readonly hosts = new SvelteMap<string, v1.Host>();
   /** The pending ones, by id. Without `content`. */
   readonly requests = new SvelteMap<string, v1.Request>();
+  /** Those that were decided while the page was open, by id, in their final state. Without `content`. The latest 500. */
+  readonly decided = new SvelteMap<string, v1.Request>();
   /** By id. Without `description` and `result`. */
   readonly tasks = new SvelteMap<bigint, v1.Task>();
   /** The last line of each member, by its name. */
@@ -41,6 +49,7 @@ class TeamState {
     this.#stop = new AbortController();
     this.name = name;
     this.connection = "connecting";
+    this.losses = 0;
     this.ended = "";
     void this.#run(client, name, this.#stop.signal);
   }
@@ -55,16 +64,17 @@ class TeamState {
 
   /** Returns the pending requests that a caller may answer, the oldest first. */
   waitingFor(caller: Caller | undefined): v1.Request[] {
-    if (!caller || caller.readOnly) return [];
+    if (!caller) return [];
     return [...this.requests.values()]
       .filter((request) => mayAnswer(caller, request))
-      .sort((a, b) => Number((a.createdAt?.seconds ?? 0n) - (b.createdAt?.seconds ?? 0n)));
+      .sort((a, b) => createdAt(a) - createdAt(b) || a.id.localeCompare(b.id));
   }
 
   /** Stops watching, and shows no team. */
   close(): void {
     this.#stop.abort();
     this.name = "";
+    this.decided.clear();
     this.#clear();
   }
 
@@ -81,6 +91,7 @@ class TeamState {
             break;
           case "lost":
             this.lostSince = new Date();
+            this.losses++;
             this.connection = "lost";
             break;
           case "back":
@@ -108,7 +119,7 @@ class TeamState {
         break;
       case "request":
         if (item.value.state === v1.RequestState.PENDING) this.requests.set(item.value.id, item.value);
-        else this.requests.delete(item.value.id);
+        else this.#decide(item.value);
         break;
       case "task":
         this.tasks.set(item.value.id, item.value);
@@ -117,6 +128,13 @@ class TeamState {
         if (item.value.line) this.activity.set(item.value.member, item.value.line);
         break;
     }
+  }
+
+  #decide(request: v1.Request): void {
+    this.requests.delete(request.id);
+    this.decided.set(request.id, request);
+    const [oldest] = this.decided.keys();
+    if (oldest !== undefined && this.decided.size > DECIDED_MAX) this.decided.delete(oldest);
   }
 
   #remove(key: WatchedKey): void {
@@ -150,7 +168,8 @@ class TeamState {
 }
 
 /** Returns whether a caller may answer a request, as far as the request tells. */
-function mayAnswer(caller: Caller, request: v1.Request): boolean {
+export function mayAnswer(caller: Caller, request: v1.Request): boolean {
+  if (caller.readOnly) return false;
   const leads = caller.isLead || caller.kind === "operator";
   switch (request.kind) {
     case v1.RequestKind.SHUTDOWN:
@@ -162,6 +181,11 @@ function mayAnswer(caller: Caller, request: v1.Request): boolean {
     default:
       return false;
   }
+}
+
+/** Returns when a request was made, in milliseconds. */
+function createdAt({ createdAt: at }: v1.Request): number {
+  return at ? timestampMs(at) : 0;
 }
 
 /** The one team on the page. */

@@ -3,7 +3,7 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -39,6 +39,15 @@ async function freePort() {
   return address.port;
 }
 
+/** Returns the arguments that make a member of a script. The script reads with `lines(callback)`, and writes to standard output;
+ * see docs/line-protocol.md.
+ * @param {string} script */
+export function scripted(script) {
+  const lines = `const lines = (callback) =>
+    require("node:readline").createInterface(process.stdin).on("line", (line) => callback(JSON.parse(line)));`;
+  return ["--", process.execPath, "-e", `${lines}\n${script}`];
+}
+
 /** A coordinator with its own state directory. It can be killed and started again. */
 export class Coordinator {
   /** @type {import("node:child_process").ChildProcess | undefined} */
@@ -48,13 +57,17 @@ export class Coordinator {
 
   /** @param {string} directory @param {number} port */
   constructor(directory, port) {
+    /** Further variables of the environment of every program. @type {Record<string, string>} */
+    this.variables = {};
     this.directory = directory;
     this.address = `http://127.0.0.1:${port}`;
   }
 
-  /** Starts a coordinator; it ends with the test. */
-  static async start() {
+  /** Starts a coordinator; it ends with the test.
+   * @param {Record<string, string>} [variables] configure it, such as TEAMWIRE_LIMITS_LEASE_TTL */
+  static async start(variables = {}) {
     const coordinator = new Coordinator(await mkdtemp(path.join(tmpdir(), "teamwire-console-")), await freePort());
+    coordinator.variables = variables;
     after(() => coordinator.end());
     await coordinator.serve();
     return coordinator;
@@ -64,8 +77,10 @@ export class Coordinator {
   async serve() {
     const listen = new URL(this.address).host;
     this.#serving = this.program(["serve", "--listen", listen]);
-    while (!(await this.cli(["health"]).catch(() => undefined)))
+    while (!(await this.cli(["health"]).catch(() => undefined))) {
+      if (this.#serving.exitCode !== null) throw new Error(`teamwire serve ended with ${this.#serving.exitCode}`);
       await new Promise((resolve) => setTimeout(resolve, 50));
+    }
   }
 
   /** Kills it, as a crash of its machine would. */
@@ -85,6 +100,7 @@ export class Coordinator {
       TEAMWIRE_STATE_DIR: path.join(this.directory, "state"),
       TEAMWIRE_CONTEXT: path.join(this.directory, `${context}.context`),
       TEAMWIRE_WEB_ORIGINS: "*",
+      ...this.variables,
     };
   }
 
@@ -110,6 +126,8 @@ export class Coordinator {
     let [out, err] = ["", ""];
     child.stdout.on("data", (data) => (out += data));
     child.stderr.on("data", (data) => (err += data));
+    // A command that fails at once reads nothing.
+    child.stdin.on("error", () => {});
     child.stdin.end(input);
     const [code] = await once(child, "close");
     running.delete(child);
@@ -143,6 +161,67 @@ export class Coordinator {
     const child = this.program(["run", name, "--join", join_string, ...args], name);
     await this.member(name, (member) => member.connected);
     return child;
+  }
+
+  /** Waits until a text is in the history.
+   * @param {string} text */
+  async said(text) {
+    const args = ["history", "--follow", "-n", "10"];
+    const child = spawn(/** @type {string} */ (BINARY), args, { env: this.environment("lead"), detached: true });
+    running.add(child);
+    this.#programs.push(child);
+    let out = "";
+    for await (const data of child.stdout) {
+      out += data;
+      if (out.includes(text)) break;
+      out = out.slice(-1_000);
+    }
+    killTree(child);
+    running.delete(child);
+  }
+
+  /** Starts a host with a profile of each of these commands. Returns when it has opened its inbox.
+   * @param {string} name @param {Record<string, string[]>} profiles */
+  async host(name, profiles) {
+    const { join_string } = await this.json(["invite", name, "--host"], "lead");
+    const config = path.join(this.directory, `${name}.toml`);
+    const tables = Object.entries(profiles).map(
+      ([profile, command]) => `[profiles.${profile}]\ncommand = ${JSON.stringify(command)}\n`,
+    );
+    await writeFile(config, `labels = { site = "lab" }\n${tables.join("\n")}`);
+    const child = this.program(["host", "--name", name, "--join", join_string, "--config", config], name);
+    for (;;) {
+      const hosts = (await this.cli(["hosts", "--json"], "lead")).trim().split("\n");
+      if (hosts.some((line) => line !== "" && JSON.parse(line).name === name && JSON.parse(line).offer)) return child;
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  }
+
+  /** Lets members join that no process keeps going, as cheaply as possible.
+   * @param {number} count @param {(index: number) => string} name */
+  async crowd(count, name) {
+    const { createServer } = await import("vite");
+    const vite = await createServer({
+      server: { middlewareMode: true, ws: false },
+      appType: "custom",
+      logLevel: "silent",
+    });
+    try {
+      const { connect, v1 } = await vite.ssrLoadModule("@teamwire/client");
+      const lead = await connect({ credential: await this.credential("lead"), address: this.address });
+      const { joinToken } = await lead.teams.invite({ usesMax: count });
+      const token = await connect({ credential: joinToken, address: this.address });
+      const liveness = v1.Liveness.DETACHED;
+      const names = Array.from({ length: count }, (_, index) => name(index));
+      const next = async () => {
+        for (let one = names.shift(); one !== undefined; one = names.shift()) {
+          await token.teams.join({ name: one, liveness, attributes: { agentType: "crowd" } });
+        }
+      };
+      await Promise.all(Array.from({ length: 4 }, next));
+    } finally {
+      await vite.close();
+    }
   }
 
   /** Waits until a member is as a test wants it.
@@ -188,10 +267,15 @@ after(async () => await (await launched)?.close());
  * @param {Coordinator} coordinator */
 async function serveBuilt(coordinator) {
   const { preview } = await import("vite");
-  const server = await preview({
-    logLevel: "silent",
-    preview: { port: await freePort(), host: "127.0.0.1", proxy: { "/teamwire.v1.": coordinator.address } },
-  });
+  /** Ends a response whose coordinator is gone, as a connection without a proxy would end.
+   * @type {import("vite").ProxyOptions} */
+  const proxied = {
+    target: coordinator.address,
+    configure: (proxy) =>
+      proxy.on("proxyRes", (reply, _, response) => reply.on("close", () => reply.complete || response.destroy())),
+  };
+  const proxy = { "/teamwire.v1.": proxied, "/grpc.health.v1.": proxied };
+  const server = await preview({ logLevel: "silent", preview: { port: await freePort(), host: "127.0.0.1", proxy } });
   after(() => server.close());
   return new URL(server.resolvedUrls?.local[0] ?? "").origin;
 }
@@ -216,11 +300,12 @@ export async function open(options) {
 
 /** Opens the console as the caller of a context. The page is live when this returns.
  * @param {Coordinator} coordinator @param {string} [as] @param {string} [hash]
- * @param {import("playwright-core").BrowserContextOptions} [options] */
-export async function console_(coordinator, as = "lead", hash = "#/team", options = {}) {
+ * @param {import("playwright-core").BrowserContextOptions} [options]
+ * @param {string} [given] a credential, instead of the context's */
+export async function console_(coordinator, as = "lead", hash = "#/team", options = {}, given = "") {
   const opened = await open(options);
   const pages = await serveBuilt(coordinator);
-  const credential = await coordinator.credential(as);
+  const credential = given || (await coordinator.credential(as));
   await opened.page.addInitScript((text) => sessionStorage.setItem("teamwire.credential", text), credential);
   opened.page.on("request", (request) => {
     const url = new URL(request.url());

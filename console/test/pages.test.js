@@ -2,10 +2,10 @@
 /** Every page, with a team at work: what a screen reader needs is there, and pictures for the documentation. */
 
 import assert from "node:assert/strict";
-import { mkdir, readFile } from "node:fs/promises";
-import { createRequire } from "node:module";
+import { mkdir } from "node:fs/promises";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { violations } from "./axe.js";
 import { Coordinator, console_ } from "./harness.js";
 
 /** The pages, by their address. */
@@ -22,8 +22,6 @@ const PAGES = {
 
 /** Where pictures go if `UPDATE_DOCS` is set. */
 const PICTURES = fileURLToPath(new URL("../../docs/images/console/", import.meta.url));
-
-const AXE = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 const coordinator = await Coordinator.start();
 await coordinator.team();
@@ -61,20 +59,12 @@ for (const scheme of /** @type {const} */ (["light", "dark"])) {
         viewport: { width: 1280, height: 800 },
       });
       await page.getByRole("heading", { level: 1 }).waitFor();
-      await page.evaluate(AXE);
-      const violations = await page.evaluate(async () => {
-        // @ts-expect-error: the line before has defined it.
-        const { violations } = await axe.run();
-        return violations.map(
-          (/** @type {any} */ found) =>
-            `${found.id}: ${found.nodes.map((/** @type {any} */ node) => node.html).join(" ")}`,
-        );
-      });
+      const found = await violations(page);
       if (process.env["UPDATE_DOCS"]) {
         await mkdir(PICTURES, { recursive: true });
         await page.screenshot({ path: `${PICTURES}${name}-${scheme}.png` });
       }
-      assert.deepEqual(violations, []);
+      assert.deepEqual(found, []);
       assert.deepEqual(problems, []);
     });
   }

@@ -2,10 +2,14 @@
 
 use clap::Args;
 use teamwire_client::v1;
-use teamwire_proto::v1::RequestKind;
+use teamwire_proto::{Reason, Refusal, v1::RequestKind};
 
 use super::{Output, id, shown};
-use crate::{context::ContextArgs, failure::Failure, show};
+use crate::{
+    context::{Caller, ContextArgs},
+    failure::Failure,
+    show,
+};
 
 /// Approve a request
 ///
@@ -40,26 +44,32 @@ pub struct Reject {
 }
 
 impl Approve {
-    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        answer(context, &self.request_id, true, &self.message, self.output).await
+    /// `kind`: the only kind that the command answers. None: it answers any.
+    pub async fn run(&self, context: &ContextArgs, kind: Option<RequestKind>) -> Result<(), Failure> {
+        answer(context, &self.request_id, kind, true, &self.message, self.output).await
     }
 }
 
 impl Reject {
-    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        answer(context, &self.request_id, false, &self.reason, self.output).await
+    /// `kind`: the only kind that the command answers. None: it answers any.
+    pub async fn run(&self, context: &ContextArgs, kind: Option<RequestKind>) -> Result<(), Failure> {
+        answer(context, &self.request_id, kind, false, &self.reason, self.output).await
     }
 }
 
 async fn answer(
     context: &ContextArgs,
     request_id: &str,
+    kind: Option<RequestKind>,
     approve: bool,
     text: &str,
     output: Output,
 ) -> Result<(), Failure> {
     let caller = context.caller()?;
-    let request_id = &id::request_to_answer(&caller, request_id).await?;
+    let request_id = &id::request_to_answer(&caller, request_id, kind).await?;
+    if let Some(kind) = kind {
+        expect_kind(&caller, request_id, kind, approve).await?;
+    }
     let reply = caller.client.answer(request_id, approve, text).await?;
     let found = v1::GetRequestRequest { request_id: request_id.clone(), ..v1::GetRequestRequest::default() };
     let found = caller.client.get_request(found).await.ok().and_then(|reply| reply.request);
@@ -80,7 +90,7 @@ async fn answer(
             let id = show::paint(show::dim(), &request.id);
             anstream::println!(
                 "{word} {whose} {}{again}{} {id}",
-                noun(&request),
+                noun(request.kind()),
                 show::first_line_of_request(&request)
             );
         }
@@ -92,8 +102,30 @@ async fn answer(
     Ok(())
 }
 
-fn noun(request: &v1::Request) -> &'static str {
-    match request.kind() {
+/// Refuses a request of another kind, and names the command that answers it. Leaves an order to the client, which says what to
+/// do with it.
+async fn expect_kind(caller: &Caller, request_id: &str, kind: RequestKind, approve: bool) -> Result<(), Failure> {
+    let request = v1::GetRequestRequest { request_id: request_id.to_owned(), ..v1::GetRequestRequest::default() };
+    let request = caller.client.get_request(request).await?.request.ok_or_else(show::incomplete)?;
+    let group = match request.kind() {
+        same if same == kind => return Ok(()),
+        RequestKind::Spawn | RequestKind::Unspecified => return Ok(()),
+        RequestKind::PlanApproval => "plan ",
+        RequestKind::Permission => "permission ",
+        RequestKind::Shutdown => "",
+    };
+    let verb = if approve { "approve" } else { "reject" };
+    let (is, wanted) = (noun(request.kind()), noun(kind));
+    let text = format!(
+        "This is {}'s {is}, not a {wanted}. To {verb} it: `teamwire {group}{verb} {request_id}`.",
+        request.member
+    );
+    Err(Refusal::new(Reason::RequestKindMismatch, text).field("request_id").into())
+}
+
+/// Returns what an answer decides.
+pub(super) fn noun(kind: RequestKind) -> &'static str {
+    match kind {
         RequestKind::Shutdown => "shutdown",
         RequestKind::PlanApproval => "plan",
         RequestKind::Permission => "permission request",

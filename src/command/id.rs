@@ -80,20 +80,28 @@ pub(super) async fn request(caller: &Caller, typed: &str) -> Result<String, Fail
     only(typed, &REQUEST, listed.into_iter().map(|request| request.id).filter(|id| has_part(&bare(id), &part)))
 }
 
-/// Returns the id of the request to answer that `typed` means. `last` is the newest one that waits for the caller's answer.
-pub(super) async fn request_to_answer(caller: &Caller, typed: &str) -> Result<String, Failure> {
+/// Returns the id of the request to answer that `typed` means. `last` is the newest one, of this kind if one is given, that waits
+/// for the caller's answer.
+pub(super) async fn request_to_answer(
+    caller: &Caller,
+    typed: &str,
+    kind: Option<RequestKind>,
+) -> Result<String, Failure> {
     if typed != "last" {
         return request(caller, typed).await;
     }
     let team = caller.client.get_team(v1::GetTeamRequest::default()).await?.team.ok_or_else(show::incomplete)?;
     let can_lead = caller.member.is_none() || caller.is(&team.lead);
-    let waits = |request: &v1::Request| match request.kind() {
+    let is_due = |request: &v1::Request| match request.kind() {
+        other if kind.is_some_and(|kind| kind != other) => false,
         RequestKind::Shutdown => caller.is(&request.member),
         RequestKind::PlanApproval => can_lead,
         RequestKind::Permission => !caller.is(&request.member) && (can_lead || caller.is(&request.approver)),
         RequestKind::Spawn | RequestKind::Unspecified => false,
     };
-    newest_pending(caller, waits).await?.ok_or_else(|| none("Nothing waits for your answer. See `teamwire requests`."))
+    let what = kind.map_or_else(|| "Nothing".to_owned(), |kind| format!("No {}", super::answer::noun(kind)));
+    let newest = newest_pending(caller, is_due).await?;
+    newest.ok_or_else(|| none(&format!("{what} waits for your answer. See `teamwire requests`.")))
 }
 
 /// Returns the id of the request to withdraw that `typed` means. `last` is the caller's newest pending permission request.

@@ -1,7 +1,10 @@
 //! `teamwire permission`: asks for permission, withdraws or answers a request for it.
 
 use clap::{Args, Subcommand};
-use teamwire_client::{message, v1::send_request::Body};
+use teamwire_client::{
+    message,
+    v1::{RequestKind, send_request::Body},
+};
 
 use super::{Output, answer, asked::Asked, id, shutdown::parse_deadline, waiting::Wait};
 use crate::{context::ContextArgs, failure::Failure, show};
@@ -63,8 +66,8 @@ impl Permission {
         match self {
             Self::Request(command) => (command.run(context).await, command.output.json),
             Self::Withdraw(command) => (command.run(context).await, command.output.json),
-            Self::Approve(command) => (command.run(context).await, command.output.json),
-            Self::Reject(command) => (command.run(context).await, command.output.json),
+            Self::Approve(command) => (command.run(context, Some(RequestKind::Permission)).await, command.output.json),
+            Self::Reject(command) => (command.run(context, Some(RequestKind::Permission)).await, command.output.json),
         }
     }
 }

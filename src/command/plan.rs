@@ -1,7 +1,7 @@
 //! `teamwire plan`: submits or answers a plan.
 
 use clap::{Args, Subcommand};
-use teamwire_client::message;
+use teamwire_client::{message, v1::RequestKind};
 
 use super::{Output, answer, asked::Asked, waiting::Wait};
 use crate::{context::ContextArgs, failure::Failure};
@@ -39,8 +39,10 @@ impl Plan {
     pub async fn run(self, context: &ContextArgs) -> (Result<(), Failure>, bool) {
         match self {
             Self::Submit(command) => (command.run(context).await, command.output.json),
-            Self::Approve(command) => (command.run(context).await, command.output.json),
-            Self::Reject(command) => (command.run(context).await, command.output.json),
+            Self::Approve(command) => {
+                (command.run(context, Some(RequestKind::PlanApproval)).await, command.output.json)
+            }
+            Self::Reject(command) => (command.run(context, Some(RequestKind::PlanApproval)).await, command.output.json),
         }
     }
 }

@@ -118,10 +118,12 @@ impl Requests {
                 request.member.clone(),
                 request.requester.as_ref().map_or("?", |sender| sender.name.as_str()).to_owned(),
                 show::time(request.created_at.as_ref()),
+                show::summary_of_request(request),
                 show::one_line(&show::request_text(request)),
             ]
         });
-        show::table(&["request", "kind", "member", "from", "created", "state"], rows.collect());
+        let headings = ["request", "kind", "member", "from", "created", "summary", "state"];
+        show::table_with_texts(2, &headings, rows.collect());
     }
 }
 

@@ -32,9 +32,9 @@ pub use self::{
     host::{hosts, hosts_in_all},
     member::{failed_turns, members},
     message::{dead_letter_cause, delivery, delivery_json, message, summary_and_content},
-    request::{first_line_of_request, last_lines, order_in_full, request_kind, request_text},
+    request::{first_line_of_request, last_lines, order_in_full, request_kind, request_text, summary_of_request},
     style::{bold, dim, paint, warning},
-    table::table,
+    table::{table, table_with_texts},
     task::{task, task_line, tasks},
     text::{count, one_line, plain, short_id, shorten, time},
 };

@@ -27,12 +27,17 @@ pub fn request_text(request: &v1::Request) -> String {
     text
 }
 
-/// Returns the first line of what a request asks for, behind a colon. Empty: it says nothing.
+/// Returns what a request asks for and its tool, each behind a colon. Empty: it says nothing.
 pub fn first_line_of_request(request: &v1::Request) -> String {
+    let said = [one_line(&request.tool), summary_of_request(request)].into_iter().filter(|part| !part.is_empty());
+    said.map(|part| format!(": {part}")).collect()
+}
+
+/// Returns what a request asks for: its summary, or else the first line of its text. Empty: it says nothing.
+pub fn summary_of_request(request: &v1::Request) -> String {
     let summary = if request.summary.is_empty() { &request.content } else { &request.summary };
     let first = summary.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    let said = [request.tool.as_str(), first].into_iter().filter(|part| !part.is_empty());
-    said.map(|part| format!(": {}", shorten(part, SAID_CHARS_MAX))).collect()
+    shorten(first, SAID_CHARS_MAX)
 }
 
 fn cancel_cause(request: &v1::Request) -> String {

@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::json;
-use teamwire_scripted_model::Rule;
+use teamwire_scripted_model::{Request, Rule};
 
 use crate::{
     program::{self, Program},
@@ -23,18 +23,24 @@ fn one_command_starts_a_team_that_answers_and_another_removes_all_of_it(setup: S
     fs::write(project.join("team.toml"), team(setup.program)).unwrap();
     let reply = json!({"to": "team-lead", "message": "Forty-two.", "summary": "the number"});
     setup.model.add(Rule::when("How many tests").calls("SendMessage", reply));
+    // The turn of the prompt goes on until the question has come.
+    setup.model.add(Rule::when("You own the API").calls("TeamStatus", json!({})).at_gate("question"));
 
     let up = machine.type_in(&project, "teamwire up").output().succeeds();
     assert!(up.stdout.contains("backend has started on local."), "{}", up.stdout);
-    // An answer to one of two messages of the lead would not be paired.
-    eventually("it has read its prompt", || {
+    let asking = machine.type_in(&project, "teamwire send backend 'How many tests?' --wait-reply 60");
+    eventually("the question has come", || {
         let history = machine.run(&["history", "--all", "--json"]).succeeds().lines();
-        let prompt = history.into_iter().find(|entry| entry["message"]["content"] == "You own the API.")?;
-        (prompt["receipts"][0]["state"] == "processed").then_some(())
+        let question = history.into_iter().find(|entry| entry["message"]["content"] == "How many tests?")?;
+        (question["receipts"][0]["state"] != "queued").then_some(())
     });
-    let asked = machine.run(&["send", "backend", "How many tests?", "--wait-reply", "60"]).succeeds();
+    setup.model.open("question");
+    let asked = asking.output().succeeds();
     assert!(asked.stdout.contains("Forty-two."), "{}", asked.stdout);
-    let shown = setup.model.await_request("How many tests").text;
+    // opencode also asks for a title.
+    let is_turn = |request: &&Request| request.new.contains("How many tests") && !request.tools.is_empty();
+    let turn = setup.model.await_requests("How many tests", |requests| requests.iter().find(is_turn).cloned());
+    let shown = turn.text;
     assert!(shown.contains("You own the API."), "{shown}");
     assert!(shown.contains(&project.display().to_string()), "it does not work in the project: {shown}");
 

@@ -1,6 +1,6 @@
 //! Hosts: members that the lead orders, and what happens to them when a host, a runner or a coordinator dies.
 
-use std::{fs, process::Command};
+use std::{fs, net::TcpListener, process::Command};
 
 use nix::sys::signal::Signal;
 use teamwire_client::v1::{self, RequestState};
@@ -15,6 +15,7 @@ scenarios! {
     a_killed_runner_is_reported_by_its_host,
     members_outlive_a_killed_host_which_goes_on_with_them,
     an_order_in_the_hand_of_a_killed_host_is_carried_out_once_by_its_successor,
+    an_outage_of_the_coordinator_is_two_lines_in_the_output_of_a_host,
 }
 
 /// Starts a host `gpu-1` with the profile `agent`.
@@ -90,6 +91,26 @@ fn members_outlive_a_killed_host_which_goes_on_with_them(world: World) {
     await_state(&world, "backend", "exited");
     let output = gpu.terminate().succeeds();
     assert!(output.stdout.contains("backend has ended"), "{}", output.stdout);
+}
+
+fn an_outage_of_the_coordinator_is_two_lines_in_the_output_of_a_host(mut world: World) {
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    let gpu = host(&world, &lead, agents::WILLING, "");
+    world.coordinator.kill();
+    let address = world.coordinator.address();
+    let listener = TcpListener::bind(address.rsplit('/').next().unwrap()).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    for _ in 0..4 {
+        eventually("the host tries to reconnect", || listener.accept().ok());
+    }
+    drop(listener);
+    world.coordinator.restart();
+    gpu.await_said("connected again");
+    world.cli(LEAD, &["spawn", "backend", "--profile", "agent"]).succeeds();
+    let said = gpu.terminate().succeeds().stdout;
+    let count = |text: &str| said.lines().filter(|line| line.contains(text)).count();
+    assert_eq!((count("disconnected: "), count("connected again")), (1, 1), "{said}");
 }
 
 fn an_order_in_the_hand_of_a_killed_host_is_carried_out_once_by_its_successor(world: World) {

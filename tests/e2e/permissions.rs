@@ -13,6 +13,7 @@ scenarios! {
     a_request_that_no_one_answers_is_refused_and_both_sides_learn_it,
     a_withdrawn_request_ends_the_wait_and_can_no_longer_be_answered,
     last_is_what_waits_for_the_caller_and_the_answer_says_what_it_decided,
+    a_command_for_one_kind_of_request_answers_no_other,
     a_request_is_visible_wherever_requests_are,
     a_program_reads_what_is_asked_and_grants_it,
     a_runner_refuses_an_approver_that_no_member_is,
@@ -133,6 +134,36 @@ fn last_is_what_waits_for_the_caller_and_the_answer_says_what_it_decided(world: 
     assert!(approved.starts_with("Approved your shutdown: Well done. req_"), "{approved}");
 }
 
+fn a_command_for_one_kind_of_request_answers_no_other(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    let permission = ask(&world, "ann", &[]);
+    let none = world.cli(LEAD, &["plan", "approve", "last"]).exits(1);
+    none.complains_of("No plan waits for your answer.");
+    let plan = world.cli("ann", &["plan", "submit", "a plan", "--json"]).succeeds().json();
+    let plan = plan["request_id"].as_str().unwrap();
+    let shutdown = world.cli(LEAD, &["shutdown", "ann", "--json"]).succeeds().json();
+    let shutdown = shutdown["request_id"].as_str().unwrap();
+    for verb in ["approve", "reject"] {
+        let refused = |who: &str, group: &str, id: &str, says: String| {
+            let refused = world.cli(who, &[group, verb, id]).exits(1);
+            refused.complains_of("REQUEST_KIND_MISMATCH").complains_of(&format!("{says} {id}`."));
+        };
+        let is = |what: &str, group: &str| format!("This is ann's {what}. To {verb} it: `teamwire {group}{verb}");
+        refused(LEAD, "permission", plan, is("plan, not a permission request", "plan "));
+        refused(LEAD, "plan", &permission, is("permission request, not a plan", "permission "));
+        refused("ann", "permission", shutdown, is("shutdown, not a permission request", ""));
+        refused("ann", "plan", shutdown, is("shutdown, not a plan", ""));
+    }
+    let pending = world.cli(LEAD, &["requests", "--state", "pending", "--json"]).succeeds().lines();
+    assert_eq!(pending.len(), 3, "nothing is decided: {pending:?}");
+    // `last` is the newest one of the kind, although the plan is newer.
+    let approved = world.cli(LEAD, &["permission", "approve", "last"]).succeeds().stdout;
+    assert!(approved.contains(&permission), "{approved}");
+    let rejected = world.cli(LEAD, &["plan", "reject", "last", "-r", "smaller steps"]).succeeds().stdout;
+    assert!(rejected.contains(plan), "{rejected}");
+}
+
 fn a_request_is_visible_wherever_requests_are(world: World) {
     world.create_team("acme");
     world.join("ann");
@@ -143,7 +174,13 @@ fn a_request_is_visible_wherever_requests_are(world: World) {
     let shown = &listed[1];
     let facts = [&shown["kind"], &shown["member"], &shown["tool"], &shown["summary"], &shown["content"]];
     assert_eq!(facts, ["permission", "ann", "Bash", "clean up", "rm -r target"].map(Value::from).each_ref());
-    assert!(world.cli(LEAD, &["requests"]).succeeds().stdout.contains("permission: Bash"));
+    world.cli("ann", &["plan", "submit", "# Move the files\n\nFirst the tests."]).succeeds();
+    world.cli(LEAD, &["shutdown", "ann", "Well done."]).succeeds();
+    let table = world.cli(LEAD, &["requests"]).succeeds().stdout;
+    let has =
+        |kind: &str, says: &str| table.lines().any(|line| line.contains(kind) && line.contains(&format!("  {says}  ")));
+    assert!(has("  permission: Bash  ", "clean up") && has("  plan  ", "# Move the files"), "{table}");
+    assert!(has("  shutdown  ", "Well done."), "{table}");
     assert_eq!(world.member("ann")["pending_permissions"], serde_json::json!([first, second]));
     assert!(world.cli(LEAD, &["status"]).succeeds().stdout.contains("waits for 2 permissions"));
     let inbox = world.cli(LEAD, &["inbox"]).succeeds().stdout;

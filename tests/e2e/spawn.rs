@@ -7,6 +7,7 @@ use crate::{
 
 scenarios! {
     a_lead_spawns_a_teammate_which_works_on_its_prompt,
+    a_reply_answers_the_question_and_not_the_prompt_before_it,
     a_host_that_cannot_start_a_teammate_says_why,
     an_order_that_no_host_carries_out_expires,
     ctrl_c_leaves_the_order_and_says_how_to_wait_or_cancel,
@@ -53,6 +54,35 @@ fn a_lead_spawns_a_teammate_which_works_on_its_prompt(world: World) {
     world.cli("backend", &["spawn", "other", "--profile", "claude"]).exits(77).complains_of("LEAD_ONLY");
     world.cli(LEAD, &["shutdown", "backend", "--wait"]).succeeds();
     assert_eq!(runner.exit(), 0);
+}
+
+fn a_reply_answers_the_question_and_not_the_prompt_before_it(world: World) {
+    world.create_team("acme");
+    let mut host = ScriptedHost::join(&world, "gpu-1", offer(&["claude"], &[], 2));
+    let mut spawn = |name: &str| {
+        let spawn = ["spawn", name, "--profile", "claude", "--prompt", "You own the API.", "--no-wait"];
+        world.cli(LEAD, &spawn).succeeds();
+        host.next_order()
+    };
+    let (backend, reviewer) = (spawn("backend"), spawn("reviewer"));
+    let asking = world.spawn(LEAD, &["send", "backend", "How many tests?", "--wait-reply", "60", "--json"], "");
+    eventually("the question waits behind the prompt", || (world.member("backend")["inbox_depth"] == 2).then_some(()));
+    // It has both in hand when it answers.
+    let answers = r#"
+        while hear; do case "$line" in
+            *'"content":"How many tests?"'*) printf '{"to":"lead","message":"Forty-two.","summary":"the number"}\n' ;;
+        esac; done
+    "#;
+    let runner = host.start(&world, &backend, answers).ready();
+    let reply = asking.output().succeeds().lines().pop().unwrap();
+    let (prompt, question) = (runner.await_text("You own the API."), runner.await_text("How many tests?"));
+    assert_eq!((&reply["content"], &reply["in_reply_to"]), (&"Forty-two.".into(), &question["id"]));
+    assert_eq!((&prompt["prompt"], question.get("prompt")), (&true.into(), None));
+
+    let _runner = host.start(&world, &reviewer, agents::PLAIN).ready();
+    let report =
+        world.await_inbox(LEAD, "the report", |message| message["from"] == "reviewer" && message["type"] == "message");
+    assert_eq!((&report["content"], report.get("in_reply_to")), (&"plainly".into(), None));
 }
 
 fn a_host_that_cannot_start_a_teammate_says_why(world: World) {

@@ -69,6 +69,7 @@ const TEAM: &str = r#"
     name = "reviewer"
     profile = "echo"
     restart = "never"
+    reschedule = true
 
     [[tasks]]
     key = "release"
@@ -100,6 +101,9 @@ fn from_nothing_a_team_answers_a_second_up_changes_nothing_and_down_leaves_nothi
             "task release planned"
         ]
     );
+    let planned = machine.run(&["up", "--dry-run"]).succeeds().stdout;
+    assert!(planned.contains("Would start backend: echo.\n"), "{planned}");
+    assert!(planned.contains("Would start reviewer: echo; again on another host, if its host is lost.\n"), "{planned}");
     assert!(!machine.state().exists(), "--dry-run does nothing");
 
     let mut done = machine.lines(&["up"]);
@@ -119,6 +123,10 @@ fn from_nothing_a_team_answers_a_second_up_changes_nothing_and_down_leaves_nothi
             "member reviewer done"
         ]
     );
+    let orders = machine.run(&["requests", "--json"]).succeeds().lines();
+    let is_rescheduled =
+        |name: &str| orders.iter().find(|order| order["member"] == name).unwrap()["spawn"]["reschedule"] == true;
+    assert!(is_rescheduled("reviewer") && !is_rescheduled("backend"), "{orders:?}");
     let answer = machine.run(&["send", "backend", "Are you there?", "-s", "a question", "--wait-reply"]).succeeds();
     assert!(answer.stdout.contains("You said: Are you there?"), "{}", answer.stdout);
     let release = machine.run(&["task", "list", "--json"]).succeeds().lines();

@@ -17,12 +17,12 @@ pub enum HostEvent {
         /// What it offers.
         offer: v1::HostOffer,
     },
-    /// The session was lost, and another is being opened.
+    /// The session was lost, and another is being opened. Said once, however many attempts fail.
     Disconnected {
         /// What went wrong.
         detail: String,
     },
-    /// Another session has opened.
+    /// Another session has opened, and the coordinator again knows what the host offers.
     Reconnected,
     /// A member was started. It has not opened a session yet.
     Started {

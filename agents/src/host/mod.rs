@@ -76,6 +76,17 @@ enum Done {
     Offered(Box<Result<v1::HostOffer, Error>>),
 }
 
+/// What the host knows and has said about its connection.
+#[derive(Default)]
+struct Link {
+    /// A session has opened.
+    has_opened: bool,
+    /// It has been ready.
+    is_ready: bool,
+    /// It has said that it lost the connection, and not yet that it is back.
+    is_lost: bool,
+}
+
 impl<B: Backend> Host<B> {
     /// Creates a host, which does nothing yet. `client`: with the host's credential.
     pub fn new(client: Client, backend: Arc<B>, on_event: OnHostEvent) -> Self {
@@ -89,16 +100,19 @@ impl<B: Backend> Host<B> {
     pub async fn run(self, stop: CancellationToken) -> HostEnd {
         let mut inbox = self.client.subscribe(SubscribeOptions::default());
         let mut tasks = JoinSet::new();
-        let (mut is_ready, mut has_opened) = (false, false);
+        let mut link = Link::default();
         let end = loop {
             tokio::select! {
                 () = stop.cancelled() => break HostEnd::Stopped,
                 event = inbox.next() => match event {
                     Some(Ok(Event::Opened(_))) => {
-                        has_opened = true;
+                        link.has_opened = true;
                         tasks.spawn(offer(self.orders.clone(), self.found_ends().await));
                     }
-                    Some(Ok(Event::Lost { detail })) => self.say(&HostEvent::Disconnected { detail }),
+                    // Every attempt to reconnect that fails is another loss.
+                    Some(Ok(Event::Lost { detail })) if !std::mem::replace(&mut link.is_lost, true) => {
+                        self.say(&HostEvent::Disconnected { detail });
+                    }
                     Some(Ok(Event::Delivery(delivery))) => self.carry_out(&mut tasks, *delivery),
                     // A host has no one to approve its shutdown for, so this is the end of a life that has left.
                     Some(Ok(Event::ShutdownApproved { .. })) | None => break HostEnd::Closed(Closed::MemberStopped),
@@ -106,8 +120,8 @@ impl<B: Backend> Host<B> {
                     Some(Ok(_)) => {}
                     Some(Err(error)) => break HostEnd::Refused(error),
                 },
-                ended = self.backend.next_end(), if has_opened => self.report(&mut tasks, ended),
-                Some(done) = tasks.join_next() => match self.offered(done, &mut is_ready) {
+                ended = self.backend.next_end(), if link.has_opened => self.report(&mut tasks, ended),
+                Some(done) = tasks.join_next() => match self.offered(done, &mut link) {
                     Ok(()) => {}
                     Err(error) => break HostEnd::Refused(error),
                 },
@@ -158,11 +172,15 @@ impl<B: Backend> Host<B> {
     }
 
     /// Handles the outcome of a task. Fails if the coordinator has refused what the host offers.
-    fn offered(&self, done: Result<Done, JoinError>, is_ready: &mut bool) -> Result<(), Error> {
+    fn offered(&self, done: Result<Done, JoinError>, link: &mut Link) -> Result<(), Error> {
         match done.map(|done| if let Done::Offered(offered) = done { Some(*offered) } else { None }) {
-            Ok(Some(Ok(_))) if *is_ready => self.say(&HostEvent::Reconnected),
+            Ok(Some(Ok(_))) if link.is_ready => {
+                if std::mem::take(&mut link.is_lost) {
+                    self.say(&HostEvent::Reconnected);
+                }
+            }
             Ok(Some(Ok(offer))) => {
-                *is_ready = true;
+                (link.is_ready, link.is_lost) = (true, false);
                 let (host, team) = (self.client.name().to_owned(), self.client.team().to_owned());
                 self.say(&HostEvent::Ready { host, team, offer });
             }

@@ -39,6 +39,9 @@ struct Task {
     /// Labels that the host must have.
     #[serde(default)]
     labels: BTreeMap<String, String>,
+    /// Whether to start it again on another host if its host is lost.
+    #[serde(default)]
+    reschedule: bool,
 }
 
 #[tool_router(router = spawn_tools, vis = "pub(super)")]
@@ -65,6 +68,7 @@ impl McpServer {
             host: task.host,
             labels: task.labels,
             prompt: task.prompt,
+            reschedule: task.reschedule,
             ..v1::SpawnRequest::default()
         };
         let ordered = self.client.spawn(request).await.map_err(refused)?.request.unwrap_or_default();

@@ -36,7 +36,7 @@ struct ForceStop {
 
 #[tool_router(router = team_tools, vis = "pub(super)")]
 impl McpServer {
-    /// Show who is in your team, and what each member is doing; to the lead also the hosts that can start teammates.
+    /// Show who is in your team, what each member is doing, and whose turns fail; to the lead also the hosts that can start teammates.
     #[tool(name = "TeamStatus", annotations(title = "Show the team", read_only_hint = true, open_world_hint = false))]
     async fn team_status(&self) -> Result<String, String> {
         let team = self.client.get_team(v1::GetTeamRequest::default()).await.map_err(failure)?.team.unwrap_or_default();
@@ -116,6 +116,10 @@ fn member_line(member: &v1::Member) -> String {
     let mut line = format!("{} ({role}): {}", member.name, word::member_state(member.state()));
     if !member.spawned_on.is_empty() {
         _ = write!(line, " on {}", member.spawned_on);
+    }
+    if let Some(failed) = &member.failed_turns {
+        let turns = if failed.count == 1 { "turn" } else { "turns" };
+        _ = write!(line, ", failing: {} {turns} in a row, last: {}", failed.count, escaped(&failed.error));
     }
     if let (MemberState::Exited, Some(exit)) = (member.state(), &member.exit) {
         _ = write!(line, ", {}", word::exit(exit));

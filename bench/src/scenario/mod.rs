@@ -11,6 +11,7 @@ mod python;
 mod recovery;
 mod send;
 mod start;
+mod watch;
 
 use std::{
     sync::{
@@ -43,6 +44,7 @@ pub(crate) enum Scenario {
     Start,
     Recovery,
     Growth,
+    Watch,
     Peers,
     Python,
 }
@@ -60,6 +62,7 @@ impl Scenario {
             Self::Start => start::NAME,
             Self::Recovery => recovery::NAME,
             Self::Growth => growth::NAME,
+            Self::Watch => watch::NAME,
             Self::Peers => peers::NAME,
             Self::Python => python::NAME,
         }
@@ -77,6 +80,7 @@ impl Scenario {
             Self::Start => start::run(bench, report).await,
             Self::Recovery => recovery::run(bench, report).await,
             Self::Growth => growth::run(bench, report).await,
+            Self::Watch => watch::run(bench, report).await,
             Self::Peers => peers::run(bench, report).await,
             Self::Python => python::run(bench, report).await,
         }

@@ -4,13 +4,21 @@
 export interface Piece {
   readonly text: string;
   readonly isHidden: boolean;
+  /** What the person searches for. */
+  readonly isHit?: boolean;
 }
+
+/** How many pieces a text is shown in at most: each hidden character costs an element of the page. */
+const PIECES_MAX = 1_000;
 
 /**
  * Control characters (but not tabs and line breaks), separators of lines, marks of annotations, and everything that a font may
  * ignore: direction overrides, zero-width characters, tags, variation selectors.
  */
 const HIDDEN = /[\u2028\u2029\ufff9-\ufffb]|(?![\t\n])\p{Cc}|\p{Default_Ignorable_Code_Point}/gu;
+
+/** A hidden character and its repetitions. */
+const RUN = new RegExp(`(${HIDDEN.source})\\1*`, "gu");
 
 /** What may change the character before it: an emoji's color, a joined emoji. */
 const EMOJI =
@@ -23,14 +31,36 @@ export function pieces(text: string): Piece[] {
   const harmless = new Set([...plain.matchAll(EMOJI)].map(({ index }) => index));
   const found: Piece[] = [];
   let from = 0;
-  for (const { 0: char, index } of plain.matchAll(HIDDEN)) {
+  const flush = (to: number) => {
+    if (to > from) found.push({ text: plain.slice(from, to), isHidden: false });
+    from = to;
+  };
+  for (const { 0: run, index } of plain.matchAll(RUN)) {
     if (harmless.has(index)) continue;
-    if (index > from) found.push({ text: plain.slice(from, index), isHidden: false });
-    found.push({ text: name(char), isHidden: true });
-    from = index + char.length;
+    flush(index);
+    const [char = ""] = run;
+    const times = run.length / char.length;
+    found.push({ text: times > 1 ? `${name(char)}×${times}` : name(char), isHidden: true });
+    from = index + run.length;
   }
-  if (from < plain.length) found.push({ text: plain.slice(from), isHidden: false });
-  return found;
+  flush(plain.length);
+  if (found.length <= PIECES_MAX) return found;
+  const rest = found.slice(PIECES_MAX - 1).map((piece) => piece.text);
+  return [...found.slice(0, PIECES_MAX - 1), { text: rest.join(""), isHidden: false }];
+}
+
+/** Splits pieces further, so that each place where a text is found is a piece. Letter case does not matter. */
+export function hits(all: readonly Piece[], wanted: string): Piece[] {
+  if (!wanted) return [...all];
+  const pattern = new RegExp(`(${wanted.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&")})`, "giu");
+  return all.flatMap((piece) => {
+    if (piece.isHidden) return [piece];
+    const parts = piece.text.split(pattern);
+    if (parts.length > 2 * PIECES_MAX) return [piece];
+    // A pattern with one group splits a text into what is between the hits, and the hits, in turn.
+    const split = parts.map((text, index) => ({ text, isHidden: false, isHit: index % 2 === 1 }));
+    return split.filter(({ text }) => text);
+  });
 }
 
 /** Returns a text on one line, with everything visible. For attributes, which cannot have elements. */

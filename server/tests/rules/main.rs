@@ -26,6 +26,7 @@ mod pages;
 mod permissions;
 mod requests;
 mod retention;
+mod search;
 mod send;
 mod stores;
 mod stories;

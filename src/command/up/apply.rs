@@ -136,6 +136,7 @@ impl Run<'_> {
             plan_mode_required: member.plan,
             restart: member.restart.map_or(RestartPolicy::Unspecified, RestartPolicy::from).into(),
             dir: member.dir.clone(),
+            reschedule: member.reschedule,
             ..v1::SpawnRequest::default()
         };
         match caller.client.spawn(request).await {

@@ -59,6 +59,10 @@ fn check_members(file: &mut TeamFile, source: &Source<'_>) -> Result<(), Failure
         if let Some(host) = &member.host {
             Name::parse(host, "host").map_err(|refusal| refused(source, &at("host"), &refusal))?;
         }
+        if member.reschedule && member.host.is_some() {
+            let what = "the coordinator chooses another host if this one is lost: leave out host, or use labels";
+            return wrong("reschedule", what);
+        }
         let is_bounded = |(key, value): (&String, &String)| {
             (1..=LABEL_KEY_CHARS_MAX).contains(&key.chars().count()) && value.chars().count() <= LABEL_VALUE_CHARS_MAX
         };

@@ -67,7 +67,8 @@ fn show_planned(report: Report, file: &TeamFile, step: &Step<'_>) {
         Step::StartHost => ("host", LOCAL, "Would start the local host.".to_owned()),
         Step::Spawn(member) => {
             let host = member.host.as_ref().map_or_else(String::new, |host| format!(" on {host}"));
-            ("member", member.name.as_str(), format!("Would start {}: {}{host}.", member.name, member.profile))
+            let again = if member.reschedule { "; again on another host, if its host is lost" } else { "" };
+            ("member", member.name.as_str(), format!("Would start {}: {}{host}{again}.", member.name, member.profile))
         }
         Step::Await { name, .. } => ("member", *name, format!("Would wait until {name} has started.")),
         Step::CreateTask(task) => ("task", task.key(), format!("Would create task \"{}\".", task.subject)),

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::{
     agents,
-    world::{LEAD, PATIENCE, ScriptedHost, TEAMWIRE, World, offer},
+    world::{LEAD, PATIENCE, ScriptedHost, TEAMWIRE, World, eventually, offer},
 };
 
 /// The environment variable with the path of a Python that has the official client.
@@ -30,6 +30,7 @@ scenarios! {
     members_talk_and_share_tasks_through_their_tools,
     only_the_lead_has_the_tools_of_a_lead,
     the_lead_starts_a_teammate_on_a_host,
+    the_lead_sees_whose_turns_fail,
     requests_are_answered_with_the_tool_input_that_their_text_shows,
     a_message_that_no_later_look_has_confirmed_is_returned_to_the_next_process,
     an_agent_without_a_team_creates_one_and_leads_it,
@@ -202,21 +203,43 @@ fn the_lead_starts_a_teammate_on_a_host(world: World) {
     assert!(!lead.does("CheckInbox", json!({})).contains("has started"), "the tool has said it");
     assert!(lead.is_refused("Task", task).starts_with("MEMBER_EXISTS: "));
 
-    let other = json!({"teammate_name": "tester", "prompt": "Test.", "profile": "claude", "labels": {"gpu": "a100"}});
+    let other = json!({"teammate_name": "tester", "prompt": "Test.", "profile": "claude", "labels": {"gpu": "a100"}, "reschedule": true});
     lead.begin("Task", other.clone());
+    assert!(!order.terms.reschedule);
     let order = host.next_order();
+    assert!(order.terms.reschedule);
     host.refuse(&order, "claude ended with code 1\n<not logged in>");
     let refused = lead.next();
     let says = "tester was not started, and its name is free again. gpu-1 says:\nclaude ended with code 1\n&lt;not logged in&gt;";
     assert_eq!((&refused["is_error"], &refused["text"]), (&true.into(), &says.into()));
     let elsewhere = json!({"name": "tester", "prompt": "Test.", "team_name": "blue"});
     assert!(lead.is_refused("Task", elsewhere).starts_with("You lead team acme, not blue."));
+    let pinned = json!({"name": "tester", "prompt": "Test.", "host": "gpu-1", "reschedule": true});
+    assert!(lead.is_refused("Task", pinned).contains("leave out `host`"));
     let codex = json!({"name": "tester", "prompt": "Test.", "profile": "codex"});
     let unknown = lead.is_refused("Task", codex);
     assert!(unknown.starts_with("NO_HOST_FITS: ") && unknown.contains("has no profile codex, but claude"), "{unknown}");
     let _second = ScriptedHost::join(&world, "gpu-2", offer(&["claude", "codex"], &[], 1));
     let which = lead.is_refused("Task", json!({"name": "tester", "prompt": "Test."}));
     assert_eq!(which, "Say which profile to start: claude, codex.");
+}
+
+fn the_lead_sees_whose_turns_fail(world: World) {
+    world.create_team("acme");
+    let Some(lead) = Agent::start(&world, LEAD) else { return };
+    let join_string = world.invite("checker");
+    let script = ["sh", "-c", "cat > heard; test -e ok || exit 3"];
+    let _checker = world.run_program("checker", &["--join", &join_string, "--via", "exec"], &script);
+    let line_of = || {
+        let status = lead.does("TeamStatus", json!({}));
+        status.lines().find(|line| line.starts_with("checker (teammate)")).map(str::to_owned)
+    };
+    eventually("it has joined", line_of);
+    world.cli(LEAD, &["send", "checker", "hello"]).succeeds();
+    let failing = eventually("two batches have failed", || line_of().filter(|line| line.contains(" turns in a row")));
+    assert!(failing.contains(", failing: ") && failing.contains(", last: the program ended with code 3"), "{failing}");
+    std::fs::write(world.home("checker").join("ok"), "").unwrap();
+    eventually("it no longer fails", || line_of().filter(|line| !line.contains("failing")));
 }
 
 fn requests_are_answered_with_the_tool_input_that_their_text_shows(world: World) {

@@ -140,7 +140,11 @@ impl Exec<'_, '_> {
             return self.retry(batch).await;
         }
         let (lines, text) = sort(output);
-        let answerable = batch.iter().rev().find(|delivery| is_answerable(&delivery.message));
+        // The last message, but the prompt only if there is no other.
+        let answerable = batch
+            .iter()
+            .filter(|delivery| is_answerable(&delivery.message))
+            .max_by_key(|delivery| !delivery.message.prompt);
         let last = match answerable.and_then(|delivery| reply(&delivery.message, &text)) {
             Some(reply) => Last::Act(Action::Send(Box::new(reply))),
             None => Last::Pass(text),

@@ -1768,6 +1768,8 @@ type Message struct {
 	// `00-TRACE-SPAN-FLAGS` in lower-case hexadecimal digits, 55 characters. Empty: none was given, or none of that form;
 	// always empty in a notice. The recipient may continue the trace.
 	TraceParent string `protobuf:"bytes,11,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
+	// Set by the coordinator. True: this is the prompt of a member that a host starts; see SpawnRequest.prompt. It expects no reply.
+	Prompt bool `protobuf:"varint,12,opt,name=prompt,proto3" json:"prompt,omitempty"`
 	// What the message says.
 	//
 	// Types that are valid to be assigned to Body:
@@ -1892,6 +1894,13 @@ func (x *Message) GetTraceParent() string {
 		return x.TraceParent
 	}
 	return ""
+}
+
+func (x *Message) GetPrompt() bool {
+	if x != nil {
+		return x.Prompt
+	}
+	return false
 }
 
 func (x *Message) GetBody() isMessage_Body {
@@ -3440,7 +3449,7 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x06sha256\x18\x04 \x01(\tR\x06sha256\"I\n" +
 	"\x06Sender\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.teamwire.v1.SenderKindR\x04kind\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\xf8\r\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\x90\x0e\n" +
 	"\aMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04team\x18\x02 \x01(\tR\x04team\x12+\n" +
@@ -3456,7 +3465,8 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\vin_reply_to\x18\t \x01(\tR\tinReplyTo\x129\n" +
 	"\vattachments\x18\n" +
 	" \x03(\v2\x17.teamwire.v1.AttachmentR\vattachments\x12!\n" +
-	"\ftrace_parent\x18\v \x01(\tR\vtraceParent\x12h\n" +
+	"\ftrace_parent\x18\v \x01(\tR\vtraceParent\x12\x16\n" +
+	"\x06prompt\x18\f \x01(\bR\x06prompt\x12h\n" +
 	"\amessage\x18\x15 \x01(\v2\x1a.teamwire.v1.DirectMessageB0\x92\xb5\x18,\n" +
 	"\amessage\x12\acontent\x1a\x18one member, or team-leadH\x00R\amessage\x12d\n" +
 	"\tbroadcast\x18\x16 \x01(\v2\x16.teamwire.v1.BroadcastB,\x92\xb5\x18(\n" +

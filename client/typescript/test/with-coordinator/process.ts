@@ -1,4 +1,4 @@
-/** A coordinator in a process, the client for each platform, and what a test has seen of a stream. */
+/** A coordinator as a process, the client for each platform, and what a test has seen of a stream. */
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -13,7 +13,7 @@ export type Platform = typeof import("@teamwire/client");
 /** How long anything may take, in milliseconds. Reached only if something is wrong. */
 const PATIENCE_MS = 20_000;
 
-/** A coordinator with a store. */
+/** A coordinator with its own store. */
 export class CoordinatorProcess {
   readonly #binary: string;
   readonly #directory: string;

@@ -1,36 +1,109 @@
-/** Which members need a person's attention, and how urgently. */
+/** What needs a person's attention, how urgently, and why. */
 
 import { v1 } from "@teamwire/client";
+import { count, exitName } from "../../lib/format.js";
 
-const { MemberState } = v1;
+const { MemberState, RequestState, RunnerAction } = v1;
 
-/** Returns how urgently a member needs attention. Zero: it does not. */
-export function attention(member: v1.Member): number {
-  if (member.state === MemberState.LOST) return 5;
-  if (member.state === MemberState.EXITED) return member.exit?.code ? 2 : 0;
-  if ((member.failedTurns?.count ?? 0) > 0) return 4;
-  if (member.inboxFull) return 4;
-  if (member.pendingPermissions.length > 0 || member.pendingPlan) return 3;
-  return 0;
+/** Why a person should look at something. */
+export interface Need {
+  /** How urgent it is, 1 to 5. */
+  readonly rank: number;
+  /** Why, in words. May contain what an agent wrote. */
+  readonly reason: string;
 }
 
-/** Where each state goes among those that need no attention. */
-const ORDER: Readonly<Record<number, number>> = {
-  [MemberState.ACTIVE]: 0,
-  [MemberState.SPAWNING]: 1,
-  [MemberState.STOPPING]: 2,
-  [MemberState.JOINED]: 3,
-  [MemberState.IDLE]: 4,
-  [MemberState.AWAY]: 5,
-  [MemberState.EXITED]: 6,
-};
+/** Returns why a member needs attention. Undefined: it does not. */
+export function memberNeed(member: v1.Member): Need | undefined {
+  const { state, failedTurns, inboxDepth } = member;
+  const unread = count(inboxDepth, "message");
+  if (state === MemberState.LOST) {
+    const waiting = inboxDepth > 0n ? `, ${unread} waiting` : "";
+    return { rank: 5, reason: `Lost: its lease has run out${waiting}. Start its program again, or stop it.` };
+  }
+  if (state === MemberState.EXITED) {
+    return hasFailed(member) && member.exit
+      ? { rank: 2, reason: `Its program failed: ${exitName(member.exit)}.` }
+      : undefined;
+  }
+  if (failedTurns && failedTurns.count > 0) {
+    return { rank: 4, reason: `${count(failedTurns.count, "turn")} failed in a row: ${failedTurns.error}` };
+  }
+  if (member.inboxFull) return { rank: 4, reason: `Its inbox is full: with ${unread}, it takes no more.` };
+  if (member.pendingPermissions.length > 0) {
+    return {
+      rank: 3,
+      reason: `Waits for the answer to ${count(member.pendingPermissions.length, "permission request")}.`,
+    };
+  }
+  if (member.pendingPlan) return { rank: 3, reason: "Waits for the answer to its plan." };
+  if (hasNoLease(member)) return { rank: 3, reason: "Its lease has run out. It is lost soon, unless it calls." };
+  if (inboxDepth > 0n && isUnread(member)) return { rank: 2, reason: `No process reads its inbox: ${unread} waiting.` };
+  return undefined;
+}
 
-/** Sorts members: those that need attention first, then those that work, and at last those that have exited. */
-export function sorted(members: v1.Member[]): v1.Member[] {
-  return members.sort(
-    (a, b) =>
-      attention(b) - attention(a) ||
-      (ORDER[a.state] ?? 9) - (ORDER[b.state] ?? 9) ||
-      a.name.localeCompare(b.name, "en"),
-  );
+/** Returns whether no process reads the inbox of a member that should have one. */
+export function isUnread(member: v1.Member): boolean {
+  const isThere = [MemberState.JOINED, MemberState.ACTIVE, MemberState.IDLE].includes(member.state);
+  return isThere && member.liveness === v1.Liveness.ATTACHED && !member.connected;
+}
+
+/** Returns whether the lease of a member that should hold one has run out. */
+export function hasNoLease(member: v1.Member): boolean {
+  const { leaseLeft, state } = member;
+  const isThere = [MemberState.ACTIVE, MemberState.IDLE].includes(state) && member.liveness === v1.Liveness.ATTACHED;
+  return isThere && (!leaseLeft || (leaseLeft.seconds <= 0n && leaseLeft.nanos <= 0));
+}
+
+/** Returns whether a member's program ended by itself, without an approved shutdown, by a signal or with a code other than 0. */
+export function hasFailed(member: v1.Member): boolean {
+  const { exit } = member;
+  if (member.state !== MemberState.EXITED || !exit) return false;
+  const wasEnded = exit.runnerAction === RunnerAction.SIGTERM || exit.runnerAction === RunnerAction.SIGKILL;
+  return (exit.signal > 0 || (exit.code ?? 0) !== 0) && !wasEnded && exit.approvedRequestId === "";
+}
+
+/** Returns why a host needs attention. `running`: how many of its members are not known to have ended. */
+export function hostNeed(host: v1.Host, running: number): Need | undefined {
+  if (host.state === MemberState.LOST) {
+    return running > 0
+      ? {
+          rank: 5,
+          reason: `Lost, with ${count(running, "member")}, which may still run. Start it again: it finds them.`,
+        }
+      : { rank: 3, reason: "Lost: its lease has run out. Start it again, or stop it." };
+  }
+  if (host.state === MemberState.EXITED) return undefined;
+  if (host.offer && host.offer.profiles.length === 0)
+    return { rank: 2, reason: "It offers no profile, so it can start no one." };
+  return undefined;
+}
+
+/** Returns why an order has failed. Undefined: it has not. */
+export function orderNeed(order: v1.Request): Need | undefined {
+  const host = order.approver || "the host";
+  switch (order.state) {
+    case RequestState.REJECTED:
+      return { rank: 4, reason: `${host} did not start it: ${order.reason}` };
+    case RequestState.EXPIRED:
+      return { rank: 4, reason: `${host} did not start it in time.` };
+    default:
+      return undefined;
+  }
+}
+
+/** Returns the latest order of each name if it has failed after a moment, in milliseconds. */
+export function failedOrders(orders: Iterable<v1.Request>, since: number): v1.Request[] {
+  const latest = new Map<string, v1.Request>();
+  for (const order of orders) {
+    const known = latest.get(order.member);
+    if (order.kind === v1.RequestKind.SPAWN && (!known || at(order.createdAt) > at(known.createdAt))) {
+      latest.set(order.member, order);
+    }
+  }
+  return [...latest.values()].filter((order) => orderNeed(order) && at(order.decidedAt ?? order.expiresAt) > since);
+}
+
+function at(time: { seconds: bigint; nanos: number } | undefined): number {
+  return time ? Number(time.seconds) * 1_000 + time.nanos / 1e6 : 0;
 }

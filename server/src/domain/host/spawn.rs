@@ -176,6 +176,6 @@ pub(super) fn post_prompt(tx: &mut Tx<'_>, team: &TeamRecord, sender: &Actor, na
         "What you are to do".clone_into(&mut summary);
     }
     let body = Body::Message(v1::DirectMessage { recipient: name.to_string(), summary, content: prompt.to_owned() });
-    let message = post::compose(tx, team, sender, body);
+    let message = v1::Message { prompt: true, ..post::compose(tx, team, sender, body) };
     post::post(tx, message, &[name], Urgency::Ordinary).id
 }

@@ -62,6 +62,9 @@ pub(super) struct Member {
     #[serde(default)]
     pub(super) plan: bool,
     pub(super) restart: Option<Restart>,
+    /// Whether it is ordered again if it is lost together with its host.
+    #[serde(default)]
+    pub(super) reschedule: bool,
     #[serde(default)]
     pub(super) dir: String,
 }

@@ -29,6 +29,10 @@ fn errors_name_the_line_the_key_and_what_is_allowed() {
             &format!("{MEMBER}restart = \"often\""),
             "team.toml:6: unknown variant `often`, expected one of `never`, `on-failure`, `always`",
         ),
+        (
+            &format!("{MEMBER}host = \"gpu-1\"\nreschedule = true"),
+            "team.toml:7: members.reschedule: the coordinator chooses another host if this one is lost: leave out host",
+        ),
         (&format!("{MEMBER}dir = \"../x\""), "team.toml:6: members.dir: a relative path without \"..\""),
         (
             &format!("{MEMBER}prompt = \"x\"\nprompt_file = \"p.md\""),

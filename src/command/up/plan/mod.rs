@@ -203,6 +203,7 @@ impl<'f> Plan<'f> {
         self.compare(&of("The directory"), &terms.dir, &member.dir);
         let word = |required: bool| if required { "true" } else { "false" };
         self.compare(&of("The key \"plan\""), word(terms.plan_mode_required), word(member.plan));
+        self.compare(&of("The key \"reschedule\""), word(terms.reschedule), word(member.reschedule));
         if order.content != member.prompt {
             self.differences.push(format!("{} was started with a prompt that differs from the file.", there.name));
         }

@@ -96,6 +96,7 @@ fn order(member: &Member) -> v1::Request {
         plan_mode_required: member.plan,
         restart: wanted_restart(member).into(),
         dir: member.dir.clone(),
+        reschedule: member.reschedule,
         ..SpawnTerms::default()
     };
     v1::Request {
@@ -122,14 +123,14 @@ fn on_board(id: u64, key: &str, subject: &str, description: &str, blocked_by: Ve
 fn member_text() -> impl Strategy<Value = String> {
     let host = option::of(select(HOSTS.to_vec()));
     let restart = option::of(select(vec!["never", "on-failure", "always"]));
-    (select(PROFILES.to_vec()), host, restart, any::<bool>(), option::of("[a-z]{1,8}")).prop_map(
-        |(profile, host, restart, plan, prompt)| {
+    (select(PROFILES.to_vec()), host, restart, any::<bool>(), any::<bool>(), option::of("[a-z]{1,8}")).prop_map(
+        |(profile, host, restart, plan, reschedule, prompt)| {
             let line =
                 |key: &str, value: Option<&str>| value.map_or_else(String::new, |it| format!("{key} = \"{it}\"\n"));
             let texts =
                 [("profile", Some(profile)), ("host", host), ("restart", restart), ("prompt", prompt.as_deref())];
             let lines: String = texts.into_iter().map(|(key, value)| line(key, value)).collect();
-            format!("{lines}plan = {plan}\n")
+            format!("{lines}plan = {plan}\nreschedule = {}\n", reschedule && host.is_none())
         },
     )
 }
@@ -287,7 +288,10 @@ fn a_local_host_starts_only_if_no_other_has_room() {
 
 #[test]
 fn what_a_member_was_started_with_is_compared() {
-    let file = parse(&TEAM.replace("\"codex\"", "\"codex\"\nplan = true\nrestart = \"always\"\nprompt = \"New.\""));
+    let file = parse(
+        &TEAM
+            .replace("\"codex\"", "\"codex\"\nplan = true\nrestart = \"always\"\nreschedule = true\nprompt = \"New.\""),
+    );
     let mut found = Found { team: v1::Team { lead: "lead".to_owned(), ..v1::Team::default() }, ..Found::default() };
     found.hosts.push(host(LOCAL, true, 4));
     for member in &parse(TEAM).members {
@@ -301,6 +305,7 @@ fn what_a_member_was_started_with_is_compared() {
         [
             "The restart policy of reviewer is empty, but \"always\" in the file.",
             "The key \"plan\" of reviewer is \"false\", but \"true\" in the file.",
+            "The key \"reschedule\" of reviewer is \"false\", but \"true\" in the file.",
             "reviewer was started with a prompt that differs from the file."
         ]
     );

@@ -947,6 +947,7 @@ class Message(google.protobuf.message.Message):
     IN_REPLY_TO_FIELD_NUMBER: builtins.int
     ATTACHMENTS_FIELD_NUMBER: builtins.int
     TRACE_PARENT_FIELD_NUMBER: builtins.int
+    PROMPT_FIELD_NUMBER: builtins.int
     MESSAGE_FIELD_NUMBER: builtins.int
     BROADCAST_FIELD_NUMBER: builtins.int
     SHUTDOWN_REQUEST_FIELD_NUMBER: builtins.int
@@ -972,6 +973,8 @@ class Message(google.protobuf.message.Message):
     `00-TRACE-SPAN-FLAGS` in lower-case hexadecimal digits, 55 characters. Empty: none was given, or none of that form;
     always empty in a notice. The recipient may continue the trace.
     """
+    prompt: builtins.bool
+    """Set by the coordinator. True: this is the prompt of a member that a host starts; see SpawnRequest.prompt. It expects no reply."""
     @property
     def sender(self) -> Global___Sender:
         """Set by the coordinator, from the credential."""
@@ -1046,6 +1049,7 @@ class Message(google.protobuf.message.Message):
         in_reply_to: builtins.str = ...,
         attachments: collections.abc.Iterable[Global___Attachment] | None = ...,
         trace_parent: builtins.str = ...,
+        prompt: builtins.bool = ...,
         message: Global___DirectMessage | None = ...,
         broadcast: Global___Broadcast | None = ...,
         shutdown_request: Global___ShutdownRequest | None = ...,
@@ -1058,7 +1062,7 @@ class Message(google.protobuf.message.Message):
         notice: Global___Notice | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["body", b"body", "broadcast", b"broadcast", "message", b"message", "notice", b"notice", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "request_expires_at", b"request_expires_at", "sender", b"sender", "sent_at", b"sent_at", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "spawn_order", b"spawn_order"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attachments", b"attachments", "body", b"body", "broadcast", b"broadcast", "id", b"id", "in_reply_to", b"in_reply_to", "message", b"message", "notice", b"notice", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "recipients", b"recipients", "request_expires_at", b"request_expires_at", "request_id", b"request_id", "sender", b"sender", "sent_at", b"sent_at", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "spawn_order", b"spawn_order", "target_incarnation", b"target_incarnation", "team", b"team", "trace_parent", b"trace_parent"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attachments", b"attachments", "body", b"body", "broadcast", b"broadcast", "id", b"id", "in_reply_to", b"in_reply_to", "message", b"message", "notice", b"notice", "permission_request", b"permission_request", "permission_response", b"permission_response", "plan_approval_request", b"plan_approval_request", "plan_approval_response", b"plan_approval_response", "prompt", b"prompt", "recipients", b"recipients", "request_expires_at", b"request_expires_at", "request_id", b"request_id", "sender", b"sender", "sent_at", b"sent_at", "shutdown_request", b"shutdown_request", "shutdown_response", b"shutdown_response", "spawn_order", b"spawn_order", "target_incarnation", b"target_incarnation", "team", b"team", "trace_parent", b"trace_parent"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["body", b"body"]) -> typing.Literal["message", "broadcast", "shutdown_request", "shutdown_response", "plan_approval_request", "plan_approval_response", "permission_request", "permission_response", "spawn_order", "notice"] | None: ...
 
 Global___Message: typing_extensions.TypeAlias = Message

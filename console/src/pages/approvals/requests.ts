@@ -1,0 +1,157 @@
+/** Requests in words, and how they are answered. */
+
+import { TeamwireError, v1 } from "@teamwire/client";
+import { words } from "../../lib/errors.js";
+import { toasts } from "../../lib/toasts.svelte.js";
+import { type Caller, session } from "../../session.svelte.js";
+import { team } from "../../team.svelte.js";
+
+const { CancelCause, RequestKind, RequestState, SenderKind } = v1;
+
+const KINDS: Readonly<Record<number, string>> = {
+  [RequestKind.SHUTDOWN]: "shutdown",
+  [RequestKind.PLAN_APPROVAL]: "plan",
+  [RequestKind.PERMISSION]: "permission",
+  [RequestKind.SPAWN]: "order",
+};
+
+export function kindName({ kind }: v1.Request): string {
+  return KINDS[kind] ?? "request";
+}
+
+/** Returns who asks. */
+export function asker(request: v1.Request): string {
+  const isOwn = request.kind === RequestKind.PLAN_APPROVAL || request.kind === RequestKind.PERMISSION;
+  return isOwn ? request.member : (request.requester?.name ?? "");
+}
+
+/** Returns what is asked for, in one line. An agent may have written it. */
+export function title(request: v1.Request): string {
+  switch (request.kind) {
+    case RequestKind.SHUTDOWN:
+      return `Shut ${request.member} down`;
+    case RequestKind.SPAWN:
+      return `Start ${request.member}${request.spawn ? ` as ${request.spawn.profile}` : ""}`;
+    default:
+      return request.summary || `A ${kindName(request)}`;
+  }
+}
+
+/** Returns who can answer. */
+export function answerer(request: v1.Request): string {
+  switch (request.kind) {
+    case RequestKind.SHUTDOWN:
+      return request.member;
+    case RequestKind.PERMISSION:
+      return request.approver || team.team?.lead || "the lead";
+    case RequestKind.SPAWN:
+      return `host ${request.approver}`;
+    default:
+      return team.team?.lead || "the lead";
+  }
+}
+
+/** Says what an answer means. */
+export function meaning(request: v1.Request): string {
+  const { member } = request;
+  switch (request.kind) {
+    case RequestKind.SHUTDOWN:
+      return `Approving ends ${member}: its process is stopped, and the claims that it holds return to the board. A rejection keeps it alive.`;
+    case RequestKind.PLAN_APPROVAL:
+      return team.members.get(member)?.attributes?.planModeRequired
+        ? `Approving lets ${member} claim tasks and carry out this plan. A rejection sends it your reason.`
+        : `Approving tells ${member} to carry out this plan. A rejection sends it your reason.`;
+    case RequestKind.PERMISSION:
+      return `Approving lets ${member} do what is shown here. A rejection refuses it, and so does no answer by the deadline.`;
+    default:
+      return `The host starts ${member}, or refuses. There is nothing to answer here.`;
+  }
+}
+
+/** Says why a caller cannot answer a pending request. */
+export function whyNot(caller: Caller | undefined, request: v1.Request): string {
+  if (request.kind === RequestKind.SPAWN) return `Waiting for ${answerer(request)}.`;
+  if (caller?.readOnly) return "This sign-in can only read.";
+  if (request.kind === RequestKind.SHUTDOWN) return `Only ${request.member} can answer.`;
+  if (request.kind === RequestKind.PLAN_APPROVAL) return "Only the lead or the operator can answer a plan.";
+  return request.member === caller?.member
+    ? `Waiting for ${answerer(request)}: you asked.`
+    : "Only the member that was asked, the lead or the operator can answer.";
+}
+
+const CAUSES: Readonly<Record<number, string>> = {
+  [CancelCause.TARGET_REPLACED]: "its member has begun a new life",
+  [CancelCause.TARGET_EXITED]: "its member has exited",
+  [CancelCause.FORCED]: "its member was stopped by force",
+  [CancelCause.NEWER_PLAN]: "its author has submitted a newer plan",
+  [CancelCause.WITHDRAWN]: "its author has withdrawn it",
+};
+
+/** Says what has become of a request. */
+export function outcome(request: v1.Request): string {
+  const by = request.decidedBy ? ` by ${request.decidedBy.name}` : "";
+  switch (request.state) {
+    case RequestState.APPROVED:
+      return `approved${by}`;
+    case RequestState.REJECTED:
+      return `rejected${by}`;
+    case RequestState.EXPIRED:
+      return "expired without an answer";
+    case RequestState.CANCELLED:
+      return `cancelled: ${CAUSES[request.cancelCause] ?? "it can no longer be answered"}`;
+    default:
+      return "pending";
+  }
+}
+
+/** The refusals which say that an answer came too late. */
+const LATE = new Set(["ALREADY_DECIDED", "REQUEST_EXPIRED", "REQUEST_CANCELLED"]);
+
+/** Answers a request. Says how it went, also if someone else was faster. Returns whether the request is answered. */
+export async function answer(request: v1.Request, approve: boolean, reason: string): Promise<boolean> {
+  const { client, caller } = session;
+  if (!client || !caller) return false;
+  let isLate = false;
+  try {
+    await client.messages.send({ team: team.name, body: body(request, approve, reason) });
+  } catch (error) {
+    isLate = error instanceof TeamwireError && LATE.has(error.reason ?? "");
+    if (!isLate) {
+      if (!session.hasEnded(error)) toasts.show(words(error), true);
+      return false;
+    }
+  }
+  // The same answer from someone else before is no error, so only the request tells whose it was.
+  const decided = await read(request.id).catch(() => undefined);
+  const isMine = !isLate && (!decided || isBy(caller, decided.decidedBy));
+  if (isMine) toasts.show(approve ? "Approved." : "Rejected.");
+  else
+    toasts.show(decided ? `Your answer came second: the request is ${outcome(decided)}.` : "Your answer came second.");
+  return true;
+}
+
+/** Reads a request in full. */
+export async function read(requestId: string, signal?: AbortSignal): Promise<v1.Request | undefined> {
+  const reply = await session.client?.requests.getRequest({ team: team.name, requestId }, signal ? { signal } : {});
+  return reply?.request;
+}
+
+function isBy(caller: Caller, by: v1.Sender | undefined): boolean {
+  return caller.kind === "operator"
+    ? by?.kind === SenderKind.OPERATOR
+    : by?.name.toLowerCase() === caller.member.toLowerCase();
+}
+
+function body({ kind, id, member }: v1.Request, approve: boolean, reason: string) {
+  switch (kind) {
+    case RequestKind.SHUTDOWN:
+      return { case: "shutdownResponse", value: { requestId: id, approve, reason } } as const;
+    case RequestKind.PLAN_APPROVAL:
+      return {
+        case: "planApprovalResponse",
+        value: { recipient: member, requestId: id, approve, feedback: reason },
+      } as const;
+    default:
+      return { case: "permissionResponse", value: { requestId: id, approve, reason } } as const;
+  }
+}

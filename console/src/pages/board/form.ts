@@ -1,0 +1,65 @@
+/** The form of a task, and how edits of two people are merged. */
+
+import type { v1 } from "@teamwire/client";
+
+export interface Form {
+  subject: string;
+  description: string;
+  activeForm: string;
+  /** Empty: no member. */
+  owner: string;
+  /** The ids of tasks, separated by commas. */
+  blockedBy: string;
+  metadata: Record<string, string>;
+}
+
+const TEXTS = ["subject", "description", "activeForm", "owner", "blockedBy"] as const;
+
+export const EMPTY: Form = { subject: "", description: "", activeForm: "", owner: "", blockedBy: "", metadata: {} };
+
+export function formOf(task: v1.Task): Form {
+  const { subject, description, activeForm, owner, blockedBy, metadata } = task;
+  return { subject, description, activeForm, owner, blockedBy: blockedBy.join(", "), metadata: { ...metadata } };
+}
+
+/** Returns the ids that a person wrote: `1, #2 3`. */
+export function readIds(text: string): bigint[] {
+  const words = text.split(/[\s,]+/).filter((word) => word !== "");
+  const ids = words.map((word) => {
+    if (!/^#?\d{1,18}$/.test(word)) throw new Error(`“${word}” is not the number of a task.`);
+    return BigInt(word.replace("#", ""));
+  });
+  return [...new Set(ids)];
+}
+
+/** Returns the fields of UpdateTask that turn one form into another. */
+export function changes(from: Form, to: Form) {
+  const [before, after] = [readIds(from.blockedBy), readIds(to.blockedBy)];
+  return {
+    ...Object.fromEntries(TEXTS.slice(0, 4).flatMap((name) => (from[name] === to[name] ? [] : [[name, to[name]]]))),
+    addBlockedBy: after.filter((id) => !before.includes(id)),
+    removeBlockedBy: before.filter((id) => !after.includes(id)),
+    setMetadata: Object.fromEntries(Object.entries(to.metadata).filter(([key, value]) => from.metadata[key] !== value)),
+    removeMetadata: Object.keys(from.metadata).filter((key) => !(key in to.metadata)),
+  };
+}
+
+/**
+ * Brings the changes of others into a form that a person is editing. Where both have changed the same, the person's text stays,
+ * and the name of the field is among the conflicts.
+ */
+export function merge(base: Form, mine: Form, theirs: Form): { form: Form; conflicts: string[] } {
+  const conflicts: string[] = [];
+  const pick = <T>(name: string, old: T, own: T, other: T): T => {
+    if (own === old || own === other) return other;
+    if (other !== old) conflicts.push(name);
+    return own;
+  };
+  const form: Form = { ...mine, metadata: {} };
+  for (const name of TEXTS) form[name] = pick(name, base[name], mine[name], theirs[name]);
+  for (const key of new Set([...Object.keys(mine.metadata), ...Object.keys(theirs.metadata)])) {
+    const value = pick(key, base.metadata[key], mine.metadata[key], theirs.metadata[key]);
+    if (value !== undefined) form.metadata[key] = value;
+  }
+  return { form, conflicts };
+}

@@ -1,0 +1,40 @@
+/** Messages in one line. */
+
+import type { v1 } from "@teamwire/client";
+
+/** Returns what a message is about, in one line. May contain what an agent wrote. */
+export function about(message: v1.Message | undefined): string {
+  const body = message?.body;
+  switch (body?.case) {
+    case "message":
+    case "broadcast":
+    case "spawnOrder":
+      return body.value.summary;
+    case "permissionRequest":
+      return `asks for permission to use ${body.value.tool}: ${body.value.summary}`;
+    case "planApprovalRequest":
+      return `asks to approve a plan${body.value.summary ? `: ${body.value.summary}` : ""}`;
+    case "shutdownRequest":
+      return `asks to shut down${body.value.reason ? `: ${body.value.reason}` : ""}`;
+    case "shutdownResponse":
+    case "permissionResponse":
+      return `${answer(body.value.approve)}${body.value.reason ? `: ${body.value.reason}` : ""}`;
+    case "planApprovalResponse":
+      return `${answer(body.value.approve)}${body.value.feedback ? `: ${body.value.feedback}` : ""}`;
+    case "notice":
+      return body.value.text;
+    default:
+      return "a message of a kind that this page does not know";
+  }
+}
+
+function answer(approve: boolean | undefined): string {
+  return approve ? "approves" : "rejects";
+}
+
+/** Returns the summary of a text that was written without one: its first line, shortened. */
+export function summaryOf(content: string): string {
+  const line = content.split("\n").find((one) => one.trim() !== "") ?? "";
+  const plain = line.replace(/\p{Cc}+/gu, " ").trim();
+  return plain.length > 100 ? `${[...plain].slice(0, 99).join("")}…` : plain;
+}

@@ -1,0 +1,38 @@
+/** How far a message got, in words. */
+
+import { v1 } from "@teamwire/client";
+import { date } from "../../lib/format.js";
+import { DEAD_LETTER } from "./entries.js";
+
+const { ReceiptState } = v1;
+
+/** The name of a state, which is also the class of its mark. */
+export function receiptState({ state }: v1.Receipt): "queued" | "delivered" | "processed" | "given-up" {
+  switch (state) {
+    case ReceiptState.DELIVERED:
+      return "delivered";
+    case ReceiptState.PROCESSED:
+      return "processed";
+    case ReceiptState.DEAD_LETTERED:
+      return "given-up";
+    default:
+      return "queued";
+  }
+}
+
+export const MARKS = { queued: "○", delivered: "◐", processed: "✓", "given-up": "✕" } as const;
+
+/** Returns what a receipt says: `ann: processed at 10:31:07`. */
+export function receiptWords(receipt: v1.Receipt): string {
+  const state = receiptState(receipt);
+  const at = (date(receipt.finishedAt) ?? date(receipt.deliveredAt))?.toLocaleTimeString("en", { hour12: false });
+  const times = receipt.deliveryCount > 1 ? `, delivered ${receipt.deliveryCount} times` : "";
+  switch (state) {
+    case "queued":
+      return `${receipt.recipient}: queued`;
+    case "given-up":
+      return `${receipt.recipient}: given up: ${DEAD_LETTER[receipt.deadLetterCause] ?? "no reason is known"}${times}`;
+    default:
+      return `${receipt.recipient}: ${state}${at ? ` at ${at}` : ""}${times}`;
+  }
+}
