@@ -155,7 +155,7 @@ test("signing out ends the sign-in at the coordinator", async () => {
   assert.equal(await credentialOf(page), "");
   await isEnded(credential);
 
-  // Whoever has kept the credential gets nowhere.
+  // A kept copy of the credential is refused.
   await page.evaluate((text) => sessionStorage.setItem("teamwire.credential", text), credential);
   await page.reload();
   await page.getByRole("alert").getByText("This sign-in was ended").waitFor();
