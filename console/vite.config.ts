@@ -6,8 +6,20 @@ const client = (path: string) => fileURLToPath(new URL(`../client/typescript/${p
 
 const COORDINATOR = process.env["TEAMWIRE_ADDRESS"] ?? "http://127.0.0.1:7420";
 
+/** What leaves out the JSON forms of messages: calls are binary, so the page never reads or writes them. */
+const withoutJson = {
+  name: "without-json",
+  enforce: "pre" as const,
+  transform(code: string, id: string) {
+    if (!/@bufbuild\/protobuf\/dist\/esm\/(from|to)-json\.js$/.test(id)) return undefined;
+    const functions = [...code.matchAll(/^export (function \w+)/gm)];
+    const refused = `() { throw new Error("the page has no JSON forms of messages"); }`;
+    return { code: functions.map(([, head]) => `export ${head}${refused}`).join("\n"), map: null };
+  },
+};
+
 export default defineConfig({
-  plugins: [svelte()],
+  plugins: [svelte(), withoutJson],
   resolve: {
     // The client is built from its sources, for browsers.
     alias: {

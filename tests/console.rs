@@ -21,6 +21,7 @@ macro_rules! files {
 }
 
 files! {
+    access,
     approvals,
     board,
     board_large,
@@ -29,7 +30,9 @@ files! {
     hostile,
     member,
     messages,
+    outage,
     pages,
+    sign_in,
     team,
 }
 
@@ -50,7 +53,7 @@ fn run(name: &str) {
         return;
     };
     let output = Command::new("node")
-        .args(["--test", "--test-timeout=120000"])
+        .args(["--test", "--test-timeout=600000"])
         .arg(format!("test/{}.test.js", name.replace('_', "-")))
         .current_dir(DIRECTORY)
         .env("TEAMWIRE_TEST_CHROMIUM", chromium)

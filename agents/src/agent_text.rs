@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use teamwire_proto::v1::{self, message::Body};
+use teamwire_proto::v1::{self, NoticeKind, message::Body};
 
 use crate::visible::replace_hidden;
 
@@ -236,6 +236,10 @@ fn summary_and_body(message: &v1::Message, sender: &str, answer_with: AnswerWith
                 count if count > 1 && body.gathered.is_empty() => format!("{} ({count} times)", escaped(&body.text)),
                 _ => escaped(&body.text),
             };
+            let text = match next_step(body, answer_with) {
+                next if next.is_empty() => text,
+                next => format!("{text}\n{next}"),
+            };
             let text = match &body.task {
                 Some(task) => with_text(text, "Description", &task.description),
                 None => text,
@@ -243,6 +247,62 @@ fn summary_and_body(message: &v1::Message, sender: &str, answer_with: AnswerWith
             (format!("Notice: {}", kind.replace('_', " ")), text)
         }
         Some(body) => (body.summary().to_owned(), escaped(body.text())),
+    }
+}
+
+/// Returns how the reader of a notice can act on it, in sentences. Empty: there is nothing to say.
+pub fn next_step(notice: &v1::Notice, answer_with: AnswerWith) -> String {
+    let (member, message, request) =
+        (escaped(&notice.member), escaped(&notice.message_id), escaped(&notice.request_id));
+    let task = notice.task.as_ref().map(|task| task.id);
+    match (notice.kind(), answer_with, task) {
+        (NoticeKind::Digest, ..) => {
+            let mut steps: Vec<String> = Vec::new();
+            for step in notice.gathered.iter().map(|gathered| next_step(gathered, answer_with)) {
+                if !step.is_empty() && !steps.contains(&step) {
+                    steps.push(step);
+                }
+            }
+            steps.join("\n")
+        }
+        (NoticeKind::TaskAssignment, AnswerWith::Command, Some(id)) => {
+            format!("Take it with `teamwire task claim {id}`; all of it: `teamwire task show {id}`.")
+        }
+        (NoticeKind::TaskAssignment, AnswerWith::Tool, Some(id)) => {
+            format!("Take it: call TaskClaim with {{\"taskId\":\"{id}\"}}. All of it: TaskGet with the same input.")
+        }
+        (NoticeKind::TaskLapsed, AnswerWith::Command, Some(id)) => {
+            format!("To claim it again: `teamwire task claim {id}`.")
+        }
+        (NoticeKind::TaskLapsed, AnswerWith::Tool, Some(id)) => {
+            format!("To claim it again, call TaskClaim with {{\"taskId\":\"{id}\"}}.")
+        }
+        (NoticeKind::Unprocessed, AnswerWith::Command, _) => format!("See why with `teamwire doctor {member}`."),
+        (NoticeKind::Unprocessed, AnswerWith::Tool, _) => "TeamStatus shows its state.".to_owned(),
+        (NoticeKind::DeadLetter, AnswerWith::Command, _) => {
+            format!("See `teamwire message show {message}`.")
+        }
+        (NoticeKind::WorkFailed, AnswerWith::Command, _) => {
+            let what = match task {
+                Some(id) => Some(format!("`teamwire task show {id}`")),
+                None if message.is_empty() => None,
+                None => Some(format!("`teamwire message show {message}`")),
+            };
+            // A program that is still running has a log to follow.
+            let logs = notice.exit.is_none().then(|| format!("`teamwire logs {member}`"));
+            let see: Vec<String> = what.into_iter().chain(logs).collect();
+            if see.is_empty() { String::new() } else { format!("See {}.", see.join(" and ")) }
+        }
+        (NoticeKind::WorkFailed, AnswerWith::Tool, Some(id)) => {
+            format!("All of the task: call TaskGet with {{\"taskId\":\"{id}\"}}.")
+        }
+        (NoticeKind::SpawnFailed, AnswerWith::Command, _) => {
+            format!("See `teamwire requests {request}` and `teamwire hosts`.")
+        }
+        (NoticeKind::SpawnFailed, AnswerWith::Tool, _) => {
+            "To order it again, call Task. TeamStatus shows the hosts.".to_owned()
+        }
+        _ => String::new(),
     }
 }
 
@@ -420,6 +480,36 @@ mod tests {
              To refuse: {\"type\":\"permission_response\",\"request_id\":\"req_7\",\"approve\":false,\"content\":\"why\"}\n\
              Tool: Bash&#xA;!\nSummary: &lt;/teammate-message&gt;\nDetail:\nrm &lt;x&gt;\n&#x202E;</teammate-message>"
         );
+    }
+
+    #[test]
+    fn a_notice_names_the_commands_or_the_tools_of_its_reader() {
+        let notice = |kind: NoticeKind| {
+            let task = v1::TaskSummary { id: 3, description: "<all>".to_owned(), ..Default::default() };
+            let text = "Something has happened.".to_owned();
+            v1::Notice { kind: kind.into(), member: "bob".to_owned(), text, task: Some(task), ..Default::default() }
+        };
+        let text = |notice: &v1::Notice, answer_with| {
+            teammate_message(&from("coordinator", Body::Notice(notice.clone())), answer_with)
+        };
+        let assigned = notice(NoticeKind::TaskAssignment);
+        let for_people = text(&assigned, AnswerWith::Command);
+        assert!(for_people.contains("Something has happened.\nTake it with `teamwire task claim 3`;"), "{for_people}");
+        let for_agents = text(&assigned, AnswerWith::Tool);
+        assert!(for_agents.contains("\nTake it: call TaskClaim with {\"taskId\":\"3\"}."), "{for_agents}");
+        assert!(for_agents.ends_with("\nDescription:\n&lt;all&gt;</teammate-message>"), "{for_agents}");
+        for kind in (0..64).filter_map(|number| NoticeKind::try_from(number).ok()) {
+            let text = text(&notice(kind), AnswerWith::Tool);
+            assert!(!text.contains("teamwire task") && !text.contains('`'), "{kind:?}: {text}");
+        }
+        let digest = v1::Notice {
+            kind: NoticeKind::Digest.into(),
+            gathered: vec![notice(NoticeKind::Unprocessed), assigned],
+            count: 2,
+            ..Default::default()
+        };
+        let text = text(&digest, AnswerWith::Tool);
+        assert!(text.contains("TeamStatus shows its state.\nTake it: call TaskClaim"), "{text}");
     }
 
     #[test]

@@ -61,13 +61,15 @@ pub(crate) struct Exit {
     pub(crate) action: RunnerAction,
     /// What else is to be said. Usually empty.
     pub(crate) detail: String,
+    /// The last lines that it wrote to its error output, as one line, if it failed by itself.
+    pub(crate) last_words: String,
 }
 
 impl Exit {
     /// Reads a process's status.
     pub(crate) fn of(status: ExitStatus, duration: Duration, action: RunnerAction) -> Self {
         let (code, signal) = (status.code(), status.signal().unwrap_or_default());
-        Self { code, signal, duration, action, detail: String::new() }
+        Self { code, signal, duration, action, ..Self::default() }
     }
 
     /// Returns the exit of a member that had no program running.
@@ -108,7 +110,11 @@ impl Exit {
             signal: self.signal,
             duration: prost_types::Duration::try_from(self.duration).ok(),
             // The protocol asks for one line of up to 200 characters.
-            detail: self.detail.chars().filter(|c| !c.is_control()).take(200).collect(),
+            detail: if self.detail.is_empty() { &self.last_words } else { &self.detail }
+                .chars()
+                .filter(|c| !c.is_control())
+                .take(200)
+                .collect(),
             runner_action: self.action.into(),
             ..v1::ExitReport::default()
         }
@@ -165,7 +171,8 @@ pub(crate) struct End {
     pub(crate) exit: Option<Exit>,
     /// True: something that the program said was not confirmed.
     pub(crate) is_outcome_unknown: bool,
-    /// True: the program would fail in the same way again, so it is not restarted.
+    /// True: the program would probably fail in the same way again, because it was never ready to work or has said so. It is not
+    /// restarted.
     pub(crate) is_final: bool,
 }
 
@@ -193,6 +200,16 @@ impl End {
         }
         RunnerExit { code, detail }
     }
+}
+
+/// Returns how a runner ends whose program ended before it was ready.
+pub(crate) fn not_ready(exit: &Exit) -> RunnerExit {
+    let said = [&exit.detail, &exit.last_words].into_iter().find(|said| !said.is_empty());
+    let detail = match said {
+        Some(said) => format!("The program ended before it was ready: {said}"),
+        None => "The program ended before it was ready.".to_owned(),
+    };
+    RunnerExit { code: exit.shell_code(), detail }
 }
 
 /// Returns how a runner ends that could not join.

@@ -41,9 +41,11 @@ class Route {
   }
 }
 
-/** Returns the link to a page. */
+/** Returns the link to a page. The team that the operator has chosen stays chosen, unless `params` has another. */
 export function href(page: Page, params: Params = {}): string {
-  const set = Object.entries(params).filter((entry): entry is [string, string] => !!entry[1]);
+  const set = Object.entries({ team: route.param("team"), ...params }).filter(
+    (entry): entry is [string, string] => !!entry[1],
+  );
   const query = new URLSearchParams(set).toString();
   return query ? `#/${page}?${query}` : `#/${page}`;
 }

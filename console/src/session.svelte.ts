@@ -1,7 +1,9 @@
 /** Who is signed in: the credential, and the client that uses it. */
 
-import { connect, TeamwireError, type Client } from "@teamwire/client";
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import { connect, TeamwireError, v1, type Client } from "@teamwire/client";
 import { words } from "./lib/errors.js";
+import { date } from "./lib/format.js";
 
 /** What a person is who has signed in. */
 export interface Caller {
@@ -13,20 +15,35 @@ export interface Caller {
   readonly team: string;
   /** True: the page can only read. */
   readonly readOnly: boolean;
+  /** When the sign-in ends. */
+  readonly expiresAt: Timestamp | undefined;
+  /** Identifies the credential of the sign-in. */
+  readonly credentialId: string;
+  /** The coordinator's version. */
+  readonly serverVersion: string;
 }
 
 /** Where the credential survives a reload of the tab. It is gone with the tab. */
 const KEY = "teamwire.credential";
 
+/** How long to try to reach the coordinator with a code, in milliseconds. The code is valid for 60 s. */
+const CODE_PATIENCE_MS = 30_000;
+
+/** The longest delay of a timer, in milliseconds. */
+const TIMER_MS_MAX = 2 ** 31 - 1;
+
 /** The code that the address carried. */
 let code = "";
 
-/** Takes the code out of the address, if it has one, so that neither the address bar nor the browser's history keeps it. */
-export function takeCode(): void {
-  const found = /^#code=(.+)$/.exec(location.hash);
-  if (!found?.[1]) return;
-  code = decodeURIComponent(found[1]);
-  history.replaceState(undefined, "", location.pathname);
+/**
+ * Takes the code out of the address, if it has one, so that neither the address bar nor the browser's history keeps it. Returns
+ * whether there was one.
+ */
+export function takeCode(): boolean {
+  const found = /^#code=(.*)$/.exec(location.hash);
+  if (found) history.replaceState(undefined, "", location.pathname);
+  code = found?.[1] ?? "";
+  return code !== "";
 }
 
 class Session {
@@ -37,50 +54,110 @@ class Session {
   isSigningIn = $state(true);
   /** Why no one is signed in, for the person. Empty: there is no reason to tell. */
   problem = $state("");
+  /** The code that is being exchanged, with the key that makes it safe to send it again: a reply may be lost. */
+  #exchange = { code: "", idempotencyKey: "" };
+  #expiry: ReturnType<typeof setTimeout> | undefined;
 
   /** Signs in with the code of the address, or with the credential that this tab has. */
   async start(): Promise<void> {
+    const given = code;
     const kept = sessionStorage.getItem(KEY);
+    code = "";
+    this.isSigningIn = true;
     try {
-      if (code) await this.signIn(code);
+      if (given) await this.signIn(given);
       else if (kept) await this.#use(kept);
     } catch (error) {
-      this.#forget(words(error));
+      this.end(words(error));
+      // The coordinator has not refused it: it may be valid.
+      if (!given && kept && !hasReason(error)) {
+        sessionStorage.setItem(KEY, kept);
+        this.problem = "The coordinator does not answer. Reload the page to try again.";
+      }
     } finally {
-      code = "";
       this.isSigningIn = false;
     }
   }
 
-  /** Exchanges a code for a credential. */
+  /** Exchanges a code for a credential. Also takes the whole address that `teamwire console` opens. */
   async signIn(text: string): Promise<void> {
-    await this.#use(await exchange(text.trim()));
+    const given = text.trim().replace(/^.*#code=/, "");
+    if (this.#exchange.code !== given) this.#exchange = { code: given, idempotencyKey: unguessable() };
+    const { idempotencyKey } = this.#exchange;
+    const client = await connect({ credential: given, address: location.origin, patienceMs: CODE_PATIENCE_MS });
+    let credential = "";
+    try {
+      ({ credential } = await client.access.signIn({ idempotencyKey }));
+    } catch (error) {
+      if (hasReason(error)) throw error;
+      throw new Error("The coordinator does not answer. Try again: the code is valid for one minute.", {
+        cause: error,
+      });
+    } finally {
+      await client.close();
+    }
+    void this.signOut();
+    // From here on, a reload of the tab signs in with it.
+    sessionStorage.setItem(KEY, credential);
+    await this.#use(credential);
+    this.#exchange = { code: "", idempotencyKey: "" };
   }
 
   async #use(credential: string): Promise<void> {
     const client = await connect({ credential, address: location.origin });
-    const caller = await whoIs(client, credential);
-    sessionStorage.setItem(KEY, credential);
+    try {
+      const { caller } = await client.access.getCaller({});
+      this.caller = toCaller(caller);
+    } catch (error) {
+      await client.close();
+      throw error;
+    }
     this.client = client;
-    this.caller = caller;
     this.problem = "";
+    this.#awaitExpiry(client, this.caller.expiresAt);
   }
 
-  /** Ends the credential, here and at the coordinator. */
+  /** Asks the coordinator at the time when the sign-in should end: the clock of this machine may be wrong. */
+  #awaitExpiry(client: Client, at: Timestamp | undefined): void {
+    const end = date(at)?.getTime();
+    if (end === undefined) return;
+    const delay = Math.min(Math.max(end - Date.now() + 1_000, 0), TIMER_MS_MAX);
+    this.#expiry = setTimeout(() => client.access.getCaller({}).catch((error: unknown) => this.hasEnded(error)), delay);
+  }
+
+  /** Ends the sign-in, here and at the coordinator. */
   async signOut(): Promise<void> {
-    await this.client?.close();
-    this.#forget("");
+    const { client, caller } = this;
+    // Whatever the coordinator says, the tab no longer has the credential.
+    this.client = undefined;
+    this.end("");
+    if (!client || !caller) return;
+    try {
+      if (caller.credentialId) {
+        await client.access.revokeCredential({ team: caller.team, id: caller.credentialId });
+      }
+    } catch (error) {
+      if (!isEnded(error)) {
+        const why = hasReason(error) ? words(error) : "The coordinator does not answer.";
+        this.problem ||= `You are signed out here, but the coordinator still has the sign-in, which ends by itself. ${why}`;
+      }
+    } finally {
+      await client.close();
+    }
   }
 
   /** Forgets the credential if an error says that it is no longer valid. Returns whether it does. */
   hasEnded(error: unknown): boolean {
-    const ended = error instanceof TeamwireError && ENDED.has(error.reason ?? "");
-    if (ended) this.#forget(words(error));
+    const ended = isEnded(error);
+    if (ended && this.caller) this.end(words(error));
     return ended;
   }
 
-  #forget(problem: string): void {
+  /** Forgets the credential, and shows the page for signing in with this reason. */
+  end(problem: string): void {
+    clearTimeout(this.#expiry);
     sessionStorage.removeItem(KEY);
+    void this.client?.close();
     this.client = undefined;
     this.caller = undefined;
     this.problem = problem;
@@ -88,31 +165,42 @@ class Session {
 }
 
 /** The reasons after which a credential never becomes valid again. */
-const ENDED = new Set([
-  "CREDENTIAL_INVALID",
-  "CREDENTIAL_EXPIRED",
-  "CREDENTIAL_REVOKED",
-  "MEMBER_STOPPED",
-  "SESSION_SUPERSEDED",
-]);
+const ENDED = new Set(["CREDENTIAL_INVALID", "CREDENTIAL_EXPIRED", "CREDENTIAL_REVOKED"]);
 
-async function exchange(text: string): Promise<string> {
-  return text;
+function isEnded(error: unknown): boolean {
+  return error instanceof TeamwireError && ENDED.has(error.reason ?? "");
 }
 
-/** Asks the coordinator what a credential is. */
-async function whoIs(client: Client, credential: string): Promise<Caller> {
-  const [kind, team = "", member = ""] = credential.split(":");
-  if (kind === "two") return { kind: "operator", member: "", isLead: false, team: "", readOnly: false };
-  const { team: found } = await client.teams.getTeam({ team });
-  const isMember = kind === "twm";
-  return {
-    kind: isMember ? "member" : "observer",
-    member: isMember ? member : "",
-    isLead: isMember && found?.lead.toLowerCase() === member.toLowerCase(),
-    team,
-    readOnly: !isMember,
+/** Returns whether the coordinator has refused, instead of not answering. */
+function hasReason(error: unknown): boolean {
+  return !(error instanceof TeamwireError) || error.reason !== undefined;
+}
+
+function toCaller(caller: v1.Caller | undefined): Caller {
+  const kinds: Partial<Record<v1.CallerKind, Caller["kind"]>> = {
+    [v1.CallerKind.OPERATOR]: "operator",
+    [v1.CallerKind.MEMBER]: "member",
+    [v1.CallerKind.OBSERVER]: "observer",
   };
+  const kind = caller && kinds[caller.kind];
+  if (!kind) throw new Error("This credential is for a program. Sign in with `teamwire console`.");
+  const { member, isLead, team, readOnly, expiresAt, credentialId, serverVersion } = caller;
+  // An observer only reads, however it has signed in.
+  return {
+    kind,
+    member,
+    isLead,
+    team,
+    readOnly: readOnly || kind === "observer",
+    expiresAt,
+    credentialId,
+    serverVersion,
+  };
+}
+
+function unguessable(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /** The one session of the page. */

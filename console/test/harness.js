@@ -99,7 +99,6 @@ export class Coordinator {
       TEAMWIRE_ADDRESS: this.address,
       TEAMWIRE_STATE_DIR: path.join(this.directory, "state"),
       TEAMWIRE_CONTEXT: path.join(this.directory, `${context}.context`),
-      TEAMWIRE_WEB_ORIGINS: "*",
       ...this.variables,
     };
   }
@@ -119,9 +118,10 @@ export class Coordinator {
   }
 
   /** Runs a command to its end and returns what it printed. Fails if the command does.
-   * @param {string[]} args @param {string} [context] @param {string} [input] */
-  async cli(args, context, input = "") {
-    const child = spawn(/** @type {string} */ (BINARY), args, { env: this.environment(context), detached: true });
+   * @param {string[]} args @param {string} [context] @param {string} [input] @param {Record<string, string>} [variables] */
+  async cli(args, context, input = "", variables = {}) {
+    const env = { ...this.environment(context), ...variables };
+    const child = spawn(/** @type {string} */ (BINARY), args, { env, detached: true });
     running.add(child);
     let [out, err] = ["", ""];
     child.stdout.on("data", (data) => (out += data));
@@ -200,28 +200,18 @@ export class Coordinator {
   /** Lets members join that no process keeps going, as cheaply as possible.
    * @param {number} count @param {(index: number) => string} name */
   async crowd(count, name) {
-    const { createServer } = await import("vite");
-    const vite = await createServer({
-      server: { middlewareMode: true, ws: false },
-      appType: "custom",
-      logLevel: "silent",
-    });
-    try {
-      const { connect, v1 } = await vite.ssrLoadModule("@teamwire/client");
-      const lead = await connect({ credential: await this.credential("lead"), address: this.address });
-      const { joinToken } = await lead.teams.invite({ usesMax: count });
-      const token = await connect({ credential: joinToken, address: this.address });
-      const liveness = v1.Liveness.DETACHED;
-      const names = Array.from({ length: count }, (_, index) => name(index));
-      const next = async () => {
-        for (let one = names.shift(); one !== undefined; one = names.shift()) {
-          await token.teams.join({ name: one, liveness, attributes: { agentType: "crowd" } });
-        }
-      };
-      await Promise.all(Array.from({ length: 4 }, next));
-    } finally {
-      await vite.close();
-    }
+    const { v1 } = await clientModule();
+    const lead = await this.client(await this.credential("lead"));
+    const { joinToken } = await lead.teams.invite({ usesMax: count });
+    const token = await this.client(joinToken);
+    const liveness = v1.Liveness.DETACHED;
+    const names = Array.from({ length: count }, (_, index) => name(index));
+    const next = async () => {
+      for (let one = names.shift(); one !== undefined; one = names.shift()) {
+        await token.teams.join({ name: one, liveness, attributes: { agentType: "crowd" } });
+      }
+    };
+    await Promise.all(Array.from({ length: 4 }, next));
   }
 
   /** Waits until a member is as a test wants it.
@@ -233,6 +223,25 @@ export class Coordinator {
       if (found && isSo(found)) return found;
       await new Promise((resolve) => setTimeout(resolve, 100));
     }
+  }
+
+  /** Creates a code for signing in to the console, as a person does: as the member of a context, or as the operator.
+   * @param {string} as @param {string[]} [options] @param {string} [credential] instead of the context's */
+  async code(as, options = [], credential = "") {
+    const caller = as === "operator" ? ["--as", "operator"] : [];
+    const context = as === "operator" ? "lead" : as;
+    const variables = credential ? { TEAMWIRE_CREDENTIAL: credential } : {};
+    const args = ["console", "--no-open", "--json", ...caller, ...options];
+    const { address, code } = JSON.parse(await this.cli(args, context, "", variables));
+    if (address !== `${this.address}/`) throw new Error(`the console is at ${address}`);
+    return /** @type {string} */ (code);
+  }
+
+  /** Returns a client of this coordinator, for what no command does.
+   * @param {string} credential */
+  async client(credential) {
+    const { connect } = await clientModule();
+    return /** @type {import("@teamwire/client").Client} */ (await connect({ credential, address: this.address }));
   }
 
   /** Returns the credential that a context has.
@@ -263,21 +272,34 @@ export async function browser() {
 
 after(async () => await (await launched)?.close());
 
-/** Serves the built page in front of a coordinator, until the coordinator does that itself. Returns its origin.
- * @param {Coordinator} coordinator */
-async function serveBuilt(coordinator) {
-  const { preview } = await import("vite");
-  /** Ends a response whose coordinator is gone, as a connection without a proxy would end.
-   * @type {import("vite").ProxyOptions} */
-  const proxied = {
-    target: coordinator.address,
-    configure: (proxy) =>
-      proxy.on("proxyRes", (reply, _, response) => reply.on("close", () => reply.complete || response.destroy())),
-  };
-  const proxy = { "/teamwire.v1.": proxied, "/grpc.health.v1.": proxied };
-  const server = await preview({ logLevel: "silent", preview: { port: await freePort(), host: "127.0.0.1", proxy } });
-  after(() => server.close());
-  return new URL(server.resolvedUrls?.local[0] ?? "").origin;
+/** @type {Promise<import("vite").ViteDevServer> | undefined} */
+let vite;
+
+/** Returns the module of the TypeScript client, from its sources. */
+async function clientModule() {
+  vite ??= import("vite").then(({ createServer }) =>
+    createServer({ server: { middlewareMode: true, ws: false }, appType: "custom", logLevel: "silent" }),
+  );
+  return await (await vite).ssrLoadModule("@teamwire/client");
+}
+
+after(async () => await (await vite)?.close());
+
+/** Shows the page that is built in a directory instead of the one in the program, with the program's headers: for work on the page
+ * without building the program again.
+ * @param {import("playwright-core").BrowserContext} context */
+async function showBuilt(context) {
+  const directory = process.env["TEAMWIRE_TEST_DIST"];
+  if (!directory) return;
+  const isFile = (/** @type {URL} */ { pathname }) => pathname === "/" || /^\/assets\/|\.svg$/.test(pathname);
+  await context.route(isFile, async (route) => {
+    const { origin, pathname } = new URL(route.request().url());
+    const answer = await route.fetch({ url: `${origin}/` }).catch(() => undefined);
+    if (!answer) return await route.abort();
+    const headers = answer.headers();
+    for (const own of ["content-encoding", "content-length", "content-type"]) delete headers[own];
+    await route.fulfill({ headers, path: path.join(directory, pathname === "/" ? "index.html" : pathname) });
+  });
 }
 
 /** A page in a new browser context. `problems` collects what must never happen: errors of scripts, violations of the
@@ -285,6 +307,7 @@ async function serveBuilt(coordinator) {
  * @param {import("playwright-core").BrowserContextOptions} [options] */
 export async function open(options) {
   const context = await (await browser()).newContext(options);
+  await showBuilt(context);
   const page = await context.newPage();
   page.setDefaultTimeout(15_000);
   /** @type {string[]} */
@@ -298,21 +321,20 @@ export async function open(options) {
   return { context, page, problems };
 }
 
-/** Opens the console as the caller of a context. The page is live when this returns.
+/** Opens the console, signed in as the member of a context or as `operator`. The page is live when this returns.
  * @param {Coordinator} coordinator @param {string} [as] @param {string} [hash]
  * @param {import("playwright-core").BrowserContextOptions} [options]
- * @param {string} [given] a credential, instead of the context's */
-export async function console_(coordinator, as = "lead", hash = "#/team", options = {}, given = "") {
+ * @param {string} [credential] instead of the context's */
+export async function console_(coordinator, as = "lead", hash = "#/team", options = {}, credential = "") {
   const opened = await open(options);
-  const pages = await serveBuilt(coordinator);
-  const credential = given || (await coordinator.credential(as));
-  await opened.page.addInitScript((text) => sessionStorage.setItem("teamwire.credential", text), credential);
   opened.page.on("request", (request) => {
     const url = new URL(request.url());
-    const isOwn = url.origin === pages || url.protocol === "data:" || url.protocol === "blob:";
+    const isOwn = url.origin === coordinator.address || url.protocol === "data:" || url.protocol === "blob:";
     if (!isOwn) opened.problems.push(`a request to ${url.origin}`);
   });
-  await opened.page.goto(`${pages}/${hash}`);
+  await opened.page.goto(`${coordinator.address}/#code=${await coordinator.code(as, [], credential)}`);
+  await opened.page.getByRole("button", { name: "Sign out" }).waitFor();
+  await opened.page.goto(`${coordinator.address}/${hash}`);
   await opened.page.getByRole("status").getByText("live", { exact: true }).waitFor();
   return opened;
 }

@@ -19,9 +19,13 @@ pub fn member_state(state: MemberState) -> &'static str {
     }
 }
 
-/// Describes how a member's process ended: whether it had approved its shutdown, its exit code or signal, and what its
-/// runner had to do. Reads on after the member's name or "exited:".
+/// Describes how a member's process ended: whether it had approved its shutdown, its exit code or signal, what its runner had to
+/// do, and the report's detail. Reads on after the member's name or "exited:".
 pub fn exit(report: &ExitReport) -> String {
+    brief_exit(report) + &because(report)
+}
+
+fn brief_exit(report: &ExitReport) -> String {
     if !report.approved_request_id.is_empty() {
         return approved_exit(report);
     }
@@ -47,7 +51,16 @@ pub fn approved_exit(report: &ExitReport) -> String {
 pub fn exit_and_duration(report: &ExitReport) -> String {
     let duration = report.duration.and_then(|duration| Duration::try_from(duration).ok());
     let after = duration.map_or_else(String::new, |duration| format!(" after {:.1} s", duration.as_secs_f64()));
-    exit(report) + &after
+    brief_exit(report) + &after + &because(report)
+}
+
+/// Returns the detail of an exit whose code or signal is known. It does not matter after an approved shutdown.
+fn because(report: &ExitReport) -> String {
+    let is_known = report.signal > 0 || report.code.is_some() || signal_of_runner(report).is_some();
+    match report.detail.trim_end_matches('.') {
+        detail if is_known && !detail.is_empty() && report.approved_request_id.is_empty() => format!(": {detail}"),
+        _ => String::new(),
+    }
 }
 
 fn signal_of_runner(report: &ExitReport) -> Option<&'static str> {
@@ -85,6 +98,18 @@ mod tests {
     fn a_detail_that_is_a_sentence_goes_on_in_another_one() {
         let report = ExitReport { detail: "Its runner was gone.".to_owned(), ..ExitReport::default() };
         assert_eq!(format!("{}.", exit(&report)), "Its runner was gone.");
+    }
+
+    #[test]
+    fn the_detail_follows_how_it_ended() {
+        let detail = "error: unknown option".to_owned();
+        let failed = ExitReport { code: Some(1), detail, ..ExitReport::default() };
+        assert_eq!(exit(&failed), "exit code 1: error: unknown option");
+        let duration = prost_types::Duration { seconds: 2, nanos: 0 };
+        let timed = ExitReport { duration: Some(duration), ..failed.clone() };
+        assert_eq!(exit_and_duration(&timed), "exit code 1 after 2.0 s: error: unknown option");
+        let approved = ExitReport { approved_request_id: "req_1".to_owned(), ..failed };
+        assert_eq!(exit(&approved), "approved its shutdown and ended with code 1");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use teamwire_agents::hooks::forget_sessions;
 use teamwire_client::{Client, ContextFile, KeptIdentity};
 
 use super::{Caller, ContextArgs, home_not_set, make_private_directory, refuse_shared, write_private};
@@ -104,7 +105,13 @@ impl ContextArgs {
         self.remove_if(|identity| ended.contains(identity))
     }
 
+    /// Removes identities, and what the hooks of their sessions have kept.
     fn remove_if(&self, is_meant: impl Fn(&KeptIdentity) -> bool) -> Result<(), Failure> {
+        if let Ok(hooks) = self.hooks_directory() {
+            for identity in self.load()?.identities.iter().filter(|identity| is_meant(identity)) {
+                forget_sessions(&hooks, &identity.member, &identity.team);
+            }
+        }
         if self.load_runs()?.identities.iter().any(&is_meant) {
             update_file(&self.runs_path()?, |file| file.identities.retain(|identity| !is_meant(identity)))?;
         }

@@ -2,6 +2,7 @@
 
 use anstyle::AnsiColor;
 use serde_json::Value;
+use teamwire_agents::agent_text::{AnswerWith, next_step};
 use teamwire_proto::{
     dialect,
     v1::{self, DeadLetterCause, NoticeKind, ReceiptState, message::Body},
@@ -85,7 +86,8 @@ pub fn summary_and_content(message: &v1::Message) -> (String, String) {
     let Some(body) = &message.body else { return (String::new(), String::new()) };
     match body {
         Body::Notice(digest) if !digest.gathered.is_empty() => {
-            let lines: Vec<String> = digest.text.lines().map(plain).collect();
+            let next = next_step(digest, AnswerWith::Command);
+            let lines: Vec<String> = digest.text.lines().chain(next.lines()).map(plain).collect();
             (format!("{} events", digest.count), lines.join("\n"))
         }
         Body::Notice(notice) => (notice_text(notice), String::new()),
@@ -112,11 +114,15 @@ pub(super) fn kind(message: &v1::Message) -> &'static str {
 /// Returns a notice's sentence, and how many times it happened if that was more than once.
 fn notice_text(notice: &v1::Notice) -> String {
     let text = plain(&notice.text);
+    let next = match next_step(notice, AnswerWith::Command) {
+        next if next.is_empty() => next,
+        next => format!(" {}", plain(&next)),
+    };
     match notice.count {
         count if count > 1 => {
-            format!("{text} ({count} times since {})", time(notice.first_at.as_ref()))
+            format!("{text} ({count} times since {}){next}", time(notice.first_at.as_ref()))
         }
-        _ => text,
+        _ => text + &next,
     }
 }
 

@@ -1,6 +1,6 @@
 """An agent program that speaks the Agent Client Protocol, without a model.
 
-While there is a file `down` in its directory, every turn fails. A prompt that mentions Bash makes it ask for permission first.
+While there is a file `down` in its directory, every turn fails. It appends each prompt to the file `prompts`. A prompt that mentions Bash makes it ask for permission first.
 """
 
 import json
@@ -38,6 +38,8 @@ for line in sys.stdin:
         case "session/prompt" if os.path.exists("down"):
             answer = {"error": {"code": -32603, "message": "the model is overloaded"}}
         case "session/prompt":
+            with open("prompts", "a", encoding="utf-8") as prompts:
+                prompts.write(json.dumps(request["params"]["prompt"], ensure_ascii=False) + "\n")
             if "Bash" in json.dumps(request["params"]["prompt"]):
                 ask_for_permission(request["params"]["sessionId"])
             answer = {"result": {"stopReason": "end_turn"}}

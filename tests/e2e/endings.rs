@@ -199,6 +199,8 @@ scenarios! {
     a_program_that_leaves_may_finish_and_exits_once,
     a_program_that_leaves_and_stays_is_ended,
     a_program_for_each_batch_ends_between_batches,
+    a_failing_program_is_reported_with_its_last_words,
+    a_member_that_was_stopped_by_force_says_by_whom,
     a_crash_is_reported_with_its_exit_code,
     no_member_joins_for_a_program_that_cannot_be_found,
     a_failed_batch_and_a_failed_task_are_reported_to_the_lead,
@@ -298,6 +300,53 @@ fn a_crash_is_reported_with_its_exit_code(world: World) {
     assert!(history.contains("backend exited: exit code 3"), "{history}");
     world.cli(LEAD, &["shutdown", "backend", "--wait"]).succeeds();
     assert_eq!(backend.exit(), 0);
+}
+
+fn a_failing_program_is_reported_with_its_last_words(world: World) {
+    world.create_team("acme");
+    let says = "printf 'starting\\n\\033[31merror:\\033[0m unknown option --bogus-flag\\n' >&2";
+    let backend = world.run("backend", &["--restart", "on-failure"], &format!("{says}; exit 1"));
+    let reason = "exit code 1: starting / error: unknown option --bogus-flag";
+    let notice = world.await_inbox(LEAD, "the notice of the crash", |message| {
+        message["notice"]["kind"] == "member_restarted" && message["notice"]["member"] == "backend"
+    });
+    assert_eq!(notice["content"], format!("backend crashed ({reason}) and was restarted."));
+    backend.await_log("error:");
+    let finding = eventually("doctor names it", || {
+        let found = world.cli(LEAD, &["doctor", "--json"]).lines();
+        found.into_iter().find(|finding| finding["class"] == "crashing")
+    });
+    assert_eq!((&finding["severity"], &finding["member"]), (&"problem".into(), &"backend".into()));
+    let text = finding["text"].as_str().unwrap();
+    assert!(text.starts_with("backend's program has crashed ") && text.contains("unknown option"), "{text}");
+    let history = world.cli(LEAD, &["history", "--all"]).succeeds().stdout;
+    assert!(history.contains(&format!("backend exited: {reason}")), "{history}");
+
+    backend.signal(Signal::SIGTERM);
+    backend.exit();
+    let last = world.run("last", &[], &format!("{says}; exit 1"));
+    assert_eq!(last.exit(), 1);
+    let status = world.cli(LEAD, &["status"]).succeeds().stdout;
+    let line = status.lines().find(|line| line.contains("last")).unwrap();
+    assert!(line.contains("exit code 1 after ") && line.contains("unknown option --bogus-flag"), "{status}");
+}
+
+fn a_member_that_was_stopped_by_force_says_by_whom(world: World) {
+    world.create_team("acme");
+    let backend = world.run("backend", &[], agents::WILLING).ready();
+    let stopped = world.cli(LEAD, &["shutdown", "backend", "--force"]).succeeds();
+    assert_eq!(backend.exit(), 77);
+    let exit = eventually("its exit is reported", || {
+        let member = world.member("backend");
+        (member["state"] == "exited" && !member["exit"]["signal"].is_null()).then(|| member["exit"].clone())
+    });
+    assert_eq!(exit["detail"], "stopped by force by lead", "{}", stopped.stdout);
+    let status = world.cli(LEAD, &["status"]).succeeds().stdout;
+    assert!(status.contains("stopped by force by lead"), "{status}");
+    let notice =
+        world.await_inbox(LEAD, "the notice of the exit", |message| message["notice"]["kind"] == "member_exited");
+    let text = notice["content"].as_str().unwrap();
+    assert!(text.starts_with("backend has exited: ") && text.contains("stopped by force by lead"), "{text}");
 }
 
 fn no_member_joins_for_a_program_that_cannot_be_found(world: World) {

@@ -13,6 +13,7 @@ scenarios! {
     sessions_of_one_member_do_not_take_each_others_messages,
     codex_and_gemini_are_given_messages_in_their_ways,
     an_idle_session_is_woken_by_a_message,
+    nothing_of_a_session_is_kept_once_its_team_is_deleted,
 }
 
 /// A session of a program, whose hooks a test calls.
@@ -303,4 +304,28 @@ fn a_hook_within_a_runner_does_nothing() {
     send(&world, "one");
     world.environment.borrow_mut().push(("TEAMWIRE_RUN".to_owned(), "mark".to_owned()));
     assert_eq!(claude(&world, "s1").prompt("t1"), "");
+}
+
+fn nothing_of_a_session_is_kept_once_its_team_is_deleted(world: World) {
+    team_with_ann(&world);
+    claude(&world, "s1").hook("SessionStart", "", json!({"source": "startup"}));
+    let kept = || -> Vec<String> {
+        let mut left = vec![world.home(LEAD)];
+        let mut found = Vec::new();
+        while let Some(directory) = left.pop() {
+            for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                match entry.file_type().unwrap().is_dir() {
+                    true => left.push(entry.path()),
+                    false if name.starts_with("lead@acme.") => found.push(name),
+                    false => {}
+                }
+            }
+        }
+        found
+    };
+    assert!(!kept().is_empty(), "the session was not remembered");
+    world.cli("ann", &["leave"]).succeeds();
+    world.cli(LEAD, &["team", "delete", "--yes"]).succeeds();
+    assert_eq!(kept(), [""; 0]);
 }

@@ -304,6 +304,28 @@ fn a_runner_that_ends_before_it_connects_is_refused_with_its_last_words() {
 }
 
 #[test]
+fn an_agent_program_that_fails_at_its_start_fails_its_order() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    world.host_file("gpu-1", "", agents::WILLING, "");
+    let file = world.home("gpu-1").join("host.toml");
+    let more = "[profiles.broken]\nvia = \"acp\"\nrestart = \"always\"\ncommand = [\"sh\", \"-c\", \"echo no such model >&2; exit 3\"]\n";
+    fs::write(&file, fs::read_to_string(&file).unwrap() + more).unwrap();
+    let _gpu = HostProcess::start(&world, "gpu-1", &["--join", &lead.invite_host("gpu-1")]);
+    let decided = lead.decision(&lead.spawn("backend", |request| request.profile = "broken".to_owned()));
+    assert_eq!(decided.state(), RequestState::Rejected, "{decided:?}");
+    let first = decided.reason.lines().next().unwrap_or_default();
+    assert!(first.starts_with("Its runner ended with exit code 3 before it had connected: "), "{first}");
+    assert!(first.ends_with("The program ended before it was ready: no such model"), "{first}");
+    let notice = world.await_inbox(LEAD, "the notice", |message| message["notice"]["kind"] == "spawn_failed");
+    let text = notice["content"].as_str().unwrap();
+    assert!(text.contains(" Its last output: ") && text.contains("no such model"), "{text}");
+    assert!(!text.contains('`'), "{text}");
+    eventually("the slot is free", || (lead.host("gpu-1").slots_used == 0).then_some(()));
+}
+
+#[test]
 fn a_worktree_goes_when_it_is_clean_and_stays_with_changes() {
     let world = World::embedded();
     world.create_team("acme");

@@ -13,6 +13,7 @@ scenarios! {
     a_member_that_joins_in_a_loop_cannot_fill_the_leads_inbox,
     a_lead_chooses_which_notices_it_gets,
     a_reply_that_was_waited_for_is_read,
+    a_notice_about_a_task_names_the_commands_of_a_person_and_the_tools_of_an_agent,
 }
 
 fn a_member_that_joins_in_a_loop_cannot_fill_the_leads_inbox(world: World) {
@@ -79,4 +80,26 @@ fn a_reply_that_was_waited_for_is_read(world: World) {
     assert!(unread.iter().all(|message| message["content"] != "pong"), "{unread:?}");
     let shown = world.cli(LEAD, &["message", "show", answer["id"].as_str().unwrap(), "--json"]).succeeds().json();
     assert_eq!(shown["receipts"][0]["state"], "processed", "{shown}");
+}
+
+fn a_notice_about_a_task_names_the_commands_of_a_person_and_the_tools_of_an_agent(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    world.cli(LEAD, &["task", "create", "Write the schema", "--owner", "ann"]).succeeds();
+    let command = "Task 1 is assigned to you: Write the schema. Take it with `teamwire task claim 1`";
+    let shown = world.cli("ann", &["inbox"]).succeeds().stdout;
+    assert!(shown.contains(command), "{shown}");
+    let neutral = world.cli("ann", &["inbox", "--json"]).succeeds().lines();
+    assert_eq!(neutral[0]["message"]["content"], "Task 1 is assigned to you: Write the schema.");
+
+    let join_string = world.invite("backend");
+    let backend = world.run_program("backend", &["--join", &join_string, "--via", "acp"], agents::ACP).ready();
+    world.cli(LEAD, &["task", "create", "Write the client", "--owner", "backend"]).succeeds();
+    let prompted = eventually("the agent reads the notice", || {
+        let read = std::fs::read_to_string(world.home("backend").join("prompts")).unwrap_or_default();
+        read.contains("Task 2 is assigned to you").then_some(read)
+    });
+    assert!(prompted.contains("call TaskClaim") && !prompted.contains("teamwire task claim"), "{prompted}");
+    backend.signal(nix::sys::signal::Signal::SIGTERM);
+    backend.exit();
 }

@@ -197,12 +197,12 @@ fn up_starts_again_what_has_ended_and_shows_what_differs() {
     assert_eq!(
         lines,
         [
+            "host local done",
             "team acme kept",
             "member backend kept",
             "task 1 kept",
             "task 2 kept",
             "difference  differs",
-            "host local done",
             "member reviewer done",
             "member reviewer done"
         ]
@@ -217,6 +217,47 @@ fn up_starts_again_what_has_ended_and_shows_what_differs() {
     assert_eq!(machine.member("backend")["state"], "exited");
     machine.lines(&["up"]);
     assert_eq!(machine.member("backend")["incarnation"].as_u64(), Some(2));
+    machine.lines(&["down"]);
+    eventually("no process is left", || machine.processes().is_empty().then_some(()));
+}
+
+#[test]
+fn after_a_restart_of_the_machine_one_up_starts_every_member_again() {
+    let machine = FreshMachine::new();
+    machine.write(TEAM);
+    machine.lines(&["up"]);
+    eventually("no process is left", || {
+        let left = machine.processes();
+        left.iter().for_each(|pid| signal(*pid, Signal::SIGKILL));
+        left.is_empty().then_some(())
+    });
+    // The coordinator must get the address that the lead knows.
+    let mut command = machine.command();
+    command.env_remove("TEAMWIRE_LISTEN");
+    let mut lines = summary(&machine.run_command(command, &["up", "--json"]).succeeds());
+    lines.sort();
+    assert_eq!(
+        lines,
+        [
+            "coordinator done",
+            "host local done",
+            // Ordered, and started.
+            "member backend done",
+            "member backend done",
+            "member reviewer done",
+            "member reviewer done",
+            "task 1 kept",
+            "task 2 kept",
+            "team acme kept",
+        ]
+    );
+    for name in ["backend", "reviewer"] {
+        assert_eq!(machine.member(name)["incarnation"].as_u64(), Some(2));
+    }
+    let answer = machine.run(&["send", "backend", "Are you there?", "-s", "a question", "--wait-reply"]).succeeds();
+    assert!(answer.stdout.contains("You said: Are you there?"), "{}", answer.stdout);
+    let again = machine.run(&["up"]).succeeds().stdout;
+    assert!(again.contains("There is nothing to do for team acme."), "{again}");
     machine.lines(&["down"]);
     eventually("no process is left", || machine.processes().is_empty().then_some(()));
 }

@@ -43,6 +43,11 @@ const DEADLINE: Duration = Duration::from_millis(1_500);
 /// How many messages of the inbox a hook looks at.
 const PAGE_SIZE: u32 = 50;
 
+/// Removes what the hooks of a member's sessions have kept in a directory. For a member that is gone.
+pub fn forget_sessions(directory: &Path, member: &str, team: &str) {
+    Sessions::new(directory, member, team).remove();
+}
+
 /// Answers a program's hooks for one member.
 #[derive(Debug)]
 pub struct Hooks {

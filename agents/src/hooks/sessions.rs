@@ -84,6 +84,19 @@ impl Sessions {
         Self { path: directory.join(name) }
     }
 
+    /// Removes the file, and what belongs to it.
+    pub(super) fn remove(&self) {
+        for extension in ["json", "lock", "new"] {
+            let path = self.path.with_extension(extension);
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    tracing::warn!(%error, path = %path.display(), "a file of the hooks was not removed");
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// Changes the file under a lock that excludes the hooks of other sessions.
     pub(super) fn update<T>(&self, change: impl FnOnce(&mut File) -> T) -> io::Result<T> {
         let directory = self.path.parent().unwrap_or(Path::new("."));

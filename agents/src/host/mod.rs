@@ -76,9 +76,11 @@ enum Done {
     Offered(Box<Result<v1::HostOffer, Error>>),
 }
 
-/// What the host has said about its connection.
+/// What the host knows and has said about its connection.
 #[derive(Default)]
 struct Link {
+    /// A session has opened.
+    has_opened: bool,
     /// It has been ready.
     is_ready: bool,
     /// It has said that it lost the connection, and not yet that it is back.
@@ -104,7 +106,8 @@ impl<B: Backend> Host<B> {
                 () = stop.cancelled() => break HostEnd::Stopped,
                 event = inbox.next() => match event {
                     Some(Ok(Event::Opened(_))) => {
-                        tasks.spawn(offer(self.client.clone(), self.backend.clone()));
+                        link.has_opened = true;
+                        tasks.spawn(offer(self.orders.clone(), self.found_ends().await));
                     }
                     // Every attempt to reconnect that fails is another loss.
                     Some(Ok(Event::Lost { detail })) if !std::mem::replace(&mut link.is_lost, true) => {
@@ -117,7 +120,7 @@ impl<B: Backend> Host<B> {
                     Some(Ok(_)) => {}
                     Some(Err(error)) => break HostEnd::Refused(error),
                 },
-                ended = self.backend.next_end() => self.report(&mut tasks, ended),
+                ended = self.backend.next_end(), if link.has_opened => self.report(&mut tasks, ended),
                 Some(done) = tasks.join_next() => match self.offered(done, &mut link) {
                     Ok(()) => {}
                     Err(error) => break HostEnd::Refused(error),
@@ -125,8 +128,7 @@ impl<B: Backend> Host<B> {
             }
         };
         if matches!(end, HostEnd::Stopped) {
-            // Ends that have already arrived.
-            while let Ok(ended) = timeout(Duration::ZERO, self.backend.next_end()).await {
+            for ended in self.found_ends().await {
                 self.report(&mut tasks, ended);
             }
             // The next process takes over whatever does not finish in time.
@@ -135,6 +137,15 @@ impl<B: Backend> Host<B> {
             self.leave().await;
         }
         end
+    }
+
+    /// Returns the ends that have already arrived.
+    async fn found_ends(&self) -> Vec<Ended> {
+        let mut found = Vec::new();
+        while let Ok(ended) = timeout(Duration::ZERO, self.backend.next_end()).await {
+            found.push(ended);
+        }
+        found
     }
 
     /// Begins to carry out an order.
@@ -169,7 +180,7 @@ impl<B: Backend> Host<B> {
                 }
             }
             Ok(Some(Ok(offer))) => {
-                *link = Link { is_ready: true, is_lost: false };
+                (link.is_ready, link.is_lost) = (true, false);
                 let (host, team) = (self.client.name().to_owned(), self.client.team().to_owned());
                 self.say(&HostEvent::Ready { host, team, offer });
             }
@@ -197,12 +208,16 @@ impl<B: Backend> Host<B> {
     }
 }
 
-/// Tells the coordinator what the host offers.
-async fn offer<B: Backend>(client: Client, backend: Arc<B>) -> Done {
-    let offer = backend.offer();
-    let client = client.with_retry(Retry::within(Duration::MAX));
-    let request = v1::UpdateHostRequest { offer: Some(offer.clone()) };
-    Done::Offered(Box::new(client.update_host(request).await.map(|_| offer)))
+/// Reports the ends of members that the host found when it connected, and then tells the coordinator what the host offers. So
+/// a caller that waits until the host is ready does not count those members as running.
+async fn offer<B: Backend>(orders: Orders<B>, found: Vec<Ended>) -> Done {
+    let mut reports = JoinSet::new();
+    for ended in found {
+        let orders = orders.clone();
+        reports.spawn(async move { orders.report(ended).await });
+    }
+    while reports.join_next().await.is_some() {}
+    Done::Offered(Box::new(orders.offer().await))
 }
 
 /// Returns the order in a message. None: the message is not an order.

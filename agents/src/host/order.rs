@@ -111,6 +111,14 @@ impl<B: Backend> Orders<B> {
         }
     }
 
+    /// Tells the coordinator what the host offers.
+    pub(super) async fn offer(&self) -> Result<v1::HostOffer, Error> {
+        let offer = self.backend.offer();
+        let client = self.client.clone().with_retry(Retry::within(Duration::MAX));
+        let request = v1::UpdateHostRequest { offer: Some(offer.clone()) };
+        client.update_host(request).await.map(|_| offer)
+    }
+
     fn passed(&self, order: &Order, detail: &str) {
         (self.on_event)(&HostEvent::Passed {
             member: order.member.clone(),

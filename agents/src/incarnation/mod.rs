@@ -52,6 +52,9 @@ use crate::{
 /// How many messages a session delivers without acknowledgement.
 const WINDOW_MESSAGES: usize = 64;
 
+/// How long the session waits for an agent program that starts. Then it opens, so that the runner learns if the member is stopped.
+const READY_PATIENCE: Duration = Duration::from_secs(30);
+
 /// How long the last acknowledgements may take when a session ends. The coordinator delivers messages that are not acknowledged
 /// by then again.
 const FLUSH_DEADLINE: Duration = Duration::from_secs(5);
@@ -77,6 +80,8 @@ pub(crate) struct Incarnation<'a> {
     joined: v1::JoinResponse,
     options: SubscribeOptions,
     subscription: Subscription,
+    /// Cancelled: the session may open.
+    may_open: CancellationToken,
     /// When the session was lost. None: it is open, or the first one has yet to open.
     lost_at: Option<Instant>,
     in_flight: InFlight,
@@ -105,6 +110,8 @@ pub(crate) struct Lasting {
     pub(crate) passthrough: Passthrough,
     /// The program's own session, which a restarted program resumes.
     pub(crate) session: ProgramSession,
+    /// Whether a program was ready to work in this incarnation or an earlier one.
+    pub(crate) was_ready: bool,
     /// Until when the last calls of an incarnation may be retried. None: it has not come to them.
     pub(crate) last_calls_by: Option<Instant>,
 }
@@ -120,7 +127,8 @@ pub(crate) enum News {
 }
 
 impl<'a> Incarnation<'a> {
-    /// Opens the session of a member that has joined, and starts its heartbeat.
+    /// Starts the heartbeat of a member that has joined, and opens its session. The session of an agent program opens once the
+    /// program is ready: see [`Incarnation::note_ready`].
     pub(crate) fn begin(
         config: &'a RunnerConfig,
         client: Client,
@@ -133,7 +141,18 @@ impl<'a> Incarnation<'a> {
         let (work, seen) = watch::channel(Work::default());
         let heartbeat = heartbeat::run(client.clone(), seen, config.heartbeat_interval, config.idle_after);
         let options = SubscribeOptions { instance_id: Uuid::new_v4().to_string(), ..SubscribeOptions::default() };
-        let subscription = client.subscribe(options.clone());
+        let may_open = CancellationToken::new();
+        if !matches!(config.mode, Mode::Agent(_)) {
+            may_open.cancel();
+            lasting.was_ready = true;
+        }
+        let opens = may_open.clone();
+        let subscription = client.subscribe_after(
+            async move {
+                let _ = timeout(READY_PATIENCE, opens.cancelled()).await;
+            },
+            options.clone(),
+        );
         Self {
             config,
             stop,
@@ -149,6 +168,7 @@ impl<'a> Incarnation<'a> {
             joined,
             options,
             subscription,
+            may_open,
             lost_at: None,
             waiting: VecDeque::new(),
             claims: VecDeque::new(),
@@ -159,6 +179,13 @@ impl<'a> Incarnation<'a> {
             failure_report: None,
             _heartbeat: background::start(heartbeat),
         }
+    }
+
+    /// Records that the program is ready to work, so that the session opens. That approves the order that the member was started
+    /// for, if there is one.
+    pub(crate) fn note_ready(&mut self) {
+        self.lasting.was_ready = true;
+        self.may_open.cancel();
     }
 
     /// Waits for news: from the coordinator, of a call in progress, or that the runner must stop. Cancel-safe.

@@ -35,7 +35,7 @@ pub(crate) struct Additions {
 }
 
 impl Incarnation<'_> {
-    /// Starts the program with pipes at its input and output, and with an environment that lets it call for its member.
+    /// Starts the program with pipes at its input and its outputs, and with an environment that lets it call for its member.
     pub(crate) async fn start_program(&self, welcome: &Welcome, additions: Additions) -> Result<Process, Exit> {
         let Some(command) = self.command(welcome, additions) else {
             return Err(Exit::not_started(&std::io::Error::other("the command is empty")));
@@ -118,7 +118,7 @@ impl Incarnation<'_> {
         let path = env::var_os("PATH").unwrap_or_default();
         command.env("PATH", with_own_directory(path, env::current_exe().ok().as_deref()));
         command.env(WELCOME_VARIABLE, welcome.line.trim_end());
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if let Some(directory) = &self.config.directory {
             command.current_dir(directory);
         }

@@ -4,6 +4,7 @@
 //!   in the [`process_table`].
 //! - [`boundary`]: what keeps them together: a [`cgroup`] where one can be created, and a [`watchdog`] for the case that the
 //!   runner dies.
+//! - [`error_output`]: passes the program's error output on, and keeps its last lines for the report of its exit.
 //! - [`before_exec`]: what a new process does before it becomes the program.
 //! - [`executable`]: whether there is a program to start. [`pid`]: one process, told from a later one with the same id.
 
@@ -11,6 +12,7 @@ mod before_exec;
 mod boundary;
 mod cgroup;
 mod descendants;
+mod error_output;
 mod executable;
 mod pid;
 mod process_table;

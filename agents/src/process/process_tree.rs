@@ -26,6 +26,7 @@ use super::{
     before_exec,
     boundary::Boundary,
     descendants::{Family, MARK_VARIABLE, own},
+    error_output::ErrorOutput,
     process_table::Entry,
 };
 use crate::exit::Exit;
@@ -49,6 +50,8 @@ pub(crate) struct Process {
     /// The strongest signal that was sent to the process itself while it ran.
     action: RunnerAction,
     exit: Option<Exit>,
+    /// None: the program's error output is not a pipe.
+    errors: Option<ErrorOutput>,
     /// Dropping it ends the thread that started the process.
     _starter: mpsc::Sender<()>,
     /// Reaps abandoned descendants while the process runs.
@@ -56,7 +59,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a process within a boundary.
+    /// Starts a process within a boundary. If its error output is a pipe, passes everything in it on to that of this process.
     pub(crate) async fn start(mut command: Command, boundary: Arc<Boundary>) -> io::Result<Self> {
         let mark = Uuid::new_v4().simple().to_string();
         let cgroup = boundary.enclose(&mark);
@@ -67,14 +70,15 @@ impl Process {
             let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).ok_or_else(|| io::Error::other("no pid"))?;
             Ok((child, starter, pid))
         });
-        let (child, starter, pid) = started.inspect_err(|_| boundary.release(&family))?;
+        let (mut child, starter, pid) = started.inspect_err(|_| boundary.release(&family))?;
         own().insert(pid);
         (family.root, family.started) = (pid, Entry::of(pid).map(|entry| entry.started).unwrap_or_default());
         let admitted = boundary.admit(&mut family);
         let reaper = AbortOnDropHandle::new(tokio::spawn(reap(family.clone())));
         let (began, action) = (Instant::now(), RunnerAction::None);
+        let errors = child.stderr.take().map(|errors| ErrorOutput::pass(errors, tokio::io::stderr()));
         let mut process =
-            Self { child, family, boundary, began, action, exit: None, _starter: starter, _reaper: reaper };
+            Self { child, family, boundary, began, action, exit: None, errors, _starter: starter, _reaper: reaper };
         if let Err(error) = admitted {
             process.kill().await;
             return Err(error);
@@ -125,7 +129,8 @@ impl Process {
         self.kill().await
     }
 
-    /// Kills the process and its descendants.
+    /// Kills the process and its descendants. If the process had failed by itself, the exit has the last lines of its
+    /// error output.
     pub(crate) async fn kill(&mut self) -> Exit {
         let began = Instant::now();
         loop {
@@ -144,7 +149,13 @@ impl Process {
                 sleep(LOOK_INTERVAL).await;
             }
         }
-        self.exit.clone().unwrap_or_else(|| Exit { action: self.action, ..Exit::default() })
+        let exit = self.exit.clone().unwrap_or_else(|| Exit { action: self.action, ..Exit::default() });
+        let Some(mut errors) = self.errors.take() else { return exit };
+        let last_words = errors.finish().await;
+        if exit.action != RunnerAction::None || exit.is_success() {
+            return exit;
+        }
+        self.exit.insert(Exit { last_words, ..exit }).clone()
     }
 
     fn note_exit(&mut self, status: io::Result<ExitStatus>) -> Exit {

@@ -76,7 +76,7 @@ use crate::{
     adapters,
     config::RunnerConfig,
     event::RunnerEvent,
-    exit::{End, Exit, RunnerExit, exit_code, not_joined},
+    exit::{End, Exit, RunnerExit, Why, exit_code, not_joined, not_ready},
     incarnation::{Incarnation, Lasting, Passthrough, ProgramSession},
     process::{Boundary, check_program},
 };
@@ -127,7 +127,8 @@ impl Runner {
             (self.config.on_event)(&RunnerEvent::Uncontained { detail });
         }
         let passthrough = Passthrough::new(mem::replace(&mut self.config.output, Box::new(tokio::io::sink())));
-        let mut lasting = Lasting { passthrough, session: ProgramSession::default(), last_calls_by: None };
+        let session = ProgramSession::default();
+        let mut lasting = Lasting { passthrough, session, was_ready: false, last_calls_by: None };
         let client = match Client::connect_with(&self.config.address, self.config.tls.clone()) {
             Ok(client) => client.with_retry(self.config.retry),
             Err(error) => return not_joined(&error),
@@ -158,6 +159,11 @@ impl Runner {
             }
             let end = self.live(client.clone(), joined.clone(), boundary.clone(), &mut lasting).await;
             let last_calls_by = lasting.last_calls_by.take();
+            let was_ordered = joined.member.as_ref().is_some_and(|member| !member.spawned_on.is_empty());
+            if was_ordered && !lasting.was_ready && matches!(end.why, Why::Exited) {
+                // Its host refuses the order, with what the program wrote. A report would cancel the order.
+                return not_ready(&end.exit.unwrap_or_default());
+            }
             let Some(delay) = restarts.next(&end, began.elapsed()).filter(|_| !self.stop.is_cancelled()) else {
                 if !end.why.leaves_member() {
                     ProgramSession::forget(&self.config, &joined);

@@ -12,7 +12,8 @@ export async function act<T>(call: () => Promise<T>, done: string | ((reply: T) 
     if (text) toasts.show(text);
     return reply;
   } catch (error) {
-    if (!session.hasEnded(error)) toasts.show(words(error), true);
+    // Calls that fail because the person has signed out need no note.
+    if (!session.hasEnded(error) && session.client) toasts.show(words(error), true);
     return undefined;
   }
 }

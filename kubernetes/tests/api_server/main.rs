@@ -38,6 +38,7 @@ async fn a_host_in_a_cluster() {
         an_end_is_reported_again_until_it_is_forgotten,
         an_image_that_cannot_be_pulled_is_the_reason,
         a_pod_that_fits_no_node_is_given_to_another_host_before_the_order_expires,
+        an_image_that_takes_too_long_to_pull_ends_the_start_before_the_order_expires,
         a_pod_that_the_namespace_refuses_is_the_reason,
         a_quota_that_is_used_up_is_the_reason,
         a_deleted_job_and_a_deleted_pod_are_ends_and_bring_no_second_pod,
@@ -177,6 +178,23 @@ async fn a_pod_that_fits_no_node_is_given_to_another_host_before_the_order_expir
     );
     assert!(ended.try_another_host);
     assert_eq!(cluster.pods().await.len(), 0);
+}
+
+async fn an_image_that_takes_too_long_to_pull_ends_the_start_before_the_order_expires(cluster: Cluster) {
+    let host = cluster.host().await;
+    let mut order = cluster.order("backend");
+    let expires_at = SystemTime::now() + Duration::from_secs(8);
+    order.expires_at = Some(expires_at);
+    host.start(&order, cluster.ticket()).await.unwrap();
+    let pod = cluster.pod_on_a_node(&order).await;
+    // A node reports no progress while it pulls.
+    cluster.report(&pod, "Pending", json!({"waiting": {"reason": "ContainerCreating"}})).await;
+    cluster.removed_by_its_node(&pod).await;
+    let ended = cluster.end_of(&host, &order).await;
+    assert!(SystemTime::now() < expires_at, "the order has expired");
+    assert_eq!(ended.reason, "Its Pod did not start in time: it is still in ContainerCreating.");
+    host.forget(&order.request_id).await;
+    cluster.gone(&order).await;
 }
 
 async fn a_pod_that_the_namespace_refuses_is_the_reason(cluster: Cluster) {

@@ -101,9 +101,8 @@ pub fn dead_letter(
         member: member.to_string(),
         message_id: message.id.clone(),
         text: format!(
-            "A message was delivered to {member} {} times and never acknowledged; it is a dead letter now. See `teamwire message \
-             show {}`.",
-            leaving.delivery_count, message.id
+            "A message was delivered to {member} {} times and never acknowledged; it is a dead letter now.",
+            leaving.delivery_count
         ),
         ..v1::Notice::default()
     };

@@ -139,6 +139,12 @@ fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) ->
     let Some(member) = team.member_mut(name) else { return Ok(false) };
     member.enter(Life::Lost, now_ms);
     let (shown, incarnation, is_host) = (member.name.clone(), member.incarnation, member.is_host);
+    let rescheduled = match &member.ordered {
+        Some(ordered) if ordered.reschedule => {
+            format!(" If its host, {}, is lost too, it is ordered again from another host.", ordered.host)
+        }
+        _ => String::new(),
+    };
     history::append(
         tx,
         member_event(&shown, MemberState::Lost, incarnation, "Its lease ran out and the grace passed."),
@@ -156,7 +162,7 @@ fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) ->
                 ),
                 false => format!(
                     "{shown} has given no heartbeat for some time and counts as lost. Its inbox still accepts messages. It is \
-                     active again as soon as it calls; its name can be joined again.{}",
+                     active again as soon as it calls; its name can be joined again.{}{rescheduled}",
                     give_back::given_back_text(&tasks)
                 ),
             },

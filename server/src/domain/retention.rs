@@ -255,10 +255,7 @@ pub fn alarm_unprocessed(tx: &mut Tx<'_>, team_id: Uuid, oldest: &[Oldest]) -> R
             kind: NoticeKind::Unprocessed.into(),
             member: member.name.to_string(),
             message_id: found.message_id.clone(),
-            text: format!(
-                "{0} has {how_many} unprocessed, the oldest for {minutes} min. See why with `teamwire doctor {0}`.",
-                member.name
-            ),
+            text: format!("{} has {how_many} unprocessed, the oldest for {minutes} min.", member.name),
             ..v1::Notice::default()
         };
         notices::notify(tx, &team, &[&Actor::Member(team.lead.clone())], notice)?;

@@ -161,10 +161,10 @@ fn only_a_member_whose_life_goes_on_reports_and_every_member_reads() {
     let refusal = world.run(|tx| activity::subject(tx, &caller("ann"), "", "bobby")).unwrap_err();
     assert_eq!(refusal.reason, Reason::AgentNotFound);
 
-    let approved = Life::Stopping { request_id: Some("req_1".to_owned()), alarmed: false };
+    let approved = Life::Stopping { request_id: Some("req_1".to_owned()), forced_by: String::new(), alarmed: false };
     let stopping = world.life("ann", approved);
     assert_eq!(appended(&report(&stopping, "ann", &lines(&["goodbye"]), NONE).1).len(), 1, "its last words count");
-    let stopped = stopping.life("ann", Life::Stopping { request_id: None, alarmed: false });
+    let stopped = stopping.life("ann", Life::Stopping { request_id: None, forced_by: String::new(), alarmed: false });
     let refusal = stopped.run(|tx| activity::report(tx, &caller("ann"), &lines(&["a"]), NONE)).unwrap_err();
     assert_eq!(refusal.reason, Reason::MemberStopped);
 }

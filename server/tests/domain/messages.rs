@@ -139,7 +139,8 @@ fn ordinary_messages_are_bounded_by_the_inbox_limit() {
 
 #[test]
 fn stopping_member_cannot_send_anything_new() {
-    let stopping = Life::Stopping { request_id: Some("req-aaaaaaaaaaaa".to_owned()), alarmed: false };
+    let stopping =
+        Life::Stopping { request_id: Some("req-aaaaaaaaaaaa".to_owned()), forced_by: String::new(), alarmed: false };
     let refusal =
         World::with(&["lead", "ann"]).life("ann", stopping).send(&caller("ann"), &message("lead")).unwrap_err();
     assert_eq!(refusal.reason, Reason::MemberStopped);

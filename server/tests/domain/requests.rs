@@ -155,7 +155,7 @@ fn only_the_lead_may_ask_for_a_shutdown() {
 
 #[test]
 fn request_to_a_member_whose_life_has_ended_says_what_is_left_to_do() {
-    let stopping = Life::Stopping { request_id: None, alarmed: false };
+    let stopping = Life::Stopping { request_id: None, forced_by: String::new(), alarmed: false };
     let exited = Life::Exited { exit: Exit::default(), dismissed: true };
     for (life, text) in [
         (stopping, "ann is stopping. To wait for its exit, use `teamwire shutdown ann --wait`."),
@@ -189,7 +189,7 @@ fn approval_stops_the_member_ends_its_session_and_answers_in_one_transaction() {
     let (_, txn) = world.send(&caller("ann"), &answer_shutdown(true)).unwrap();
     let team: TeamRecord = put(&txn, "").unwrap();
     let ann = team.member(&name("ann")).unwrap();
-    assert_eq!(ann.life, Life::Stopping { request_id: Some(request_id()), alarmed: false });
+    assert_eq!(ann.life, Life::Stopping { request_id: Some(request_id()), forced_by: String::new(), alarmed: false });
     assert_eq!(ann.pending_shutdown, None);
     assert_eq!(decided(&txn).state(), RequestState::Approved);
     let session: SessionRecord = put(&txn, "ann").unwrap();

@@ -3,9 +3,18 @@
 use std::time::Duration;
 
 use teamwire_client::v1;
-use teamwire_proto::v1::{DeadLetterCause, MemberState, history_entry::Event};
+use teamwire_proto::{
+    v1::{DeadLetterCause, MemberState, history_entry::Event},
+    word,
+};
 
-use super::{Doctor, age::age, finding::Finding};
+use super::{
+    Doctor,
+    age::age,
+    finding::Finding,
+    member::{begin_again, has_failed},
+    reader::Reader,
+};
 use crate::{context::Caller, failure::Failure, show};
 
 /// How many of the newest entries are examined for dead letters.
@@ -17,7 +26,54 @@ const RECENT: Duration = Duration::from_hours(1);
 /// How many of the newest entries about an exited member are examined. Its exit is among the last of them.
 const ENTRIES_OF_EXITED_MAX: usize = 50;
 
+/// How many crashes within [`CRASHES_WITHIN`] make a problem.
+const CRASHES_MIN: usize = 3;
+
+/// In how much time.
+const CRASHES_WITHIN: Duration = Duration::from_mins(10);
+
 impl Doctor {
+    /// Reports a live member whose program keeps crashing, although its runner restarts it each time.
+    pub(super) async fn crashing(
+        &self,
+        caller: &Caller,
+        reader: &Reader,
+        member: &v1::Member,
+    ) -> Result<Option<Finding>, Failure> {
+        let is_over = matches!(member.state(), MemberState::Exited | MemberState::Stopping | MemberState::Spawning);
+        // Each restart begins a life.
+        if is_over || member.incarnation <= CRASHES_MIN as u64 {
+            return Ok(None);
+        }
+        let name = &member.name;
+        let entries = newest(caller, name, ENTRIES_OF_EXITED_MAX).await?;
+        let recent = entries.iter().filter(|entry| age(entry.at.as_ref()) < CRASHES_WITHIN);
+        let crashes = recent.filter_map(|entry| match &entry.event {
+            Some(Event::Member(event)) if event.member == *name => event.exit.as_ref().filter(|exit| has_failed(exit)),
+            _ => None,
+        });
+        let crashes: Vec<&v1::ExitReport> = crashes.collect();
+        let Some(last) = crashes.last().filter(|_| crashes.len() >= CRASHES_MIN) else { return Ok(None) };
+        Ok(Some(Finding::problem(
+            "crashing",
+            name,
+            format!(
+                "{name}'s program has crashed {} times in {} min, the last time with {}. Its runner restarts it.",
+                crashes.len(),
+                CRASHES_WITHIN.as_secs() / 60,
+                word::exit_and_duration(last)
+            ),
+            reader.advise(
+                member,
+                format!(
+                    "See what happened: `teamwire logs {name}`. If it will not pass, stop it with `teamwire shutdown {name} \
+                     --force`, mend the cause, and start it again: {}",
+                    begin_again(member)
+                ),
+            ),
+        )))
+    }
+
     /// Records the messages that have become dead letters lately.
     pub(super) async fn dead_letters(&self, caller: &Caller) -> Result<Option<Finding>, Failure> {
         let entries = newest(caller, "", EXAMINED_MAX).await?;

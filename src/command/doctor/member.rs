@@ -27,7 +27,9 @@ impl Doctor {
         let name = &member.name;
         let is_named = self.member.is_some();
         match member.state() {
-            MemberState::Exited if has_failed(member) && !was_stopping(caller, member).await? => {
+            MemberState::Exited
+                if member.exit.as_ref().is_some_and(has_failed) && !was_stopping(caller, member).await? =>
+            {
                 findings.push(failed(reader, member, is_named));
             }
             MemberState::Exited if is_named => findings.push(
@@ -152,8 +154,7 @@ fn failed(reader: &Reader, member: &v1::Member, is_named: bool) -> Finding {
 
 /// Returns whether a member's program ended by itself, without an approved shutdown, with a signal or another code than 0. One
 /// that had left is among them: see [`was_stopping`].
-fn has_failed(member: &v1::Member) -> bool {
-    let Some(exit) = &member.exit else { return false };
+pub(super) fn has_failed(exit: &v1::ExitReport) -> bool {
     let was_ended = matches!(exit.runner_action(), v1::RunnerAction::Sigterm | v1::RunnerAction::Sigkill);
     let is_bad = exit.signal > 0 || exit.code.is_some_and(|code| code != 0);
     is_bad && !was_ended && exit.approved_request_id.is_empty()

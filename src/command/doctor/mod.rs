@@ -56,6 +56,8 @@ use crate::{
 ///
 /// - failing: the member's program runs, but its recent turns have all failed
 ///
+/// - crashing: the member's program has crashed at least three times in 10 minutes, and its runner restarts it
+///
 /// It also notes the following, which are not problems:
 ///
 /// - messages that you have not read
@@ -113,6 +115,7 @@ impl Doctor {
             self.not_queued(&caller, &reader, member, &mut findings).await?;
             self.not_exited(&reader, member, &mut findings);
             findings.extend(self.failing(&reader, member));
+            findings.extend(self.crashing(&caller, &reader, member).await?);
             self.waiting(&caller, &reader, member, &mut findings).await?;
         }
         self.hosts(&reader, &hosts, &members, &mut findings);

@@ -8,7 +8,7 @@ use teamwire_proto::v1::{RequestState, RestartPolicy};
 
 use super::{
     coordinator::{self, Reached, reach},
-    file::{Member, Task, TeamFile, is_same},
+    file::{LOCAL, Member, Task, TeamFile, is_same},
     local_host::{self, offer_text},
     plan::{Found, Plan, State, Step, TASK_KEY, plan},
     records::{Records, TeamRecord},
@@ -48,11 +48,21 @@ impl Run<'_> {
     pub(super) async fn run(&self) -> Result<(), Failure> {
         let (mut caller, team) = self.coordinator().await?;
         let record = self.records.team(&self.file.name)?;
-        let state = match team {
-            Some(team) => State::Team(Box::new(state::read(&caller, team, record.as_ref()).await?)),
+        let mut state = match &team {
+            Some(team) => State::Team(Box::new(state::read(&caller, team.clone(), record.as_ref()).await?)),
             None => State::NoTeam,
         };
-        let plan = plan(self.file, &state);
+        let mut planned = plan(self.file, &state);
+        let starts_host = planned.steps.contains(&Step::StartHost);
+        if let Some(team) = team.filter(|_| starts_host) {
+            // The host reports the members that ended with its earlier process, so that only now it is known who is missing.
+            self.start_host(&caller).await?;
+            let record = self.records.team(&self.file.name)?;
+            state = State::Team(Box::new(state::read(&caller, team, record.as_ref()).await?));
+            planned = plan(self.file, &state);
+            planned.kept.retain(|kept| *kept != format!("host {LOCAL}"));
+        }
+        let plan = planned;
         show_unchanged(self.report, &plan);
         let found = if let State::Team(found) = state { *found } else { Found::default() };
         let mut progress = Progress::default();
@@ -77,7 +87,7 @@ impl Run<'_> {
                 self.hand_over(&caller, member, &mut progress).await?;
             }
         }
-        self.finish(&plan, &progress)
+        self.finish(starts_host || !plan.steps.is_empty(), &progress)
     }
 
     /// Returns the caller at the coordinator, and the team if it exists. Starts a coordinator if none runs.
@@ -112,7 +122,7 @@ impl Run<'_> {
     async fn start_host(&self, caller: &Caller) -> Result<(), Failure> {
         let (offer, started) = local_host::start(self.context, caller, self.file, self.records).await?;
         let text = format!("Started the local host: {} (its log: {}).", offer_text(&offer), started.log.display());
-        self.report.line("host", super::file::LOCAL, Outcome::Done, &text);
+        self.report.line("host", LOCAL, Outcome::Done, &text);
         Ok(())
     }
 
@@ -247,7 +257,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn finish(&self, plan: &Plan<'_>, progress: &Progress) -> Result<(), Failure> {
+    fn finish(&self, is_changed: bool, progress: &Progress) -> Result<(), Failure> {
         let file = self.file;
         if let Some((_, code)) = progress.failed.first() {
             let names: Vec<&str> = progress.failed.iter().map(|(name, _)| name.as_str()).collect();
@@ -258,7 +268,7 @@ impl Run<'_> {
             );
             return Err(Failure::with_code(*code, text));
         }
-        if plan.steps.is_empty() {
+        if !is_changed {
             self.report.text(&format!("There is nothing to do for team {}.", file.name));
             return Ok(());
         }

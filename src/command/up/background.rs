@@ -68,14 +68,14 @@ impl Background {
 
     /// Waits until the process is ready. If the process exits first or takes too long, ends it, and fails with the last lines
     /// of its log.
-    pub(super) async fn ready<T>(&mut self, mut is_ready: impl AsyncFnMut() -> Option<T>) -> Result<T, Failure> {
+    pub(super) async fn ready<T>(&mut self, mut is_ready: impl AsyncFnMut(&Self) -> Option<T>) -> Result<T, Failure> {
         let what = self.what;
         let ready = timeout(READY_MAX, async {
             loop {
                 if let Some(status) = self.child.try_wait()? {
                     return Err(Failure::local(&format!("Cannot start {what}"), format!("it ended with {status}.")));
                 }
-                if let Some(ready) = is_ready().await {
+                if let Some(ready) = is_ready(self).await {
                     return Ok(ready);
                 }
                 sleep(LOOK_EVERY).await;
@@ -93,11 +93,21 @@ impl Background {
         Err(Failure::with_code(REFUSED, if lines.is_empty() { failure.message() } else { text }))
     }
 
-    /// Returns the last lines that it wrote.
-    fn last_lines(&self) -> String {
+    /// Returns whether it has written a line.
+    pub(super) fn has_written(&self, line: &str) -> bool {
+        self.written().lines().any(|written| written == line)
+    }
+
+    /// Returns what it wrote.
+    fn written(&self) -> String {
         let written = fs::read(&self.log).unwrap_or_default();
         let written = written.get(usize::try_from(self.log_start).unwrap_or_default()..).unwrap_or_default();
-        let text = String::from_utf8_lossy(written);
+        String::from_utf8_lossy(written).into_owned()
+    }
+
+    /// Returns the last lines that it wrote.
+    fn last_lines(&self) -> String {
+        let text = self.written();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(LOG_LINES)..].iter().map(|line| format!("    {line}\n")).collect()
     }

@@ -95,7 +95,7 @@ pub(super) async fn start(
     let mut started = Background::start("the coordinator", &arguments, &[], &state_directory, log)?;
     let mut record = CoordinatorRecord { process: started.process.clone(), address: String::new() };
     records.put_coordinator(&record)?;
-    let serving = started.ready(async || {
+    let serving = started.ready(async |_: &Background| {
         fs::metadata(&address_file).ok()?;
         let operator = context.operator().ok()?;
         let is_serving = operator.client.with_retry(Retry::none()).is_serving("").await;

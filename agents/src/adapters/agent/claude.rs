@@ -37,6 +37,8 @@ pub(super) struct Claude {
     /// What the program asked permission for, by the id of its request: the input that it would use.
     wishes: HashMap<String, Value>,
     turns: u64,
+    /// What the program counted before this process, which it includes in its own count. None: it has not reported any yet.
+    counted_before: Option<Usage>,
     /// Why the last turn failed. Empty: it did not.
     last_error: String,
 }
@@ -51,6 +53,7 @@ impl Claude {
             session_id: String::new(),
             wishes: HashMap::new(),
             turns: 0,
+            counted_before: None,
             last_error: String::new(),
         }
     }
@@ -141,7 +144,8 @@ impl Claude {
         let usage = &line["modelUsage"];
         let sum =
             |field: &str| usage.as_object().into_iter().flatten().filter_map(|(_, each)| each[field].as_u64()).sum();
-        // The program counts for its whole session, including what its earlier processes used.
+        // The program counts for its whole session, including what its earlier processes used. But it forgets what a process
+        // counted that was killed.
         let in_session = Usage {
             turns: 0,
             input_tokens: sum("inputTokens") + sum("cacheReadInputTokens") + sum("cacheCreationInputTokens"),
@@ -150,7 +154,11 @@ impl Claude {
             cost_usd: line["total_cost_usd"].as_f64(),
         };
         self.turns += 1;
-        out.tell(Event::Usage(Usage { turns: self.turns, ..in_session.minus(self.setup.used_before) }));
+        let used_before = self.setup.used_before;
+        let has_forgotten = in_session.is_below(used_before);
+        let counted_before =
+            *self.counted_before.get_or_insert(if has_forgotten { Usage::default() } else { used_before });
+        out.tell(Event::Usage(Usage { turns: self.turns, ..in_session.minus(counted_before) }));
         let is_error = line["is_error"] == json!(true);
         self.last_error = if is_error { text(line, "result").to_owned() } else { String::new() };
         for uuid in mem::take(&mut self.without_lifecycle) {
@@ -346,6 +354,29 @@ mod tests {
         let usage = Usage { turns: 1, input_tokens: 10, output_tokens: 20, cost_usd: Some(0.25), ..Usage::default() };
         assert_eq!(out.events, [Event::Usage(usage)]);
         assert_eq!(used_before.plus(usage).cost_usd, Some(0.75));
+    }
+
+    #[test]
+    fn what_a_killed_process_used_is_not_subtracted_from_its_successor() {
+        let used_before =
+            Usage { turns: 2, input_tokens: 20, output_tokens: 40, cost_usd: Some(0.00088), ..Usage::default() };
+        let mut claude = Claude::new(Setup { resume: Some("s".to_owned()), used_before, ..Setup::default() });
+        let result = |turns: u64, cost: f64| {
+            json!({"type": "result", "total_cost_usd": cost,
+                "modelUsage": {"m": {"inputTokens": 10 * turns, "outputTokens": 20 * turns}}})
+        };
+        // The third turn brings the count to what was used before, and must not change what is subtracted.
+        for (turns, cost) in [(1, 0.00044), (2, 0.00088), (3, 0.00132)] {
+            let out = read(&mut claude, [result(turns, cost)]);
+            let usage = Usage {
+                turns,
+                input_tokens: 10 * turns,
+                output_tokens: 20 * turns,
+                cost_usd: Some(cost),
+                ..Usage::default()
+            };
+            assert_eq!(out.events, [Event::Usage(usage)]);
+        }
     }
 
     #[test]

@@ -107,7 +107,12 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
     let hurry = incarnation.hurry.clone();
     let _ = hurry.bound(timeout(LAST_LINES_DEADLINE, agent.hear_out(incarnation))).await;
     let why = incarnation.settle(why).await;
-    End { why, exit: Some(exit), is_outcome_unknown: false, is_final: agent.is_broken }
+    End {
+        why,
+        exit: Some(exit),
+        is_outcome_unknown: false,
+        is_final: agent.is_broken || !incarnation.lasting.was_ready,
+    }
 }
 
 /// Returns what the protocol of the program needs to know. Takes the program's session: it is resumed at most once, unless
@@ -305,6 +310,7 @@ impl Agent {
         match event {
             Event::Ready { session_id } => {
                 self.is_ready = true;
+                incarnation.note_ready();
                 incarnation.note_turn_ended("");
                 if session_id.is_some() {
                     incarnation.lasting.session.id = session_id;

@@ -186,6 +186,9 @@ pub(super) struct Wish {
     pub(super) detail: String,
 }
 
+/// By how much a cost may change when it is stored, in US dollars.
+const COST_ROUNDING: f64 = 2e-6;
+
 /// What a program has used since its process started, as far as it reports that.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Usage {
@@ -231,6 +234,13 @@ impl Usage {
                 .or(self.cost_usd)
                 .or(other.cost_usd),
         }
+    }
+
+    /// Returns whether a counter is below that of an earlier usage. Then this one does not include it.
+    pub(super) fn is_below(self, earlier: Self) -> bool {
+        self.input_tokens < earlier.input_tokens
+            || self.output_tokens < earlier.output_tokens
+            || self.cost_usd.zip(earlier.cost_usd).is_some_and(|(cost, before)| cost + COST_ROUNDING < before)
     }
 
     /// Returns this usage minus an earlier one.

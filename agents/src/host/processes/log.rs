@@ -2,14 +2,14 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Read as _, Seek as _, SeekFrom},
+    io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
 use bytesize::ByteSize;
 
-/// How large a log may get before the host rotates it. A member's logs take at most twice as much.
+/// How large a log may get before the host rotates it, and how much of its end it then keeps.
 const BYTES_MAX: u64 = ByteSize::mib(8).as_u64();
 
 /// How many bytes of a log a reason quotes.
@@ -44,12 +44,30 @@ impl Log {
     pub(super) fn bound(&self) {
         if fs::metadata(&self.path).is_ok_and(|metadata| metadata.len() > BYTES_MAX) {
             // The runner keeps appending to the same file.
-            let moved = fs::copy(&self.path, self.path.with_extension("log.1"))
-                .and_then(|_| OpenOptions::new().write(true).open(&self.path)?.set_len(0));
-            if let Err(error) = moved {
+            if let Err(error) = self.rotate() {
                 tracing::warn!(%error, "a log cannot be bounded");
             }
         }
+    }
+
+    /// Keeps the last lines of the log in another file, and empties it.
+    fn rotate(&self) -> io::Result<()> {
+        let mut log = BufReader::new(OpenOptions::new().read(true).write(true).open(&self.path)?);
+        let length = log.get_ref().metadata()?.len();
+        if length > BYTES_MAX {
+            log.seek(SeekFrom::Start(length - BYTES_MAX))?;
+            // The rest of a line whose beginning is left out.
+            log.skip_until(b'\n')?;
+        }
+        let mut kept = OpenOptions::new()
+            .create(true)
+            .write(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(self.path.with_extension("log.1"))?;
+        // A line that is longer than the bound leaves nothing.
+        io::copy(&mut log.by_ref().take(BYTES_MAX), &mut kept)?;
+        log.get_ref().set_len(0)
     }
 
     /// Returns the last lines that were written after the log had a given length.
@@ -92,5 +110,21 @@ mod tests {
         assert_eq!(fs::metadata(&log.path).expect("there").len(), 0);
         writeln!(file, "goes on").expect("written");
         assert_eq!(log.last_lines(BYTES_MAX), ["goes on"]);
+    }
+
+    #[test]
+    fn what_is_written_at_once_is_bounded_too() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let log = Log::of(directory.path(), "loud");
+        let (mut file, _) = log.open().expect("opened");
+        let line = "a line of forty characters, and its end\n";
+        let lines = 5 * usize::try_from(BYTES_MAX).expect("a size") / line.len();
+        file.write_all(line.repeat(lines).as_bytes()).expect("written");
+        writeln!(file, "last").expect("written");
+        log.bound();
+        assert_eq!(fs::metadata(&log.path).expect("there").len(), 0);
+        let kept = fs::read_to_string(directory.path().join("logs/loud.log.1")).expect("text");
+        assert!(kept.len() as u64 <= BYTES_MAX && kept.len() as u64 > BYTES_MAX - 100, "{}", kept.len());
+        assert!(kept.starts_with(line) && kept.ends_with("and its end\nlast\n"));
     }
 }

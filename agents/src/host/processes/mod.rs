@@ -160,6 +160,9 @@ impl Processes {
 
     /// Watches a runner until it exits.
     fn watch(&self, record: Record, pid: Pid, child: Option<Child>) {
+        if child.is_none() && !pid.is_alive() {
+            return self.0.table.end(watch::ended(self, &record, None));
+        }
         self.0.table.set(&record.request_id, &record.member, State::Running(Box::new(record.clone())));
         tokio::spawn(watch::watch(self.clone(), record, pid, child));
     }

@@ -17,7 +17,7 @@ use super::{Processes, record::Record};
 use crate::{host::Ended, process::Pid};
 
 /// How often the host checks the size of a log.
-const BOUND_EVERY: Duration = Duration::from_secs(10);
+const BOUND_EVERY: Duration = Duration::from_secs(1);
 
 /// How long after the order's deadline the host kills a runner that has not joined. Such a runner exits by itself unless it
 /// hangs.
@@ -46,14 +46,19 @@ pub(super) async fn watch(processes: Processes, record: Record, pid: Pid, child:
             }
         }
     };
-    let ended = Ended {
+    processes.0.table.end(ended(&processes, &record, status));
+}
+
+/// Returns the end of a runner. `status`: None if it is not known.
+pub(super) fn ended(processes: &Processes, record: &Record, status: Option<ExitStatus>) -> Ended {
+    let lines = processes.log(&record.member).last_lines(record.log_begins_at);
+    Ended {
         request_id: record.request_id.clone(),
         member: record.member.clone(),
         exit: report(status),
-        reason: reason(status, &log.last_lines(record.log_begins_at)),
+        reason: reason(status, &lines),
         try_another_host: false,
-    };
-    processes.0.table.end(ended);
+    }
 }
 
 /// Waits for the end of a process. None: its status is not known.
@@ -72,7 +77,7 @@ fn report(status: Option<ExitStatus>) -> v1::ExitReport {
     let detail = match status.map(|status| status.signal()) {
         Some(Some(signal)) => format!("Signal {signal} killed its runner."),
         Some(None) => "Its runner ended without a report.".to_owned(),
-        None => "Its runner was gone when its host looked for it.".to_owned(),
+        None => "Its runner ended, and its host did not see how.".to_owned(),
     };
     v1::ExitReport {
         code: status.and_then(|status| status.code()),

@@ -185,6 +185,15 @@ impl Client {
     /// From now on the calls of this client and its clones belong to the session: the coordinator refuses them once
     /// another process has taken over. Panics outside of a Tokio runtime.
     pub fn subscribe(&self, options: SubscribeOptions) -> Subscription {
+        self.subscribe_after(std::future::ready(()), options)
+    }
+
+    /// Subscribes like [`Client::subscribe`], but opens the first session only after `may_open`.
+    pub fn subscribe_after(
+        &self,
+        may_open: impl Future<Output = ()> + Send + 'static,
+        options: SubscribeOptions,
+    ) -> Subscription {
         let SubscribeOptions { unacked_messages_max, unacked_bytes_max, mut instance_id, failed_sequences } = options;
         if instance_id.is_empty() {
             instance_id = Uuid::new_v4().to_string();
@@ -193,7 +202,11 @@ impl Client {
         self.session().send_modify(|session| session.is_reopening = true);
         let request = v1::StreamRequest { instance_id, unacked_messages_max, unacked_bytes_max, failed_sequences };
         let reader = Reader { client: self.clone(), request, inbox: inbox.clone(), acks: acks.clone() };
-        let tasks = [tokio::spawn(reader.run()), tokio::spawn(acks.clone().run(self.clone()))];
+        let reading = async move {
+            may_open.await;
+            reader.run().await;
+        };
+        let tasks = [tokio::spawn(reading), tokio::spawn(acks.clone().run(self.clone()))];
         Subscription { inbox, acks, end: None, _tasks: tasks.map(AbortOnDropHandle::new) }
     }
 }

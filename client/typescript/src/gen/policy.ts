@@ -42,11 +42,13 @@ export const REOPENED: ReadonlySet<string> = new Set([
 
 /** The calls that change nothing. */
 export const READ: ReadonlySet<string> = new Set([
+  "GetCaller",
   "GetMessage",
   "GetRequest",
   "GetTask",
   "GetTeam",
   "ListActivity",
+  "ListCredentials",
   "ListHistory",
   "ListHosts",
   "ListInbox",
@@ -66,9 +68,11 @@ export const ONCE: ReadonlySet<string> = new Set([
 /** The calls whose reply carries a credential, so that their idempotency key must be unguessable. */
 export const SECRET: ReadonlySet<string> = new Set([
   "CreateObserver",
+  "CreateSignInCode",
   "CreateTeam",
   "Invite",
   "Join",
+  "SignIn",
   "TakeOrder",
 ]);
 

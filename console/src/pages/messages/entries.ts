@@ -139,7 +139,7 @@ export function decision(request: v1.Request): string {
 }
 
 export const DEAD_LETTER: Readonly<Record<number, string>> = {
-  [DeadLetterCause.DELIVERY_LIMIT]: "it was delivered too often without being processed",
+  [DeadLetterCause.DELIVERY_LIMIT]: "it was delivered too many times without being processed",
   [DeadLetterCause.TARGET_REPLACED]: "it asked an earlier life of the member to shut down",
   [DeadLetterCause.INBOX_FULL]: "the inbox was full",
   [DeadLetterCause.MEMBER_REMOVED]: "the member exited long ago and was removed from the team",

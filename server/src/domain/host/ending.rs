@@ -17,6 +17,9 @@ use crate::domain::{
     tx::{RuleError, Tx},
 };
 
+/// How many characters of a program's last output a notice repeats.
+const OUTPUT_CHARS_MAX: usize = 1_000;
+
 /// How many characters of a reason an exit report and a notice repeat.
 const REASON_CHARS_MAX: usize = 160;
 
@@ -38,8 +41,9 @@ pub(super) fn reject(
     let brief = brief(reason);
     free_name(tx, team, request, &format!("{host} did not start it: {brief}"))?;
     let text = format!(
-        "{} was not started: {host} says: {brief} See `teamwire requests {}`. The name is free again.",
-        request.member, request.id
+        "{} was not started: {host} says: {brief}{} The name is free again.",
+        request.member,
+        last_output(reason)
     );
     tell(tx, team, request, NoticeKind::SpawnFailed, text)?;
     Ok(rejected)
@@ -63,8 +67,7 @@ fn expire(tx: &mut Tx<'_>, team: &mut TeamRecord, request: &v1::Request) -> Resu
     conclude(tx, &leave_pending(tx, request, RequestState::Expired));
     free_name(tx, team, request, &format!("{} did not start it in time", request.approver))?;
     let text = format!(
-        "{} was ordered from {}, which has not started it in time. The name is free again. See `teamwire hosts`, and order it \
-         again.",
+        "{} was ordered from {}, which has not started it in time. The name is free again, so it can be ordered again.",
         request.member, request.approver
     );
     tell(tx, team, request, NoticeKind::SpawnFailed, text)
@@ -97,4 +100,16 @@ fn brief(reason: &str) -> String {
         brief.push('.');
     }
     brief
+}
+
+/// Returns the last output of the program, which follows the first line of a reason, as a sentence. It begins with a space.
+fn last_output(reason: &str) -> String {
+    let lines: Vec<&str> = reason.lines().skip(1).map(str::trim).filter(|line| !line.is_empty()).collect();
+    if lines.is_empty() {
+        return String::new();
+    }
+    let plain: Vec<char> = lines.join(" / ").chars().filter(|c| !c.is_control()).collect();
+    let left_out = plain.len().saturating_sub(OUTPUT_CHARS_MAX);
+    let ellipsis = if left_out > 0 { "…" } else { "" };
+    format!(" Its last output: {ellipsis}{}.", String::from_iter(&plain[left_out..]).trim_end_matches('.'))
 }

@@ -39,8 +39,12 @@ pub fn leave(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::LeaveReques
         return Ok(());
     }
     let is_unknown = exit == Exit::default();
-    if let Life::Exited { exit: known, .. } = &present.life {
+    if let Life::Exited { exit: known, dismissed } = &present.life {
         exit.approved_request_id.clone_from(&known.approved_request_id);
+        if *dismissed && known.approved_request_id.is_empty() {
+            // It was stopped by force or was not started, and the detail says so.
+            exit.detail.clone_from(&known.detail);
+        }
         // The exit was reported before, or the member was declared exited without a report; only better knowledge changes
         // anything.
         if *known == exit || is_unknown {
@@ -84,8 +88,11 @@ pub(in crate::domain) fn conclude_life(
     let is_lead = team.is_lead(name);
     let member = team.member_mut(name).ok_or_else(invalid)?;
     let (dismissed, approved) = match &member.life {
-        Life::Stopping { request_id, .. } => {
+        Life::Stopping { request_id, forced_by, .. } => {
             exit.approved_request_id = request_id.clone().unwrap_or_default();
+            if request_id.is_none() {
+                exit.detail = forced_detail(forced_by, &exit);
+            }
             // A member that leaves voluntarily may come back with its credential.
             (request_id.as_deref() != Some(""), request_id.is_some())
         }
@@ -136,6 +143,17 @@ pub(in crate::domain) fn conclude_life(
     Ok(())
 }
 
+/// Says who stopped a member by force, and that its end was not seen if nothing else is known about it.
+fn forced_detail(forced_by: &str, exit: &Exit) -> String {
+    let by = if forced_by.is_empty() { String::new() } else { format!(" by {forced_by}") };
+    match exit.detail.as_str() {
+        unseen if exit.code.is_none() && exit.signal == 0 && !unseen.is_empty() => {
+            format!("stopped by force{by}; {unseen}")
+        }
+        _ => format!("stopped by force{by}"),
+    }
+}
+
 /// Makes the history's entry for the end of a life.
 pub(super) fn exit_event(member: &Name, incarnation: u64, exit: &v1::ExitReport) -> Event {
     Event::Member(v1::MemberEvent {
@@ -183,7 +201,10 @@ pub fn force_stop(
         request::cancel::cancel_all(tx, &mut team, &name, CancelCause::Forced)?;
         let now_ms = tx.ctx.now_ms;
         let member = team.member_mut(&name).ok_or_else(invalid)?;
-        member.enter(Life::Stopping { request_id: None, alarmed: false }, now_ms);
+        member.enter(
+            Life::Stopping { request_id: None, forced_by: v1::Sender::from(&actor).name, alarmed: false },
+            now_ms,
+        );
         let event = v1::MemberEvent {
             member: name.to_string(),
             state: MemberState::Stopping.into(),
@@ -197,8 +218,7 @@ pub fn force_stop(
         session::end(tx, &name, SessionEnd::Stopped)?;
         if is_host {
             // All that it did under its name was by its credential, which is refused from now on.
-            let exit = Exit { detail: "it was stopped by force".to_owned(), ..Exit::default() };
-            conclude_life(tx, &mut team, &name, exit)?;
+            conclude_life(tx, &mut team, &name, Exit::default())?;
         }
         tx.put("", &team);
         tx.ends_something();

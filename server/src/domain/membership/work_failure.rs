@@ -31,8 +31,8 @@ pub(super) fn report_failure(
         (Some(_), 0) => "Its runner tries again.",
         (None, _) => "Its runner tries again, and other work waits.",
     };
-    let (what, show, task) = match failure.task_id {
-        0 if failure.message_id.is_empty() && exit.is_none() => ("its first prompt".to_owned(), None, None),
+    let (what, task) = match failure.task_id {
+        0 if failure.message_id.is_empty() && exit.is_none() => ("its first prompt".to_owned(), None),
         0 => {
             let id = &failure.message_id;
             id::message_id(id, "failure.message_id")?;
@@ -40,20 +40,18 @@ pub(super) fn report_failure(
                 0 | 1 => format!("message {id}"),
                 count => format!("a batch of {count} messages, the first of which is {id}"),
             };
-            (what, Some(format!("`teamwire message show {id}`")), None)
+            (what, None)
         }
-        id => (format!("task {id}"), Some(format!("`teamwire task show {id}`")), task::summary_of(tx, id)?),
+        id => (format!("task {id}"), task::summary_of(tx, id)?),
     };
     let times = match failure.attempts {
         0 | 1 => String::new(),
         attempts => format!(" {attempts} times"),
     };
-    let logs = exit.is_none().then(|| format!("`teamwire logs {name}`"));
-    let see: Vec<String> = show.into_iter().chain(logs).collect();
     let notice = v1::Notice {
         kind: NoticeKind::WorkFailed.into(),
         member: name.to_string(),
-        text: format!("{name}'s program failed{times} on {what} ({how}). {next} See {}.", see.join(" and ")),
+        text: format!("{name}'s program failed{times} on {what} ({how}). {next}"),
         message_id: if failure.task_id == 0 { failure.message_id.clone() } else { String::new() },
         task,
         exit,

@@ -137,6 +137,9 @@ pub enum Life {
     Stopping {
         /// The request that it approved. Empty: it is leaving voluntarily. `None`: it was stopped by force.
         request_id: Option<String>,
+        /// Who stopped it by force. Empty: no one.
+        #[serde(default)]
+        forced_by: String,
         /// Whether the lead was notified that it has not exited.
         alarmed: bool,
     },

@@ -101,7 +101,10 @@ pub fn begin_exit(
 ) -> Result<(), RuleError> {
     let now_ms = tx.ctx.now_ms;
     let member = member_mut(team, name)?;
-    member.enter(Life::Stopping { request_id: Some(request_id.to_owned()), alarmed: false }, now_ms);
+    member.enter(
+        Life::Stopping { request_id: Some(request_id.to_owned()), forced_by: String::new(), alarmed: false },
+        now_ms,
+    );
     history::append(tx, member_event(name, MemberState::Stopping, member.incarnation, detail));
     session::end(tx, name, SessionEnd::ShutdownApproved(request_id.to_owned()))?;
     // The member is alive, since it decides. Without a lease, one that counted as lost would be declared exited at once.

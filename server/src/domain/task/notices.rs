@@ -42,11 +42,7 @@ pub(super) fn tell_assigned(
     let notice = v1::Notice {
         kind: NoticeKind::TaskAssignment.into(),
         task: Some(summary(task, actor)),
-        text: format!(
-            "Task {id} is assigned to you: {}. Take it with `teamwire task claim {id}`; all of it: `teamwire task show {id}`.",
-            task.subject,
-            id = task.id
-        ),
+        text: format!("Task {} is assigned to you: {}.", task.id, task.subject),
         ..v1::Notice::default()
     };
     notices::notify(tx, team, &[&owner], notice)
@@ -59,10 +55,7 @@ pub(super) fn tell_lapsed(tx: &mut Tx<'_>, team: &TeamRecord, task: &TaskRecord)
         kind: NoticeKind::TaskLapsed.into(),
         member: owner.to_string(),
         task: Some(summary(task, &Actor::Coordinator)),
-        text: format!(
-            "{released}. {owner} had claimed it and must stop working on it, or claim it again with `teamwire task claim {}`.",
-            task.id
-        ),
+        text: format!("{released}. {owner} had claimed it and must stop working on it, or claim it again."),
         ..v1::Notice::default()
     };
     let (owner, lead) = (Actor::Member(owner.clone()), Actor::Member(team.lead.clone()));

@@ -8,7 +8,7 @@ use nix::{
     unistd::Pid,
 };
 use rand::{RngExt as _, rngs::StdRng, seq::IndexedRandom as _};
-use teamwire_client::v1;
+use teamwire_client::{Client, v1};
 use tokio::time::{sleep, timeout};
 
 use super::{Draw, PATIENCE};
@@ -96,11 +96,11 @@ pub(super) async fn replace(cluster: &mut Cluster, draw: &Draw, random: &mut Std
     let successor = match lost {
         Ok(()) => {
             sleep(draw.moment).await;
-            hosts(cluster)?.start_successor(at, &lead).await.map_err(io::Error::other)
+            succeed(cluster, at, &lead).await
         }
         Err(error) => Err(error),
     };
-    sleep(draw.pause).await;
+    sleep(draw.moment).await;
     let hosts = hosts(cluster)?;
     hosts.signal_machine(at, Signal::SIGCONT);
     let successor = successor?;
@@ -197,6 +197,22 @@ fn note_cut_off(cluster: &mut Cluster) -> io::Result<()> {
     let names = hosts(cluster)?.programs.iter().map(|program| program.name.clone());
     let who = names.chain(orders::all_names()).collect();
     cluster.note(What::CutOff { who })
+}
+
+/// Starts another host under the name of a lost one, and waits until it has joined.
+async fn succeed(cluster: &mut Cluster, at: usize, lead: &Client) -> io::Result<Process> {
+    let name = hosts(cluster)?.programs[at].name.clone();
+    let life = |hosts: Vec<v1::Host>| hosts.into_iter().find(|host| host.name == name).map(|host| host.incarnation);
+    let before = life(lead.all_hosts().await.map_err(io::Error::other)?);
+    let successor = hosts(cluster)?.start_successor(at, lead).await.map_err(io::Error::other)?;
+    let joined = timeout(2 * PATIENCE, async {
+        while life(lead.all_hosts().await.map_err(io::Error::other)?) <= before {
+            sleep(OFTEN).await;
+        }
+        io::Result::Ok(())
+    });
+    joined.await.map_err(|_| io::Error::other(format!("the successor of {name} does not join")))??;
+    Ok(successor)
 }
 
 /// Waits until the coordinators count a host as lost.

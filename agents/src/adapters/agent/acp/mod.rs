@@ -225,6 +225,8 @@ impl Acp {
             SessionUpdate::CompactionUpdate(update) if update.status == CompactionStatus::Completed => {
                 out.tell(Event::Compacted);
             }
+            // Gemini CLI sends it when its replay is complete.
+            SessionUpdate::AvailableCommandsUpdate(_) => self.is_replaying = false,
             _ if self.is_replaying => {}
             SessionUpdate::AgentMessageChunk(chunk) => self.narrator.message(&chunk.content, out),
             _ => {

@@ -232,6 +232,19 @@ fn a_session_is_resumed_where_the_program_can() {
 }
 
 #[test]
+fn the_text_of_the_first_turn_after_a_replay_is_reported() {
+    let (mut acp, _) = begin(GEMINI, Setup { resume: Some("s1".to_owned()), ..setup() });
+    let loaded = json!({"jsonrpc": "2.0", "id": 2, "result": {}});
+    let complete = update(json!({"sessionUpdate": "available_commands_update", "availableCommands": []}));
+    read(&mut acp, [says("old\n"), loaded]);
+    let id = hand_over(&mut acp, 1);
+    assert_eq!(read(&mut acp, [says("old\n"), complete]).events, []);
+    let out = read(&mut acp, [says("new\n"), ended(id, "end_turn")]);
+    assert_eq!(out.events[0], Event::Activity("new".to_owned()));
+    assert!(out.events.contains(&Event::Processed(1)), "{out:?}");
+}
+
+#[test]
 fn a_session_that_cannot_be_resumed_is_replaced_with_a_warning() {
     let (mut acp, _) = begin(GEMINI, Setup { resume: Some("s0".to_owned()), ..setup() });
     let error = json!({"code": -32603, "message": "Internal error",

@@ -1412,9 +1412,10 @@ export const ActivitySchema: GenEnum<Activity> = /*@__PURE__*/
 /**
  * Manages teams and their members. MessageService describes credentials and errors, which apply here too.
  *
- * Four kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
+ * Five kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
  * may do in any team what a lead may. A member's belongs to one life of one member. A join token lets its holder become
- * a member. An observer's reads one team. All are opaque strings; the coordinator stores only their hashes.
+ * a member. An observer's reads one team. A console credential acts for one of these: see AccessService. All are opaque
+ * strings; the coordinator stores only their hashes.
  *
  * @generated from service teamwire.v1.TeamService
  */
@@ -1504,7 +1505,7 @@ export const TeamService: GenService<{
    * session ends with CLOSE_REASON_SUPERSEDED, and its credential is refused from then on. Either way, the inbox stays, and
    * requests that were pending for the earlier life are cancelled.
    *
-   * UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
+   * UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED, CREDENTIAL_REVOKED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
    * INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
    * PERMISSION_DENIED: NOT_PERMITTED (operator, observer; or the token is bound to another name).
    *
