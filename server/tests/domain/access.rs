@@ -114,8 +114,8 @@ fn a_read_only_caller_may_not_write() {
 #[test]
 fn a_console_credential_ends_with_the_life() {
     let exited = Life::Exited { exit: Exit::default(), dismissed: false };
-    let approved = Life::Stopping { request_id: Some("req".to_owned()), alarmed: false };
-    let forced = Life::Stopping { request_id: None, alarmed: false };
+    let approved = Life::Stopping { forced_by: String::new(), request_id: Some("req".to_owned()), alarmed: false };
+    let forced = Life::Stopping { forced_by: String::new(), request_id: None, alarmed: false };
     for (life, expected) in [
         (Life::Live, Ok(())),
         (Life::Lost, Ok(())),

@@ -32,7 +32,7 @@ const CHUNK_MIN: usize = 250;
 #[tokio::test]
 async fn a_search_looks_through_10_000_entries_a_call_and_its_pages_cover_the_history_once() {
     let last = 2 * ENTRIES_MAX + 5_000;
-    let is_wanted = |n: u64| n % 4_999 == 0;
+    let is_wanted = |n: u64| n.is_multiple_of(4_999);
     let detail = |n: u64| format!("{} {n}", if is_wanted(n) { "A Needle" } else { "hay" });
     on_each_store(last, detail, async |history| {
         for newest in [false, true] {

@@ -189,7 +189,7 @@ pub fn revoke(
     who: &CallerCredentials,
     request: &v1::RevokeCredentialRequest,
 ) -> Result<(), RuleError> {
-    let (team, caller, own) = revoker(tx, who, request)?;
+    let Revoker { team, caller, own } = revoker(tx, who, request)?;
     let id = request.id.to_ascii_lowercase();
     if id.is_empty() {
         return Err(Refusal::new(Reason::InvalidField, "Name the id of the credential.").field("id").into());
@@ -230,20 +230,29 @@ pub fn revoke(
     Err(Refusal::new(Reason::CredentialNotFound, text).field("id").into())
 }
 
-/// Returns the team, who revokes, and whose console credentials it may revoke; `None`: each credential of the team. A console
-/// credential that can only read may revoke itself.
+/// Who revokes a credential.
+struct Revoker {
+    /// The team that the credential belongs to. `None`: it is of no team.
+    team: Option<Arc<TeamRecord>>,
+    /// The caller.
+    caller: Principal,
+    /// Whose console credentials it may revoke. `None`: each credential of the team.
+    own: Option<ActsFor>,
+}
+
+/// Authenticates the caller that revokes. A console credential that can only read may revoke itself.
 fn revoker(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
     request: &v1::RevokeCredentialRequest,
-) -> Result<(Option<Arc<TeamRecord>>, Principal, Option<ActsFor>), RuleError> {
+) -> Result<Revoker, RuleError> {
     let is_itself = is_itself(who, &request.id);
     let is_operator = matches!(&who.credential, Credential::Operator { .. } | Credential::Console { team: None, .. });
     if is_operator && (request.team.is_empty() || is_itself) {
         if identity::operator_reads_only(tx, who)? && !is_itself {
             tx.forbid_writes();
         }
-        return Ok((None, Principal::Operator, Some(ActsFor::Operator)));
+        return Ok(Revoker { team: None, caller: Principal::Operator, own: Some(ActsFor::Operator) });
     }
     let Authenticated { team, caller, read_only } =
         identity::authenticate(tx, who, if is_itself { "" } else { &request.team }, Admit::Stopping)?;
@@ -256,7 +265,7 @@ fn revoker(
         return Err(Refusal::new(Reason::NotPermitted, "A host revokes no credentials.").into());
     }
     let own = own_key(tx, who, &caller)?;
-    Ok((Some(team), caller, own))
+    Ok(Revoker { team: Some(team), caller, own })
 }
 
 /// Records a revocation in the history of the team, if there is one.
