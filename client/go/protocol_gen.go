@@ -62,11 +62,13 @@ func isReopened(reason string) bool {
 // isRead returns whether this call changes nothing.
 func isRead(method string) bool {
 	switch method {
-	case "/teamwire.v1.MessageService/GetMessage",
+	case "/teamwire.v1.AccessService/GetCaller",
+		"/teamwire.v1.MessageService/GetMessage",
 		"/teamwire.v1.RequestService/GetRequest",
 		"/teamwire.v1.TaskService/GetTask",
 		"/teamwire.v1.TeamService/GetTeam",
 		"/teamwire.v1.TeamService/ListActivity",
+		"/teamwire.v1.AccessService/ListCredentials",
 		"/teamwire.v1.HistoryService/ListHistory",
 		"/teamwire.v1.HostService/ListHosts",
 		"/teamwire.v1.MessageService/ListInbox",
@@ -94,9 +96,11 @@ func isOnce(method string) bool {
 func isSecret(method string) bool {
 	switch method {
 	case "/teamwire.v1.TeamService/CreateObserver",
+		"/teamwire.v1.AccessService/CreateSignInCode",
 		"/teamwire.v1.TeamService/CreateTeam",
 		"/teamwire.v1.TeamService/Invite",
 		"/teamwire.v1.TeamService/Join",
+		"/teamwire.v1.AccessService/SignIn",
 		"/teamwire.v1.HostService/TakeOrder":
 		return true
 	}

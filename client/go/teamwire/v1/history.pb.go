@@ -40,6 +40,10 @@ const (
 	TeamEventKind_TEAM_EVENT_KIND_OBSERVER_CREATED TeamEventKind = 4
 	// The store has lost changes that the coordinator had confirmed with OK.
 	TeamEventKind_TEAM_EVENT_KIND_WRITES_LOST TeamEventKind = 5
+	// A person signed in to the console as TeamEvent.actor, or as an observer if that is absent.
+	TeamEventKind_TEAM_EVENT_KIND_SIGNED_IN TeamEventKind = 6
+	// TeamEvent.credential was revoked; TeamEvent.member is the member that it acted for, or that was invited.
+	TeamEventKind_TEAM_EVENT_KIND_CREDENTIAL_REVOKED TeamEventKind = 7
 )
 
 // Enum value maps for TeamEventKind.
@@ -51,14 +55,18 @@ var (
 		3: "TEAM_EVENT_KIND_INVITED",
 		4: "TEAM_EVENT_KIND_OBSERVER_CREATED",
 		5: "TEAM_EVENT_KIND_WRITES_LOST",
+		6: "TEAM_EVENT_KIND_SIGNED_IN",
+		7: "TEAM_EVENT_KIND_CREDENTIAL_REVOKED",
 	}
 	TeamEventKind_value = map[string]int32{
-		"TEAM_EVENT_KIND_UNSPECIFIED":      0,
-		"TEAM_EVENT_KIND_CREATED":          1,
-		"TEAM_EVENT_KIND_LEAD_CHANGED":     2,
-		"TEAM_EVENT_KIND_INVITED":          3,
-		"TEAM_EVENT_KIND_OBSERVER_CREATED": 4,
-		"TEAM_EVENT_KIND_WRITES_LOST":      5,
+		"TEAM_EVENT_KIND_UNSPECIFIED":        0,
+		"TEAM_EVENT_KIND_CREATED":            1,
+		"TEAM_EVENT_KIND_LEAD_CHANGED":       2,
+		"TEAM_EVENT_KIND_INVITED":            3,
+		"TEAM_EVENT_KIND_OBSERVER_CREATED":   4,
+		"TEAM_EVENT_KIND_WRITES_LOST":        5,
+		"TEAM_EVENT_KIND_SIGNED_IN":          6,
+		"TEAM_EVENT_KIND_CREDENTIAL_REVOKED": 7,
 	}
 )
 
@@ -171,10 +179,14 @@ type TeamEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What.
 	Kind TeamEventKind `protobuf:"varint,1,opt,name=kind,proto3,enum=teamwire.v1.TeamEventKind" json:"kind,omitempty"`
-	// Who did it.
+	// Who did it. Absent: an observer.
 	Actor *Sender `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
 	// The member concerned. Empty: none.
-	Member        string `protobuf:"bytes,3,opt,name=member,proto3" json:"member,omitempty"`
+	Member string `protobuf:"bytes,3,opt,name=member,proto3" json:"member,omitempty"`
+	// Set when a person signed in. Whether it may only read.
+	ReadOnly bool `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	// Set when a credential was revoked. Its kind.
+	Credential    CredentialKind `protobuf:"varint,5,opt,name=credential,proto3,enum=teamwire.v1.CredentialKind" json:"credential,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -228,6 +240,20 @@ func (x *TeamEvent) GetMember() string {
 		return x.Member
 	}
 	return ""
+}
+
+func (x *TeamEvent) GetReadOnly() bool {
+	if x != nil {
+		return x.ReadOnly
+	}
+	return false
+}
+
+func (x *TeamEvent) GetCredential() CredentialKind {
+	if x != nil {
+		return x.Credential
+	}
+	return CredentialKind_CREDENTIAL_KIND_UNSPECIFIED
 }
 
 // A member's state has changed.
@@ -1023,11 +1049,15 @@ var File_teamwire_v1_history_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_history_proto_rawDesc = "" +
 	"\n" +
-	"\x19teamwire/v1/history.proto\x12\vteamwire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/request.proto\x1a\x16teamwire/v1/team.proto\"~\n" +
+	"\x19teamwire/v1/history.proto\x12\vteamwire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18teamwire/v1/access.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/request.proto\x1a\x16teamwire/v1/team.proto\"\xd8\x01\n" +
 	"\tTeamEvent\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.teamwire.v1.TeamEventKindR\x04kind\x12)\n" +
 	"\x05actor\x18\x02 \x01(\v2\x13.teamwire.v1.SenderR\x05actor\x12\x16\n" +
-	"\x06member\x18\x03 \x01(\tR\x06member\"\xee\x01\n" +
+	"\x06member\x18\x03 \x01(\tR\x06member\x12\x1b\n" +
+	"\tread_only\x18\x04 \x01(\bR\breadOnly\x12;\n" +
+	"\n" +
+	"credential\x18\x05 \x01(\x0e2\x1b.teamwire.v1.CredentialKindR\n" +
+	"credential\"\xee\x01\n" +
 	"\vMemberEvent\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\tR\x06member\x12.\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x18.teamwire.v1.MemberStateR\x05state\x12 \n" +
@@ -1083,14 +1113,16 @@ const file_teamwire_v1_history_proto_rawDesc = "" +
 	"\x0eafter_sequence\x18\x03 \x01(\x04R\rafterSequence\"m\n" +
 	"\x15FollowHistoryResponse\x12/\n" +
 	"\x05entry\x18\x01 \x01(\v2\x19.teamwire.v1.HistoryEntryR\x05entry\x12#\n" +
-	"\rlast_sequence\x18\x02 \x01(\x04R\flastSequence*\xd3\x01\n" +
+	"\rlast_sequence\x18\x02 \x01(\x04R\flastSequence*\x9a\x02\n" +
 	"\rTeamEventKind\x12\x1f\n" +
 	"\x1bTEAM_EVENT_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17TEAM_EVENT_KIND_CREATED\x10\x01\x12 \n" +
 	"\x1cTEAM_EVENT_KIND_LEAD_CHANGED\x10\x02\x12\x1b\n" +
 	"\x17TEAM_EVENT_KIND_INVITED\x10\x03\x12$\n" +
 	" TEAM_EVENT_KIND_OBSERVER_CREATED\x10\x04\x12\x1f\n" +
-	"\x1bTEAM_EVENT_KIND_WRITES_LOST\x10\x05*\x9b\x02\n" +
+	"\x1bTEAM_EVENT_KIND_WRITES_LOST\x10\x05\x12\x1d\n" +
+	"\x19TEAM_EVENT_KIND_SIGNED_IN\x10\x06\x12&\n" +
+	"\"TEAM_EVENT_KIND_CREDENTIAL_REVOKED\x10\a*\x9b\x02\n" +
 	"\rTaskEventKind\x12\x1f\n" +
 	"\x1bTASK_EVENT_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17TASK_EVENT_KIND_CREATED\x10\x01\x12\x1b\n" +
@@ -1134,44 +1166,46 @@ var file_teamwire_v1_history_proto_goTypes = []any{
 	(*FollowHistoryRequest)(nil),  // 10: teamwire.v1.FollowHistoryRequest
 	(*FollowHistoryResponse)(nil), // 11: teamwire.v1.FollowHistoryResponse
 	(*Sender)(nil),                // 12: teamwire.v1.Sender
-	(MemberState)(0),              // 13: teamwire.v1.MemberState
-	(*ExitReport)(nil),            // 14: teamwire.v1.ExitReport
-	(DeadLetterCause)(0),          // 15: teamwire.v1.DeadLetterCause
-	(*timestamppb.Timestamp)(nil), // 16: google.protobuf.Timestamp
-	(*Receipt)(nil),               // 17: teamwire.v1.Receipt
-	(*Message)(nil),               // 18: teamwire.v1.Message
-	(*Request)(nil),               // 19: teamwire.v1.Request
+	(CredentialKind)(0),           // 13: teamwire.v1.CredentialKind
+	(MemberState)(0),              // 14: teamwire.v1.MemberState
+	(*ExitReport)(nil),            // 15: teamwire.v1.ExitReport
+	(DeadLetterCause)(0),          // 16: teamwire.v1.DeadLetterCause
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*Receipt)(nil),               // 18: teamwire.v1.Receipt
+	(*Message)(nil),               // 19: teamwire.v1.Message
+	(*Request)(nil),               // 20: teamwire.v1.Request
 }
 var file_teamwire_v1_history_proto_depIdxs = []int32{
 	0,  // 0: teamwire.v1.TeamEvent.kind:type_name -> teamwire.v1.TeamEventKind
 	12, // 1: teamwire.v1.TeamEvent.actor:type_name -> teamwire.v1.Sender
-	13, // 2: teamwire.v1.MemberEvent.state:type_name -> teamwire.v1.MemberState
-	14, // 3: teamwire.v1.MemberEvent.exit:type_name -> teamwire.v1.ExitReport
-	12, // 4: teamwire.v1.MemberEvent.forced_by:type_name -> teamwire.v1.Sender
-	15, // 5: teamwire.v1.DeadLetterEvent.cause:type_name -> teamwire.v1.DeadLetterCause
-	1,  // 6: teamwire.v1.TaskEvent.kind:type_name -> teamwire.v1.TaskEventKind
-	12, // 7: teamwire.v1.TaskEvent.actor:type_name -> teamwire.v1.Sender
-	16, // 8: teamwire.v1.HistoryEntry.at:type_name -> google.protobuf.Timestamp
-	17, // 9: teamwire.v1.HistoryEntry.receipts:type_name -> teamwire.v1.Receipt
-	18, // 10: teamwire.v1.HistoryEntry.message:type_name -> teamwire.v1.Message
-	19, // 11: teamwire.v1.HistoryEntry.decision:type_name -> teamwire.v1.Request
-	3,  // 12: teamwire.v1.HistoryEntry.member:type_name -> teamwire.v1.MemberEvent
-	2,  // 13: teamwire.v1.HistoryEntry.team:type_name -> teamwire.v1.TeamEvent
-	4,  // 14: teamwire.v1.HistoryEntry.dead_letter:type_name -> teamwire.v1.DeadLetterEvent
-	5,  // 15: teamwire.v1.HistoryEntry.task:type_name -> teamwire.v1.TaskEvent
-	7,  // 16: teamwire.v1.ListHistoryRequest.filter:type_name -> teamwire.v1.HistoryFilter
-	6,  // 17: teamwire.v1.ListHistoryResponse.entries:type_name -> teamwire.v1.HistoryEntry
-	7,  // 18: teamwire.v1.FollowHistoryRequest.filter:type_name -> teamwire.v1.HistoryFilter
-	6,  // 19: teamwire.v1.FollowHistoryResponse.entry:type_name -> teamwire.v1.HistoryEntry
-	8,  // 20: teamwire.v1.HistoryService.ListHistory:input_type -> teamwire.v1.ListHistoryRequest
-	10, // 21: teamwire.v1.HistoryService.FollowHistory:input_type -> teamwire.v1.FollowHistoryRequest
-	9,  // 22: teamwire.v1.HistoryService.ListHistory:output_type -> teamwire.v1.ListHistoryResponse
-	11, // 23: teamwire.v1.HistoryService.FollowHistory:output_type -> teamwire.v1.FollowHistoryResponse
-	22, // [22:24] is the sub-list for method output_type
-	20, // [20:22] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	13, // 2: teamwire.v1.TeamEvent.credential:type_name -> teamwire.v1.CredentialKind
+	14, // 3: teamwire.v1.MemberEvent.state:type_name -> teamwire.v1.MemberState
+	15, // 4: teamwire.v1.MemberEvent.exit:type_name -> teamwire.v1.ExitReport
+	12, // 5: teamwire.v1.MemberEvent.forced_by:type_name -> teamwire.v1.Sender
+	16, // 6: teamwire.v1.DeadLetterEvent.cause:type_name -> teamwire.v1.DeadLetterCause
+	1,  // 7: teamwire.v1.TaskEvent.kind:type_name -> teamwire.v1.TaskEventKind
+	12, // 8: teamwire.v1.TaskEvent.actor:type_name -> teamwire.v1.Sender
+	17, // 9: teamwire.v1.HistoryEntry.at:type_name -> google.protobuf.Timestamp
+	18, // 10: teamwire.v1.HistoryEntry.receipts:type_name -> teamwire.v1.Receipt
+	19, // 11: teamwire.v1.HistoryEntry.message:type_name -> teamwire.v1.Message
+	20, // 12: teamwire.v1.HistoryEntry.decision:type_name -> teamwire.v1.Request
+	3,  // 13: teamwire.v1.HistoryEntry.member:type_name -> teamwire.v1.MemberEvent
+	2,  // 14: teamwire.v1.HistoryEntry.team:type_name -> teamwire.v1.TeamEvent
+	4,  // 15: teamwire.v1.HistoryEntry.dead_letter:type_name -> teamwire.v1.DeadLetterEvent
+	5,  // 16: teamwire.v1.HistoryEntry.task:type_name -> teamwire.v1.TaskEvent
+	7,  // 17: teamwire.v1.ListHistoryRequest.filter:type_name -> teamwire.v1.HistoryFilter
+	6,  // 18: teamwire.v1.ListHistoryResponse.entries:type_name -> teamwire.v1.HistoryEntry
+	7,  // 19: teamwire.v1.FollowHistoryRequest.filter:type_name -> teamwire.v1.HistoryFilter
+	6,  // 20: teamwire.v1.FollowHistoryResponse.entry:type_name -> teamwire.v1.HistoryEntry
+	8,  // 21: teamwire.v1.HistoryService.ListHistory:input_type -> teamwire.v1.ListHistoryRequest
+	10, // 22: teamwire.v1.HistoryService.FollowHistory:input_type -> teamwire.v1.FollowHistoryRequest
+	9,  // 23: teamwire.v1.HistoryService.ListHistory:output_type -> teamwire.v1.ListHistoryResponse
+	11, // 24: teamwire.v1.HistoryService.FollowHistory:output_type -> teamwire.v1.FollowHistoryResponse
+	23, // [23:25] is the sub-list for method output_type
+	21, // [21:23] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_history_proto_init() }
@@ -1179,6 +1213,7 @@ func file_teamwire_v1_history_proto_init() {
 	if File_teamwire_v1_history_proto != nil {
 		return
 	}
+	file_teamwire_v1_access_proto_init()
 	file_teamwire_v1_message_proto_init()
 	file_teamwire_v1_request_proto_init()
 	file_teamwire_v1_team_proto_init()

@@ -40,8 +40,8 @@ const (
 // (INVALID_ARGUMENT) if it never issued that id.
 //
 // Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any call may
-// fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED (UNAUTHENTICATED), MEMBER_STOPPED (FAILED_PRECONDITION),
-// STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo), and CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the
+// fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED, CREDENTIAL_REVOKED (UNAUTHENTICATED), MEMBER_STOPPED
+// (FAILED_PRECONDITION), STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo), and CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the
 // request is too large or cannot be decoded. MEMBER_STOPPED means that this life of the member has ended; its metadata has
 // `may_join` = `true` if the credential can still begin a new life with TeamService.Join.
 //
@@ -175,8 +175,8 @@ func (c *messageServiceClient) ListInbox(ctx context.Context, in *ListInboxReque
 // (INVALID_ARGUMENT) if it never issued that id.
 //
 // Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any call may
-// fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED (UNAUTHENTICATED), MEMBER_STOPPED (FAILED_PRECONDITION),
-// STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo), and CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the
+// fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED, CREDENTIAL_REVOKED (UNAUTHENTICATED), MEMBER_STOPPED
+// (FAILED_PRECONDITION), STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo), and CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the
 // request is too large or cannot be decoded. MEMBER_STOPPED means that this life of the member has ended; its metadata has
 // `may_join` = `true` if the credential can still begin a new life with TeamService.Join.
 //

@@ -155,6 +155,12 @@ const (
 	Reason_REASON_STORE_FULL Reason = 61
 	// No host can start the member that was ordered.
 	Reason_REASON_NO_HOST_FITS Reason = 62
+	// The credential was revoked, or what it acted for has ended: a member's life, or an observer's credential.
+	Reason_REASON_CREDENTIAL_REVOKED Reason = 63
+	// There is no such credential, or the caller may not revoke it.
+	Reason_REASON_CREDENTIAL_NOT_FOUND Reason = 64
+	// The code for signing in was used before.
+	Reason_REASON_SIGN_IN_CODE_USED Reason = 65
 )
 
 // Enum value maps for Reason.
@@ -223,6 +229,9 @@ var (
 		60: "REASON_INTERNAL",
 		61: "REASON_STORE_FULL",
 		62: "REASON_NO_HOST_FITS",
+		63: "REASON_CREDENTIAL_REVOKED",
+		64: "REASON_CREDENTIAL_NOT_FOUND",
+		65: "REASON_SIGN_IN_CODE_USED",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":             0,
@@ -288,6 +297,9 @@ var (
 		"REASON_INTERNAL":                60,
 		"REASON_STORE_FULL":              61,
 		"REASON_NO_HOST_FITS":            62,
+		"REASON_CREDENTIAL_REVOKED":      63,
+		"REASON_CREDENTIAL_NOT_FOUND":    64,
+		"REASON_SIGN_IN_CODE_USED":       65,
 	}
 )
 
@@ -322,7 +334,7 @@ var File_teamwire_v1_reason_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x18teamwire/v1/reason.proto\x12\vteamwire.v1\x1a\x19teamwire/v1/options.proto*\xe3\x11\n" +
+	"\x18teamwire/v1/reason.proto\x12\vteamwire.v1\x1a\x19teamwire/v1/options.proto*\xd9\x12\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x13REASON_INVALID_TYPE\x10\x01\x1a\x06\x8a\xb5\x18\x02\b\x03\x12$\n" +
@@ -393,7 +405,10 @@ const file_teamwire_v1_reason_proto_rawDesc = "" +
 	"\x0fREASON_DRAINING\x10;\x1a\b\x8a\xb5\x18\x04\b\x0e\x10\x01\x12\x1d\n" +
 	"\x0fREASON_INTERNAL\x10<\x1a\b\x8a\xb5\x18\x04\b\r \x01\x12\x1f\n" +
 	"\x11REASON_STORE_FULL\x10=\x1a\b\x8a\xb5\x18\x04\b\b\x10\x01\x12!\n" +
-	"\x13REASON_NO_HOST_FITS\x10>\x1a\b\x8a\xb5\x18\x04\b\t\x10\x02BQ\n" +
+	"\x13REASON_NO_HOST_FITS\x10>\x1a\b\x8a\xb5\x18\x04\b\t\x10\x02\x12%\n" +
+	"\x19REASON_CREDENTIAL_REVOKED\x10?\x1a\x06\x8a\xb5\x18\x02\b\x10\x12'\n" +
+	"\x1bREASON_CREDENTIAL_NOT_FOUND\x10@\x1a\x06\x8a\xb5\x18\x02\b\x05\x12$\n" +
+	"\x18REASON_SIGN_IN_CODE_USED\x10A\x1a\x06\x8a\xb5\x18\x02\b\x10BQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (

@@ -44,9 +44,10 @@ const (
 //
 // Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 //
-// Four kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
+// Five kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
 // may do in any team what a lead may. A member's belongs to one life of one member. A join token lets its holder become
-// a member. An observer's reads one team. All are opaque strings; the coordinator stores only their hashes.
+// a member. An observer's reads one team. A console credential acts for one of these: see AccessService. All are opaque
+// strings; the coordinator stores only their hashes.
 type TeamServiceClient interface {
 	// Creates a team. The caller, who holds the operator's credential, becomes its lead: the reply carries the lead's
 	// own member credential.
@@ -84,7 +85,7 @@ type TeamServiceClient interface {
 	// session ends with CLOSE_REASON_SUPERSEDED, and its credential is refused from then on. Either way, the inbox stays, and
 	// requests that were pending for the earlier life are cancelled.
 	//
-	// UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
+	// UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED, CREDENTIAL_REVOKED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
 	// INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
 	// PERMISSION_DENIED: NOT_PERMITTED (operator, observer; or the token is bound to another name).
 	Join(ctx context.Context, in *JoinRequest, opts ...grpc.CallOption) (*JoinResponse, error)
@@ -302,9 +303,10 @@ func (c *teamServiceClient) SetNoticeLevel(ctx context.Context, in *SetNoticeLev
 //
 // Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 //
-// Four kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
+// Five kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
 // may do in any team what a lead may. A member's belongs to one life of one member. A join token lets its holder become
-// a member. An observer's reads one team. All are opaque strings; the coordinator stores only their hashes.
+// a member. An observer's reads one team. A console credential acts for one of these: see AccessService. All are opaque
+// strings; the coordinator stores only their hashes.
 type TeamServiceServer interface {
 	// Creates a team. The caller, who holds the operator's credential, becomes its lead: the reply carries the lead's
 	// own member credential.
@@ -342,7 +344,7 @@ type TeamServiceServer interface {
 	// session ends with CLOSE_REASON_SUPERSEDED, and its credential is refused from then on. Either way, the inbox stays, and
 	// requests that were pending for the earlier life are cancelled.
 	//
-	// UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
+	// UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED, CREDENTIAL_REVOKED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
 	// INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
 	// PERMISSION_DENIED: NOT_PERMITTED (operator, observer; or the token is bound to another name).
 	Join(context.Context, *JoinRequest) (*JoinResponse, error)

@@ -40,11 +40,13 @@ REOPENED = {
 """The reasons after which a subscription opens another session."""
 
 READ = {
+    "GetCaller",
     "GetMessage",
     "GetRequest",
     "GetTask",
     "GetTeam",
     "ListActivity",
+    "ListCredentials",
     "ListHistory",
     "ListHosts",
     "ListInbox",
@@ -64,9 +66,11 @@ ONCE = {
 
 SECRET = {
     "CreateObserver",
+    "CreateSignInCode",
     "CreateTeam",
     "Invite",
     "Join",
+    "SignIn",
     "TakeOrder",
 }
 """The calls whose reply carries a credential, so that their idempotency key must be unguessable."""

@@ -11,6 +11,7 @@ import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import google.protobuf.timestamp_pb2
 import sys
+import teamwire.v1.access_pb2
 import teamwire.v1.message_pb2
 import teamwire.v1.request_pb2
 import teamwire.v1.team_pb2
@@ -41,6 +42,10 @@ class _TeamEventKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._
     """The lead or the operator created an observer's credential."""
     TEAM_EVENT_KIND_WRITES_LOST: _TeamEventKind.ValueType  # 5
     """The store has lost changes that the coordinator had confirmed with OK."""
+    TEAM_EVENT_KIND_SIGNED_IN: _TeamEventKind.ValueType  # 6
+    """A person signed in to the console as TeamEvent.actor, or as an observer if that is absent."""
+    TEAM_EVENT_KIND_CREDENTIAL_REVOKED: _TeamEventKind.ValueType  # 7
+    """TeamEvent.credential was revoked; TeamEvent.member is the member that it acted for, or that was invited."""
 
 class TeamEventKind(_TeamEventKind, metaclass=_TeamEventKindEnumTypeWrapper):
     """What happened to a team."""
@@ -57,6 +62,10 @@ TEAM_EVENT_KIND_OBSERVER_CREATED: TeamEventKind.ValueType  # 4
 """The lead or the operator created an observer's credential."""
 TEAM_EVENT_KIND_WRITES_LOST: TeamEventKind.ValueType  # 5
 """The store has lost changes that the coordinator had confirmed with OK."""
+TEAM_EVENT_KIND_SIGNED_IN: TeamEventKind.ValueType  # 6
+"""A person signed in to the console as TeamEvent.actor, or as an observer if that is absent."""
+TEAM_EVENT_KIND_CREDENTIAL_REVOKED: TeamEventKind.ValueType  # 7
+"""TeamEvent.credential was revoked; TeamEvent.member is the member that it acted for, or that was invited."""
 Global___TeamEventKind: typing_extensions.TypeAlias = TeamEventKind
 
 class _TaskEventKind:
@@ -116,13 +125,19 @@ class TeamEvent(google.protobuf.message.Message):
     KIND_FIELD_NUMBER: builtins.int
     ACTOR_FIELD_NUMBER: builtins.int
     MEMBER_FIELD_NUMBER: builtins.int
+    READ_ONLY_FIELD_NUMBER: builtins.int
+    CREDENTIAL_FIELD_NUMBER: builtins.int
     kind: Global___TeamEventKind.ValueType
     """What."""
     member: builtins.str
     """The member concerned. Empty: none."""
+    read_only: builtins.bool
+    """Set when a person signed in. Whether it may only read."""
+    credential: teamwire.v1.access_pb2.CredentialKind.ValueType
+    """Set when a credential was revoked. Its kind."""
     @property
     def actor(self) -> teamwire.v1.message_pb2.Sender:
-        """Who did it."""
+        """Who did it. Absent: an observer."""
 
     def __init__(
         self,
@@ -130,9 +145,11 @@ class TeamEvent(google.protobuf.message.Message):
         kind: Global___TeamEventKind.ValueType = ...,
         actor: teamwire.v1.message_pb2.Sender | None = ...,
         member: builtins.str = ...,
+        read_only: builtins.bool = ...,
+        credential: teamwire.v1.access_pb2.CredentialKind.ValueType = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["actor", b"actor"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["actor", b"actor", "kind", b"kind", "member", b"member"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["actor", b"actor", "credential", b"credential", "kind", b"kind", "member", b"member", "read_only", b"read_only"]) -> None: ...
 
 Global___TeamEvent: typing_extensions.TypeAlias = TeamEvent
 

@@ -152,6 +152,12 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     """The store's memory or disk is full. Acknowledging messages and deleting teams makes room, and so can the operator."""
     REASON_NO_HOST_FITS: _Reason.ValueType  # 62
     """No host can start the member that was ordered."""
+    REASON_CREDENTIAL_REVOKED: _Reason.ValueType  # 63
+    """The credential was revoked, or what it acted for has ended: a member's life, or an observer's credential."""
+    REASON_CREDENTIAL_NOT_FOUND: _Reason.ValueType  # 64
+    """There is no such credential, or the caller may not revoke it."""
+    REASON_SIGN_IN_CODE_USED: _Reason.ValueType  # 65
+    """The code for signing in was used before."""
 
 class Reason(_Reason, metaclass=_ReasonEnumTypeWrapper):
     """Why a call was refused. Travels in `google.rpc.ErrorInfo`, domain `teamwire`, without the prefix `REASON_`."""
@@ -286,4 +292,10 @@ REASON_STORE_FULL: Reason.ValueType  # 61
 """The store's memory or disk is full. Acknowledging messages and deleting teams makes room, and so can the operator."""
 REASON_NO_HOST_FITS: Reason.ValueType  # 62
 """No host can start the member that was ordered."""
+REASON_CREDENTIAL_REVOKED: Reason.ValueType  # 63
+"""The credential was revoked, or what it acted for has ended: a member's life, or an observer's credential."""
+REASON_CREDENTIAL_NOT_FOUND: Reason.ValueType  # 64
+"""There is no such credential, or the caller may not revoke it."""
+REASON_SIGN_IN_CODE_USED: Reason.ValueType  # 65
+"""The code for signing in was used before."""
 Global___Reason: typing_extensions.TypeAlias = Reason

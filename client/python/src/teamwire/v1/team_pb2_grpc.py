@@ -29,9 +29,10 @@ if _version_not_supported:
 class TeamServiceStub(object):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
-    Four kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
+    Five kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
     may do in any team what a lead may. A member's belongs to one life of one member. A join token lets its holder become
-    a member. An observer's reads one team. All are opaque strings; the coordinator stores only their hashes.
+    a member. An observer's reads one team. A console credential acts for one of these: see AccessService. All are opaque
+    strings; the coordinator stores only their hashes.
     """
 
     def __init__(self, channel):
@@ -120,9 +121,10 @@ class TeamServiceStub(object):
 class TeamServiceServicer(object):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
-    Four kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
+    Five kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
     may do in any team what a lead may. A member's belongs to one life of one member. A join token lets its holder become
-    a member. An observer's reads one team. All are opaque strings; the coordinator stores only their hashes.
+    a member. An observer's reads one team. A console credential acts for one of these: see AccessService. All are opaque
+    strings; the coordinator stores only their hashes.
     """
 
     def CreateTeam(self, request, context):
@@ -192,7 +194,7 @@ class TeamServiceServicer(object):
         session ends with CLOSE_REASON_SUPERSEDED, and its credential is refused from then on. Either way, the inbox stays, and
         requests that were pending for the earlier life are cancelled.
 
-        UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
+        UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED, CREDENTIAL_REVOKED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
         INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
         PERMISSION_DENIED: NOT_PERMITTED (operator, observer; or the token is bound to another name).
         """
@@ -377,9 +379,10 @@ def add_TeamServiceServicer_to_server(servicer, server):
 class TeamService(object):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
-    Four kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
+    Five kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
     may do in any team what a lead may. A member's belongs to one life of one member. A join token lets its holder become
-    a member. An observer's reads one team. All are opaque strings; the coordinator stores only their hashes.
+    a member. An observer's reads one team. A console credential acts for one of these: see AccessService. All are opaque
+    strings; the coordinator stores only their hashes.
     """
 
     @staticmethod

@@ -269,9 +269,10 @@ _TeamServiceSetNoticeLevelType = typing_extensions.TypeVar(
 class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGetTeamType, _TeamServiceListTeamsType, _TeamServiceDeleteTeamType, _TeamServiceInviteType, _TeamServiceCreateObserverType, _TeamServiceJoinType, _TeamServiceLeaveType, _TeamServiceListMembersType, _TeamServiceHeartbeatType, _TeamServiceReportActivityType, _TeamServiceListActivityType, _TeamServiceForceStopType, _TeamServiceSetLeadType, _TeamServiceSetNoticeLevelType]):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
-    Four kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
+    Five kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
     may do in any team what a lead may. A member's belongs to one life of one member. A join token lets its holder become
-    a member. An observer's reads one team. All are opaque strings; the coordinator stores only their hashes.
+    a member. An observer's reads one team. A console credential acts for one of these: see AccessService. All are opaque
+    strings; the coordinator stores only their hashes.
     """
 
     @typing.overload
@@ -451,7 +452,7 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     session ends with CLOSE_REASON_SUPERSEDED, and its credential is refused from then on. Either way, the inbox stays, and
     requests that were pending for the earlier life are cancelled.
 
-    UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
+    UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED, CREDENTIAL_REVOKED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
     INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
     PERMISSION_DENIED: NOT_PERMITTED (operator, observer; or the token is bound to another name).
     """
@@ -586,9 +587,10 @@ TeamServiceAsyncStub: typing_extensions.TypeAlias = TeamServiceStub[
 class TeamServiceServicer(metaclass=abc.ABCMeta):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
-    Four kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
+    Five kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
     may do in any team what a lead may. A member's belongs to one life of one member. A join token lets its holder become
-    a member. An observer's reads one team. All are opaque strings; the coordinator stores only their hashes.
+    a member. An observer's reads one team. A console credential acts for one of these: see AccessService. All are opaque
+    strings; the coordinator stores only their hashes.
     """
 
     @abc.abstractmethod
@@ -675,7 +677,7 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         session ends with CLOSE_REASON_SUPERSEDED, and its credential is refused from then on. Either way, the inbox stays, and
         requests that were pending for the earlier life are cancelled.
 
-        UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
+        UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED, CREDENTIAL_REVOKED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
         INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
         PERMISSION_DENIED: NOT_PERMITTED (operator, observer; or the token is bound to another name).
         """

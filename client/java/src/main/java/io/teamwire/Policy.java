@@ -67,11 +67,13 @@ final class Policy {
     /** Returns whether this call changes nothing. */
     static boolean isRead(String method) {
         return switch (method) {
+            case "GetCaller" -> true;
             case "GetMessage" -> true;
             case "GetRequest" -> true;
             case "GetTask" -> true;
             case "GetTeam" -> true;
             case "ListActivity" -> true;
+            case "ListCredentials" -> true;
             case "ListHistory" -> true;
             case "ListHosts" -> true;
             case "ListInbox" -> true;
@@ -97,9 +99,11 @@ final class Policy {
     static boolean isSecret(String method) {
         return switch (method) {
             case "CreateObserver" -> true;
+            case "CreateSignInCode" -> true;
             case "CreateTeam" -> true;
             case "Invite" -> true;
             case "Join" -> true;
+            case "SignIn" -> true;
             case "TakeOrder" -> true;
             default -> false;
         };
