@@ -189,12 +189,12 @@ pub fn revoke(
     who: &CallerCredentials,
     request: &v1::RevokeCredentialRequest,
 ) -> Result<(), RuleError> {
-    let (team, caller, own) = revoker(tx, who, request)?;
+    let revoker = revoker(tx, who, request)?;
     let id = request.id.to_ascii_lowercase();
     if id.is_empty() {
         return Err(Refusal::new(Reason::InvalidField, "Name the id of the credential.").field("id").into());
     }
-    let is_own = |console: &ConsoleRecord| own.as_ref().is_none_or(|own| *own == console.acts_for);
+    let is_own = |console: &ConsoleRecord| revoker.own.as_ref().is_none_or(|own| *own == console.acts_for);
     if let Some(console) = tx.read::<ConsoleRecord>(&id)?.filter(|console| is_own(console)) {
         if console.revoked {
             return Ok(());
@@ -207,15 +207,17 @@ pub fn revoke(
             ActsFor::Member(name) => name.as_str(),
             ActsFor::Operator | ActsFor::Observer(_) => "",
         };
-        return record(tx, team.as_deref(), &caller, CredentialKind::Console, member);
+        revoker.record(tx, CredentialKind::Console, member);
+        return Ok(());
     }
-    if own.is_none() {
+    if revoker.own.is_none() {
         if let Some(observer) = tx.read::<ObserverRecord>(&id)? {
             if observer.revoked {
                 return Ok(());
             }
             tx.put(&id, &ObserverRecord { revoked: true, ..ObserverRecord::clone(&observer) });
-            return record(tx, team.as_deref(), &caller, CredentialKind::Observer, "");
+            revoker.record(tx, CredentialKind::Observer, "");
+            return Ok(());
         }
         if let Some(token) = tx.read::<JoinTokenRecord>(&id)? {
             if token.revoked {
@@ -223,27 +225,45 @@ pub fn revoke(
             }
             tx.put(&id, &JoinTokenRecord { revoked: true, ..JoinTokenRecord::clone(&token) });
             let member = token.member.as_ref().map_or("", Name::as_str);
-            return record(tx, team.as_deref(), &caller, CredentialKind::JoinToken, member);
+            revoker.record(tx, CredentialKind::JoinToken, member);
+            return Ok(());
         }
     }
     let text = "There is no such credential that this one may revoke. See the list of credentials for its id.";
     Err(Refusal::new(Reason::CredentialNotFound, text).field("id").into())
 }
 
-/// Returns the team, who revokes, and whose console credentials it may revoke; `None`: each credential of the team. A console
-/// credential that can only read may revoke itself.
+/// A caller that revokes a credential.
+struct Revoker {
+    /// Its team. `None`: it is the operator, and the credential is in the directory.
+    team: Option<Arc<TeamRecord>>,
+    caller: Principal,
+    /// Whose console credentials it may revoke. `None`: each credential of the team.
+    own: Option<ActsFor>,
+}
+
+impl Revoker {
+    /// Records the revocation in the history of the team, if there is one.
+    fn record(&self, tx: &mut Tx<'_>, kind: CredentialKind, member: &str) {
+        if self.team.is_some() {
+            history::append(tx, history::revocation_event(self.caller.actor().ok().as_ref(), kind, member));
+        }
+    }
+}
+
+/// Authenticates the caller. A console credential that can only read may revoke itself.
 fn revoker(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
     request: &v1::RevokeCredentialRequest,
-) -> Result<(Option<Arc<TeamRecord>>, Principal, Option<ActsFor>), RuleError> {
+) -> Result<Revoker, RuleError> {
     let is_itself = is_itself(who, &request.id);
     let is_operator = matches!(&who.credential, Credential::Operator { .. } | Credential::Console { team: None, .. });
     if is_operator && (request.team.is_empty() || is_itself) {
         if identity::operator_reads_only(tx, who)? && !is_itself {
             tx.forbid_writes();
         }
-        return Ok((None, Principal::Operator, Some(ActsFor::Operator)));
+        return Ok(Revoker { team: None, caller: Principal::Operator, own: Some(ActsFor::Operator) });
     }
     let Authenticated { team, caller, read_only } =
         identity::authenticate(tx, who, if is_itself { "" } else { &request.team }, Admit::Stopping)?;
@@ -256,19 +276,5 @@ fn revoker(
         return Err(Refusal::new(Reason::NotPermitted, "A host revokes no credentials.").into());
     }
     let own = own_key(tx, who, &caller)?;
-    Ok((Some(team), caller, own))
-}
-
-/// Records a revocation in the history of the team, if there is one.
-fn record(
-    tx: &mut Tx<'_>,
-    team: Option<&TeamRecord>,
-    caller: &Principal,
-    kind: CredentialKind,
-    member: &str,
-) -> Result<(), RuleError> {
-    if team.is_some() {
-        history::append(tx, history::revocation_event(caller.actor().ok().as_ref(), kind, member));
-    }
-    Ok(())
+    Ok(Revoker { team: Some(team), caller, own })
 }
