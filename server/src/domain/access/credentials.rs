@@ -194,7 +194,7 @@ pub fn revoke(
     if id.is_empty() {
         return Err(Refusal::new(Reason::InvalidField, "Name the id of the credential.").field("id").into());
     }
-    let is_own = |console: &ConsoleRecord| own.as_ref().is_none_or(|own| *own == console.acts_for);
+    let is_own = |console: &ConsoleRecord| revoker.own.as_ref().is_none_or(|own| *own == console.acts_for);
     if let Some(console) = tx.read::<ConsoleRecord>(&id)?.filter(|console| is_own(console)) {
         if console.revoked {
             return Ok(());
@@ -207,15 +207,17 @@ pub fn revoke(
             ActsFor::Member(name) => name.as_str(),
             ActsFor::Operator | ActsFor::Observer(_) => "",
         };
-        return record(tx, team.as_deref(), &caller, CredentialKind::Console, member);
+        revoker.record(tx, CredentialKind::Console, member);
+        return Ok(());
     }
-    if own.is_none() {
+    if revoker.own.is_none() {
         if let Some(observer) = tx.read::<ObserverRecord>(&id)? {
             if observer.revoked {
                 return Ok(());
             }
             tx.put(&id, &ObserverRecord { revoked: true, ..ObserverRecord::clone(&observer) });
-            return record(tx, team.as_deref(), &caller, CredentialKind::Observer, "");
+            revoker.record(tx, CredentialKind::Observer, "");
+            return Ok(());
         }
         if let Some(token) = tx.read::<JoinTokenRecord>(&id)? {
             if token.revoked {
@@ -223,7 +225,8 @@ pub fn revoke(
             }
             tx.put(&id, &JoinTokenRecord { revoked: true, ..JoinTokenRecord::clone(&token) });
             let member = token.member.as_ref().map_or("", Name::as_str);
-            return record(tx, team.as_deref(), &caller, CredentialKind::JoinToken, member);
+            revoker.record(tx, CredentialKind::JoinToken, member);
+            return Ok(());
         }
     }
     let text = "There is no such credential that this one may revoke. See the list of credentials for its id.";
