@@ -189,7 +189,7 @@ pub fn revoke(
     who: &CallerCredentials,
     request: &v1::RevokeCredentialRequest,
 ) -> Result<(), RuleError> {
-    let Revoker { team, caller, own } = revoker(tx, who, request)?;
+    let revoker = revoker(tx, who, request)?;
     let id = request.id.to_ascii_lowercase();
     if id.is_empty() {
         return Err(Refusal::new(Reason::InvalidField, "Name the id of the credential.").field("id").into());
@@ -233,17 +233,25 @@ pub fn revoke(
     Err(Refusal::new(Reason::CredentialNotFound, text).field("id").into())
 }
 
-/// Who revokes a credential.
+/// A caller that revokes a credential.
 struct Revoker {
-    /// The team that the credential belongs to. `None`: it is of no team.
+    /// Its team. `None`: it is the operator, and the credential is in the directory.
     team: Option<Arc<TeamRecord>>,
-    /// The caller.
     caller: Principal,
     /// Whose console credentials it may revoke. `None`: each credential of the team.
     own: Option<ActsFor>,
 }
 
-/// Authenticates the caller that revokes. A console credential that can only read may revoke itself.
+impl Revoker {
+    /// Records the revocation in the history of the team, if there is one.
+    fn record(&self, tx: &mut Tx<'_>, kind: CredentialKind, member: &str) {
+        if self.team.is_some() {
+            history::append(tx, history::revocation_event(self.caller.actor().ok().as_ref(), kind, member));
+        }
+    }
+}
+
+/// Authenticates the caller. A console credential that can only read may revoke itself.
 fn revoker(
     tx: &mut Tx<'_>,
     who: &CallerCredentials,
@@ -269,18 +277,4 @@ fn revoker(
     }
     let own = own_key(tx, who, &caller)?;
     Ok(Revoker { team: Some(team), caller, own })
-}
-
-/// Records a revocation in the history of the team, if there is one.
-fn record(
-    tx: &mut Tx<'_>,
-    team: Option<&TeamRecord>,
-    caller: &Principal,
-    kind: CredentialKind,
-    member: &str,
-) -> Result<(), RuleError> {
-    if team.is_some() {
-        history::append(tx, history::revocation_event(caller.actor().ok().as_ref(), kind, member));
-    }
-    Ok(())
 }
