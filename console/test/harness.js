@@ -3,7 +3,7 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -251,8 +251,22 @@ export class Coordinator {
     return JSON.parse(text).identities[0].credential;
   }
 
+  /** Kills what the programs have left behind: a host's members outlive the host. */
+  async #killOthers() {
+    for (const pid of (await readdir("/proc").catch(() => [])).filter((name) => /^\d+$/.test(name))) {
+      const environment = await readFile(`/proc/${pid}/environ`, "utf8").catch(() => "");
+      if (!environment.split("\0").includes(`HOME=${this.directory}`)) continue;
+      try {
+        process.kill(Number(pid), "SIGKILL");
+      } catch {
+        // It has ended.
+      }
+    }
+  }
+
   async end() {
     for (const child of this.#programs) killTree(child);
+    await this.#killOthers();
     await rm(this.directory, { recursive: true, force: true, maxRetries: 5 });
   }
 }

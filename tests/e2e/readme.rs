@@ -49,7 +49,7 @@ fn the_first_minute_works_as_printed() {
             _ if typed.contains("--wait-reply") => "You said: The schema is ready.",
             _ if typed.contains(" shutdown ") => "reviewer exited: approved its shutdown",
             "teamwire task list" => "Design the API",
-            "teamwire status" => "acme",
+            "teamwire console" => "sign in within 60 s",
             "teamwire down" => "Ended the coordinator.",
             _ => "Team acme is up.",
         };

@@ -62,7 +62,8 @@ async fn a_search_looks_through_16_mib_a_call_and_its_pages_cover_the_history_on
             assert_eq!(pages.len(), 3);
             for page in &pages {
                 let entries = usize::try_from(page.looked_to - page.looked_from + 1).unwrap();
-                assert!(page.entries.is_empty() && entries * EACH <= BYTES_MAX, "{entries}");
+                // The history begins with two small entries, and a page includes the entry that goes beyond the bound.
+                assert!(page.entries.is_empty() && (entries - 3) * EACH <= BYTES_MAX, "{entries}");
             }
             let found = history.search(&format!("0{last}"), newest).await;
             assert_eq!(found.iter().flat_map(|page| &page.entries).map(number).collect::<Vec<_>>(), [last]);
