@@ -310,7 +310,7 @@ fn nothing_of_a_session_is_kept_once_its_team_is_deleted(world: World) {
     team_with_ann(&world);
     claude(&world, "s1").hook("SessionStart", "", json!({"source": "startup"}));
     let kept = || -> Vec<String> {
-        let mut left = vec![world.home(LEAD)];
+        let mut left = vec![world.home(LEAD), world.coordinator.state_directory()];
         let mut found = Vec::new();
         while let Some(directory) = left.pop() {
             for entry in fs::read_dir(directory).into_iter().flatten().flatten() {

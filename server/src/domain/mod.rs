@@ -44,6 +44,7 @@ pub mod page;
 pub mod post;
 pub mod query;
 pub mod records;
+mod refused_caller;
 pub mod request;
 pub mod retention;
 pub mod roster;
