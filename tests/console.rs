@@ -34,6 +34,7 @@ files! {
     pages,
     sign_in,
     team,
+    timeline,
 }
 
 #[test]
