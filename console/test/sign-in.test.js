@@ -186,7 +186,7 @@ test("a sign-in that can only read has no button that acts, and the coordinator 
   for (const hash of pages) {
     await page.goto(`${front}#/${hash}`);
     await page.getByRole("heading", { level: 1 }).waitFor();
-    // What happened is told with such words, too.
+    // The entries of the history use such words, too.
     const enabled = page
       .getByRole("button", { name: acts, disabled: false })
       .and(page.locator("button:not([role=list] button)"));
