@@ -86,6 +86,8 @@ impl Machine {
                 "docs/prose.md",
                 "| avoid | write | why |\n|---|---|---|\n| frobnicate | configure | it is jargon |\n",
             );
+        let machine =
+            machine.with("chromium", "").with_file("console/README.md", "").with("../repository/console/check", "");
         LANGUAGES.iter().fold(machine, |machine, language| {
             machine
                 .with_file(&format!("client/{language}/README.md"), "")
@@ -546,7 +548,8 @@ fn ci_checks_then_tests_with_ci_set() {
     };
     let order = ["buf generate", "git status", "python -B xtask/charts/check.py", "check ", "cargo test"].map(at);
     assert!(order.is_sorted(), "{calls:#?}");
-    assert_eq!(calls.iter().filter(|call| *call == "check ").count(), LANGUAGES.len());
+    // Those of the clients, and that of the console.
+    assert_eq!(calls.iter().filter(|call| *call == "check ").count(), LANGUAGES.len() + 1);
     let agents = fs::read_to_string(machine.directory.join("repository/agents")).unwrap();
     assert!(["claude", "codex", "gemini"].iter().all(|name| agents.contains(name)), "{agents}");
 }

@@ -44,9 +44,9 @@ class Shutdown:
 class AsyncClient:
     """A client for one credential, usually a member's. Connects on first use, and reconnects when needed.
 
-    `teams`, `messages`, `requests`, `tasks`, `hosts`, `watches`, `access` and `history` have every call of the protocol,
-    as coroutines: `await me.tasks.ListTasks(...)`. Each takes `timeout`, the limit for all attempts together, in seconds
-    (default: `patience`; 0 makes one attempt), and raises Error.
+    `teams`, `messages`, `requests`, `tasks`, `hosts`, `watches`, `access` and `history` have every call of the
+    protocol, as coroutines: `await me.tasks.ListTasks(...)`. Each takes `timeout`, the limit for all attempts
+    together, in seconds (default: `patience`; 0 makes one attempt), and raises Error.
     """
 
     def __init__(self, identity: Identity, patience: float = PATIENCE) -> None:
