@@ -180,6 +180,10 @@ function teamEvent({ kind, actor, member }: v1.TeamEvent): string {
       return `${who} created an observer's credential`;
     case TeamEventKind.WRITES_LOST:
       return "The store has lost changes that were confirmed";
+    case TeamEventKind.SIGNED_IN:
+      return `${who} signed in to the console`;
+    case TeamEventKind.CREDENTIAL_REVOKED:
+      return `${who} revoked a credential${member ? ` of ${member}` : ""}`;
     default:
       return "Something happened to the team";
   }

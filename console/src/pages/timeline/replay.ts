@@ -188,8 +188,10 @@ export function titleOf({ event }: v1.HistoryEntry): string {
     }
     case "member":
       return `${event.value.member} ${(MemberState[event.value.state] ?? "").toLowerCase()}`;
-    case "team":
-      return `team ${(TeamEventKind[event.value.kind] ?? "").toLowerCase().replaceAll("_", " ")}`;
+    case "team": {
+      const { kind, actor } = event.value;
+      return `team: ${(TeamEventKind[kind] ?? "").toLowerCase().replaceAll("_", " ")} (${actor?.name ?? "an observer"})`;
+    }
     case "deadLetter":
       return `a message to ${event.value.recipient} was given up`;
     case "task": {
