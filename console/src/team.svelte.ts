@@ -1,9 +1,9 @@
 /** The team on the page: what it consists of now, kept current by the coordinator. */
 
-import { timestampMs } from "@bufbuild/protobuf/wkt";
 import { type Client, v1, type WatchedItem, type WatchedKey, watchTeam } from "@teamwire/client";
 import { SvelteMap } from "svelte/reactivity";
 import { words } from "./lib/errors.js";
+import { millis } from "./lib/format.js";
 import { type Caller, session } from "./session.svelte.js";
 
 /** Whether what the page shows is current. */
@@ -67,7 +67,7 @@ class TeamState {
     if (!caller) return [];
     return [...this.requests.values()]
       .filter((request) => mayAnswer(caller, request))
-      .sort((a, b) => createdAt(a) - createdAt(b) || a.id.localeCompare(b.id));
+      .sort((a, b) => millis(a.createdAt) - millis(b.createdAt) || a.id.localeCompare(b.id));
   }
 
   /** Stops watching, and shows no team. */
@@ -181,11 +181,6 @@ export function mayAnswer(caller: Caller, request: v1.Request): boolean {
     default:
       return false;
   }
-}
-
-/** Returns when a request was made, in milliseconds. */
-function createdAt({ createdAt: at }: v1.Request): number {
-  return at ? timestampMs(at) : 0;
 }
 
 /** The one team on the page. */

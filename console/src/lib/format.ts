@@ -1,6 +1,6 @@
 /** Numbers, times and states in words. */
 
-import { type Duration, durationMs, type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
+import { type Duration, durationMs, type Timestamp, timestampDate, timestampMs } from "@bufbuild/protobuf/wkt";
 import { v1 } from "@teamwire/client";
 
 /** Returns a time span in its largest unit: `12 s`, `5 min`, `3 h`, `2 d`. */
@@ -14,6 +14,11 @@ export function span(ms: number): string {
 
 export function date(at: Timestamp | undefined): Date | undefined {
   return at && timestampDate(at);
+}
+
+/** Returns a time in milliseconds. Zero: it is not set. */
+export function millis(at: Timestamp | undefined): number {
+  return at ? timestampMs(at) : 0;
 }
 
 export function ms(duration: Duration | undefined): number {

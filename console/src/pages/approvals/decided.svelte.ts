@@ -1,9 +1,9 @@
 /** The requests that are no longer pending, loaded backwards page by page. */
 
-import { timestampMs } from "@bufbuild/protobuf/wkt";
 import { v1 } from "@teamwire/client";
 import { SvelteMap } from "svelte/reactivity";
 import { words } from "../../lib/errors.js";
+import { millis } from "../../lib/format.js";
 import { session } from "../../session.svelte.js";
 import { team } from "../../team.svelte.js";
 import { read } from "./requests.js";
@@ -25,7 +25,7 @@ export class Decided {
   readonly #team = team.name;
 
   /** The ones loaded, those that were decided last first. */
-  readonly all = $derived.by(() => [...this.#found.values()].sort((a, b) => decidedAt(b) - decidedAt(a)));
+  readonly all = $derived.by(() => [...this.#found.values()].sort((a, b) => millis(b.decidedAt) - millis(a.decidedAt)));
 
   /** Loads the next older page that has one. */
   async older(): Promise<void> {
@@ -66,8 +66,4 @@ export class Decided {
   readonly #put = (request: v1.Request | undefined): void => {
     if (request && request.state !== v1.RequestState.PENDING) this.#found.set(request.id, request);
   };
-}
-
-function decidedAt({ decidedAt: at }: v1.Request): number {
-  return at ? timestampMs(at) : 0;
 }

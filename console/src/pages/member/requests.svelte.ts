@@ -2,6 +2,7 @@
 
 import { type Client, v1 } from "@teamwire/client";
 import { words } from "../../lib/errors.js";
+import { millis } from "../../lib/format.js";
 import { session } from "../../session.svelte.js";
 import { team } from "../../team.svelte.js";
 
@@ -36,12 +37,10 @@ export class Requests {
       const content = found.get(request.id)?.content ?? request.content;
       found.set(request.id, { ...request, content });
     }
-    return [...found.values()].filter(this.#isWanted).sort((a, b) => seconds(b) - seconds(a) || (a.id < b.id ? 1 : -1));
+    return [...found.values()]
+      .filter(this.#isWanted)
+      .sort((a, b) => millis(b.createdAt) - millis(a.createdAt) || (a.id < b.id ? 1 : -1));
   }
-}
-
-function seconds({ createdAt }: v1.Request): number {
-  return createdAt ? Number(createdAt.seconds) + createdAt.nanos / 1e9 : 0;
 }
 
 /** Returns what a request asks for, in words. */

@@ -1,7 +1,7 @@
 /** What needs a person's attention, how urgently, and why. */
 
 import { v1 } from "@teamwire/client";
-import { count, exitName } from "../../lib/format.js";
+import { count, exitName, millis } from "../../lib/format.js";
 
 const { MemberState, RequestState, RunnerAction } = v1;
 
@@ -97,13 +97,9 @@ export function failedOrders(orders: Iterable<v1.Request>, since: number): v1.Re
   const latest = new Map<string, v1.Request>();
   for (const order of orders) {
     const known = latest.get(order.member);
-    if (order.kind === v1.RequestKind.SPAWN && (!known || at(order.createdAt) > at(known.createdAt))) {
+    if (order.kind === v1.RequestKind.SPAWN && (!known || millis(order.createdAt) > millis(known.createdAt))) {
       latest.set(order.member, order);
     }
   }
-  return [...latest.values()].filter((order) => orderNeed(order) && at(order.decidedAt ?? order.expiresAt) > since);
-}
-
-function at(time: { seconds: bigint; nanos: number } | undefined): number {
-  return time ? Number(time.seconds) * 1_000 + time.nanos / 1e6 : 0;
+  return [...latest.values()].filter((order) => orderNeed(order) && millis(order.decidedAt ?? order.expiresAt) > since);
 }
