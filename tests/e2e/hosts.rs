@@ -147,7 +147,10 @@ fn an_order_in_the_hand_of_a_killed_host_is_carried_out_once_by_its_successor(wo
     );
     // The runner, its watchdog and its program.
     assert!((1..=4).contains(&runners.len()), "{runners:?}");
-    assert_eq!(fs::read_to_string(work.join("pids")).unwrap().lines().count(), 1, "one program");
+    let programs = eventually("its program has started", || {
+        fs::read_to_string(work.join("pids")).ok().filter(|pids| !pids.is_empty())
+    });
+    assert_eq!(programs.lines().count(), 1, "one program");
 }
 
 #[test]

@@ -383,7 +383,10 @@ fn members_work_in_the_directory_of_the_teams_file_unless_the_file_says_otherwis
     assert!(output.stdout.contains(&why), "{}", output.stdout);
     let started = |directory: &Path| directory.join("pids").exists();
     let apart = machine.path().join("members/reviewer");
-    assert!(started(&app) && started(&app.join("services/api")) && started(&apart), "{}", output.stdout);
+    // A member has started once its runner has joined, which may be before its program writes anything.
+    eventually("every program has started where it should", || {
+        (started(&app) && started(&app.join("services/api")) && started(&apart)).then_some(())
+    });
     assert!(!app.join("services/web").exists() && !app.join("backend").exists());
 
     // What members have written stays, and so do the person's directories, even empty ones.
