@@ -25,7 +25,10 @@ pub(crate) fn test(arguments: &[&str], prepare: impl Fn(Step) -> Step) -> Result
     let mut failed_again = failed.clone();
     for target in targets {
         let filter: Vec<&str> = failed.iter().map(String::as_str).collect();
-        let arguments = [&["test", "--locked"], &target[..], &["--", "--exact", "--test-threads=1"], &filter].concat();
+        // For all packages, like the first run: for one alone, cargo would build the dependencies with other features.
+        let arguments =
+            [&["test", "--locked", "--workspace"], &target[..], &["--", "--exact", "--test-threads=1"], &filter]
+                .concat();
         let again = prepare(Step::cargo(&arguments)).run_captured()?;
         failed_again.retain(|name| !has_passed(&again.stdout, name));
     }
@@ -51,11 +54,11 @@ fn failed_tests(stdout: &str) -> BTreeSet<String> {
     stdout.lines().filter_map(failed).chain(listed.map(str::to_owned)).filter(|name| !name.contains(' ')).collect()
 }
 
-/// Returns the targets that cargo names at the end, each as the arguments that select it.
+/// Returns the targets that cargo names at the end, each as the arguments that select it within its package.
 fn failed_targets<'a>(stderr: &'a str) -> Vec<Vec<&'a str>> {
     let target = |line: &'a str| {
         let arguments = line.trim().strip_prefix('`')?.strip_suffix('`')?;
-        arguments.starts_with("-p ").then(|| arguments.split(' ').collect())
+        arguments.starts_with("-p ").then(|| arguments.split(' ').skip(2).collect())
     };
     stderr.lines().filter_map(target).collect()
 }
@@ -78,10 +81,7 @@ mod tests {
     fn failures_are_read_from_the_output() {
         let failed: Vec<String> = failed_tests(STDOUT).into_iter().collect();
         assert_eq!(failed, ["a::four", "a::two"]);
-        assert_eq!(
-            failed_targets(STDERR),
-            [vec!["-p", "teamwire", "--test", "e2e"], vec!["-p", "teamwire-server", "--lib"]]
-        );
+        assert_eq!(failed_targets(STDERR), [vec!["--test", "e2e"], vec!["--lib"]]);
         assert!(has_passed(STDOUT, "a::one") && !has_passed(STDOUT, "a::two"));
     }
 }
