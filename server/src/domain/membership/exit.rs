@@ -119,11 +119,8 @@ pub(in crate::domain) fn conclude_life(
         let (back, left) = (give_back::given_back_text(&tasks), give_back::still_assigned_text(&assigned));
         let asked = match handed_over {
             0 => String::new(),
-            1 => " A permission request that it did not answer is yours now: see `teamwire requests --state pending`."
-                .to_owned(),
-            n => format!(
-                " {n} permission requests that it did not answer are yours now: see `teamwire requests --state pending`."
-            ),
+            1 => " A permission request that it did not answer is yours now, and in your inbox.".to_owned(),
+            n => format!(" {n} permission requests that it did not answer are yours now, and in your inbox."),
         };
         let what = match report.approved_request_id.as_str() {
             "" => format!("{shown} has exited: {how}"),

@@ -54,8 +54,8 @@ pub fn set_lead(
     history::append(tx, team_event(TeamEventKind::LeadChanged, &actor, to.as_str()));
     let open = match request::hand_on::hand_on(tx, &team, &to)? {
         0 => String::new(),
-        1 => " A request awaits the lead's answer: see `teamwire requests --state pending`.".to_owned(),
-        n => format!(" {n} requests await the lead's answer: see `teamwire requests --state pending`."),
+        1 => format!(" A request awaits an answer, and is in {to}'s inbox."),
+        n => format!(" {n} requests await an answer, and are in {to}'s inbox."),
     };
     let notice = v1::Notice {
         kind: NoticeKind::LeadChanged.into(),
