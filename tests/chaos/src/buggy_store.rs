@@ -41,6 +41,12 @@ pub enum Bug {
     /// One in 40 sends takes 6 s, during a supposed flood.
     #[value(skip)]
     Stalls,
+    /// One in 40 sends to the lead takes 6 s.
+    #[value(skip)]
+    StalledLead,
+    /// One in 40 messages is missing in the history.
+    #[value(skip)]
+    TrimmedHistory,
     /// The coordinator takes 544 MiB and never frees them.
     #[value(skip)]
     Leak,
@@ -112,6 +118,19 @@ impl BuggyStore {
                     }
                 }
             }
+            Bug::TrimmedHistory => {
+                let is_a_send =
+                    |write: &Write| matches!(write, Write::Append { stream, .. } if stream.starts_with("inbox/"));
+                if txn.writes.iter().any(is_a_send) && self.is_due() {
+                    for write in &mut txn.writes {
+                        if let Write::Append { stream, .. } = write
+                            && stream == "history"
+                        {
+                            *stream = "nowhere".to_owned();
+                        }
+                    }
+                }
+            }
             Bug::SwappedEntries => {
                 for write in &mut txn.writes {
                     let Write::Append { stream, data, .. } = write else { continue };
@@ -152,6 +171,8 @@ impl StoreLayer for BuggyStore {
     async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError> {
         let is_a_send = |write: &Write| matches!(write, Write::Append { stream, .. } if stream.starts_with("inbox/m"));
         let sends = txn.writes.iter().any(is_a_send);
+        let sends_to_lead =
+            txn.writes.iter().any(|write| matches!(write, Write::Append { stream, .. } if stream == "inbox/lead"));
         match self.bug {
             Bug::SilentLoss if sends && self.is_due() => {
                 let at_ms = self.store.now_ms().await?;
@@ -161,6 +182,7 @@ impl StoreLayer for BuggyStore {
                 return Ok(Outcome::Committed(commit));
             }
             Bug::Stalls if sends && self.is_due() => sleep(Duration::from_secs(6)).await,
+            Bug::StalledLead if sends_to_lead && self.is_due() => sleep(Duration::from_secs(6)).await,
             Bug::OneDecision if !self.accepts_decision(txn) => {
                 return Err(StoreError::Refusing("another request was decided".to_owned()));
             }

@@ -120,7 +120,7 @@ async fn send_headers(stream: TcpStream) -> Result<(), h2::Error> {
     }
 }
 
-async fn begin(stream: TcpStream) -> Result<SendRequest<Bytes>, h2::Error> {
+pub(crate) async fn begin(stream: TcpStream) -> Result<SendRequest<Bytes>, h2::Error> {
     let (calls, connection) = h2::client::handshake(stream).await?;
     tokio::spawn(connection);
     calls.ready().await
@@ -131,7 +131,7 @@ fn call(method: &str, more: usize) -> http::Request<()> {
     as_caller(method, &format!("twm:nobody:{}:0123456789abcdef", rand::rng().random::<u32>()), more)
 }
 
-fn as_caller(method: &str, credential: &str, more: usize) -> http::Request<()> {
+pub(crate) fn as_caller(method: &str, credential: &str, more: usize) -> http::Request<()> {
     let request = http::Request::post(format!("http://coordinator/teamwire.v1.{method}"))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
@@ -180,6 +180,6 @@ async fn open_and_hold(port: u16, credential: &str) -> Result<(), h2::Error> {
     std::future::pending().await
 }
 
-fn h2_error(_: io::Error) -> h2::Error {
+pub(crate) fn h2_error(_: io::Error) -> h2::Error {
     h2::Reason::CONNECT_ERROR.into()
 }

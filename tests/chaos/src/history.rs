@@ -97,6 +97,12 @@ pub enum What {
     FloodBegan,
     /// The flood ended.
     FloodEnded,
+    /// Someone who means well makes a call beside hostile members.
+    Probing { op: u64, call: String },
+    /// The call ended. `error`: why it failed, if it did.
+    Probed { op: u64, error: Option<String> },
+    /// Beside hostile members, this many messages were answered with OK. The history lacks those that are missing.
+    Kept { said: usize, missing: Vec<String> },
     /// The peak memory of a coordinator so far, in bytes.
     Memory { coordinator: usize, peak_bytes: u64 },
     /// Another coordinator opened a damaged copy of a killed coordinator's store. `code`: its exit code, if it exited; `said`:

@@ -16,6 +16,7 @@ pub mod faults;
 pub mod final_state;
 pub mod flood;
 pub mod history;
+pub mod hostile;
 pub mod hosts;
 pub mod lead;
 pub mod member;

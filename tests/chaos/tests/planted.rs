@@ -11,6 +11,7 @@ use teamwire_chaos::{
     check::{self, Promise},
     cluster,
     history::{self, Event, What},
+    hostile::{Harm, HostileTeam},
     hosts, lead, member, ordered, orders,
 };
 use teamwire_client::{self as client, Client, Retry, SubscribeOptions, v1};
@@ -192,6 +193,35 @@ async fn an_unreported_loss_is_found() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sends_delayed_by_a_flood_are_found() {
     assert_eq!(broken(Bug::Stalls).await, [Promise::Responsive]);
+}
+
+/// Runs a team with hostile members on a store with a bug, and returns the promises that were broken.
+async fn broken_beside_hostile_members(bug: Bug) -> Vec<Promise> {
+    let directory = tempfile::tempdir().unwrap();
+    let stop = CancellationToken::new();
+    let _stopped = stop.clone().drop_guard();
+    let addresses = coordinators(bug, &stop).await;
+    let port = addresses[0].rsplit(':').next().unwrap().parse().unwrap();
+    let recorder = history::Recorder::open(directory.path(), "others", 1).unwrap();
+    let team = HostileTeam::create(port, &format!("two:{SECRET}")).await.unwrap();
+    // Long enough for 40 sends.
+    team.run(&[Harm::TaskChanges], Duration::from_secs(12), recorder).await.unwrap();
+    broken_in(bug, &history::read(directory.path()).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_violation_is_found_beside_hostile_members_without_a_bug() {
+    assert_eq!(broken_beside_hostile_members(Bug::None).await, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lead_that_is_kept_waiting_is_found() {
+    assert_eq!(broken_beside_hostile_members(Bug::StalledLead).await, [Promise::Unharmed]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_is_pushed_out_of_the_history_is_found() {
+    assert_eq!(broken_beside_hostile_members(Bug::TrimmedHistory).await, [Promise::Kept]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -59,6 +59,38 @@ pub(super) fn responsive(index: &Index<'_>) -> Vec<String> {
     harmed
 }
 
+pub(super) fn unharmed(index: &Index<'_>) -> Vec<String> {
+    let mut open: BTreeMap<(u32, u64), (u64, &str)> = BTreeMap::new();
+    let mut harmed = Vec::new();
+    for event in index.events {
+        match &event.what {
+            What::Probing { op, call } => _ = open.insert((event.process, *op), (event.at_us, call)),
+            What::Probed { op, error } => {
+                let Some((began_us, call)) = open.remove(&(event.process, *op)) else { continue };
+                let seconds = (event.at_us - began_us) / 1_000_000;
+                match error {
+                    Some(error) => harmed.push(format!("{call} failed after {seconds} s: {error}")),
+                    None if event.at_us > began_us + ANSWER_US_MAX => harmed.push(format!("{call} took {seconds} s")),
+                    None => {}
+                }
+            }
+            _ => {}
+        }
+    }
+    harmed.extend(open.into_values().map(|(_, call)| format!("{call} was never answered")));
+    harmed
+}
+
+pub(super) fn kept(index: &Index<'_>) -> Vec<String> {
+    let lacking = index.events.iter().filter_map(|event| match &event.what {
+        What::Kept { said, missing } if !missing.is_empty() => {
+            Some(format!("the history lacks {} of {said} messages", missing.len()))
+        }
+        _ => None,
+    });
+    lacking.collect()
+}
+
 pub(super) fn memory_bounded(index: &Index<'_>) -> Vec<String> {
     let mut most: BTreeMap<usize, u64> = BTreeMap::new();
     for event in index.events {

@@ -22,6 +22,8 @@ pub enum Promise {
     Alive,
     LossReported,
     Responsive,
+    Unharmed,
+    Kept,
     MemoryBounded,
     DamageDetected,
 }
@@ -38,7 +40,7 @@ pub struct PromiseSpec {
 }
 
 /// Every promise.
-pub const PROMISES: [PromiseSpec; 18] = [
+pub const PROMISES: [PromiseSpec; 20] = [
     PromiseSpec {
         promise: Promise::NothingLost,
         says: "A message whose send was answered with OK is delivered and processed, or it is dead-lettered, or it waits in the inbox of a member that has exited, for that member's next life. In these runs, a message is dead-lettered only after five \
@@ -144,6 +146,20 @@ pub const PROMISES: [PromiseSpec; 18] = [
         checker: liveness::responsive,
     },
     PromiseSpec {
+        promise: Promise::Unharmed,
+        says: "In a team with hostile members, the other members, the lead and the operator get their answers within 5 s, also \
+               over new connections, and the lead can stop a hostile member by force.",
+        checked: "sends to the lead, calls of the lead and of the operator over new connections four times a second, and a forced \
+                  stop",
+        checker: liveness::unharmed,
+    },
+    PromiseSpec {
+        promise: Promise::Kept,
+        says: "What was said stays in the history, whatever hostile members write.",
+        checked: "the sends that were answered with OK during the attack against the history after it",
+        checker: liveness::kept,
+    },
+    PromiseSpec {
         promise: Promise::MemoryBounded,
         says: "A coordinator's memory stays below 512 MiB, of which the embedded store may cache 256 MiB.",
         checked: "the peak memory of each coordinator (VmHWM)",
@@ -176,6 +192,8 @@ impl Promise {
             Self::Answers => has(|what| matches!(what, What::Asked { .. })),
             Self::LossReported => has(|what| matches!(what, What::MayBeLost { .. })),
             Self::Responsive => has(|what| matches!(what, What::FloodBegan)),
+            Self::Unharmed => has(|what| matches!(what, What::Probing { .. })),
+            Self::Kept => has(|what| matches!(what, What::Kept { .. })),
             Self::MemoryBounded => has(|what| matches!(what, What::Memory { .. })),
             Self::DamageDetected => has(|what| matches!(what, What::Damaged { .. })),
             _ => true,

@@ -4,6 +4,7 @@ use super::{Fault, Kind, Mix};
 use crate::{
     cluster::{ClusterSpec, Store},
     flood::Flood,
+    hostile::Harm,
 };
 
 const BOTH: &[Store] = &[Store::Embedded, Store::Redis];
@@ -34,7 +35,7 @@ impl Fault {
 }
 
 /// Every fault.
-pub const FAULTS: [Fault; 42] = [
+pub const FAULTS: [Fault; 49] = [
     fault("none", "breaks nothing", Kind::None, BOTH),
     fault(
         "coordinator-killed",
@@ -187,6 +188,49 @@ pub const FAULTS: [Fault; 42] = [
         BOTH,
     )
     .alone(),
+    fault(
+        "hostile-unread-replies",
+        "20 members of another team ask for as much as possible on connections that take nothing",
+        Kind::Harmed(&[Harm::UnreadReplies]),
+        BOTH,
+    )
+    .alone(),
+    fault(
+        "hostile-connections",
+        "20 members of another team open 4,000 connections and keep those that they get",
+        Kind::Harmed(&[Harm::Connections]),
+        BOTH,
+    )
+    .alone(),
+    fault(
+        "hostile-restarts",
+        "20 members of another team begin one life and one session after the other",
+        Kind::Harmed(&[Harm::Restarts]),
+        BOTH,
+    )
+    .alone(),
+    fault(
+        "hostile-task-changes",
+        "20 members of another team change tasks as fast as they can",
+        Kind::Harmed(&[Harm::TaskChanges]),
+        BOTH,
+    )
+    .alone(),
+    fault(
+        "hostile-task-churn",
+        "20 members of another team create large tasks and delete them, as fast as they can",
+        Kind::Harmed(&[Harm::TaskChurn]),
+        BOTH,
+    )
+    .alone(),
+    fault(
+        "hostile-reads",
+        "20 members of another team search and list everything, as fast as they can",
+        Kind::Harmed(&[Harm::Reads]),
+        BOTH,
+    )
+    .alone(),
+    fault("hostile-all", "20 members of another team do all of this at once", Kind::Harmed(&Harm::ALL), BOTH).alone(),
     fault("host-killed", "kills a host with SIGKILL and restarts it within 1 s", Kind::HostKilled, BOTH).on(HOSTS),
     fault(
         "host-killed-at-step",

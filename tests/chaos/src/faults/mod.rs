@@ -16,6 +16,7 @@ use crate::{
     cluster::{Cluster, ClusterSpec, Store},
     damage,
     flood::Flood,
+    hostile::Harm,
 };
 pub use catalogue::FAULTS;
 pub(crate) use redis::NEVER;
@@ -74,6 +75,8 @@ enum Kind {
     ClockForward,
     ClockBack,
     Flooded(Flood),
+    /// Members of another team do harm.
+    Harmed(&'static [Harm]),
     HostKilled,
     HostKilledAtStep,
     HostPaused,
@@ -151,6 +154,7 @@ impl Fault {
             Kind::ClockForward => machine::set_clock_forward(cluster, &draw, random).await?,
             Kind::ClockBack => machine::set_clock_back(cluster, &draw, random).await?,
             Kind::Flooded(flood) => network::flood(cluster, &draw, flood).await?,
+            Kind::Harmed(harms) => network::harm(cluster, &draw, harms).await?,
             Kind::HostKilled => hosts::kill(cluster, &draw, random).await?,
             Kind::HostKilledAtStep => hosts::kill_at_step(cluster, &draw, random).await?,
             Kind::HostPaused => hosts::pause(cluster, &draw, random).await?,

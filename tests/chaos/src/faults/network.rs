@@ -1,4 +1,4 @@
-//! Bad links, and strangers who flood a coordinator.
+//! Bad links, strangers who flood a coordinator, and members who harm it.
 
 use std::{io, time::Duration};
 
@@ -7,9 +7,10 @@ use tokio::time::sleep;
 
 use super::Draw;
 use crate::{
-    cluster::Cluster,
+    cluster::{Cluster, OPERATOR},
     flood::Flood,
-    history::What,
+    history::{Recorder, What},
+    hostile::{Harm, HostileTeam},
     proxy::{Direction, Proxy},
 };
 
@@ -52,5 +53,17 @@ pub(super) async fn flood(cluster: &Cluster, draw: &Draw, flood: Flood) -> io::R
     } else {
         flood.run(port, duration).await?;
     }
+    cluster.note(What::FloodEnded)
+}
+
+/// The name under which those record events who mean well beside hostile members.
+const OTHERS: &str = "others";
+
+pub(super) async fn harm(cluster: &Cluster, draw: &Draw, harms: &[Harm]) -> io::Result<()> {
+    let failed = |error| io::Error::other(format!("the hostile team: {error}"));
+    let team = HostileTeam::create(cluster.coordinators[draw.coordinator].port(), OPERATOR).await.map_err(failed)?;
+    cluster.note(What::FloodBegan)?;
+    let recorder = Recorder::open(&cluster.history(), OTHERS, rand::rng().random())?;
+    team.run(harms, Duration::from_secs(5) + draw.pause, recorder).await.map_err(failed)?;
     cluster.note(What::FloodEnded)
 }
