@@ -262,11 +262,11 @@ async fn a_message_to_the_sender_of_the_only_message_in_hand_answers_it() {
     }
     running.stopper.cancel();
     running.exit().await;
-    assert_eq!(coordinator.with(|state| (state.inbox.len(), state.acked.len())), (2, 0), "an inference is no proof");
+    assert_eq!(coordinator.with(|state| (state.inbox.len(), state.acked.len())), (2, 0), "an inference is not proof");
 }
 
 #[tokio::test]
-async fn a_message_is_no_answer_while_two_from_its_recipient_are_in_hand() {
+async fn a_message_is_not_an_answer_while_two_from_its_recipient_are_in_hand() {
     let coordinator = Coordinator::start().await;
     let script = r#"
         read -r line; read -r line; read -r line

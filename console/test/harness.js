@@ -328,7 +328,7 @@ export async function open(options) {
   const problems = [];
   page.on("pageerror", (error) => problems.push(`${error.stack}`));
   page.on("console", (message) => {
-    // A call that fails while a coordinator is down, or that it refuses, is no problem of the page.
+    // A call that fails while a coordinator is down, or that it refuses, is not the page's fault.
     const isOfNetwork = message.text().startsWith("Failed to load resource");
     if (message.type() === "error" && !isOfNetwork) problems.push(message.text());
   });

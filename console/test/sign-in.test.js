@@ -65,7 +65,7 @@ test("a code signs in, and leaves no trace in the browser or in an address", asy
   assert.deepEqual(problems, []);
 });
 
-test("a code signs in once, and what is no code does not", async () => {
+test("a code signs in once, and a text that is not a code does not", async () => {
   const code = await coordinator.code("ann");
   const first = await open();
   await first.page.goto(`${front}#code=${code}`);

@@ -252,7 +252,7 @@ fn text(path: &Path) -> Result<String, ConfigError> {
 
 /// Reads a duration such as `90s`, `5m` or `1h`.
 fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("\"{text}\" is no duration. Write it as 90s, 5m or 1h.");
+    let wrong = || format!("\"{text}\" is not a duration. Write it as 90s, 5m or 1h.");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
         "s" => 1,

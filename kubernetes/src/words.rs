@@ -68,7 +68,7 @@ fn of_waiting(reason: &str, container: &str, image: &str, message: &str) -> Opti
             (format!("The image {image} cannot be pulled"), true)
         }
         "ErrImageNeverPull" => (format!("The image {image} is not on the node, and may not be pulled"), true),
-        "InvalidImageName" => (format!("\"{image}\" is no name of an image"), true),
+        "InvalidImageName" => (format!("\"{image}\" is not the name of an image"), true),
         "CreateContainerConfigError" => (format!("The container {container} cannot be configured"), true),
         "CreateContainerError" | "RunContainerError" | "StartError" | "ContainerCannotRun" => {
             (format!("The container {container} cannot start"), true)

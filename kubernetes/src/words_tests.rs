@@ -37,7 +37,7 @@ fn what_a_container_waits_for_is_said_in_words() {
             "The image agents:1 cannot be pulled: Back-off pulling image \"agents:1\".",
             true,
         ),
-        ("InvalidImageName", "", "\"agents:1\" is no name of an image.", true),
+        ("InvalidImageName", "", "\"agents:1\" is not the name of an image.", true),
         ("ErrImageNeverPull", "", "The image agents:1 is not on the node, and may not be pulled.", true),
         (
             "CreateContainerConfigError",

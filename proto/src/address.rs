@@ -23,7 +23,7 @@ pub struct Address {
     pub port: u16,
 }
 
-/// Why a text is no address, for a reader.
+/// Why a text is not an address, for a reader.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct AddressError(&'static str);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn a_text_that_is_not_an_address_is_refused() {
         for text in [
             "",
             "http://",

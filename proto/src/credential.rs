@@ -182,7 +182,7 @@ mod tests {
         }
     }
 
-    /// Found by fuzzing: what was no form at all passed for the operator's.
+    /// Found by fuzzing: a text in none of the forms passed for the operator's.
     #[test]
     fn an_operators_credential_names_no_member_not_even_with_an_empty_part() {
         assert!(Credential::parse("two::0123456789abcdef").is_err());

@@ -20,7 +20,7 @@ pub const JOIN_STRING_CHARS_MAX: usize = 8 * 1024;
 #[serde(try_from = "String", into = "String")]
 pub struct Fingerprint(pub [u8; 32]);
 
-/// The text is no fingerprint.
+/// The text is not a fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a fingerprint is `sha256:` and 64 hexadecimal digits")]
 pub struct NoFingerprint;
@@ -68,7 +68,7 @@ pub struct JoinString {
 }
 
 impl JoinString {
-    /// Makes a join string. None: the credential is no join token.
+    /// Makes a join string. None: the credential is not a join token.
     pub fn new(token: Credential, addresses: Vec<Address>, fingerprint: Option<Fingerprint>) -> Option<Self> {
         // A fingerprint without an address belongs to no coordinator.
         let fingerprint = fingerprint.filter(|_| addresses.iter().any(|address| address.is_tls));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_join_string_is_refused_with_a_remedy() {
+    fn a_text_that_is_not_a_join_string_is_refused_with_a_remedy() {
         for text in [
             "twm:acme:bob:0123456789abcdef".to_owned(),
             format!("{TOKEN}@"),

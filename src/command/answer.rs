@@ -14,7 +14,7 @@ use crate::{
 /// Approve a request
 ///
 /// Approving a shutdown request ends your process. Approving a plan lets its author start on tasks.
-/// Approving a permission request lets its member use the tool as described, once.
+/// Approving a permission request lets the member that asked use the tool as described, once.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire approve last\n    teamwire approve REQUEST_ID -m \"go ahead\"")]
 pub struct Approve {
@@ -30,7 +30,7 @@ pub struct Approve {
 /// Reject a request
 ///
 /// If you reject a shutdown request, your process keeps working. If you reject a plan, its author can submit another
-/// one. If you reject a permission request, its member must not do what it asked for.
+/// one. If you reject a permission request, the member that asked must not use the tool.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire reject last --reason \"handle errors first\"")]
 pub struct Reject {

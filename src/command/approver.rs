@@ -17,7 +17,7 @@ pub(super) async fn check(client: &Client, approver: &str) -> Result<(), Failure
     }
 }
 
-/// Warns if no member has the approver's name. It may still join, so that is no failure.
+/// Warns if no member has the approver's name. It may still join, so that is not a failure.
 pub(super) async fn warn(client: Client, approver: String, say: impl FnOnce(String)) {
     if let Some(why) = wrong_name(&client, &approver).await {
         say(format!("warning: --approver names no member yet. {why} Until it has joined, the lead is asked instead."));

@@ -30,10 +30,10 @@ const POLL: Duration = Duration::from_millis(500);
 
 /// Open the console, a web page that shows the team, in a browser
 ///
-/// The page shows members, messages, approvals and the board as they change, and you can do there what you can do at the command
-/// line. The coordinator serves it; see `console.enabled` in `teamwire serve --print-config`. This command signs you in as your
-/// current identity, with a code that works once and within 60 seconds. You stay signed in for 8 hours, until you sign out, or
-/// until your identity ends. With --as operator you see every team.
+/// The page shows members, messages, approvals and the board as they change, and you can do there most of what you can do at
+/// the command line. The coordinator serves it; see `console.enabled` in `teamwire serve --print-config`. This command signs
+/// you in as your current identity, with a code that works once and expires after 60 seconds. You stay signed in for 8 hours,
+/// until you sign out, or until your identity ends. With --as operator you see every team.
 ///
 /// If this machine has no browser, open the address elsewhere, and enter the code there.
 #[derive(Args, Debug)]
@@ -41,7 +41,7 @@ const POLL: Duration = Duration::from_millis(500);
     after_help = "Examples:\n\n    teamwire console\n    teamwire console --read-only     # for a screen that everyone can see\n    teamwire console --no-open       # only print the address and the code"
 )]
 pub struct ConsoleCommand {
-    /// Sign in only to read: the page cannot change anything
+    /// Sign in read-only: the page cannot change anything
     #[arg(long)]
     read_only: bool,
     /// Do not open a browser; print the address and the code

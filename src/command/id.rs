@@ -168,7 +168,7 @@ pub(super) async fn message(caller: &Caller, typed: &str, last: Last) -> Result<
     only(typed, &MESSAGE, ids.into_iter().filter(|id| has_part(id, typed)))
 }
 
-/// Returns whether the caller sent or received a message that is no notice.
+/// Returns whether the caller sent or received a message that is not a notice.
 fn is_own(caller: &Caller, message: &v1::Message) -> bool {
     let is_sender = message.sender.as_ref().is_some_and(|sender| caller.is(&sender.name));
     let is_notice = matches!(message.body, Some(v1::message::Body::Notice(_)));

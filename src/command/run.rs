@@ -86,7 +86,7 @@ pub struct Run {
     prompt: String,
     /// With an agent program: start a new session, even if an earlier run of the member left one
     ///
-    /// If an earlier run was killed or interrupted, the program resumes the session of that run, provided that command and
+    /// If an earlier run was killed or interrupted, the program resumes that run's session, provided that the command and the
     /// directory are the same.
     #[arg(long)]
     new_session: bool,
@@ -128,7 +128,7 @@ pub struct Run {
     /// A restarted agent program resumes its own session.
     #[arg(long, value_enum)]
     restart: Option<RestartWhen>,
-    /// After how many consecutive failures the runner exits
+    /// The number of consecutive failures after which the runner exits
     #[arg(long, default_value_t = 10, value_name = "N")]
     restarts_max: u32,
     /// After an approved shutdown: how long the program has to exit by itself before it gets SIGTERM, in seconds [default: 5;

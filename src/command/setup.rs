@@ -67,7 +67,7 @@ pub(super) fn program_parser() -> impl TypedValueParser<Value = AgentProgram> {
         .map(|name| AgentProgram::named(&name).expect("one of the possible values"))
 }
 
-/// A file and what it shall contain.
+/// A file and what it should contain.
 struct Change {
     path: PathBuf,
     before: Option<String>,

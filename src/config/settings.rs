@@ -139,7 +139,7 @@ impl Settings {
         }
     }
 
-    /// Returns the names under which browsers reach the console, besides `localhost` and IP addresses.
+    /// Returns the names by which browsers may reach the console, besides `localhost` and IP addresses.
     pub fn console_hosts(&self) -> Vec<String> {
         let advertised = self.advertise.iter().filter_map(|address| address.parse::<Address>().ok());
         advertised.map(|address| address.host).chain(self.console_hosts.iter().cloned()).collect()

@@ -94,7 +94,7 @@ fn team_event(event: &v1::TeamEvent) -> String {
         TeamEventKind::ObserverCreated => format!("{actor} created an observer credential"),
         TeamEventKind::SignedIn => {
             let who = event.actor.as_ref().map_or("an observer", |actor| actor.name.as_str());
-            format!("{who} signed in to the console{}", if event.read_only { ", only to read" } else { "" })
+            format!("{who} signed in to the console{}", if event.read_only { " (read-only)" } else { "" })
         }
         TeamEventKind::CredentialRevoked => {
             let who = event.actor.as_ref().map_or("an observer", |actor| actor.name.as_str());

@@ -16,7 +16,7 @@ scenarios! {
     what_keeps_a_team_from_being_deleted_is_named,
     a_message_tells_its_whole_life,
     a_persons_unread_messages_are_one_note,
-    members_that_ended_as_asked_are_no_findings,
+    members_that_ended_as_asked_are_not_findings,
     the_advice_about_a_failed_program_fits_the_reader,
     a_member_whose_turns_fail_is_shown_as_failing_until_one_succeeds,
     a_program_that_fails_at_every_batch_is_shown_as_failing,
@@ -113,7 +113,7 @@ fn what_keeps_a_team_from_being_deleted_is_named(world: World) {
     world.join("ben");
     let (code, found) = findings(&world, &[]);
     let finding = find(&found, "delete_blocked");
-    assert_eq!((code, &finding["severity"]), (0, &"note".into()), "a team at work is no problem");
+    assert_eq!((code, &finding["severity"]), (0, &"note".into()), "a team at work is not a problem");
     assert!(finding["text"].as_str().unwrap().contains("ann (active), ben (active)"), "{finding}");
     for name in ["ann", "ben"] {
         world.cli(name, &["leave"]).succeeds();
@@ -162,7 +162,7 @@ fn a_message_tells_its_whole_life(world: World) {
     world.cli("ben", &["message", "show", id]).exits(1).complains_of("MESSAGE_NOT_FOUND");
 }
 
-fn members_that_ended_as_asked_are_no_findings(world: World) {
+fn members_that_ended_as_asked_are_not_findings(world: World) {
     world.create_team("acme");
     let approves = world.run("ann", &["--on-shutdown", "approve"], agents::SILENT).ready();
     let forced = world.run("bob", &[], agents::SILENT).ready();
@@ -227,7 +227,7 @@ fn a_full_inbox_is_explained_to_its_owner_and_to_others() {
     assert!(next("bob").contains("teamwire send team-lead"));
     let told = world.cli(LEAD, &["doctor"]).exits(1);
     assert!(told.stdout.contains("problem, not queued: ann's inbox is full"), "{}", told.stdout);
-    // Once ann is gone, it is no problem anymore.
+    // Once ann is gone, it is not a problem anymore.
     world.cli("ann", &["leave"]).succeeds();
     world.cli(LEAD, &["doctor"]).succeeds();
 }

@@ -199,7 +199,7 @@ fn a_request_that_cannot_be_decoded_is_refused_with_a_reason() {
             .unwrap()
             .send_request(request(LIST_TEAMS, &operator, 0), false)
             .unwrap();
-        // A page token that is no UTF-8.
+        // A page token that is not UTF-8.
         body.send_data(Bytes::from_static(&[0, 0, 0, 0, 3, 0x12, 1, 0xff]), true).unwrap();
         let answer = answer.await.unwrap();
         let status = tonic::Status::from_header_map(answer.headers()).unwrap();

@@ -70,7 +70,7 @@ fn a_program_for_each_batch_is_seen_to_start_and_end(world: World) {
     worker.await_log("connected");
     world.cli(LEAD, &["send", "worker", "succeed"]).succeeds();
     let reply = world.await_inbox(LEAD, "the reply", |message| message["from"] == "worker");
-    assert_eq!(reply["content"], "done", "activity is no part of the reply");
+    assert_eq!(reply["content"], "done", "activity is not part of the reply");
     let lines = eventually("the exit is reported", || {
         let lines = texts(&world, LEAD, "worker");
         (lines.len() == 3).then_some(lines)

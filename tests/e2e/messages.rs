@@ -193,7 +193,7 @@ fn a_message_at_which_a_program_keeps_failing_is_dead_lettered_and_the_next_one_
     eventually("the next message is processed", || (receipt(&honey)["state"] == "processed").then_some(()));
     assert_eq!(receipt(&poison)["dead_letter_cause"], "delivery_limit", "{}", receipt(&poison));
     assert_eq!(texts(&worker.heard()), ["poison", "poison", "poison", "honey"]);
-    // It is no takeover, because the runner is the same process. And a member that waits to try again is not idle.
+    // It is not a takeover, because the runner is the same process. And a member that waits to try again is not idle.
     let history = world.history(LEAD);
     assert!(history.iter().all(|entry| entry["message"]["notice"]["kind"] != "session_superseded"));
     let first_idle = history.iter().position(|entry| entry["message"]["notice"]["kind"] == "idle");

@@ -157,7 +157,7 @@ fn every_number_is_documented_and_every_documented_one_is_there(world: World) {
     // One is the crate, in an example of the log; one is off.
     for word in words.filter(|word| !["teamwire_server", "teamwire_team_tasks"].contains(word)) {
         let name = ["_bucket", "_count", "_sum"].iter().find_map(|end| word.strip_suffix(end)).unwrap_or(word);
-        assert!(shown.contains(name), "{word} is no number");
+        assert!(shown.contains(name), "{word} is not a number");
     }
 }
 

@@ -73,7 +73,7 @@ fn a_message_is_one_trace_from_its_sender_to_its_acknowledgement(mut world: Worl
     let attributes = format!("{:?}", named("process").attributes);
     assert!(attributes.contains(id), "{attributes}");
     let everything = format!("{:?}", collector.spans());
-    assert!(!everything.contains("follow me"), "contents are no part of a trace");
+    assert!(!everything.contains("follow me"), "contents are not part of a trace");
     // What a coordinator does by itself makes no traces.
     let roots: Vec<Span> = collector.spans().into_iter().filter(|span| span.parent_span_id.is_empty()).collect();
     assert!(roots.iter().all(|span| !["decide", "commit"].contains(&span.name.as_str())), "{roots:?}");

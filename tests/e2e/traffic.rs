@@ -101,7 +101,7 @@ impl Account {
 }
 
 impl Traffic {
-    /// Returns how many streams there shall be: `TEAMWIRE_STREAMS`, or 50.
+    /// Returns how many streams to open: `TEAMWIRE_STREAMS`, or 50.
     pub fn size() -> usize {
         env::var("TEAMWIRE_STREAMS").map_or(50, |streams| streams.parse().expect("a number of streams"))
     }

@@ -329,7 +329,7 @@ fn a_client_that_reconnects_gets_what_has_changed_since_or_a_new_snapshot(mut wo
         // Up to date: a frame says so at once.
         let watch = lead.watch(&watch.token).await;
         assert_eq!((watch.resets, watch.received), (0, 0));
-        // The token of one caller is no use to another.
+        // The token of one caller is useless to another.
         assert_eq!(raw(&world, "ann").watch(&watch.token).await.resets, 1);
         watch.token
     });
@@ -449,7 +449,7 @@ fn a_watch_shows_what_another_coordinator_has_changed(world: World) {
         watch.until("the decision", decided).await;
         ann.report("digs").await;
         watch.until("the activity", |items| items.contains_key(&format!("{:?}", Key::ActivityOf("ann".to_owned())))).await;
-        // What one coordinator remembers is no use to the other.
+        // What one coordinator remembers is useless to the other.
         assert_eq!(lead.watch(&watch.token).await.resets, 1);
     });
 }

@@ -111,7 +111,7 @@ impl Phrases {
 }
 
 impl Phrase {
-    /// Reads a row. Returns `None` if the line is no row.
+    /// Reads a row. Returns `None` if the line is not a row.
     fn parse(line: &str) -> Option<Self> {
         let mut cells = line.strip_prefix('|')?.strip_suffix('|')?.split('|').map(str::trim);
         let (shown, instead, why) = (cells.next()?, cells.next()?, cells.next()?);

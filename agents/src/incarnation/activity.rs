@@ -28,7 +28,7 @@ const LINE_CHARS_MAX: usize = 500;
 const REPORT_BYTES_MAX: usize = 128 * 1024;
 
 impl Incarnation<'_> {
-    /// Reports one thing that the program did, such as a call of a tool, for people who watch. Never waits. Blank lines are
+    /// Reports one thing that the program did, such as a tool call, for people who watch. Never waits. Blank lines are
     /// ignored, and long ones are cut.
     pub(crate) fn activity(&self, line: impl Into<String>) {
         self.reporter.waiting.send_if_modified(|waiting| waiting.push(line.into()));

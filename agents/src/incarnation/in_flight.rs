@@ -9,7 +9,7 @@ use tokio::{sync::watch, time::Instant};
 use super::{heartbeat::Work, recent_ids::RecentIds};
 use crate::pending_replies::{Answerable, PendingReplies};
 
-/// How many handed messages are remembered, so that acknowledging one twice is no error.
+/// How many handed messages are remembered, so that acknowledging one twice is not an error.
 const REMEMBERED_MAX: usize = 4_096;
 
 /// How many shutdown requests of one incarnation are remembered. Only one can be pending at a time.

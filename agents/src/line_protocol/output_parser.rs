@@ -371,8 +371,8 @@ mod tests {
         assert_eq!(quoted, json!({"to": "lead", "mesage": "done"}));
         refused(r#"{"to":"lead","msg":"done"}"#, "msg", "nearest is \"message\"");
         refused(r#"{"to":"lead","message":"done","priority":1}"#, "priority", "no field");
-        refused(r#"{"type":"massage","to":"a","content":"c"}"#, "type", "no type of message");
-        refused(r#"{"type":"shutdown-response","request_id":"r","approve":true}"#, "type", "no type of message");
+        refused(r#"{"type":"massage","to":"a","content":"c"}"#, "type", "not a message type");
+        refused(r#"{"type":"shutdown-response","request_id":"r","approve":true}"#, "type", "not a message type");
         refused(r#"{"type":5,"to":"a","message":"c"}"#, "type", "a string");
         refused(r#"{"request_id":"r","approve":true}"#, "type", "required");
     }

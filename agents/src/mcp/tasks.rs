@@ -27,7 +27,7 @@ struct TaskCreate {
     /// What is shown while the task is in progress, such as "Running the tests".
     #[serde(default, alias = "active_form")]
     active_form: String,
-    /// The teammate who shall do it. Default: anyone.
+    /// The teammate who is to do it. Default: anyone.
     #[serde(default)]
     owner: String,
     /// The tasks that must be completed first.

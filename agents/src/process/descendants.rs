@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_reuses_the_id_is_no_member() {
+    fn a_process_that_reuses_the_id_is_not_a_member() {
         let again = Entry { started: 200, ..entry(10, 1, 7) };
         assert!(family(false).select(vec![again], 5, &HashSet::new(), |_| false).is_empty());
     }

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_gone_with_its_final_state_and_a_lease_that_shrinks_is_no_change() {
+    fn a_request_is_gone_with_its_final_state_and_a_lease_that_shrinks_is_not_a_change() {
         let request = |state: RequestState| {
             Item::Request(v1::Request { id: "req_1".to_owned(), state: state.into(), ..Default::default() })
         };

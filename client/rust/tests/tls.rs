@@ -154,7 +154,7 @@ async fn a_mismatch_of_http_and_https_is_explained() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_no_coordinator_is_recognized() {
+async fn a_server_that_is_not_a_coordinator_is_recognized() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let web_server = tokio::spawn(async move {

@@ -9,7 +9,7 @@ import { isReopened, readError, type TeamwireError } from "./error.js";
 /** The longest delay between two attempts, in milliseconds: a person may be waiting in front of the display. */
 const DELAY_MS_MAX = 2_000;
 
-/** How long a stream may be silent, in milliseconds. The coordinator sends a frame every 10 s at least. */
+/** How long a stream may be silent, in milliseconds. The coordinator sends a frame at least every 10 s. */
 const SILENCE_MS = 25_000;
 
 /** The connection to the coordinator was lost; the client keeps trying to open another one. Reported once per outage. */
@@ -83,7 +83,7 @@ async function* read<F>(open: Open<F>, signal: AbortSignal, silenceMs: number): 
     const contextValues = createContextValues().set(ONE_ATTEMPT, true);
     const frames = open({ signal: controller.signal, contextValues })[Symbol.asyncIterator]();
     for (;;) {
-      // The time counts only while this waits: a slow program is no silence.
+      // The time counts only while this waits: a slow program is not silence.
       const timer = setTimeout(() => controller.abort(late), silenceMs);
       const { done, value } = await orAborted(frames.next(), controller.signal).finally(() => clearTimeout(timer));
       if (done) throw new ConnectError("the stream ended without a reason", Code.Unavailable);

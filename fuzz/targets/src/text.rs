@@ -114,7 +114,7 @@ pub(crate) fn credential(input: &[u8]) {
     match Credential::parse(text) {
         Ok(credential) => {
             let written = credential.reveal();
-            // Ids of tokens are compared without case.
+            // Ids of tokens are case-insensitive.
             assert!(written.eq_ignore_ascii_case(text));
             assert_eq!(Credential::parse(&written).as_ref(), Ok(&credential));
             assert!(text.ends_with(credential.secret()) && credential.secret().len() >= 16);

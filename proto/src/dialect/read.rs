@@ -188,7 +188,7 @@ fn kind(value: Option<&Value>, place: &str, allowed: &[Kind]) -> Result<Kind, Re
         let fault = match Kind::sendable(text) {
             _ if text.is_empty() => format!("{place} is required."),
             Some(_) => format!("A {text} has a string as its \"message\", not an object."),
-            None => format!("\"{}\" is no type of message.", shown(text)),
+            None => format!("\"{}\" is not a message type.", shown(text)),
         };
         let names: Vec<&str> = allowed.iter().map(|kind| kind.name()).collect();
         let message = format!("{fault} Use one of: {}.", names.join(", "));

@@ -2,7 +2,7 @@
 //!
 //! [`ConsoleLayer`] is around everything. It passes native gRPC calls on untouched. Of all other requests, which a browser may
 //! have made, it checks `Host` and `Origin` ([`origin`]), answers those for the page's files ([`assets`]), and passes on the
-//! others: calls over gRPC-web. Neither a credential nor a cookie is involved, so the page of another origin gains nothing by
+//! others: calls over gRPC-web. Neither a credential nor a cookie is involved, so a page from another origin gains nothing by
 //! having a browser ask.
 
 mod assets;

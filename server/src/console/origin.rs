@@ -1,4 +1,4 @@
-//! Which requests of browsers are permitted, by the host that they name and the origin of the page that makes them.
+//! Which browser requests are permitted, by the host that they name and the origin of the page that makes them.
 //!
 //! A page of another site could have its own name resolve to this coordinator's address (DNS rebinding). Its requests would
 //! then be of one origin with the coordinator, for the browser. So the host must be an IP address, which cannot be rebound, or
@@ -41,14 +41,14 @@ impl Origins {
         let authority = authority(request)?;
         if !self.is_known(authority.host()) {
             return Err(
-                "The coordinator does not serve its console under this host name. Use its address, or add the name to \
+                "The coordinator does not serve its console at this host name. Use its address, or add the name to \
                         console.hosts.",
             );
         }
         let is_tls = self.is_tls || request.headers().get(FORWARDED_PROTO).is_some_and(|proto| proto == "https");
         match origin {
             Some(origin) if !is_same(origin, &authority, is_tls) => Err(
-                "The page of another origin may not call this coordinator. Add its origin to web.origins to permit it.",
+                "A page from another origin may not call this coordinator. Add its origin to web.origins to permit it.",
             ),
             _ => Ok(()),
         }

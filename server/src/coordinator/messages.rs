@@ -110,7 +110,7 @@ impl Coordinator {
             .collect()
     }
 
-    /// Returns how much of an inbox is notices, which use no room of messages. `folded`: its owner.
+    /// Returns how much of an inbox is notices, which take no room from messages. `folded`: its owner.
     pub(super) async fn notices_in_inbox(&self, namespace: &Namespace, folded: &str) -> Result<Allowance, Refusal> {
         let list = self.fetch::<NoticesRecord>(namespace, vec![folded.to_owned()]).await?.pop().flatten();
         let sent = list.iter().flat_map(|list| &list.slots).filter_map(|slot| slot.sent.as_ref());

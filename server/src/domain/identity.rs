@@ -1,8 +1,8 @@
 //! Who calls: resolves a credential to a member, the operator or an observer, by the team's current records.
 //!
-//! A console credential resolves to the one that it acts for, so every rule decides as it would for that one. If it can only
-//! read, the transaction is marked, and refuses to be committed with a write. The calls of a process ask for [`process`], which
-//! no console credential is.
+//! A console credential resolves to the identity that it acts for, so every rule decides as it would for that identity. If it
+//! can only read, the transaction is marked, and refuses to be committed with a write. Calls that only a process may make check
+//! [`process`], which refuses a console credential.
 //!
 //! An unknown team, an unknown name and a wrong secret are refused alike, so that a stranger learns nothing by
 //! guessing.

@@ -57,7 +57,7 @@ impl TeamRecord {
         Err(Refusal::new(Reason::QuotaExceeded, text))
     }
 
-    /// Resolves an address to a member that is no host: `name`, `name@team` with this team, or the lead's alias.
+    /// Resolves an address to a member that is not a host: `name`, `name@team` with this team, or the lead's alias.
     pub fn resolve(&self, text: &str, field: &str) -> Result<&MemberRecord, Refusal> {
         let member = self.resolve_any(text, field)?;
         if !member.is_host {

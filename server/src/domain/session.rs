@@ -300,7 +300,7 @@ pub struct Acknowledgement {
 }
 
 impl Acknowledgement {
-    /// Checks the fields of an acknowledgement. `member`: the one that a console credential acts for.
+    /// Checks the fields of an acknowledgement. `member`: whom a console credential acts for.
     pub fn check(who: &CallerCredentials, member: Option<Name>, request: &v1::AckRequest) -> Result<Self, Refusal> {
         if request.message_ids.len() > ACK_IDS_MAX {
             return Err(

@@ -149,7 +149,7 @@ fn a_teammate_sees_only_requests_that_concern_it_and_learns_when_one_no_longer_d
 }
 
 #[test]
-fn a_later_call_of_an_active_detached_member_is_no_change() {
+fn a_later_call_of_an_active_detached_member_is_not_a_change() {
     let mut view = TeamView::new(1);
     let called = |seconds, state: MemberState| {
         let since = prost_types::Timestamp { seconds, nanos: 0 };

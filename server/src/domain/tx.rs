@@ -201,7 +201,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Appends to a stream. If an earlier commit found the stream full, the bound is raised by the stream's
-    /// [allowance](Snapshot::allowances), so that notices use no room of messages.
+    /// [allowance](Snapshot::allowances), so that notices take no room from messages.
     pub fn append(&mut self, stream: impl Into<String>, data: Bytes, weight: u64, bound: Option<Bound>) {
         let stream = stream.into();
         let allowance = self.snapshot.allowances.get(&stream).copied().unwrap_or_default();

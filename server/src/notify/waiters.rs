@@ -51,7 +51,7 @@ impl NamespaceWaiters {
         self.activity.entry(member.to_owned()).or_default().subscribe()
     }
 
-    /// Passes on a commit with these topics. Reports of activity are frequent, so they are no news to anyone else.
+    /// Passes on a commit with these topics. Reports of activity are frequent, so they do not wake anyone else.
     pub(super) fn pass_on<'t>(&self, topics: impl IntoIterator<Item = Topic<'t>>) {
         let mut is_news = true;
         for topic in topics {

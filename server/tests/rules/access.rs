@@ -119,7 +119,7 @@ async fn a_repeated_call_returns_the_same_code_and_the_same_credential() {
 }
 
 #[tokio::test]
-async fn a_console_acts_for_its_member_and_is_no_process() {
+async fn a_console_acts_for_its_member_and_is_not_a_process() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let lead = t.console(&t.lead, false).await;
     let sent = t.send(&lead, message("bob", "from the page")).await;
@@ -428,7 +428,7 @@ async fn the_last_use_is_recorded_once_a_minute() {
 }
 
 #[tokio::test]
-async fn a_console_is_no_sign_of_life() {
+async fn a_call_from_the_console_is_not_a_sign_of_life() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let console = t.console(&bob, false).await;
     t.pass(Duration::from_secs(20)).await;

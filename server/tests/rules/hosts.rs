@@ -563,7 +563,7 @@ async fn hosts_are_apart_from_members() {
     let lead = t.try_set_lead(&t.lead, "gpu-1");
     t.refused(lead, Code::NotFound, Reason::AgentNotFound, "member").await;
     t.heartbeat(&gpu, v1::Activity::Idle, "").await;
-    assert!(t.notices(&t.lead, NoticeKind::Idle).await.is_empty(), "a host's idleness is no news");
+    assert!(t.notices(&t.lead, NoticeKind::Idle).await.is_empty(), "a host's idleness is not news");
     let listed = hosts(&t).await;
     assert_eq!((listed.len(), listed[0].offer.as_ref().unwrap().slots), (1, 4));
     t.leave(&bob).await;

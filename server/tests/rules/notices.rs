@@ -1,4 +1,4 @@
-//! Notices and the inbox: they use no room of messages, and are few however often their events happen.
+//! Notices and the inbox: they take no room from messages, and are few however often their events happen.
 
 use std::{future::Future, sync::Arc, time::Duration};
 

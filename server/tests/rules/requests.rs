@@ -226,7 +226,7 @@ async fn requests_are_listed_to_whom_they_concern() {
     t.refused(hidden, Code::NotFound, Reason::RequestNotFound, "request_id").await;
 }
 
-/// Durations before now, the very last one included: its opposite is no number.
+/// Durations before now, the smallest one included, whose negation overflows.
 const NEGATIVE: [prost_types::Duration; 3] = [
     prost_types::Duration { seconds: -1, nanos: 0 },
     prost_types::Duration { seconds: 0, nanos: -1 },

@@ -33,7 +33,7 @@ async fn a_sent_message_is_in_the_inbox_and_in_the_history() {
 }
 
 #[tokio::test]
-async fn names_are_compared_without_case_and_shown_as_first_written() {
+async fn names_are_case_insensitive_and_shown_as_first_written() {
     let (t, [_bob]) = Team::of(["Back-End"]).await;
     for to in ["back-end", "BACK-END", "Back-End@ALPHA", "back-end@alpha"] {
         assert_eq!(t.send(&t.lead, message(to, "x")).await.recipients, ["Back-End"]);
@@ -73,7 +73,7 @@ async fn a_repeated_send_returns_the_first_reply_whichever_coordinator_it_asks()
         assert_eq!(again, v1::SendResponse { replayed: true, ..first.clone() });
     }
     assert_eq!(t.inbox(&t.lead).await.len(), 1);
-    // Naming the own team is no other payload.
+    // Naming the caller's own team does not change the payload.
     assert!(t.send(&bob, in_alpha(keyed("k", message("lead", "x")))).await.replayed);
 }
 

@@ -418,7 +418,7 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// Awaits the next frame that is no heartbeat.
+    /// Awaits the next frame that is not a heartbeat.
     async fn frame(&mut self) -> Frame {
         loop {
             match self.frames.recv().await.expect("the stream has ended").unwrap().frame.unwrap() {

@@ -145,6 +145,6 @@ async fn a_team_with_live_members_is_not_deleted_and_the_refusal_names_each_with
     }
     let by_operator = t.try_delete(&t.operator);
     let refusal = t.refused(by_operator, Code::FailedPrecondition, Reason::TeamHasActiveMembers, "").await;
-    assert!(refusal.metadata.contains_key("lead"), "the operator is no member");
+    assert!(refusal.metadata.contains_key("lead"), "the operator is not a member");
     let _ = f;
 }

@@ -18,8 +18,8 @@ const EXAMINED_MAX: usize = 20;
 impl Doctor {
     /// Reports the messages in a member's inbox that wait too long.
     ///
-    /// What waits for a member that has exited is no finding here: no message will be delivered to that life. Nor is what waits
-    /// for a member that has not started: its order is the finding.
+    /// What waits for a member that has exited is not a finding here: no message will be delivered to that life. Nor is what
+    /// waits for a member that has not started: its order is the finding.
     pub(super) async fn waiting(
         &self,
         caller: &Caller,

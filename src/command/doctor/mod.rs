@@ -50,7 +50,7 @@ use crate::{
 ///
 /// - not started: a host has not started a teammate that was ordered from it
 ///
-/// - host lost: a host that has started teammates let its lease expire
+/// - host lost: the lease of a host that has started teammates has expired
 ///
 /// - failed: the member's program failed and left messages behind
 ///
@@ -77,7 +77,7 @@ use crate::{
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire doctor\n    teamwire doctor --json")]
 pub struct Doctor {
-    /// Check only this member or host; if there is none of this name, report that messages to it are refused
+    /// Check only this member or host; if none has this name, report that messages to it are refused
     member: Option<String>,
     /// How long something can take before it counts as a problem, in seconds
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]

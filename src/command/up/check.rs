@@ -53,7 +53,7 @@ fn check_members(file: &mut TeamFile, source: &Source<'_>) -> Result<(), Failure
             return wrong("name", &format!("no member can be named \"{name}\": use another name"));
         }
         if !names.insert(name.folded().to_owned()) {
-            return wrong("name", &format!("two members are named \"{name}\": names are compared without case"));
+            return wrong("name", &format!("two members are named \"{name}\": names are case-insensitive"));
         }
         Name::parse(&member.profile, "profile").map_err(|refusal| refused(source, &at("profile"), &refusal))?;
         if let Some(host) = &member.host {

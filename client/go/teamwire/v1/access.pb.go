@@ -383,7 +383,7 @@ func (x *SignInResponse) GetCaller() *Caller {
 // Who calls, and what it may do.
 type Caller struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is. For a console credential: what the one is that it acts for.
+	// What it is. For a console credential: the kind of caller that it acts for.
 	Kind CallerKind `protobuf:"varint,1,opt,name=kind,proto3,enum=teamwire.v1.CallerKind" json:"kind,omitempty"`
 	// Its name. Empty: it is neither a member nor a host.
 	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
@@ -579,7 +579,7 @@ type Credential struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// What it is.
 	Kind CredentialKind `protobuf:"varint,2,opt,name=kind,proto3,enum=teamwire.v1.CredentialKind" json:"kind,omitempty"`
-	// What the one is that it acts for. Unspecified: it is a join token, which acts for none.
+	// The kind of caller that it acts for. Unspecified: it is a join token, which acts for no one.
 	ActsFor CallerKind `protobuf:"varint,3,opt,name=acts_for,json=actsFor,proto3,enum=teamwire.v1.CallerKind" json:"acts_for,omitempty"`
 	// The member that it acts for, or the name that a join token is bound to. Empty: none.
 	Member string `protobuf:"bytes,4,opt,name=member,proto3" json:"member,omitempty"`

@@ -36,11 +36,11 @@ const (
 // apply here too.
 //
 // The console is a web page that the coordinator serves. A person signs in with a code: someone who holds a member's, the
-// operator's or an observer's credential creates the code, and the page exchanges it for a console credential. That credential
-// acts with the powers of the one that created the code, for 8 hours at most, or only reads. It belongs to no process: it never
-// keeps a member alive, and it cannot make the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and those of
-// hosts), nor create further codes: NOT_PERMITTED (PERMISSION_DENIED). A read-only one gets NOT_PERMITTED for everything that
-// would change something, except for revoking itself.
+// operator's or an observer's credential creates the code, and the page exchanges it for a console credential. For at most 8
+// hours, the console credential has the powers of the credential that created the code or, if it is read-only, only the power
+// to read. It belongs to no process: it never keeps a member alive, and it cannot make the calls of a process (Join, Leave,
+// Stream, Heartbeat, ReportActivity, and those of hosts), nor create further codes: NOT_PERMITTED (PERMISSION_DENIED). A
+// read-only one gets NOT_PERMITTED for everything that would change something, except for revoking itself.
 type AccessServiceClient interface {
 	// Creates a code with which one person can sign in as the caller: once, within 60 s. The caller is a member, the operator or
 	// an observer. If the caller has 8 codes, the oldest one becomes invalid.
@@ -48,7 +48,7 @@ type AccessServiceClient interface {
 	// PERMISSION_DENIED: NOT_PERMITTED (a host, a join token or a console credential). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
 	// NOT_FOUND: TEAM_NOT_FOUND. ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
 	CreateSignInCode(ctx context.Context, in *CreateSignInCodeRequest, opts ...grpc.CallOption) (*CreateSignInCodeResponse, error)
-	// Exchanges a code for a console credential. The call's credential is the code. If the one that created the code has 16
+	// Exchanges a code for a console credential. The call's credential is the code. If the caller that created the code has 16
 	// console credentials, the oldest one is revoked.
 	//
 	// The console credential ends after 8 hours; with the member's life, or when the observer's credential ends; and when it is
@@ -58,7 +58,7 @@ type AccessServiceClient interface {
 	// UNAUTHENTICATED: SIGN_IN_CODE_USED, CREDENTIAL_EXPIRED, CREDENTIAL_REVOKED (the member's life has ended).
 	// PERMISSION_DENIED: NOT_PERMITTED (the credential is not a code). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
 	SignIn(ctx context.Context, in *SignInRequest, opts ...grpc.CallOption) (*SignInResponse, error)
-	// Says what the call's credential permits. Every caller may ask, except with a code or a join token.
+	// Says what the call's credential permits. Any caller may ask, unless its credential is a code or a join token.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED.
 	GetCaller(ctx context.Context, in *GetCallerRequest, opts ...grpc.CallOption) (*GetCallerResponse, error)
@@ -68,8 +68,8 @@ type AccessServiceClient interface {
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD.
 	ListCredentials(ctx context.Context, in *ListCredentialsRequest, opts ...grpc.CallOption) (*ListCredentialsResponse, error)
-	// Revokes a credential: a console credential, an observer's or a join token. The lead and the operator may revoke each one of
-	// the team; every other caller may revoke its own console credentials, and a console credential itself. Repeating the call is
+	// Revokes a credential: a console credential, an observer's or a join token. The lead and the operator may revoke any of the
+	// team's; every other caller may revoke its own console credentials, and a console credential itself. Repeating the call is
 	// harmless.
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND, CREDENTIAL_NOT_FOUND (including when the caller may not revoke it). INVALID_ARGUMENT:
@@ -143,11 +143,11 @@ func (c *accessServiceClient) RevokeCredential(ctx context.Context, in *RevokeCr
 // apply here too.
 //
 // The console is a web page that the coordinator serves. A person signs in with a code: someone who holds a member's, the
-// operator's or an observer's credential creates the code, and the page exchanges it for a console credential. That credential
-// acts with the powers of the one that created the code, for 8 hours at most, or only reads. It belongs to no process: it never
-// keeps a member alive, and it cannot make the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and those of
-// hosts), nor create further codes: NOT_PERMITTED (PERMISSION_DENIED). A read-only one gets NOT_PERMITTED for everything that
-// would change something, except for revoking itself.
+// operator's or an observer's credential creates the code, and the page exchanges it for a console credential. For at most 8
+// hours, the console credential has the powers of the credential that created the code or, if it is read-only, only the power
+// to read. It belongs to no process: it never keeps a member alive, and it cannot make the calls of a process (Join, Leave,
+// Stream, Heartbeat, ReportActivity, and those of hosts), nor create further codes: NOT_PERMITTED (PERMISSION_DENIED). A
+// read-only one gets NOT_PERMITTED for everything that would change something, except for revoking itself.
 type AccessServiceServer interface {
 	// Creates a code with which one person can sign in as the caller: once, within 60 s. The caller is a member, the operator or
 	// an observer. If the caller has 8 codes, the oldest one becomes invalid.
@@ -155,7 +155,7 @@ type AccessServiceServer interface {
 	// PERMISSION_DENIED: NOT_PERMITTED (a host, a join token or a console credential). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
 	// NOT_FOUND: TEAM_NOT_FOUND. ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
 	CreateSignInCode(context.Context, *CreateSignInCodeRequest) (*CreateSignInCodeResponse, error)
-	// Exchanges a code for a console credential. The call's credential is the code. If the one that created the code has 16
+	// Exchanges a code for a console credential. The call's credential is the code. If the caller that created the code has 16
 	// console credentials, the oldest one is revoked.
 	//
 	// The console credential ends after 8 hours; with the member's life, or when the observer's credential ends; and when it is
@@ -165,7 +165,7 @@ type AccessServiceServer interface {
 	// UNAUTHENTICATED: SIGN_IN_CODE_USED, CREDENTIAL_EXPIRED, CREDENTIAL_REVOKED (the member's life has ended).
 	// PERMISSION_DENIED: NOT_PERMITTED (the credential is not a code). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
 	SignIn(context.Context, *SignInRequest) (*SignInResponse, error)
-	// Says what the call's credential permits. Every caller may ask, except with a code or a join token.
+	// Says what the call's credential permits. Any caller may ask, unless its credential is a code or a join token.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED.
 	GetCaller(context.Context, *GetCallerRequest) (*GetCallerResponse, error)
@@ -175,8 +175,8 @@ type AccessServiceServer interface {
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD.
 	ListCredentials(context.Context, *ListCredentialsRequest) (*ListCredentialsResponse, error)
-	// Revokes a credential: a console credential, an observer's or a join token. The lead and the operator may revoke each one of
-	// the team; every other caller may revoke its own console credentials, and a console credential itself. Repeating the call is
+	// Revokes a credential: a console credential, an observer's or a join token. The lead and the operator may revoke any of the
+	// team's; every other caller may revoke its own console credentials, and a console credential itself. Repeating the call is
 	// harmless.
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND, CREDENTIAL_NOT_FOUND (including when the caller may not revoke it). INVALID_ARGUMENT:

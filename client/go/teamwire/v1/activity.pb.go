@@ -173,7 +173,7 @@ func (x *FailedTurns) GetSince() *timestamppb.Timestamp {
 	return nil
 }
 
-// One thing that a member's program did, such as a call of a tool.
+// One thing that a member's program did, such as a tool call.
 type ActivityLine struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Counts the lines of a member from 1, densely, across its lives.

@@ -702,8 +702,8 @@ type HistoryFilter struct {
 	MessagesOnly bool `protobuf:"varint,2,opt,name=messages_only,json=messagesOnly,proto3" json:"messages_only,omitempty"`
 	// Optional. True: messages come with their receipts.
 	IncludeReceipts bool `protobuf:"varint,3,opt,name=include_receipts,json=includeReceipts,proto3" json:"include_receipts,omitempty"`
-	// Optional. Only entries that contain this text, compared without case: in a summary, a content, an answer's reason, the tool
-	// of a permission request, the subject of a task, or the detail of an event. 1 to 200 characters. Empty: all.
+	// Optional. Only entries that contain this text (case-insensitive) in a summary, in the content, in an answer's reason, in
+	// the tool of a permission request, in the subject of a task, or in the detail of an event. 1 to 200 characters. Empty: all.
 	Text          string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

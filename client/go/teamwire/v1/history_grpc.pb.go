@@ -44,8 +44,8 @@ type HistoryServiceClient interface {
 	// Streams the history after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
 	// TEAM_NOT_FOUND) and when the coordinator shuts down (UNAVAILABLE: DRAINING): resume after the last sequence seen.
 	//
-	// A frame without an entry says that the client has everything so far. The coordinator sends one when that is so for the
-	// first time, and then whenever it has sent nothing for 10 s, which shows that the stream is alive.
+	// A frame without an entry says that the client has everything so far. The coordinator sends one as soon as that is true, and
+	// then whenever it has sent nothing for 10 s, which shows that the stream is alive.
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
 	FollowHistory(ctx context.Context, in *FollowHistoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowHistoryResponse], error)
@@ -107,8 +107,8 @@ type HistoryServiceServer interface {
 	// Streams the history after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
 	// TEAM_NOT_FOUND) and when the coordinator shuts down (UNAVAILABLE: DRAINING): resume after the last sequence seen.
 	//
-	// A frame without an entry says that the client has everything so far. The coordinator sends one when that is so for the
-	// first time, and then whenever it has sent nothing for 10 s, which shows that the stream is alive.
+	// A frame without an entry says that the client has everything so far. The coordinator sends one as soon as that is true, and
+	// then whenever it has sent nothing for 10 s, which shows that the stream is alive.
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
 	FollowHistory(*FollowHistoryRequest, grpc.ServerStreamingServer[FollowHistoryResponse]) error

@@ -586,7 +586,7 @@ func (DeadLetterCause) EnumDescriptor() ([]byte, []int) {
 // A text for one member.
 type DirectMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The member's name, `name@team` with the caller's own team, or `team-lead`. Compared without case. In a
+	// Required. The member's name, `name@team` with the caller's own team, or `team-lead`. Case-insensitive. In a
 	// delivered message: the name as first written.
 	Recipient string `protobuf:"bytes,1,opt,name=recipient,proto3" json:"recipient,omitempty"`
 	// Required. One line, 1 to 200 characters, at least one of them visible, no control characters; shown as a preview.

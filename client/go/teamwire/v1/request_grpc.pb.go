@@ -34,8 +34,7 @@ const (
 // Looks up requests. MessageService.Send makes and answers them, except orders: see HostService. MessageService describes
 // credentials and errors, which apply here too.
 //
-// A request is visible to its requester, to the member that it concerns, to its approver, to the lead, the operator and
-// observers.
+// A request is visible to its requester, the member that it concerns, its approver, the lead, the operator and observers.
 type RequestServiceClient interface {
 	// Returns one request.
 	//
@@ -113,8 +112,7 @@ func (c *requestServiceClient) Withdraw(ctx context.Context, in *WithdrawRequest
 // Looks up requests. MessageService.Send makes and answers them, except orders: see HostService. MessageService describes
 // credentials and errors, which apply here too.
 //
-// A request is visible to its requester, to the member that it concerns, to its approver, to the lead, the operator and
-// observers.
+// A request is visible to its requester, the member that it concerns, its approver, the lead, the operator and observers.
 type RequestServiceServer interface {
 	// Returns one request.
 	//

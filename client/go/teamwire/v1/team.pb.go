@@ -331,7 +331,7 @@ func (Activity) EnumDescriptor() ([]byte, []int) {
 // A team.
 type Team struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As first written. Compared without case.
+	// As first written. Case-insensitive.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Set by the coordinator. A UUID, which distinguishes successive teams of the same name.
 	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
@@ -422,7 +422,7 @@ func (x *Team) GetMembers() uint32 {
 // A member of a team.
 type Member struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As first written. Compared without case.
+	// As first written. Case-insensitive.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// What it may do.
 	Role Role `protobuf:"varint,2,opt,name=role,proto3,enum=teamwire.v1.Role" json:"role,omitempty"`

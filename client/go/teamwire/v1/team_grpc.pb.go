@@ -44,10 +44,11 @@ const (
 //
 // Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 //
-// Five kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
+// Six kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
 // may do in any team what a lead may. A member's belongs to one life of one member. A join token lets its holder become
-// a member. An observer's reads one team. A console credential acts for one of these: see AccessService. All are opaque
-// strings; the coordinator stores only their hashes.
+// a member. An observer's reads one team. A sign-in code lets a person sign in to the console once. A console credential acts
+// for a member, the operator or an observer: see AccessService. All are opaque strings; the coordinator stores only their
+// hashes.
 type TeamServiceClient interface {
 	// Creates a team. The caller, who holds the operator's credential, becomes its lead: the reply carries the lead's
 	// own member credential.
@@ -303,10 +304,11 @@ func (c *teamServiceClient) SetNoticeLevel(ctx context.Context, in *SetNoticeLev
 //
 // Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 //
-// Five kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
+// Six kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
 // may do in any team what a lead may. A member's belongs to one life of one member. A join token lets its holder become
-// a member. An observer's reads one team. A console credential acts for one of these: see AccessService. All are opaque
-// strings; the coordinator stores only their hashes.
+// a member. An observer's reads one team. A sign-in code lets a person sign in to the console once. A console credential acts
+// for a member, the operator or an observer: see AccessService. All are opaque strings; the coordinator stores only their
+// hashes.
 type TeamServiceServer interface {
 	// Creates a team. The caller, who holds the operator's credential, becomes its lead: the reply carries the lead's
 	// own member credential.

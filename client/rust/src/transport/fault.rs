@@ -62,7 +62,7 @@ impl Fault {
             }
             TlsError::AlertReceived(AlertDescription::CertificateRequired) => Self::certificate_required(),
             TlsError::AlertReceived(AlertDescription::NoApplicationProtocol) => {
-                Self::lasting("it does not speak HTTP/2, so it is no coordinator, or a proxy without HTTP/2")
+                Self::lasting("it does not speak HTTP/2, so it is not a coordinator, or it is a proxy without HTTP/2")
             }
             TlsError::AlertReceived(
                 alert @ (AlertDescription::UnknownCA

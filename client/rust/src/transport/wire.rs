@@ -100,7 +100,9 @@ impl Handshake {
     fn heard(&self, first: u8) -> Option<Fault> {
         let fault = match (self.address.is_tls, first) {
             (false, TLS_ALERT) => Fault::lasting("it speaks TLS. Write https:// in front of its address"),
-            (_, HTTP_1) => Fault::lasting("it speaks HTTP/1, so it is no coordinator, or a proxy without HTTP/2"),
+            (_, HTTP_1) => {
+                Fault::lasting("it speaks HTTP/1, so it is not a coordinator, or it is a proxy without HTTP/2")
+            }
             _ => {
                 self.has_answered.store(true, Ordering::SeqCst);
                 self.has_connected.store(true, Ordering::SeqCst);

@@ -99,7 +99,7 @@ fn own(
     Ok(shown)
 }
 
-/// Returns whether that which a console credential acts for has not ended.
+/// Returns whether the identity that a console credential acts for is still current.
 fn is_current(team: Option<&TeamRecord>, observer: Option<&ObserverRecord>, console: &ConsoleRecord) -> bool {
     match &console.acts_for {
         ActsFor::Operator => true,
@@ -112,7 +112,7 @@ fn is_current(team: Option<&TeamRecord>, observer: Option<&ObserverRecord>, cons
     }
 }
 
-/// Shows a console credential. `None`: it is no longer valid. `team`: its team. `observer`: the one that it acts for.
+/// Shows a console credential. `None`: it is no longer valid. `team`: its team. `observer`: the observer that it acts for.
 pub fn show_console(
     viewer: Viewer<'_>,
     team: Option<&TeamRecord>,

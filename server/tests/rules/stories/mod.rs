@@ -5,8 +5,8 @@
 //! - a refusal changes nothing;
 //! - a delivered message was sent as delivered, to this member; a session delivers it once and in order; a redelivery has a
 //!   higher count;
-//! - an inbox is dense, and keeps each sender's order; it holds one notice of a kind about a thing, and notices use no
-//!   room of messages;
+//! - an inbox is dense, and keeps each sender's order; it holds one notice of a kind about a thing, and notices take
+//!   no room from messages;
 //! - every accepted message reaches all its recipients, and ends processed or dead-lettered with the true cause, unless the
 //!   team is deleted;
 //! - members, requests and tasks are in the state that the model predicts, and the [board](crate::board_check) is sound;

@@ -96,8 +96,8 @@ pub const PROMISES: [PromiseSpec; 20] = [
     },
     PromiseSpec {
         promise: Promise::Orders,
-        says: "An order is decided once, within 10 s of its deadline, and its name is reserved no longer. It starts at most one \
-               process. Unless the order is approved, that process gets nothing done after the decision.",
+        says: "An order is decided once, no later than 10 s after its deadline, and its name is not reserved beyond that. It \
+               starts at most one process. Unless the order is approved, that process gets nothing done after the decision.",
         checked: "what the lead sees five times a second, and what the ordered processes get done, against the orders and their \
                   decisions",
         checker: orders::orders,

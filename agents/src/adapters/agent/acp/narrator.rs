@@ -19,7 +19,7 @@ use super::{
 /// How much of a message without a line break is read before the narrator reports its beginning, in bytes.
 const LINE_BYTES_MAX: usize = 500;
 
-/// A call of a tool.
+/// A tool call.
 #[derive(Debug, Default)]
 struct Call {
     first_title: String,

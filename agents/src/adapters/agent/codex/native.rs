@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Returns the native binary behind a launcher. None: this is no launcher, or it has no binary for this machine.
+/// Returns the native binary behind a launcher. None: this is not a launcher, or it has no binary for this machine.
 pub(super) fn binary(launcher: &Path) -> Option<PathBuf> {
     let launcher = launcher.canonicalize().ok()?;
     if launcher.file_name()? != "codex.js" {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn another_program_is_no_launcher() {
+    fn another_program_is_not_a_launcher() {
         assert_eq!(binary(Path::new("/bin/sh")), None);
         assert_eq!(binary(Path::new("/nowhere/codex")), None);
     }

@@ -200,7 +200,7 @@ class Caller(google.protobuf.message.Message):
     SERVER_VERSION_FIELD_NUMBER: builtins.int
     CREDENTIAL_ID_FIELD_NUMBER: builtins.int
     kind: Global___CallerKind.ValueType
-    """What it is. For a console credential: what the one is that it acts for."""
+    """What it is. For a console credential: the kind of caller that it acts for."""
     member: builtins.str
     """Its name. Empty: it is neither a member nor a host."""
     is_lead: builtins.bool
@@ -289,7 +289,7 @@ class Credential(google.protobuf.message.Message):
     kind: Global___CredentialKind.ValueType
     """What it is."""
     acts_for: Global___CallerKind.ValueType
-    """What the one is that it acts for. Unspecified: it is a join token, which acts for none."""
+    """The kind of caller that it acts for. Unspecified: it is a join token, which acts for no one."""
     member: builtins.str
     """The member that it acts for, or the name that a join token is bound to. Empty: none."""
     read_only: builtins.bool

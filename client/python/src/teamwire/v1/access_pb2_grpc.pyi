@@ -110,11 +110,11 @@ class AccessServiceStub(typing.Generic[_AccessServiceCreateSignInCodeType, _Acce
     apply here too.
 
     The console is a web page that the coordinator serves. A person signs in with a code: someone who holds a member's, the
-    operator's or an observer's credential creates the code, and the page exchanges it for a console credential. That credential
-    acts with the powers of the one that created the code, for 8 hours at most, or only reads. It belongs to no process: it never
-    keeps a member alive, and it cannot make the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and those of
-    hosts), nor create further codes: NOT_PERMITTED (PERMISSION_DENIED). A read-only one gets NOT_PERMITTED for everything that
-    would change something, except for revoking itself.
+    operator's or an observer's credential creates the code, and the page exchanges it for a console credential. For at most 8
+    hours, the console credential has the powers of the credential that created the code or, if it is read-only, only the power
+    to read. It belongs to no process: it never keeps a member alive, and it cannot make the calls of a process (Join, Leave,
+    Stream, Heartbeat, ReportActivity, and those of hosts), nor create further codes: NOT_PERMITTED (PERMISSION_DENIED). A
+    read-only one gets NOT_PERMITTED for everything that would change something, except for revoking itself.
     """
 
     @typing.overload
@@ -174,7 +174,7 @@ class AccessServiceStub(typing.Generic[_AccessServiceCreateSignInCodeType, _Acce
     """
 
     SignIn: _AccessServiceSignInType
-    """Exchanges a code for a console credential. The call's credential is the code. If the one that created the code has 16
+    """Exchanges a code for a console credential. The call's credential is the code. If the caller that created the code has 16
     console credentials, the oldest one is revoked.
 
     The console credential ends after 8 hours; with the member's life, or when the observer's credential ends; and when it is
@@ -186,7 +186,7 @@ class AccessServiceStub(typing.Generic[_AccessServiceCreateSignInCodeType, _Acce
     """
 
     GetCaller: _AccessServiceGetCallerType
-    """Says what the call's credential permits. Every caller may ask, except with a code or a join token.
+    """Says what the call's credential permits. Any caller may ask, unless its credential is a code or a join token.
 
     PERMISSION_DENIED: NOT_PERMITTED.
     """
@@ -200,8 +200,8 @@ class AccessServiceStub(typing.Generic[_AccessServiceCreateSignInCodeType, _Acce
     """
 
     RevokeCredential: _AccessServiceRevokeCredentialType
-    """Revokes a credential: a console credential, an observer's or a join token. The lead and the operator may revoke each one of
-    the team; every other caller may revoke its own console credentials, and a console credential itself. Repeating the call is
+    """Revokes a credential: a console credential, an observer's or a join token. The lead and the operator may revoke any of the
+    team's; every other caller may revoke its own console credentials, and a console credential itself. Repeating the call is
     harmless.
 
     NOT_FOUND: TEAM_NOT_FOUND, CREDENTIAL_NOT_FOUND (including when the caller may not revoke it). INVALID_ARGUMENT:
@@ -236,11 +236,11 @@ class AccessServiceServicer(metaclass=abc.ABCMeta):
     apply here too.
 
     The console is a web page that the coordinator serves. A person signs in with a code: someone who holds a member's, the
-    operator's or an observer's credential creates the code, and the page exchanges it for a console credential. That credential
-    acts with the powers of the one that created the code, for 8 hours at most, or only reads. It belongs to no process: it never
-    keeps a member alive, and it cannot make the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and those of
-    hosts), nor create further codes: NOT_PERMITTED (PERMISSION_DENIED). A read-only one gets NOT_PERMITTED for everything that
-    would change something, except for revoking itself.
+    operator's or an observer's credential creates the code, and the page exchanges it for a console credential. For at most 8
+    hours, the console credential has the powers of the credential that created the code or, if it is read-only, only the power
+    to read. It belongs to no process: it never keeps a member alive, and it cannot make the calls of a process (Join, Leave,
+    Stream, Heartbeat, ReportActivity, and those of hosts), nor create further codes: NOT_PERMITTED (PERMISSION_DENIED). A
+    read-only one gets NOT_PERMITTED for everything that would change something, except for revoking itself.
     """
 
     @abc.abstractmethod
@@ -262,7 +262,7 @@ class AccessServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.access_pb2.SignInRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.access_pb2.SignInResponse, collections.abc.Awaitable[teamwire.v1.access_pb2.SignInResponse]]:
-        """Exchanges a code for a console credential. The call's credential is the code. If the one that created the code has 16
+        """Exchanges a code for a console credential. The call's credential is the code. If the caller that created the code has 16
         console credentials, the oldest one is revoked.
 
         The console credential ends after 8 hours; with the member's life, or when the observer's credential ends; and when it is
@@ -279,7 +279,7 @@ class AccessServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.access_pb2.GetCallerRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.access_pb2.GetCallerResponse, collections.abc.Awaitable[teamwire.v1.access_pb2.GetCallerResponse]]:
-        """Says what the call's credential permits. Every caller may ask, except with a code or a join token.
+        """Says what the call's credential permits. Any caller may ask, unless its credential is a code or a join token.
 
         PERMISSION_DENIED: NOT_PERMITTED.
         """
@@ -303,8 +303,8 @@ class AccessServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.access_pb2.RevokeCredentialRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.access_pb2.RevokeCredentialResponse, collections.abc.Awaitable[teamwire.v1.access_pb2.RevokeCredentialResponse]]:
-        """Revokes a credential: a console credential, an observer's or a join token. The lead and the operator may revoke each one of
-        the team; every other caller may revoke its own console credentials, and a console credential itself. Repeating the call is
+        """Revokes a credential: a console credential, an observer's or a join token. The lead and the operator may revoke any of the
+        team's; every other caller may revoke its own console credentials, and a console credential itself. Repeating the call is
         harmless.
 
         NOT_FOUND: TEAM_NOT_FOUND, CREDENTIAL_NOT_FOUND (including when the caller may not revoke it). INVALID_ARGUMENT:

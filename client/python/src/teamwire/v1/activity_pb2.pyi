@@ -89,7 +89,7 @@ Global___FailedTurns: typing_extensions.TypeAlias = FailedTurns
 
 @typing.final
 class ActivityLine(google.protobuf.message.Message):
-    """One thing that a member's program did, such as a call of a tool."""
+    """One thing that a member's program did, such as a tool call."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

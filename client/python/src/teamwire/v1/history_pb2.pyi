@@ -352,8 +352,8 @@ class HistoryFilter(google.protobuf.message.Message):
     include_receipts: builtins.bool
     """Optional. True: messages come with their receipts."""
     text: builtins.str
-    """Optional. Only entries that contain this text, compared without case: in a summary, a content, an answer's reason, the tool
-    of a permission request, the subject of a task, or the detail of an event. 1 to 200 characters. Empty: all.
+    """Optional. Only entries that contain this text (case-insensitive) in a summary, in the content, in an answer's reason, in
+    the tool of a permission request, in the subject of a task, or in the detail of an event. 1 to 200 characters. Empty: all.
     """
     def __init__(
         self,

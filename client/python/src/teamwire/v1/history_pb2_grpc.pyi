@@ -101,8 +101,8 @@ class HistoryServiceStub(typing.Generic[_HistoryServiceListHistoryType, _History
     """Streams the history after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
     TEAM_NOT_FOUND) and when the coordinator shuts down (UNAVAILABLE: DRAINING): resume after the last sequence seen.
 
-    A frame without an entry says that the client has everything so far. The coordinator sends one when that is so for the
-    first time, and then whenever it has sent nothing for 10 s, which shows that the stream is alive.
+    A frame without an entry says that the client has everything so far. The coordinator sends one as soon as that is true, and
+    then whenever it has sent nothing for 10 s, which shows that the stream is alive.
 
     INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
     """
@@ -148,8 +148,8 @@ class HistoryServiceServicer(metaclass=abc.ABCMeta):
         """Streams the history after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
         TEAM_NOT_FOUND) and when the coordinator shuts down (UNAVAILABLE: DRAINING): resume after the last sequence seen.
 
-        A frame without an entry says that the client has everything so far. The coordinator sends one when that is so for the
-        first time, and then whenever it has sent nothing for 10 s, which shows that the stream is alive.
+        A frame without an entry says that the client has everything so far. The coordinator sends one as soon as that is true, and
+        then whenever it has sent nothing for 10 s, which shows that the stream is alive.
 
         INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
         """

@@ -383,7 +383,7 @@ class DirectMessage(google.protobuf.message.Message):
     SUMMARY_FIELD_NUMBER: builtins.int
     CONTENT_FIELD_NUMBER: builtins.int
     recipient: builtins.str
-    """Required. The member's name, `name@team` with the caller's own team, or `team-lead`. Compared without case. In a
+    """Required. The member's name, `name@team` with the caller's own team, or `team-lead`. Case-insensitive. In a
     delivered message: the name as first written.
     """
     summary: builtins.str

@@ -29,8 +29,7 @@ class RequestServiceStub(object):
     """Looks up requests. MessageService.Send makes and answers them, except orders: see HostService. MessageService describes
     credentials and errors, which apply here too.
 
-    A request is visible to its requester, to the member that it concerns, to its approver, to the lead, the operator and
-    observers.
+    A request is visible to its requester, the member that it concerns, its approver, the lead, the operator and observers.
     """
 
     def __init__(self, channel):
@@ -65,8 +64,7 @@ class RequestServiceServicer(object):
     """Looks up requests. MessageService.Send makes and answers them, except orders: see HostService. MessageService describes
     credentials and errors, which apply here too.
 
-    A request is visible to its requester, to the member that it concerns, to its approver, to the lead, the operator and
-    observers.
+    A request is visible to its requester, the member that it concerns, its approver, the lead, the operator and observers.
     """
 
     def GetRequest(self, request, context):
@@ -143,8 +141,7 @@ class RequestService(object):
     """Looks up requests. MessageService.Send makes and answers them, except orders: see HostService. MessageService describes
     credentials and errors, which apply here too.
 
-    A request is visible to its requester, to the member that it concerns, to its approver, to the lead, the operator and
-    observers.
+    A request is visible to its requester, the member that it concerns, its approver, the lead, the operator and observers.
     """
 
     @staticmethod

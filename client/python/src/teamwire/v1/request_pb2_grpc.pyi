@@ -93,8 +93,7 @@ class RequestServiceStub(typing.Generic[_RequestServiceGetRequestType, _RequestS
     """Looks up requests. MessageService.Send makes and answers them, except orders: see HostService. MessageService describes
     credentials and errors, which apply here too.
 
-    A request is visible to its requester, to the member that it concerns, to its approver, to the lead, the operator and
-    observers.
+    A request is visible to its requester, the member that it concerns, its approver, the lead, the operator and observers.
     """
 
     @typing.overload
@@ -187,8 +186,7 @@ class RequestServiceServicer(metaclass=abc.ABCMeta):
     """Looks up requests. MessageService.Send makes and answers them, except orders: see HostService. MessageService describes
     credentials and errors, which apply here too.
 
-    A request is visible to its requester, to the member that it concerns, to its approver, to the lead, the operator and
-    observers.
+    A request is visible to its requester, the member that it concerns, its approver, the lead, the operator and observers.
     """
 
     @abc.abstractmethod

@@ -212,7 +212,7 @@ class Team(google.protobuf.message.Message):
     CREATED_AT_FIELD_NUMBER: builtins.int
     MEMBERS_FIELD_NUMBER: builtins.int
     name: builtins.str
-    """As first written. Compared without case."""
+    """As first written. Case-insensitive."""
     id: builtins.str
     """Set by the coordinator. A UUID, which distinguishes successive teams of the same name."""
     description: builtins.str
@@ -271,7 +271,7 @@ class Member(google.protobuf.message.Message):
     PENDING_ORDER_FIELD_NUMBER: builtins.int
     FAILED_TURNS_FIELD_NUMBER: builtins.int
     name: builtins.str
-    """As first written. Compared without case."""
+    """As first written. Case-insensitive."""
     role: Global___Role.ValueType
     """What it may do."""
     state: Global___MemberState.ValueType

@@ -29,10 +29,11 @@ if _version_not_supported:
 class TeamServiceStub(object):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
-    Five kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
+    Six kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
     may do in any team what a lead may. A member's belongs to one life of one member. A join token lets its holder become
-    a member. An observer's reads one team. A console credential acts for one of these: see AccessService. All are opaque
-    strings; the coordinator stores only their hashes.
+    a member. An observer's reads one team. A sign-in code lets a person sign in to the console once. A console credential acts
+    for a member, the operator or an observer: see AccessService. All are opaque strings; the coordinator stores only their
+    hashes.
     """
 
     def __init__(self, channel):
@@ -121,10 +122,11 @@ class TeamServiceStub(object):
 class TeamServiceServicer(object):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
-    Five kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
+    Six kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
     may do in any team what a lead may. A member's belongs to one life of one member. A join token lets its holder become
-    a member. An observer's reads one team. A console credential acts for one of these: see AccessService. All are opaque
-    strings; the coordinator stores only their hashes.
+    a member. An observer's reads one team. A sign-in code lets a person sign in to the console once. A console credential acts
+    for a member, the operator or an observer: see AccessService. All are opaque strings; the coordinator stores only their
+    hashes.
     """
 
     def CreateTeam(self, request, context):
@@ -379,10 +381,11 @@ def add_TeamServiceServicer_to_server(servicer, server):
 class TeamService(object):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
-    Five kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
+    Six kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
     may do in any team what a lead may. A member's belongs to one life of one member. A join token lets its holder become
-    a member. An observer's reads one team. A console credential acts for one of these: see AccessService. All are opaque
-    strings; the coordinator stores only their hashes.
+    a member. An observer's reads one team. A sign-in code lets a person sign in to the console once. A console credential acts
+    for a member, the operator or an observer: see AccessService. All are opaque strings; the coordinator stores only their
+    hashes.
     """
 
     @staticmethod

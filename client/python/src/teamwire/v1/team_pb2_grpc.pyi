@@ -269,10 +269,11 @@ _TeamServiceSetNoticeLevelType = typing_extensions.TypeVar(
 class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGetTeamType, _TeamServiceListTeamsType, _TeamServiceDeleteTeamType, _TeamServiceInviteType, _TeamServiceCreateObserverType, _TeamServiceJoinType, _TeamServiceLeaveType, _TeamServiceListMembersType, _TeamServiceHeartbeatType, _TeamServiceReportActivityType, _TeamServiceListActivityType, _TeamServiceForceStopType, _TeamServiceSetLeadType, _TeamServiceSetNoticeLevelType]):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
-    Five kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
+    Six kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
     may do in any team what a lead may. A member's belongs to one life of one member. A join token lets its holder become
-    a member. An observer's reads one team. A console credential acts for one of these: see AccessService. All are opaque
-    strings; the coordinator stores only their hashes.
+    a member. An observer's reads one team. A sign-in code lets a person sign in to the console once. A console credential acts
+    for a member, the operator or an observer: see AccessService. All are opaque strings; the coordinator stores only their
+    hashes.
     """
 
     @typing.overload
@@ -587,10 +588,11 @@ TeamServiceAsyncStub: typing_extensions.TypeAlias = TeamServiceStub[
 class TeamServiceServicer(metaclass=abc.ABCMeta):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
-    Five kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
+    Six kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
     may do in any team what a lead may. A member's belongs to one life of one member. A join token lets its holder become
-    a member. An observer's reads one team. A console credential acts for one of these: see AccessService. All are opaque
-    strings; the coordinator stores only their hashes.
+    a member. An observer's reads one team. A sign-in code lets a person sign in to the console once. A console credential acts
+    for a member, the operator or an observer: see AccessService. All are opaque strings; the coordinator stores only their
+    hashes.
     """
 
     @abc.abstractmethod

@@ -151,7 +151,7 @@ export const SignInResponseSchema: GenMessage<SignInResponse> = /*@__PURE__*/
  */
 export type Caller = Message<"teamwire.v1.Caller"> & {
   /**
-   * What it is. For a console credential: what the one is that it acts for.
+   * What it is. For a console credential: the kind of caller that it acts for.
    *
    * @generated from field: teamwire.v1.CallerKind kind = 1;
    */
@@ -271,7 +271,7 @@ export type Credential = Message<"teamwire.v1.Credential"> & {
   kind: CredentialKind;
 
   /**
-   * What the one is that it acts for. Unspecified: it is a join token, which acts for none.
+   * The kind of caller that it acts for. Unspecified: it is a join token, which acts for no one.
    *
    * @generated from field: teamwire.v1.CallerKind acts_for = 3;
    */
@@ -542,11 +542,11 @@ export const CredentialKindSchema: GenEnum<CredentialKind> = /*@__PURE__*/
  * apply here too.
  *
  * The console is a web page that the coordinator serves. A person signs in with a code: someone who holds a member's, the
- * operator's or an observer's credential creates the code, and the page exchanges it for a console credential. That credential
- * acts with the powers of the one that created the code, for 8 hours at most, or only reads. It belongs to no process: it never
- * keeps a member alive, and it cannot make the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and those of
- * hosts), nor create further codes: NOT_PERMITTED (PERMISSION_DENIED). A read-only one gets NOT_PERMITTED for everything that
- * would change something, except for revoking itself.
+ * operator's or an observer's credential creates the code, and the page exchanges it for a console credential. For at most 8
+ * hours, the console credential has the powers of the credential that created the code or, if it is read-only, only the power
+ * to read. It belongs to no process: it never keeps a member alive, and it cannot make the calls of a process (Join, Leave,
+ * Stream, Heartbeat, ReportActivity, and those of hosts), nor create further codes: NOT_PERMITTED (PERMISSION_DENIED). A
+ * read-only one gets NOT_PERMITTED for everything that would change something, except for revoking itself.
  *
  * @generated from service teamwire.v1.AccessService
  */
@@ -566,7 +566,7 @@ export const AccessService: GenService<{
     output: typeof CreateSignInCodeResponseSchema;
   },
   /**
-   * Exchanges a code for a console credential. The call's credential is the code. If the one that created the code has 16
+   * Exchanges a code for a console credential. The call's credential is the code. If the caller that created the code has 16
    * console credentials, the oldest one is revoked.
    *
    * The console credential ends after 8 hours; with the member's life, or when the observer's credential ends; and when it is
@@ -584,7 +584,7 @@ export const AccessService: GenService<{
     output: typeof SignInResponseSchema;
   },
   /**
-   * Says what the call's credential permits. Every caller may ask, except with a code or a join token.
+   * Says what the call's credential permits. Any caller may ask, unless its credential is a code or a join token.
    *
    * PERMISSION_DENIED: NOT_PERMITTED.
    *
@@ -610,8 +610,8 @@ export const AccessService: GenService<{
     output: typeof ListCredentialsResponseSchema;
   },
   /**
-   * Revokes a credential: a console credential, an observer's or a join token. The lead and the operator may revoke each one of
-   * the team; every other caller may revoke its own console credentials, and a console credential itself. Repeating the call is
+   * Revokes a credential: a console credential, an observer's or a join token. The lead and the operator may revoke any of the
+   * team's; every other caller may revoke its own console credentials, and a console credential itself. Repeating the call is
    * harmless.
    *
    * NOT_FOUND: TEAM_NOT_FOUND, CREDENTIAL_NOT_FOUND (including when the caller may not revoke it). INVALID_ARGUMENT:

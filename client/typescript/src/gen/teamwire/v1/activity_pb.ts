@@ -104,7 +104,7 @@ export const FailedTurnsSchema: GenMessage<FailedTurns> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_activity, 1);
 
 /**
- * One thing that a member's program did, such as a call of a tool.
+ * One thing that a member's program did, such as a tool call.
  *
  * @generated from message teamwire.v1.ActivityLine
  */

@@ -345,8 +345,8 @@ export type HistoryFilter = Message<"teamwire.v1.HistoryFilter"> & {
   includeReceipts: boolean;
 
   /**
-   * Optional. Only entries that contain this text, compared without case: in a summary, a content, an answer's reason, the tool
-   * of a permission request, the subject of a task, or the detail of an event. 1 to 200 characters. Empty: all.
+   * Optional. Only entries that contain this text (case-insensitive) in a summary, in the content, in an answer's reason, in
+   * the tool of a permission request, in the subject of a task, or in the detail of an event. 1 to 200 characters. Empty: all.
    *
    * @generated from field: string text = 4;
    */
@@ -691,8 +691,8 @@ export const HistoryService: GenService<{
    * Streams the history after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
    * TEAM_NOT_FOUND) and when the coordinator shuts down (UNAVAILABLE: DRAINING): resume after the last sequence seen.
    *
-   * A frame without an entry says that the client has everything so far. The coordinator sends one when that is so for the
-   * first time, and then whenever it has sent nothing for 10 s, which shows that the stream is alive.
+   * A frame without an entry says that the client has everything so far. The coordinator sends one as soon as that is true, and
+   * then whenever it has sent nothing for 10 s, which shows that the stream is alive.
    *
    * INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
    *

@@ -24,7 +24,7 @@ export const file_teamwire_v1_message: GenFile = /*@__PURE__*/
  */
 export type DirectMessage = Message$1<"teamwire.v1.DirectMessage"> & {
   /**
-   * Required. The member's name, `name@team` with the caller's own team, or `team-lead`. Compared without case. In a
+   * Required. The member's name, `name@team` with the caller's own team, or `team-lead`. Case-insensitive. In a
    * delivered message: the name as first written.
    *
    * @generated from field: string recipient = 1;

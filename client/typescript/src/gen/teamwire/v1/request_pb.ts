@@ -568,8 +568,7 @@ export const CancelCauseSchema: GenEnum<CancelCause> = /*@__PURE__*/
  * Looks up requests. MessageService.Send makes and answers them, except orders: see HostService. MessageService describes
  * credentials and errors, which apply here too.
  *
- * A request is visible to its requester, to the member that it concerns, to its approver, to the lead, the operator and
- * observers.
+ * A request is visible to its requester, the member that it concerns, its approver, the lead, the operator and observers.
  *
  * @generated from service teamwire.v1.RequestService
  */

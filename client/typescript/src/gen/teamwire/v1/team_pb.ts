@@ -27,7 +27,7 @@ export const file_teamwire_v1_team: GenFile = /*@__PURE__*/
  */
 export type Team = Message<"teamwire.v1.Team"> & {
   /**
-   * As first written. Compared without case.
+   * As first written. Case-insensitive.
    *
    * @generated from field: string name = 1;
    */
@@ -83,7 +83,7 @@ export const TeamSchema: GenMessage<Team> = /*@__PURE__*/
  */
 export type Member = Message<"teamwire.v1.Member"> & {
   /**
-   * As first written. Compared without case.
+   * As first written. Case-insensitive.
    *
    * @generated from field: string name = 1;
    */
@@ -1412,10 +1412,11 @@ export const ActivitySchema: GenEnum<Activity> = /*@__PURE__*/
 /**
  * Manages teams and their members. MessageService describes credentials and errors, which apply here too.
  *
- * Five kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
+ * Six kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
  * may do in any team what a lead may. A member's belongs to one life of one member. A join token lets its holder become
- * a member. An observer's reads one team. A console credential acts for one of these: see AccessService. All are opaque
- * strings; the coordinator stores only their hashes.
+ * a member. An observer's reads one team. A sign-in code lets a person sign in to the console once. A console credential acts
+ * for a member, the operator or an observer: see AccessService. All are opaque strings; the coordinator stores only their
+ * hashes.
  *
  * @generated from service teamwire.v1.TeamService
  */

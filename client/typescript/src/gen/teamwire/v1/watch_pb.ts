@@ -281,8 +281,8 @@ export const WatchService: GenService<{
    * at most once every 150 ms. If an item changes faster than that, or faster than the client reads, the client gets only its
    * latest state, so a slow client costs the coordinator no memory. Most changes arrive without further delay. Two kinds may
    * arrive up to 2 s late: changed counts, after an acknowledgement or a report of usage through another coordinator, and
-   * changes caused by the passage of time, such as the end of a lease. (In a team of many hundreds of members, these 2 s may
-   * become longer.)
+   * changes caused by the passage of time, such as the end of a lease. (In a team with many hundreds of members, the delay may
+   * exceed 2 s.)
    *
    * A client that reconnects passes the last `resume_token`. If the coordinator still knows that stream, it sends only what has
    * changed since then; otherwise it sends a new snapshot, whose first frame has `reset`. A coordinator remembers a team's
@@ -295,7 +295,7 @@ export const WatchService: GenService<{
    * The stream ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND), when the caller's credential ends, and
    * when the coordinator shuts down (UNAVAILABLE: DRAINING): reconnect.
    *
-   * INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD (the resume token is not one that a frame had). NOT_FOUND: TEAM_NOT_FOUND.
+   * INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD (the resume token did not come from a frame). NOT_FOUND: TEAM_NOT_FOUND.
    * PERMISSION_DENIED: NOT_PERMITTED (a host, a join token).
    *
    * @generated from rpc teamwire.v1.WatchService.WatchTeam
