@@ -2,8 +2,11 @@
 
 use std::io;
 
+use teamwire_agents::visible::json_line;
 use teamwire_client::{Error, Refusal};
 use teamwire_proto::{Method, Reason, address::Address};
+
+use crate::show;
 
 /// The command line or its input is wrong (`EX_USAGE`).
 pub const USAGE: u8 = 64;
@@ -97,10 +100,10 @@ impl Failure {
             _ => None,
         };
         if json {
-            anstream::eprintln!("{}", self.to_json(refusal));
+            anstream::eprintln!("{}", json_line(&self.to_json(refusal)));
             return;
         }
-        let message = self.message();
+        let message = show::plain(&self.message());
         let red = anstyle::AnsiColor::Red.on_default().bold();
         let dim = anstyle::Style::new().dimmed();
         match refusal {
