@@ -2,6 +2,7 @@
 
 use std::io;
 
+use teamwire_agents::visible::{json_line, shown};
 use teamwire_client::{Error, Refusal};
 use teamwire_proto::{Method, Reason, address::Address};
 
@@ -97,10 +98,10 @@ impl Failure {
             _ => None,
         };
         if json {
-            anstream::eprintln!("{}", self.to_json(refusal));
+            anstream::eprintln!("{}", json_line(&self.to_json(refusal)));
             return;
         }
-        let message = self.message();
+        let message = shown(&self.message());
         let red = anstyle::AnsiColor::Red.on_default().bold();
         let dim = anstyle::Style::new().dimmed();
         match refusal {

@@ -54,7 +54,10 @@ fn main() -> ExitCode {
     let cli = match command::Cli::from_command_line() {
         Ok(cli) => cli,
         Err(error) => {
-            let _ = error.print();
+            // The error quotes the arguments.
+            let text = error.render().to_string();
+            let shown = show::plain(&text);
+            let _ = if shown == text { error.print() } else { write!(std::io::stderr(), "{shown}") };
             return match error.kind() {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
                 _ => ExitCode::from(failure::USAGE),

@@ -1,20 +1,21 @@
 //! Marks characters that a reader does not see but a model reads.
 //!
 //! Hidden are control characters, line and paragraph separators, everything that changes the direction of text, tags (an
-//! invisible copy of ASCII), and all other characters without a shape, such as variation selectors of the supplement and
-//! zero-width spaces in Latin text. Ordinary text keeps what it needs:
-//! - a zero-width joiner, non-joiner, space or soft hyphen directly behind a visible character outside of ASCII, as in
-//!   Persian, the Indic scripts, Thai and Khmer;
-//! - a joiner behind an emoji's variation selector;
-//! - a text or emoji variation selector (U+FE0E, U+FE0F) directly behind a visible character outside of ASCII, and in keycaps;
-//! - the variation selectors of Mongolian.
+//! invisible copy of ASCII), and all other characters without a shape, except those that a language or an emoji needs
+//! ([`is_hidden`]). Each kind of output has one function, and all of them go through [`replace_hidden`]:
 //!
-//! A second such character in a row is hidden again: runs of them can carry a text of any length.
+//! | output | function | a hidden character becomes |
+//! |---|---|---|
+//! | what an agent reads | [`agent_text`](crate::agent_text) | `&#x202E;` |
+//! | a line of JSON | [`json_line`] | `\\u202e`, which every JSON parser turns back |
+//! | what a person reads at a terminal, and a log | [`shown`], [`shown_line`] | `\\u{202e}` |
+//!
+//! The console has its own, in `console/src/lib/text.ts`. `proto/testdata/hostile_text.json` has texts to test them with.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
-use teamwire_proto::visible::has_no_shape;
+use teamwire_proto::visible::is_hidden;
 
 /// Returns a JSON value as one line without its end, in which every hidden character is written as an escape. It has the
 /// same meaning for every JSON parser.
@@ -33,26 +34,27 @@ pub fn replace_hidden(text: &str, mut write: impl FnMut(char, &mut String)) -> S
     let mut before = None;
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
-        match is_hidden(c, before, chars.peek().copied()) {
+        let is_marked = is_hidden(c, before, chars.peek().copied());
+        match is_marked {
             true => write(c, &mut out),
             false => out.push(c),
         }
-        before = Some(c);
+        before = Some(c).filter(|_| !is_marked);
     }
     out
 }
 
-/// Returns whether a character is hidden between its neighbors.
-fn is_hidden(c: char, before: Option<char>, after: Option<char>) -> bool {
-    let follows_foreign =
-        before.is_some_and(|before| !before.is_ascii() && !has_no_shape(before) && !before.is_whitespace());
-    match c {
-        '\u{200D}' => !follows_foreign && !matches!(before, Some('\u{FE0E}' | '\u{FE0F}')),
-        '\u{200B}' | '\u{200C}' | '\u{AD}' => !follows_foreign,
-        '\u{FE0F}' if after == Some('\u{20E3}') => !matches!(before, Some('0'..='9' | '#' | '*')),
-        '\u{FE0E}' | '\u{FE0F}' | '\u{180B}'..='\u{180D}' | '\u{180F}' => !follows_foreign,
-        _ => has_no_shape(c),
-    }
+/// Returns a text for a terminal or a log. Tabs and line breaks stay, and those of Windows become plain ones.
+pub fn shown(text: &str) -> String {
+    replace_hidden(&text.replace("\r\n", "\n"), |c, out| match c {
+        '\n' | '\t' => out.push(c),
+        c => out.extend(c.escape_unicode()),
+    })
+}
+
+/// Returns a text for a terminal or a log as one line, in which line breaks and tabs are escapes, too.
+pub fn shown_line(text: &str) -> String {
+    replace_hidden(text, |c, out| out.extend(c.escape_default()))
 }
 
 #[cfg(test)]
@@ -90,6 +92,8 @@ mod tests {
             ("❤\u{FE0F}\u{FE0F}\u{FE00}", "❤\u{FE0F}<FE0F><FE00>"),
             ("می\u{200C}\u{200C}\u{200D}", "می\u{200C}<200C><200D>"),
             ("A\u{FE0F} 1\u{FE0F} \u{200D}", "A<FE0F> 1<FE0F> <200D>"),
+            ("é\u{200B}任\u{200D}务\u{FE0F}د\u{AD}", "é<200B>任<200D>务<FE0F>د<AD>"),
+            ("👩\u{200D}x 👩\u{200D}", "👩<200D>x 👩<200D>"),
             ("\u{3164}\u{115F}\u{34F}\u{2028}", "<3164><115F><34F><2028>"),
         ] {
             assert_eq!(marked(text), shown);
@@ -102,6 +106,21 @@ mod tests {
         let line = json_line(&value);
         assert_eq!(line, "{\"k\\u202e\":\"a\\u0085\\udb40\\udc41\\u007f\\\"\\\\ ❤\u{FE0F}\"}");
         assert_eq!(serde_json::from_str::<Value>(&line).expect("JSON"), value);
+    }
+
+    #[test]
+    fn hostile_texts_are_shown_as_what_they_are() {
+        let corpus: Value = serde_json::from_str(include_str!("../../proto/testdata/hostile_text.json")).expect("JSON");
+        let cases = corpus["texts"].as_array().expect("texts");
+        assert!(cases.len() > 20, "{}", cases.len());
+        for case in cases {
+            let text = case["text"].as_str().expect("a text");
+            let expected = case["shown"].as_str().unwrap_or(text);
+            assert_eq!(shown(text), expected, "{}", case["name"]);
+            let line = json_line(&json!(text));
+            assert_eq!(serde_json::from_str::<Value>(&line).expect("JSON"), json!(text), "{}", case["name"]);
+            assert!(!line.chars().any(char::is_control), "{line}");
+        }
     }
 
     proptest! {

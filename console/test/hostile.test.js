@@ -1,5 +1,6 @@
 // @ts-check
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { Coordinator, console_ } from "./harness.js";
 
@@ -118,5 +119,33 @@ test("what a reader would not see is named, and links lead nowhere unasked", asy
   assert.equal(await link.getAttribute("rel"), "noopener noreferrer nofollow");
   assert.equal(opened, 0);
   await list.getByText("javascript:window.ran=6").waitFor();
+  assert.deepEqual(problems, []);
+});
+
+test("every text of the corpus is shown as what it is", async () => {
+  /** @type {{ texts: { name: string, text: string, shown?: string }[] }} */
+  const corpus = JSON.parse(
+    await readFile(new URL("../../proto/testdata/hostile_text.json", import.meta.url), "utf8"),
+  );
+  const coordinator = await Coordinator.start();
+  await coordinator.team();
+  await coordinator.join("ann");
+  for (const { text } of corpus.texts) {
+    const message = { type: "message", recipient: "ann", summary: "of the corpus", content: `[${text}]` };
+    await coordinator.cli(["send", "--json", "-"], "lead", JSON.stringify(message));
+  }
+  const { page, problems } = await console_(coordinator, "lead", "#/messages");
+  for (const { name, text, shown } of corpus.texts) {
+    const wanted = `[${shown ?? text}]`;
+    await page.waitForFunction(
+      (wanted) => {
+        const text = document.querySelector("#app")?.textContent ?? "";
+        // Repetitions of a hidden character are shown as a number.
+        const plain = text.replace(/(\\u\{[0-9a-f]+\})×(\d+)/g, (_, escape, times) => escape.repeat(Number(times)));
+        return plain.includes(wanted);
+      },
+      wanted,
+    ).catch(() => assert.fail(`${name}: ${wanted}`));
+  }
   assert.deepEqual(problems, []);
 });

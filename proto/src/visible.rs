@@ -2,7 +2,7 @@
 
 use icu_properties::{
     CodePointMapData, CodePointSetData,
-    props::{DefaultIgnorableCodePoint, GeneralCategory},
+    props::{DefaultIgnorableCodePoint, ExtendedPictographic, GeneralCategory, Script},
 };
 
 /// Returns whether a text has a character that a reader sees by itself.
@@ -24,6 +24,63 @@ pub fn has_no_shape(c: char) -> bool {
         || matches!(c, '\u{2028}' | '\u{2029}' | '\u{FFF9}'..='\u{FFFB}')
         || !c.is_ascii() && CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c)
 }
+
+/// Returns whether a reader does not see a character between its neighbors, so that it must be marked. `before`: the character
+/// before it, unless that was marked.
+///
+/// A character without a shape is marked, except where a language or an emoji needs it:
+/// - a joiner or non-joiner behind a letter or sign of a script that joins letters, as in Persian and the Indic scripts;
+/// - a zero-width space behind a letter or sign of a script that does not separate words, as in Thai and Khmer;
+/// - the variation selectors of Mongolian, behind a Mongolian letter;
+/// - a text or emoji variation selector behind an emoji, and in keycaps; and a joiner between two emoji.
+///
+/// A second such character in a row is marked: runs of them can carry a text of any length.
+pub fn is_hidden(c: char, before: Option<char>, after: Option<char>) -> bool {
+    let script =
+        before.filter(|before| !has_no_shape(*before)).map(|before| CodePointMapData::<Script>::new().get(before));
+    let is_emoji = |c: Option<char>| c.is_some_and(|c| CodePointSetData::new::<ExtendedPictographic>().contains(c));
+    match c {
+        '\u{200D}' if is_emoji(after) => {
+            !is_emoji(before) && !matches!(before, Some('\u{FE0F}' | '\u{1F3FB}'..='\u{1F3FF}'))
+        }
+        '\u{200C}' | '\u{200D}' => !script.is_some_and(|script| JOINING.contains(&script)),
+        '\u{200B}' => !script.is_some_and(|script| WITHOUT_SPACES.contains(&script)),
+        '\u{180B}'..='\u{180D}' | '\u{180F}' => script != Some(Script::Mongolian),
+        '\u{FE0F}' if after == Some('\u{20E3}') => !matches!(before, Some('0'..='9' | '#' | '*')),
+        '\u{FE0E}' | '\u{FE0F}' => !is_emoji(before),
+        _ => has_no_shape(c),
+    }
+}
+
+/// The scripts whose letters join, or form conjuncts, so that texts need joiners and non-joiners.
+const JOINING: [Script; 22] = [
+    Script::Arabic,
+    Script::Syriac,
+    Script::Mandaic,
+    Script::Nko,
+    Script::Mongolian,
+    Script::Devanagari,
+    Script::Bengali,
+    Script::Gurmukhi,
+    Script::Gujarati,
+    Script::Oriya,
+    Script::Tamil,
+    Script::Telugu,
+    Script::Kannada,
+    Script::Malayalam,
+    Script::Sinhala,
+    Script::Khmer,
+    Script::Myanmar,
+    Script::Tibetan,
+    Script::Balinese,
+    Script::Javanese,
+    Script::Adlam,
+    Script::HanifiRohingya,
+];
+
+/// The scripts that do not separate words, so that texts mark where a line may break.
+const WITHOUT_SPACES: [Script; 6] =
+    [Script::Thai, Script::Lao, Script::Khmer, Script::Myanmar, Script::Tibetan, Script::Javanese];
 
 /// Returns whether a character is a space, or a symbol that looks like one.
 fn is_blank(c: char) -> bool {

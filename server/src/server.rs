@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::{net::TcpListener, time::timeout};
+use tokio::{net::TcpListener, sync::watch, time::timeout};
 use tokio_stream::StreamExt as _;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::{body::Body, service::Routes};
@@ -13,7 +13,10 @@ use crate::{
     console::{Console, ConsoleLayer},
     coordinator::Coordinator,
     delivery::{Heartbeats, Pace, data_loss, due_worker, reconciler, retention_worker},
-    domain::{Limits, secret::SecretHash},
+    domain::{
+        Limits,
+        secret::{OperatorSecrets, SecretHash},
+    },
     edge::{self, Acceptor, Listen, auth_gate::AuthGateLayer, tls::Tls},
     grpc::{
         self, Advertised, ServiceConfig, Services, heartbeat_layer::HeartbeatLayer, metrics_layer::MetricsLayer,
@@ -30,8 +33,8 @@ use crate::{
 pub struct Config {
     /// The bounds of the rules.
     pub limits: Limits,
-    /// The hash of the operator's secret.
-    pub operator: SecretHash,
+    /// The operator's secrets, which may change while the coordinator runs.
+    pub operator: watch::Receiver<OperatorSecrets>,
     /// The rhythm of sessions.
     pub pace: Pace,
     /// How fast members may send.
@@ -61,7 +64,7 @@ impl Config {
     pub fn new(operator_secret: &str) -> Self {
         Self {
             limits: Limits::default(),
-            operator: SecretHash::of(operator_secret),
+            operator: watch::channel(SecretHash::of(operator_secret).into()).1,
             pace: Pace::default(),
             rates: Rates::default(),
             edge: edge::Bounds::default(),
@@ -108,7 +111,7 @@ pub async fn run<L: Listen>(
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
     let store: Arc<dyn Store> = Arc::new(MeteredStore::new(store, Arc::clone(&config.metrics)));
-    let coordinator = Coordinator::new(Arc::clone(&store), config.limits.clone(), config.operator).await?;
+    let coordinator = Coordinator::new(Arc::clone(&store), config.limits.clone(), config.operator.clone()).await?;
     let coordinator = coordinator.with_metrics(Arc::clone(&config.metrics));
     let coordinator = Arc::new(if store.is_exclusive() { coordinator.alone() } else { coordinator });
     let heartbeats = Arc::new(Heartbeats::for_leases_of(config.limits.lease_ttl));

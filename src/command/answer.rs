@@ -97,7 +97,11 @@ async fn answer(
         None => anstream::println!("{word}{again}."),
     }
     for warning in &reply.warnings {
-        anstream::eprintln!("{} {warning}", show::paint(anstyle::AnsiColor::Yellow.on_default(), "note:"));
+        anstream::eprintln!(
+            "{} {}",
+            show::paint(anstyle::AnsiColor::Yellow.on_default(), "note:"),
+            show::plain(warning)
+        );
     }
     Ok(())
 }

@@ -29,7 +29,7 @@ impl Asked<'_> {
             let to = self.reply.recipients.join(", ");
             anstream::println!("{sent_to} {to} {}", show::paint(show::dim(), &self.reply.request_id));
             for warning in &self.reply.warnings {
-                anstream::eprintln!("{} {warning}", show::paint(show::warning(), "note:"));
+                anstream::eprintln!("{} {}", show::paint(show::warning(), "note:"), show::plain(warning));
             }
         }
         let Some(Wait(patience)) = wait else {

@@ -31,6 +31,12 @@ pub struct Join {
     /// Your name in the team; optional if the token is bound to a name
     #[arg(long, short, default_value = "", hide_default_value = true)]
     name: String,
+    /// Without a join string: begin a new life although the present one continues, and so replace your credential, which ends
+    /// at once
+    ///
+    /// As with each new life, your tasks return to the board, and the requests that you made are cancelled.
+    #[arg(long, conflicts_with = "token")]
+    new_credential: bool,
     #[command(flatten)]
     attributes: Attributes,
     #[command(flatten)]
@@ -77,7 +83,7 @@ impl Join {
         refuse_within_runner("To run another member, use `teamwire run`; you cannot join as one here.")?;
         let caller = match &self.token {
             Some(token) => context.caller_for_join(&super::text(token)?)?,
-            None => may_rejoin_as(context).await?,
+            None => may_rejoin_as(context, self.new_credential).await?,
         };
         let request = v1::JoinRequest {
             name: self.name.clone(),
@@ -114,7 +120,7 @@ impl Join {
 }
 
 /// Returns the caller, whose credential may begin a new life: the last one has ended, or its runner no longer has a session.
-async fn may_rejoin_as(context: &ContextArgs) -> Result<Caller, Failure> {
+async fn may_rejoin_as(context: &ContextArgs, is_replaced: bool) -> Result<Caller, Failure> {
     const JOIN_ANOTHER: &str = "To join with another identity, give a join string: teamwire join JOIN_STRING.";
     let caller = context.caller()?;
     let (Some(member), Some(team)) = (&caller.member, &caller.team) else {
@@ -126,6 +132,7 @@ async fn may_rejoin_as(context: &ContextArgs) -> Result<Caller, Failure> {
     };
     let Some(own) = members.into_iter().find(|listed| caller.is(&listed.name)) else { return Ok(caller) };
     match (own.liveness(), own.connected) {
+        (Liveness::Detached, _) if is_replaced => Ok(caller),
         (Liveness::Detached, _) => Err(Failure::usage(format!("You are {member}@{team} already. {JOIN_ANOTHER}"))),
         (_, true) => Err(Failure::with_code(
             REFUSED,

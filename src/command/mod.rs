@@ -4,6 +4,7 @@
 //! `clap::Args` struct (its doc comment is the help text) and a method `run`; add the module, a variant of [`Command`] and
 //! an arm of [`dispatch`] here; run `cargo xtask generate`, which renews `docs/cli.md`.
 
+mod access;
 mod answer;
 mod approver;
 mod asked;
@@ -34,6 +35,7 @@ mod man;
 mod mcp;
 mod message;
 mod notices;
+mod operator;
 mod permission;
 mod plan;
 #[cfg(test)]
@@ -57,7 +59,10 @@ mod watchdog;
 
 use std::{env, fs, path::Path};
 
-use clap::{ArgMatches, Args, FromArgMatches as _, Parser, Subcommand, builder::Resettable, parser::ValueSource};
+use clap::{
+    ArgMatches, Args, FromArgMatches as _, Parser, Subcommand, builder::Resettable, error::ErrorKind,
+    parser::ValueSource,
+};
 use tracing::{Instrument as _, Span};
 
 use crate::{context::ContextArgs, failure::Failure, trace::Traces};
@@ -94,6 +99,8 @@ impl Cli {
         let matches = command.try_get_matches_from_mut(env::args_os())?;
         let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         cli.context.is_quiet = prints_json(&matches);
+        let read = cli.context.read_credential_file();
+        read.map_err(|why| clap::Error::raw(ErrorKind::Io, format!("{why}\n")))?;
         Ok(cli)
     }
 
@@ -148,6 +155,10 @@ enum Command {
     #[command(subcommand)]
     Team(team::Team),
     Invite(invite::Invite),
+    #[command(subcommand)]
+    Access(access::Access),
+    #[command(subcommand)]
+    Operator(operator::Operator),
     Hosts(hosts::Hosts),
     Spawn(spawn::Spawn),
     Join(join::Join),
@@ -217,6 +228,8 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Run(command) => return command.run(&context).await,
         Command::Host(command) => return command.run(&context).await,
         Command::Invite(command) => (command.run(&context).await, command.output.json),
+        Command::Access(command) => command.run(&context).await,
+        Command::Operator(command) => command.run(&context).await,
         Command::Hosts(command) => (command.run(&context).await, command.output.json),
         Command::Spawn(command) => (command.run(&context).await, command.output.json),
         Command::Join(command) => (command.run(&context).await, command.output.json),

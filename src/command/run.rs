@@ -426,6 +426,7 @@ impl Run {
 /// Prints a line of progress.
 fn say(text: impl Display) {
     // A closed standard error must not stop the program.
+    let text = show::plain(&text.to_string());
     let _ = writeln!(anstream::stderr(), "{} {text}", show::paint(show::bold(), "teamwire:"));
 }
 

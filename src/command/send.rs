@@ -95,7 +95,11 @@ impl Send {
             let again = if reply.replayed { " (already sent)" } else { "" };
             anstream::println!("Sent to {}{again} {}", show::paint(show::bold(), to), show::paint(show::dim(), id));
             for warning in &reply.warnings {
-                anstream::eprintln!("{} {warning}", show::paint(anstyle::AnsiColor::Yellow.on_default(), "note:"));
+                anstream::eprintln!(
+                    "{} {}",
+                    show::paint(anstyle::AnsiColor::Yellow.on_default(), "note:"),
+                    show::plain(warning)
+                );
             }
         }
         match self.wait_reply {

@@ -189,7 +189,7 @@ impl Shutdown {
             let request = request.map(|request| show::json("Request", request));
             show::line(&serde_json::json!({ "request": request, "member": show::json("Member", &member) }));
         } else {
-            anstream::println!("{name} exited: {}.", word::exit_and_duration(&exit));
+            anstream::println!("{name} exited: {}.", show::plain(&word::exit_and_duration(&exit)));
         }
         shown::acknowledge_exit(caller, &member).await;
         Ok(())

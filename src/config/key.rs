@@ -100,6 +100,7 @@ pub(super) const KEYS: &[Key] = keys! {
     "advertise": List => advertise;
     "insecure_no_tls": Flag => insecure_no_tls;
     "operator_credential": File => operator_credential;
+    "operator_grace": Seconds(0..=604_800) => operator_grace;
     "health": Text => health;
     "metrics": Text => metrics;
     "metrics_teams": Flag => metrics_teams;

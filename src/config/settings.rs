@@ -19,6 +19,8 @@ pub struct Settings {
     pub insecure_no_tls: bool,
     /// `None`: the one in the state directory.
     pub operator_credential: Option<PathBuf>,
+    /// How long a credential of the operator is accepted after it was replaced in the file.
+    pub operator_grace: Duration,
     /// Empty: only on the main address.
     pub health: String,
     /// Empty: off.
@@ -52,6 +54,7 @@ impl Default for Settings {
             advertise: server.advertised.addresses,
             insecure_no_tls: false,
             operator_credential: None,
+            operator_grace: Duration::from_secs(600),
             health: String::new(),
             metrics: String::new(),
             metrics_teams: false,

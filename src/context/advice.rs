@@ -15,7 +15,8 @@ const NAMED_TEAM: &str = "team";
 ///
 /// False for `CREDENTIAL_INVALID`, which another coordinator at the same address also answers.
 pub fn has_ended(error: &Error) -> bool {
-    matches!(error.reason(), Some(Reason::MemberStopped | Reason::SessionSuperseded)) && !may_rejoin(error)
+    let reasons = [Reason::MemberStopped, Reason::SessionSuperseded, Reason::CredentialRevoked];
+    error.reason().is_some_and(|reason| reasons.contains(&reason)) && !may_rejoin(error)
 }
 
 /// Returns whether a refused call shows that the member's life has ended, and that its credential may begin a new one.
@@ -44,9 +45,10 @@ impl ContextArgs {
             Reason::NotPermitted if caller.member.is_none() => {
                 return self.without_member(&caller).await.unwrap_or(failure);
             }
-            Reason::CredentialInvalid | Reason::MemberStopped | Reason::SessionSuperseded => {
-                self.drop_ended(&caller).await
-            }
+            Reason::CredentialInvalid
+            | Reason::CredentialRevoked
+            | Reason::MemberStopped
+            | Reason::SessionSuperseded => self.drop_ended(&caller).await,
             Reason::LeadOnly => self.own_lead(&caller).await,
             _ => None,
         };

@@ -77,8 +77,13 @@ pub struct ContextArgs {
     )]
     key: Option<Pem>,
     /// The credential to use instead of one from the context file
+    ///
+    /// Other users of this machine can see it in the process list: prefer --credential-file or the environment.
     #[arg(long, env = "TEAMWIRE_CREDENTIAL", global = true, hide_env_values = true, help_heading = "Context")]
     credential: Option<String>,
+    /// The file with the credential
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Context")]
+    credential_file: Option<PathBuf>,
     /// The team; needed by the operator, and to choose between identities with the same name
     #[arg(long, env = "TEAMWIRE_TEAM", global = true, value_name = "TEAM", help_heading = "Context")]
     team: Option<String>,
@@ -152,6 +157,15 @@ impl Caller {
 }
 
 impl ContextArgs {
+    /// Reads the file that --credential-file names, which outranks the environment.
+    pub fn read_credential_file(&mut self) -> Result<(), String> {
+        let Some(file) = &self.credential_file else { return Ok(()) };
+        let text = fs::read_to_string(file)
+            .map_err(|error| format!("Cannot read the credential from {}: {error}.", file.display()))?;
+        self.credential = Some(text.trim().to_owned());
+        Ok(())
+    }
+
     /// Resolves the caller: the given credential, else the chosen or current identity, else the operator, else the only
     /// saved identity, else the only one of a runner. With --team, considers no identity of another team.
     ///

@@ -11,6 +11,7 @@ fn arguments(who: Option<&str>, team: Option<&str>) -> ContextArgs {
         cert: None,
         key: None,
         credential: None,
+        credential_file: None,
         team: team.map(str::to_owned),
         who: who.map(str::to_owned),
         context: None,

@@ -1,6 +1,6 @@
 //! What members' programs do and use.
 
-use teamwire_agents::visible::replace_hidden;
+use teamwire_agents::visible::shown_line;
 use teamwire_proto::v1;
 
 use super::{dim, paint, text::date_and_time};
@@ -8,12 +8,7 @@ use super::{dim, paint, text::date_and_time};
 /// Prints a line of a member's activity.
 pub fn activity_line(line: &v1::ActivityLine) {
     let at = paint(dim(), format!("[{}]", date_and_time(line.at.as_ref())));
-    anstream::println!("{at} {}", visible(&line.text));
-}
-
-/// Returns a text as one line, in which hidden characters and line breaks are escapes.
-fn visible(text: &str) -> String {
-    replace_hidden(text, |c, out| out.extend(c.escape_default()))
+    anstream::println!("{at} {}", shown_line(&line.text));
 }
 
 /// Returns what all members have used together, in all of their lives. `None`: nothing was reported.
@@ -98,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_line_stays_one_line_and_shows_what_is_hidden() {
-        assert_eq!(visible("a\u{1b}[2J\n\tb\u{202e}é ❤\u{fe0f}"), "a\\u{1b}[2J\\n\\tb\\u{202e}é ❤\u{fe0f}");
+        assert_eq!(shown_line("a\u{1b}[2J\n\tb\u{202e}é ❤\u{fe0f}"), "a\\u{1b}[2J\\n\\tb\\u{202e}é ❤\u{fe0f}");
     }
 
     #[test]

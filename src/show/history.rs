@@ -102,6 +102,7 @@ fn team_event(event: &v1::TeamEvent) -> String {
                 CredentialKind::Console => "a console credential",
                 CredentialKind::Observer => "an observer credential",
                 CredentialKind::JoinToken => "an invitation",
+                CredentialKind::Member => "the credential",
                 CredentialKind::Unspecified => "a credential",
             };
             let of = if event.member.is_empty() { String::new() } else { format!(" of {}", event.member) };

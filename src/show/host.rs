@@ -18,7 +18,7 @@ pub fn hosts(hosts: &[v1::Host]) {
             host_state(host),
             one_line(&offer.platform),
             one_line(&labels.join(" ")),
-            profiles.join(", "),
+            one_line(&profiles.join(", ")),
             format!("{}/{}", host.slots_used, offer.slots),
             time(host.state_since.as_ref()),
         ]

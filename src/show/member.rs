@@ -71,7 +71,7 @@ pub(super) fn note(member: &v1::Member) -> String {
         notes.push(format!("failing: {}", failed_turns(failed)));
     }
     if let Some(exit) = &member.exit {
-        notes.push(word::exit_and_duration(exit));
+        notes.push(one_line(&word::exit_and_duration(exit)));
     }
     if !member.pending_shutdown.is_empty() {
         notes.push(format!("asked to shut down ({})", member.pending_shutdown));

@@ -17,6 +17,8 @@ use Prints::{Message, Object};
 
 /// Every command that has `--json`.
 const COMMANDS: &[(&str, Prints)] = &[
+    ("access list", Message("Credential")),
+    ("access revoke", Object(&[("revoked", "string")])),
     ("approve", Message("SendResponse")),
     ("certs", Object(&[("ca", "object"), ("server", "object"), ("clients", "array")])),
     ("console", Object(&[("address", "string"), ("code", "string"), ("expires_at", "string"), ("opened", "boolean")])),
@@ -60,6 +62,7 @@ const COMMANDS: &[(&str, Prints)] = &[
     ("logs --follow", Message("HistoryEntry")),
     ("message show", Object(&[("message", "SendMessage"), ("receipts", "Receipt*")])),
     ("notices", Message("Member")),
+    ("operator rotate", Object(&[("file", "string"), ("grace_seconds", "integer"), ("accepted", "boolean")])),
     ("permission approve", Message("SendResponse")),
     ("permission reject", Message("SendResponse")),
     ("permission request", Message("SendResponse")),

@@ -1,17 +1,7 @@
 //! Text and timestamps for display.
 
 use jiff::{Timestamp, Zoned, tz::TimeZone};
-use teamwire_agents::visible::replace_hidden;
-
-/// Replaces control characters except newline and tab, so that text cannot inject terminal escape sequences, and escapes
-/// other characters that a reader would not see, as `\u{202e}`.
-pub fn plain(text: &str) -> String {
-    replace_hidden(text, |c, out| match c {
-        '\n' | '\t' => out.push(c),
-        c if c.is_control() => out.push('\u{fffd}'),
-        c => out.extend(c.escape_unicode()),
-    })
-}
+pub use teamwire_agents::visible::shown as plain;
 
 /// Joins the lines and words of a text with single spaces, without control characters.
 pub fn one_line(text: &str) -> String {
@@ -66,7 +56,7 @@ mod tests {
 
     #[test]
     fn nothing_that_a_person_does_not_see_reaches_the_terminal_as_it_is() {
-        assert_eq!(plain("a\u{1b}[2J\u{85}\tb\nc"), "a\u{fffd}[2J\u{fffd}\tb\nc");
+        assert_eq!(plain("a\u{1b}[2J\u{85}\tb\nc"), "a\\u{1b}[2J\\u{85}\tb\nc");
         assert_eq!(plain("\u{202e}x\u{e0041} ❤\u{fe0f}"), "\\u{202e}x\\u{e0041} ❤\u{fe0f}");
         assert_eq!(one_line("a\u{2028}b\n c"), "a\\u{2028}b c");
     }

@@ -48,6 +48,7 @@ macro_rules! redis_scenarios {
     )+};
 }
 
+mod access;
 mod cluster;
 mod configuration;
 mod console;
@@ -79,12 +80,14 @@ mod permissions;
 mod rates;
 mod readme;
 mod rolling;
+mod secrets;
 mod setup;
 mod shutdowns;
 mod spawn;
 mod stores;
 mod takers;
 mod tasks;
+mod text;
 mod tls;
 mod traces;
 mod up;

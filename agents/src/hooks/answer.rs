@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::call::HookCall;
-use crate::setup::AgentProgram;
+use crate::{setup::AgentProgram, visible::json_line};
 
 /// What a hook prints.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,7 +46,7 @@ impl Answer {
 
     /// Returns the line to print.
     pub fn line(&self) -> Option<String> {
-        self.output.as_ref().map(Value::to_string)
+        self.output.as_ref().map(json_line)
     }
 
     /// Returns the ids of the messages in it.

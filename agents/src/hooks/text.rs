@@ -86,7 +86,7 @@ pub(super) fn introduction(program: AgentProgram, name: &str, team: &v1::Team, m
 
 /// Tells the person that messages do not arrive.
 pub(super) fn no_coordinator(why: &str) -> String {
-    format!("teamwire: messages from your team do not arrive at the moment. {why}")
+    format!("teamwire: messages from your team do not arrive at the moment. {}", crate::visible::shown(why))
 }
 
 /// Tells the person that hooks will not continue the turn again.

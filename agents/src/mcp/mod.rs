@@ -47,6 +47,7 @@ use teamwire_client::{Client, v1};
 
 use self::in_reply_to::Shown;
 pub use self::teamless::{CreateTeam, TeamlessServer};
+use crate::visible::shown_line;
 
 /// The tools that only the lead gets.
 const FOR_THE_LEAD: [&str; 4] = ["Task", "Invite", "ForceStop", "TeamDelete"];
@@ -173,7 +174,7 @@ impl ServerHandler for McpServer {
         if !self.may_use(&request.name).await {
             let offered = self.offered().await;
             let names: Vec<&str> = offered.iter().map(|tool| &*tool.name).collect();
-            let says = format!("You have no tool {}. Yours are {}.", request.name, names.join(", "));
+            let says = format!("You have no tool {}. Yours are {}.", shown_line(&request.name), names.join(", "));
             return Ok(CallToolResult::error(vec![ContentBlock::text(says)]).into());
         }
         self.tools.call(ToolCallContext::new(self, request, context)).await

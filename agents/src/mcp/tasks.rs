@@ -73,11 +73,9 @@ impl TryFrom<NumberOrText> for TaskId {
     fn try_from(given: NumberOrText) -> Result<Self, String> {
         match given {
             NumberOrText::Number(number) => Ok(Self(number)),
-            NumberOrText::Text(text) => text
-                .trim_start_matches('#')
-                .parse()
-                .map(Self)
-                .map_err(|_| format!("\"{text}\" is not the number of a task. TaskList shows the numbers.")),
+            NumberOrText::Text(text) => text.trim_start_matches('#').parse().map(Self).map_err(|_| {
+                format!("\"{}\" is not the number of a task. TaskList shows the numbers.", escaped(&text))
+            }),
         }
     }
 }

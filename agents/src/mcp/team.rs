@@ -122,7 +122,7 @@ fn member_line(member: &v1::Member) -> String {
         _ = write!(line, ", failing: {} {turns} in a row, last: {}", failed.count, escaped(&failed.error));
     }
     if let (MemberState::Exited, Some(exit)) = (member.state(), &member.exit) {
-        _ = write!(line, ", {}", word::exit(exit));
+        _ = write!(line, ", {}", escaped(&word::exit(exit)));
     } else if !member.last_summary.is_empty() {
         _ = write!(line, ", last: {}", escaped(&member.last_summary));
     }

@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 use teamwire_client::{Error, v1};
 use teamwire_proto::v1::TaskStatus;
 
-use crate::agent_text::escaped;
+use crate::{agent_text::escaped, visible::shown};
 
-/// Returns the text of a call that failed, for the agent.
+/// Returns the text of a call that failed, for the agent. It may quote what someone else has written.
 pub(super) fn failure(error: impl Into<Error>) -> String {
-    match error.into() {
+    shown(&match error.into() {
         Error::Refused(refusal) => format!("{}: {}", refusal.reason, refusal.message),
         other => other.to_string(),
-    }
+    })
 }
 
 /// Returns a task on one line.

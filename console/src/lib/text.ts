@@ -20,15 +20,35 @@ const HIDDEN = /[\u2028\u2029\ufff9-\ufffb]|(?![\t\n])\p{Cc}|\p{Default_Ignorabl
 /** A hidden character and its repetitions. */
 const RUN = new RegExp(`(${HIDDEN.source})\\1*`, "gu");
 
-/** What may change the character before it: an emoji's color, a joined emoji. */
-const EMOJI =
-  /(?<=\p{Extended_Pictographic}[\u{1f3fb}-\u{1f3ff}]?)\ufe0f|(?<=\p{Extended_Pictographic}[\ufe0f\u{1f3fb}-\u{1f3ff}]?)\u200d(?=\p{Extended_Pictographic})/gu;
+/** The scripts whose letters join, and those that do not separate words. */
+const JOINING =
+  "Arabic Syriac Mandaic Nko Mongolian Devanagari Bengali Gurmukhi Gujarati Oriya Tamil Telugu Kannada Malayalam Sinhala Khmer Myanmar Tibetan Balinese Javanese Adlam Hanifi_Rohingya";
+const WITHOUT_SPACES = "Thai Lao Khmer Myanmar Tibetan Javanese";
+
+/** What an emoji or a language needs, so that it is shown as it is: see `is_hidden` in `proto/src/visible.rs`. */
+const HARMLESS = new RegExp(
+  [
+    "(?<=\\p{Extended_Pictographic})[\\ufe0e\\ufe0f]",
+    "(?<=[0-9#*])\\ufe0f(?=\\u20e3)",
+    "(?<=[\\p{Extended_Pictographic}\\ufe0f\\u{1f3fb}-\\u{1f3ff}])\\u200d(?=\\p{Extended_Pictographic})",
+    `${behind(JOINING)}[\\u200c\\u200d](?!\\p{Extended_Pictographic})`,
+    `${behind(WITHOUT_SPACES)}\\u200b`,
+    `${behind("Mongolian")}[\\u180b-\\u180d\\u180f]`,
+  ].join("|"),
+  "gu",
+);
+
+/** Returns a pattern for the place behind a visible character of one of these scripts. */
+function behind(scripts: string): string {
+  const letters = scripts.split(" ").map((script) => `\\p{Script=${script}}`);
+  return `(?<=(?!\\p{Default_Ignorable_Code_Point})[${letters.join("")}])`;
+}
 
 /** Splits a text into what can be shown as it is and what has to be named. */
 export function pieces(text: string): Piece[] {
   const plain = text.replaceAll("\r\n", "\n");
   if (plain.search(HIDDEN) < 0) return [{ text: plain, isHidden: false }];
-  const harmless = new Set([...plain.matchAll(EMOJI)].map(({ index }) => index));
+  const harmless = new Set([...plain.matchAll(HARMLESS)].map(({ index }) => index));
   const found: Piece[] = [];
   let from = 0;
   const flush = (to: number) => {
@@ -36,10 +56,12 @@ export function pieces(text: string): Piece[] {
     from = to;
   };
   for (const { 0: run, index } of plain.matchAll(RUN)) {
-    if (harmless.has(index)) continue;
-    flush(index);
     const [char = ""] = run;
-    const times = run.length / char.length;
+    // A second one in a row is hidden.
+    const start = harmless.has(index) ? index + char.length : index;
+    const times = (index + run.length - start) / char.length;
+    if (times < 1) continue;
+    flush(start);
     found.push({ text: times > 1 ? `${name(char)}×${times}` : name(char), isHidden: true });
     from = index + run.length;
   }

@@ -92,7 +92,8 @@ impl World {
     async fn new() -> Self {
         let store = EmbeddedStore::in_memory().expect("memory");
         let store = Arc::new(Counting { store, commits: AtomicU64::new(0) });
-        let coordinator = Coordinator::new(store.clone(), limits(), SecretHash::of(OPERATOR)).await.expect("a store");
+        let operator = tokio::sync::watch::channel(SecretHash::of(OPERATOR).into()).1;
+        let coordinator = Coordinator::new(store.clone(), limits(), operator).await.expect("a store");
         let coordinator = Arc::new(coordinator);
         let operator = CallerCredentials::new(Credential::Operator { secret: OPERATOR.to_owned() }, None);
         let create = v1::CreateTeamRequest { name: "alpha".to_owned(), ..Default::default() };

@@ -5,11 +5,12 @@ use std::{
     sync::Arc,
 };
 
-use teamwire_proto::{Refusal, v1};
+use teamwire_proto::{Refusal, credential::Credential, name::Name, v1};
 
 use super::{
     Coordinator,
     keys::{home_of, usual_keys},
+    revoked::Revoked,
     store_errors::{corrupt, unavailable},
 };
 use crate::{
@@ -18,12 +19,19 @@ use crate::{
         identity::{self, CallerCredentials, LookedUp, namespace_of},
         page::{self, Page, page_size},
         records::{ActsFor, ConsoleRecord, JoinTokenRecord, ObserverRecord, RecordType, TeamRecord},
+        secret::SecretHash,
     },
     store::{Namespace, Record},
 };
 
 /// How many records a page of credentials examines at most.
 const SCAN_MAX: usize = 4_096;
+
+/// How long a reading of the revoked members serves all waiting callers of their team.
+const REVOKED_FRESH_MS: u64 = 500;
+
+/// What a page's position names after the kinds of records: the members and hosts in the roster.
+const MEMBERS: &str = "member";
 
 /// How many records are read at once.
 const CHUNK: usize = 256;
@@ -32,6 +40,44 @@ impl Coordinator {
     /// Returns whether a credential is valid; see [`LookedUp::is_current`].
     pub async fn holds(&self, who: &CallerCredentials) -> Result<bool, Refusal> {
         Ok(self.look_up(who).await?.is_current)
+    }
+
+    /// Returns the refusal of a member whose session was ended because its credential was revoked.
+    pub async fn revoked_member(&self, namespace: &Namespace, member: &Name) -> Result<Option<Refusal>, Refusal> {
+        let team = self.fetch::<TeamRecord>(namespace, vec![String::new()]).await?.into_iter().next().flatten();
+        let is_revoked = team.is_some_and(|team| team.member(member).is_some_and(|member| member.revoked));
+        Ok(is_revoked.then(|| identity::revoked_member(member)))
+    }
+
+    /// Refuses a caller whose credential is no longer valid, because it was revoked or replaced, or has expired. A member whose
+    /// life has ended learns that from its call.
+    pub async fn refuse_revoked(&self, who: &CallerCredentials) -> Result<(), Refusal> {
+        match &who.credential {
+            Credential::Console { .. } | Credential::Observer { .. } => self.look_up(who).await.map(drop),
+            Credential::Operator { .. } => {
+                let is_valid = self.operator.borrow().accept(&who.hash, self.now_ms());
+                if is_valid { Ok(()) } else { Err(identity::operator_replaced()) }
+            }
+            Credential::Member { member, .. } => {
+                let is_revoked = self.revoked_members(&home_of(who)).await?.contains(&who.hash);
+                if is_revoked { Err(identity::revoked_member(member)) } else { Ok(()) }
+            }
+            Credential::Join { .. } | Credential::SignInCode { .. } => Ok(()),
+        }
+    }
+
+    /// Returns the revoked credentials of a team's members, as of half a second ago at most.
+    async fn revoked_members(&self, namespace: &Namespace) -> Result<Vec<SecretHash>, Refusal> {
+        let known = self.revoked.of(namespace);
+        let mut known = known.lock().await;
+        if known.read_ms + REVOKED_FRESH_MS <= self.now_ms() {
+            let read_ms = self.now_ms();
+            let team = self.fetch::<TeamRecord>(namespace, vec![String::new()]).await?;
+            let members = team.iter().flatten().flat_map(|team| &team.members);
+            let credentials = members.filter(|member| member.revoked).map(|member| member.credential).collect();
+            *known = Revoked { read_ms, credentials };
+        }
+        Ok(known.credentials.clone())
     }
 
     /// Looks a credential up, and records that it was used if that is due; see [`identity::look_up`].
@@ -122,7 +168,7 @@ impl Coordinator {
     ) -> Result<v1::ListCredentialsResponse, Refusal> {
         let kinds = [ConsoleRecord::KIND, ObserverRecord::KIND, JoinTokenRecord::KIND];
         let (from, from_id) = position.split_once('/').unwrap_or((kinds[0], ""));
-        if !kinds.contains(&from) {
+        if !kinds.contains(&from) && from != MEMBERS {
             return Err(page::unknown_token());
         }
         let (mut examined, mut covered) = (0, position.clone());
@@ -146,6 +192,16 @@ impl Coordinator {
                     _ => break,
                 }
             }
+        }
+        let leases = self.store.leases(namespace).await.map_err(unavailable)?;
+        let after = if from == MEMBERS { from_id } else { "" };
+        for shown in access::show_members(viewer, team, &leases, &self.limits) {
+            let place = format!("{MEMBERS}/{}", shown.id);
+            if shown.id.as_str() > after && !page.add(shown) {
+                let next_page_token = page::token(covered);
+                return Ok(v1::ListCredentialsResponse { credentials: page.into_items(), next_page_token });
+            }
+            covered = place;
         }
         Ok(v1::ListCredentialsResponse { credentials: page.into_items(), next_page_token: String::new() })
     }

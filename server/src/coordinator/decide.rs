@@ -95,7 +95,7 @@ impl Coordinator {
             now_ms: self.clock.now_ms(),
             seed: rand::random(),
             limits: Arc::clone(&self.limits),
-            operator: self.operator,
+            operator: self.operator.borrow().clone(),
             by: self.notifier.by(),
             store_is_full: false,
         }

@@ -4,6 +4,7 @@
 //!   clock, without asking it. [`turns`]: keeps changes to one task board from colliding.
 //! - [`messages`], [`sessions`], [`members`], [`teams`], [`requests`], [`history`], [`tasks`], [`activity`], [`access`]: the calls
 //!   that do more than carry out one rule. [`retention`]: finds what may be deleted.
+//!   [`revoked`]: which callers may no longer wait.
 //! - [`team_reader`]: reads what has changed in a team, for those who watch it.
 //! - [`keys`]: where records are. [`records`]: reads records that are only shown. [`store_errors`]: what callers learn when the store fails.
 //!
@@ -23,6 +24,7 @@ mod messages;
 mod records;
 mod requests;
 mod retention;
+mod revoked;
 pub mod sessions;
 mod store_errors;
 mod tasks;
@@ -36,20 +38,23 @@ use std::{
 };
 
 use crate::{
-    domain::{Limits, secret::SecretHash},
+    domain::{Limits, secret::OperatorSecrets},
     notify::Notifier,
     store::{Store, StoreError},
     telemetry::Metrics,
 };
 use cache::Cache;
 use clock::Clock;
+use revoked::RevokedMembers;
+use tokio::sync::watch;
 use turns::Turns;
 
 /// Decides calls. Keeps nothing that it cannot lose; any number of coordinators may share a store.
 pub struct Coordinator {
     store: Arc<dyn Store>,
     limits: Arc<Limits>,
-    operator: SecretHash,
+    operator: watch::Receiver<OperatorSecrets>,
+    revoked: RevokedMembers,
     cache: Cache,
     clock: Clock,
     notifier: Arc<Notifier>,
@@ -68,13 +73,19 @@ impl fmt::Debug for Coordinator {
 }
 
 impl Coordinator {
-    /// Makes a coordinator over a store. Fails if the store does not answer.
-    pub async fn new(store: Arc<dyn Store>, limits: Limits, operator: SecretHash) -> Result<Self, StoreError> {
+    /// Makes a coordinator over a store, which accepts these secrets of the operator; they may change. Fails if the store does
+    /// not answer.
+    pub async fn new(
+        store: Arc<dyn Store>,
+        limits: Limits,
+        operator: watch::Receiver<OperatorSecrets>,
+    ) -> Result<Self, StoreError> {
         let now_ms = store.now_ms().await?;
         Ok(Self {
             store,
             limits: Arc::new(limits),
             operator,
+            revoked: RevokedMembers::new(),
             cache: Cache::new(),
             clock: Clock::starting_at(now_ms),
             notifier: Arc::new(Notifier::new()),

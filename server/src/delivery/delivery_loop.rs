@@ -398,9 +398,10 @@ impl DeliveryLoop {
             _ if now.session_id != *session_id => End::superseded(),
             None => return Ok(()),
             Some(SessionEnd::ShutdownApproved(request_id)) => End::shutdown_approved(request_id.clone()),
-            Some(SessionEnd::Stopped) => {
-                End::closing(CloseReason::MemberStopped, "This life of the member has ended. End the process.")
-            }
+            Some(SessionEnd::Stopped) => match self.coordinator.revoked_member(namespace, member).await? {
+                Some(refusal) => End::Refused(refusal),
+                None => End::closing(CloseReason::MemberStopped, "This life of the member has ended. End the process."),
+            },
             Some(SessionEnd::Replaced | SessionEnd::Closed) => End::superseded(),
         }
         .into())

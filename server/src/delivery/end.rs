@@ -6,6 +6,8 @@ use teamwire_proto::{Reason, Refusal, v1::CloseReason};
 pub(super) enum End {
     /// The coordinator ends it, with a last frame.
     Closing { reason: CloseReason, detail: &'static str, request_id: String },
+    /// The coordinator refuses to continue it.
+    Refused(Refusal),
     /// The client is gone.
     Gone,
     /// The client takes no frames.

@@ -152,6 +152,7 @@ async fn close(delivery: DeliveryLoop, mailbox: &Mailbox) {
 fn last_frame(end: End, pace: Pace) -> Option<Frame> {
     match end {
         End::Gone => None,
+        End::Refused(refusal) => Some(Box::new(Err(refusal))),
         End::Slow => {
             let text = format!(
                 "The client read nothing from this stream for {:?}. Read faster, or ask for fewer messages at a time; messages \

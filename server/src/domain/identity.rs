@@ -14,7 +14,7 @@ use teamwire_proto::{Reason, Refusal, credential::Credential, name::Name};
 pub(super) use super::refused_caller::only_processes;
 pub use super::{
     caller::{CallerCredentials, OperatorSignIn, Principal},
-    refused_caller::{invalid, superseded, team_not_found},
+    refused_caller::{invalid, operator_replaced, revoked_member, superseded, team_not_found},
 };
 use super::{
     records::{
@@ -198,7 +198,8 @@ pub(super) fn acts_for(
         // Its record is in the directory, not in a team.
         ActsFor::Operator => Err(invalid().into()),
         ActsFor::Member(name) => {
-            let record = team.member(name).filter(|record| record.credential == *proof).ok_or_else(|| {
+            let is_current = |record: &&MemberRecord| record.credential == *proof && !record.revoked;
+            let record = team.member(name).filter(is_current).ok_or_else(|| {
                 revoked(&format!("The life of {name} that this sign-in acted for has ended. Sign in again."))
             })?;
             if let Life::Exited { .. } | Life::Spawning | Life::Stopping { request_id: None, .. } = record.life {
@@ -266,7 +267,7 @@ pub fn look_up(tx: &mut Tx<'_>, who: &CallerCredentials) -> Result<LookedUp, Rul
             let console = console(tx, who, id)?;
             let operator_sign_in = match named {
                 Some(_) => authenticate(tx, who, "", Admit::Stopping).map(|_| None)?,
-                None if console.acts_for == ActsFor::Operator && console.proof == tx.ctx.operator => {
+                None if console.acts_for == ActsFor::Operator && tx.ctx.is_operator(&console.proof) => {
                     Some(OperatorSignIn::new(console.read_only))
                 }
                 None => return Err(revoked("The operator's credential has changed. Sign in again.").into()),
@@ -283,7 +284,7 @@ pub fn look_up(tx: &mut Tx<'_>, who: &CallerCredentials) -> Result<LookedUp, Rul
             if !is_or_was(record, who) {
                 return Err(invalid().into());
             }
-            Ok(LookedUp::new(record.credential == who.hash))
+            Ok(LookedUp::new(record.credential == who.hash && !record.revoked))
         }
         Credential::Join { id, .. } => {
             let token = join_token(tx, id, who)?;
@@ -393,7 +394,7 @@ pub fn operator(tx: &mut Tx<'_>, who: &CallerCredentials) -> Result<(), RuleErro
 /// Refuses everyone but the operator. Returns whether it can only read.
 pub(super) fn operator_reads_only(tx: &Tx<'_>, who: &CallerCredentials) -> Result<bool, RuleError> {
     match (&who.credential, &who.operator_sign_in) {
-        (Credential::Operator { .. }, _) if who.hash == tx.ctx.operator => Ok(false),
+        (Credential::Operator { .. }, _) if tx.ctx.is_operator(&who.hash) => Ok(false),
         (Credential::Console { team: None, .. }, Some(sign_in)) => Ok(sign_in.is_read_only()),
         (Credential::Operator { .. } | Credential::Console { team: None, .. }, _) => Err(invalid().into()),
         _ => Err(Refusal::new(
@@ -407,7 +408,7 @@ pub(super) fn operator_reads_only(tx: &Tx<'_>, who: &CallerCredentials) -> Resul
 /// Checks that the secret is the current life's.
 fn check_member(record: &MemberRecord, who: &CallerCredentials) -> Result<(), Refusal> {
     if record.credential == who.hash {
-        return Ok(());
+        return if record.revoked { Err(revoked_member(&record.name)) } else { Ok(()) };
     }
     Err(if record.former_credentials.contains(&who.hash) { superseded(&record.name) } else { invalid() })
 }

@@ -53,6 +53,7 @@ impl NewLife<'_> {
             joined_ms: now_ms,
             since_ms: now_ms,
             credential: SecretHash::of(self.secret),
+            revoked: false,
             former_credentials: former,
             attributes: self.attributes,
             plan_mode_required: self.plan_mode_required,
@@ -76,7 +77,7 @@ pub fn renew(tx: &mut Tx<'_>, names: &[Name]) -> Result<(), RuleError> {
     let mut found = TeamRecord::clone(&team);
     let mut changed = false;
     for name in names {
-        let Some(member) = found.member_mut(name) else { continue };
+        let Some(member) = found.member_mut(name).filter(|member| !member.revoked) else { continue };
         match member.life {
             Life::Exited { .. } | Life::Stopping { request_id: None, .. } | Life::Spawning => continue,
             // Its return waits until there is room for the entry in the history.

@@ -63,7 +63,7 @@ pub mod tx;
 
 pub use limits::Limits;
 
-use secret::SecretHash;
+use secret::{OperatorSecrets, SecretHash};
 
 /// What a rule gets besides records.
 #[derive(Clone, Debug)]
@@ -74,11 +74,18 @@ pub struct Context {
     pub seed: [u8; 32],
     /// The bounds in force.
     pub limits: std::sync::Arc<Limits>,
-    /// The hash of the operator's secret.
-    pub operator: SecretHash,
+    /// The operator's secrets.
+    pub operator: OperatorSecrets,
     /// The coordinator that runs the rule, as its notifications name it.
     pub by: u64,
     /// The store has refused the call's transaction because it is full, so the rule leaves out what it can do without, such as
     /// notices, and checks what it replaces; see [`Txn::applies_when_full`](crate::store::Txn::applies_when_full).
     pub store_is_full: bool,
+}
+
+impl Context {
+    /// Returns whether this is the hash of a secret of the operator that is valid now.
+    pub fn is_operator(&self, secret: &SecretHash) -> bool {
+        self.operator.accept(secret, self.now_ms)
+    }
 }

@@ -102,7 +102,7 @@ impl MemberFacts {
     }
 
     /// Returns when the lease was last renewed: within seconds of the member's last call.
-    fn last_call_ms(&self) -> u64 {
+    pub(super) fn last_call_ms(&self) -> u64 {
         self.lease_until_ms.saturating_sub(self.lease_ttl_ms)
     }
 }

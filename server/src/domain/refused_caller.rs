@@ -10,6 +10,25 @@ pub fn superseded(name: &Name) -> Refusal {
     )
 }
 
+/// Returns the refusal of a member's credential that was revoked.
+pub fn revoked_member(name: &Name) -> Refusal {
+    Refusal::new(
+        Reason::CredentialRevoked,
+        format!(
+            "The credential of {name} was revoked. End this process. To come back, join with a new join string for this name: \
+             `teamwire invite {name}`, by the lead or the operator."
+        ),
+    )
+}
+
+/// Returns the refusal of an operator's credential that was valid when its stream or waiting call began.
+pub fn operator_replaced() -> Refusal {
+    Refusal::new(
+        Reason::CredentialRevoked,
+        "The operator's credential was replaced. Use the new one, which the coordinator keeps in its state directory.",
+    )
+}
+
 /// Returns the refusal of a session id that no coordinator has issued.
 pub(super) fn unknown_session() -> Refusal {
     Refusal::new(

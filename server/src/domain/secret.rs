@@ -3,6 +3,7 @@
 use std::{
     fmt,
     hash::{Hash, Hasher},
+    sync::Arc,
 };
 
 use serde::{Deserialize, Serialize};
@@ -53,6 +54,31 @@ impl TryFrom<String> for SecretHash {
         let mut hash = [0; 32];
         hex::decode_to_slice(text, &mut hash)?;
         Ok(Self(hash))
+    }
+}
+
+/// The hashes of the operator's secrets: the present one and, each until some time, those that it has replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperatorSecrets(Arc<[(SecretHash, u64)]>);
+
+impl OperatorSecrets {
+    /// Takes secrets that have no end, and former ones, each with its end in milliseconds since 1970.
+    pub fn new(
+        present: impl IntoIterator<Item = SecretHash>,
+        former: impl IntoIterator<Item = (SecretHash, u64)>,
+    ) -> Self {
+        Self(present.into_iter().map(|hash| (hash, u64::MAX)).chain(former).collect())
+    }
+
+    /// Returns whether a secret with this hash is valid. Takes equally long for each.
+    pub fn accept(&self, hash: &SecretHash, now_ms: u64) -> bool {
+        self.0.iter().fold(false, |found, (known, until_ms)| found | (known == hash && now_ms < *until_ms))
+    }
+}
+
+impl From<SecretHash> for OperatorSecrets {
+    fn from(hash: SecretHash) -> Self {
+        Self::new([hash], [])
     }
 }
 
@@ -109,6 +135,15 @@ mod tests {
         {
             assert!(!is_session_id([&life], &forged), "{forged}");
         }
+    }
+
+    #[test]
+    fn a_former_secret_of_the_operator_is_valid_until_its_end() {
+        let [present, former, other] = ["present", "former", "other"].map(SecretHash::of);
+        let secrets = OperatorSecrets::new([present], [(former, 10)]);
+        assert!(secrets.accept(&present, 9) && secrets.accept(&former, 9) && !secrets.accept(&other, 9));
+        assert!(secrets.accept(&present, 10) && !secrets.accept(&former, 10));
+        assert!(OperatorSecrets::from(present).accept(&present, u64::MAX - 1));
     }
 
     #[test]

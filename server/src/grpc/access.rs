@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use teamwire_proto::{
     Reason, Refusal,
-    credential::Credential,
     v1::{self, access_service_server::AccessService},
 };
 use tokio::time::sleep;
@@ -13,7 +12,7 @@ use tonic::{Request, Response, Status};
 use super::services::Services;
 use crate::domain::identity::CallerCredentials;
 
-/// How often the credential of a person that has a stream open, or waits, is looked up: it may be revoked.
+/// How often the credential of a caller that has a stream open, or waits, is checked: it may be revoked.
 const CHECK: Duration = Duration::from_secs(1);
 
 #[tonic::async_trait]
@@ -65,20 +64,17 @@ fn with_version(caller: v1::Caller) -> v1::Caller {
 }
 
 impl Services {
-    /// Awaits something for a caller, as long as the caller is signed in: a console credential or an observer's may be revoked.
+    /// Awaits something for a caller, as long as the caller's credential is neither revoked nor replaced.
     pub(super) async fn while_signed_in<T>(
         &self,
         who: &CallerCredentials,
         waited: impl Future<Output = Result<T, Refusal>>,
     ) -> Result<T, Refusal> {
-        if !matches!(who.credential, Credential::Console { .. } | Credential::Observer { .. }) {
-            return waited.await;
-        }
         let revoked = async {
             loop {
                 sleep(CHECK).await;
-                match self.coordinator.look_up(who).await {
-                    Ok(_) => {}
+                match self.coordinator.refuse_revoked(who).await {
+                    Ok(()) => {}
                     Err(refusal) if refusal.reason == Reason::StoreUnavailable => {}
                     Err(refusal) => return refusal,
                 }

@@ -3,7 +3,7 @@
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
-use teamwire_proto::{Reason, Refusal};
+use teamwire_proto::{Reason, Refusal, credential::Credential};
 use tokio::{
     sync::{mpsc, watch},
     time::sleep,
@@ -13,7 +13,7 @@ use tonic::Status;
 
 use super::services::{self, Services};
 use crate::{
-    domain::identity::{CallerCredentials, team_not_found},
+    domain::identity::{CallerCredentials, operator_replaced, team_not_found},
     store::Namespace,
 };
 
@@ -54,7 +54,10 @@ impl Services {
             let refusal = match this.draining.run_until_cancelled(sent).await {
                 Some(Ok(())) => return,
                 // The credential of a deleted team is invalid; here that is known to be the reason.
-                Some(Err(refusal)) if refusal.reason == Reason::CredentialInvalid => team_not_found(namespace.as_str()),
+                Some(Err(refusal)) if refusal.reason == Reason::CredentialInvalid => match &who.credential {
+                    Credential::Operator { .. } => operator_replaced(),
+                    _ => team_not_found(namespace.as_str()),
+                },
                 Some(Err(refusal)) => refusal,
                 None => services::draining(),
             };

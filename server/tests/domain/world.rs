@@ -47,7 +47,7 @@ impl World {
             now_ms: NOW_MS,
             seed: [7; 32],
             limits: Arc::new(Limits::default()),
-            operator: SecretHash::of(OPERATOR_SECRET),
+            operator: SecretHash::of(OPERATOR_SECRET).into(),
             by: 1,
             store_is_full: false,
         };
@@ -170,6 +170,7 @@ fn live(member: &str) -> MemberRecord {
         joined_ms: NOW_MS,
         since_ms: NOW_MS,
         credential: SecretHash::of(member),
+        revoked: false,
         former_credentials: Vec::new(),
         attributes: Default::default(),
         plan_mode_required: false,

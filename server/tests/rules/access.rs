@@ -48,9 +48,28 @@ impl Team {
         Ok(CallerCredentials { operator_sign_in: found.operator_sign_in, ..who })
     }
 
+    /// Lists credentials, without those of members.
     async fn credentials(&self, who: &CallerCredentials, team: &str) -> Vec<v1::Credential> {
+        let mut listed = self.all_credentials(who, team).await;
+        listed.retain(|found| found.kind() != CredentialKind::Member);
+        listed
+    }
+
+    async fn all_credentials(&self, who: &CallerCredentials, team: &str) -> Vec<v1::Credential> {
         let request = v1::ListCredentialsRequest { team: team.to_owned(), ..Default::default() };
         self.coordinator.list_credentials(who, &request).await.unwrap().credentials
+    }
+
+    /// Returns the credential of a member's present life, as the lead sees it.
+    async fn credential_of(&self, member: &str) -> Option<v1::Credential> {
+        let listed = self.all_credentials(&self.lead.who, "").await.into_iter();
+        let mut members = listed.filter(|found| found.kind() == CredentialKind::Member);
+        members.find(|found| found.member == member)
+    }
+
+    async fn revoke_member(&self, member: &str) {
+        let id = self.credential_of(member).await.unwrap().id;
+        self.try_revoke(&self.lead.who, "", &id).await.unwrap();
     }
 
     async fn try_revoke(&self, who: &CallerCredentials, team: &str, id: &str) -> Result<(), Refusal> {
@@ -289,9 +308,11 @@ async fn the_operators_sign_in_works_in_every_team() {
 async fn a_sign_in_of_a_former_operator_ends() {
     let t = Team::new().await;
     let who = t.console(&t.operator, false).await;
-    let hash = teamwire_server::domain::secret::SecretHash::of("another operator's secret");
     let store: std::sync::Arc<dyn teamwire_server::store::Store> = t.clock.clone();
-    let another = teamwire_server::coordinator::Coordinator::new(store, Default::default(), hash).await.unwrap();
+    let another =
+        teamwire_server::coordinator::Coordinator::new(store, Default::default(), fixed("another operator's secret"))
+            .await
+            .unwrap();
     t.refused(another.look_up(&who), REVOKED.0, REVOKED.1, "").await;
 }
 
@@ -365,7 +386,7 @@ async fn members_see_and_revoke_their_own_sign_ins_and_leads_all_credentials() {
         }
         request.page_token = page.next_page_token;
     }
-    assert_eq!(pages, t.credentials(&t.lead.who, "").await);
+    assert_eq!(pages, t.all_credentials(&t.lead.who, "").await);
 
     let not_found = (Code::NotFound, Reason::CredentialNotFound);
     for id in [id_of(&anns), id_of(&observer), id_of(&token), "unknown".to_owned()] {
@@ -474,4 +495,151 @@ async fn a_removed_member_leaves_no_list_of_sign_ins() {
     t.pass(8 * 24 * HOUR).await;
     t.coordinator.delete_old(&t.namespace).await.unwrap();
     assert_eq!(t.clock.scan(&t.namespace, SignInsRecord::KIND, "", 10).await.unwrap().len(), 0);
+}
+
+#[tokio::test]
+async fn the_lead_sees_the_credential_of_each_life_with_its_last_use() {
+    let (mut t, [ann, bob]) = Team::of(["ann", "bob"]).await;
+    let members: Vec<_> = t.all_credentials(&t.operator, "alpha").await.into_iter().map(|found| found.member).collect();
+    assert!(["lead", "ann", "bob"].iter().all(|name| members.contains(&(*name).to_owned())), "{members:?}");
+    assert!(t.all_credentials(&bob.who, "").await.is_empty(), "a teammate sees none");
+    let anns = t.credential_of("ann").await.unwrap();
+    assert_eq!((anns.acts_for(), anns.is_calling, anns.expires_at), (CallerKind::Member, false, None));
+    assert!(t.credential_of("lead").await.unwrap().is_calling);
+    assert_eq!(t.coordinator.get_caller(&ann.who).await.unwrap().credential_id, anns.id);
+    t.pass(Duration::from_secs(20)).await;
+    t.coordinator.heartbeat(&ann.who, &Default::default()).await.unwrap();
+    let used = |found: Option<v1::Credential>| found.unwrap().last_used_at.unwrap().seconds;
+    let (ann_used, bob_used) = (used(t.credential_of("ann").await), used(t.credential_of("bob").await));
+    assert!((19..=21).contains(&(ann_used - bob_used)), "{ann_used} {bob_used}");
+    // Each life has another one; those that no call accepts are not listed.
+    let renewed = t.rejoin(&ann).await;
+    let anns_now = t.credential_of("ann").await.unwrap().id;
+    assert_ne!(anns_now, anns.id);
+    let not_found = (Code::NotFound, Reason::CredentialNotFound);
+    t.refused(t.try_revoke(&t.lead.who, "", &anns.id), not_found.0, not_found.1, "id").await;
+    t.leave(&renewed).await;
+    assert_eq!(t.credential_of("ann").await.unwrap().id, anns_now, "it may join again");
+    t.try_force(&t.lead, "bob").await.unwrap();
+    assert_eq!(t.credential_of("bob").await, None);
+}
+
+#[tokio::test]
+async fn a_revoked_credential_is_refused_everywhere_and_the_member_stays() {
+    let (t, [ann, bob]) = Team::of(["ann", "bob"]).await;
+    t.send(&t.lead, message("bob", "unread")).await;
+    let task = v1::CreateTaskRequest { subject: "paint".to_owned(), ..Default::default() };
+    t.coordinator.create_task(&t.lead.who, &task).await.unwrap();
+    t.coordinator.claim_task(&bob.who, &v1::ClaimTaskRequest { task_id: 1, ..Default::default() }).await.unwrap();
+    let (page, late) = (t.console(&bob, false).await, t.code(&bob, false).await);
+    let own = t.credential_of("lead").await.unwrap().id;
+    t.refused(t.try_revoke(&t.lead.who, "", &own), DENIED.0, DENIED.1, "id").await;
+    let bobs = t.credential_of("bob").await.unwrap().id;
+    t.refused(t.try_revoke(&ann.who, "", &bobs), Code::NotFound, Reason::CredentialNotFound, "id").await;
+    t.coordinator.refuse_revoked(&bob.who).await.unwrap();
+
+    t.try_revoke(&t.lead.who, "", &bobs.to_uppercase()).await.unwrap();
+    t.try_revoke(&t.lead.who, "", &bobs).await.unwrap();
+    let events = t.team_events(TeamEventKind::CredentialRevoked).await;
+    assert_eq!(events.len(), 1, "a repeated call records nothing: {events:?}");
+    assert_eq!((events[0].credential(), events[0].member.as_str()), (CredentialKind::Member, "bob"));
+    assert_eq!(t.credential_of("bob").await, None);
+
+    let c = &t.coordinator;
+    t.refused(t.try_send(&bob, message("lead", "x")), REVOKED.0, REVOKED.1, "").await;
+    t.refused(c.get_team(&bob.who, ""), REVOKED.0, REVOKED.1, "").await;
+    t.refused(c.open_session(&bob.who, &Default::default()), REVOKED.0, REVOKED.1, "").await;
+    t.refused(c.heartbeat(&bob.who, &Default::default()), REVOKED.0, REVOKED.1, "").await;
+    t.refused(c.leave(&bob.who, &Default::default()), REVOKED.0, REVOKED.1, "").await;
+    t.refused(t.try_join(&bob.who, Default::default()), REVOKED.0, REVOKED.1, "").await;
+    t.refused(c.create_sign_in_code(&bob.who, &Default::default()), REVOKED.0, REVOKED.1, "").await;
+    t.refused(c.get_team(&page, ""), REVOKED.0, REVOKED.1, "").await;
+    t.refused(t.try_sign_in(&late), REVOKED.0, REVOKED.1, "").await;
+    assert!(!c.look_up(&bob.who).await.unwrap().is_current);
+    let namespace = &t.namespace;
+    let name = teamwire_proto::name::Name::parse("bob", "name").unwrap();
+    assert!(c.revoked_member(namespace, &name).await.unwrap().is_some());
+
+    // The member is still there, with its inbox and its claim.
+    let members = c.list_members(&t.lead.who, &all_members("")).await.unwrap().members;
+    let bob_now = members.iter().find(|member| member.name == "bob").unwrap();
+    assert_eq!((bob_now.exit.as_ref(), bob_now.incarnation), (None, 1));
+    let claimed = c.get_task(&t.lead.who, "", 1).await.unwrap();
+    assert_eq!(claimed.task.unwrap().owner, "bob");
+
+    // Only a token bound to its name lets it come back, and at once.
+    let any = presented(&c.invite(&t.lead.who, &Default::default()).await.unwrap().join_token);
+    let named = || v1::JoinRequest { name: "bob".to_owned(), ..Default::default() };
+    t.refused(t.try_join(&any, named()), Code::AlreadyExists, Reason::MemberExists, "name").await;
+    let back = t.join("bob").await;
+    assert_eq!(t.inbox(&back).await.len(), 1);
+    t.refused(t.try_send(&bob, message("lead", "x")), Code::Aborted, Reason::SessionSuperseded, "").await;
+    c.refuse_revoked(&back.who).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_operator_takes_a_leads_credential_back_and_admits_the_lead_again() {
+    let t = Team::new().await;
+    let own = t.credential_of("lead").await.unwrap().id;
+    t.try_revoke(&t.operator, "alpha", &own).await.unwrap();
+    t.refused(t.coordinator.invite(&t.lead.who, &Default::default()), REVOKED.0, REVOKED.1, "").await;
+    let request = v1::InviteRequest { team: "alpha".to_owned(), member: "lead".to_owned(), ..Default::default() };
+    let token = presented(&t.coordinator.invite(&t.operator, &request).await.unwrap().join_token);
+    let back = t.try_join(&token, Default::default()).await.unwrap();
+    assert_eq!(back.member.unwrap().role(), v1::Role::Lead);
+}
+
+#[tokio::test]
+async fn a_revoked_member_is_lost_like_one_whose_process_died() {
+    let (mut t, [bob]) = Team::of(["bob"]).await;
+    t.revoke_member("bob").await;
+    // Whatever its coordinator still counts as a heartbeat renews nothing.
+    let lead = t.lead.clone();
+    t.pass_and_sweep(Duration::from_secs(46), &[&lead, &bob]).await;
+    assert_eq!(t.member("bob").await.state(), v1::MemberState::Lost);
+    t.refused(t.coordinator.heartbeat(&bob.who, &Default::default()), REVOKED.0, REVOKED.1, "").await;
+}
+
+#[tokio::test]
+async fn a_host_whose_credential_is_revoked_takes_no_orders() {
+    let t = Team::new().await;
+    let request = v1::InviteRequest { host: true, ..Default::default() };
+    let token = presented(&t.coordinator.invite(&t.lead.who, &request).await.unwrap().join_token);
+    let request = v1::JoinRequest { name: "rack".to_owned(), host: true, ..Default::default() };
+    let host = presented(&t.try_join(&token, request).await.unwrap().credential);
+    assert_eq!(t.credential_of("rack").await.unwrap().acts_for(), CallerKind::Host);
+    t.revoke_member("rack").await;
+    t.refused(t.coordinator.open_session(&host, &Default::default()), REVOKED.0, REVOKED.1, "").await;
+}
+
+#[tokio::test]
+async fn a_replaced_secret_of_the_operator_is_accepted_until_its_end() {
+    let t = Team::new().await;
+    let page = t.console(&t.operator, false).await;
+    let hash = teamwire_server::domain::secret::SecretHash::of;
+    let present = "another operator's secret";
+    let end_ms = t.coordinator.now_ms() + 60_000;
+    let secrets = teamwire_server::domain::secret::OperatorSecrets::new(
+        [hash(present)],
+        [(hash(t.operator.credential.secret()), end_ms)],
+    );
+    let (change, operator) = tokio::sync::watch::channel(secrets);
+    let store: std::sync::Arc<dyn teamwire_server::store::Store> = t.clock.clone();
+    let another = teamwire_server::coordinator::Coordinator::new(store, Default::default(), operator).await.unwrap();
+    another.refuse_revoked(&t.operator).await.unwrap();
+    assert!(another.look_up(&page).await.unwrap().operator_sign_in.is_some());
+    let new = CallerCredentials::new(Credential::Operator { secret: present.to_owned() }, None);
+    another.list_teams(&new, &Default::default()).await.unwrap();
+    another.list_teams(&t.operator, &Default::default()).await.unwrap();
+    change.send_replace(teamwire_server::domain::secret::OperatorSecrets::from(hash(present)));
+    t.refused(another.refuse_revoked(&t.operator), REVOKED.0, REVOKED.1, "").await;
+    t.refused(
+        another.list_teams(&t.operator, &Default::default()),
+        Code::Unauthenticated,
+        Reason::CredentialInvalid,
+        "",
+    )
+    .await;
+    t.refused(another.look_up(&page), REVOKED.0, REVOKED.1, "").await;
+    another.list_teams(&new, &Default::default()).await.unwrap();
 }

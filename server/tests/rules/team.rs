@@ -19,13 +19,13 @@ use teamwire_server::{
             ObserverRecord, PresenceRecord, ReceiptRecord, RecordType, SessionRecord, SignInCodeRecord, SignInsRecord,
             TeamRecord,
         },
-        secret::SecretHash,
+        secret::{OperatorSecrets, SecretHash},
         streams::{HISTORY, REQUESTS, activity, inbox},
         task::board::{BoardRecord, TaskRecord, WaitingRecord},
     },
     store::{Extent, Leases, Namespace, Record, Store, embedded::EmbeddedStore},
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::Code;
 
@@ -89,9 +89,14 @@ pub(crate) fn operator() -> CallerCredentials {
     CallerCredentials::new(Credential::Operator { secret: OPERATOR.to_owned() }, None)
 }
 
+/// Makes a secret of the operator that never changes, as a coordinator takes it.
+pub(crate) fn fixed(secret: &str) -> watch::Receiver<OperatorSecrets> {
+    watch::channel(SecretHash::of(secret).into()).1
+}
+
 /// Makes a coordinator over a store, with the operator of these tests.
 pub(crate) async fn coordinator(store: Arc<dyn Store>, limits: Limits) -> Arc<Coordinator> {
-    Arc::new(Coordinator::new(store, limits, SecretHash::of(OPERATOR)).await.unwrap())
+    Arc::new(Coordinator::new(store, limits, fixed(OPERATOR)).await.unwrap())
 }
 
 /// Everything that a team's namespace holds.

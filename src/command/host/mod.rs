@@ -178,7 +178,7 @@ impl HostCommand {
     /// Prints a message for a person.
     fn say(&self, text: &str) {
         if !self.output.json {
-            anstream::eprintln!("{} {text}", show::paint(show::bold(), "teamwire:"));
+            anstream::eprintln!("{} {}", show::paint(show::bold(), "teamwire:"), show::plain(text));
         }
     }
 }

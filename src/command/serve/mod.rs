@@ -2,7 +2,7 @@
 
 mod certificate;
 mod listen;
-mod operator;
+pub(in crate::command) mod operator;
 
 use std::{
     fs,
@@ -26,7 +26,10 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
-use self::listen::{bind_auxiliary, bind_protocol, local_address, raise_open_file_limit};
+use self::{
+    listen::{bind_auxiliary, bind_protocol, local_address, raise_open_file_limit},
+    operator::OperatorFiles,
+};
 use super::stop_on_signal::stop_on_signal;
 use crate::{
     config::{Config, Settings, schema::schema},
@@ -131,7 +134,8 @@ impl Serve {
         let state_dir = context.state_dir()?;
         make_private_directory(&state_dir)?;
         refuse_shared(&state_dir)?;
-        let secret = operator::secret(&state_dir, settings.operator_credential.as_deref())?;
+        let operator =
+            OperatorFiles::load(&state_dir, settings.operator_credential.as_deref(), settings.operator_grace)?;
 
         // Bind before opening the store, so that a taken port leaves the store untouched.
         let listener = bind_protocol(listen)?;
@@ -144,6 +148,8 @@ impl Serve {
         if let Some(tls) = &tls {
             certificate::reload_on_hangup(Arc::clone(tls))?;
         }
+        let operator_secrets = operator.secrets();
+        operator.keep_current(settings.tls_reload_interval)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let address = format!("{scheme}://{}", local_address(listener.local_addr()?));
         publish(&state_dir.join(ADDRESS_FILE), format!("{address}\n").as_bytes(), &format!("--address {address}"));
@@ -171,7 +177,8 @@ impl Serve {
             drain_grace: settings.drain_grace,
             hard_stop: settings.hard_stop,
             metrics: Arc::new(Metrics::new(settings.metrics_members_max)),
-            ..server::Config::new(&secret)
+            operator: operator_secrets,
+            ..server::Config::new("")
         };
         if settings.metrics_teams {
             config.metrics.name_teams();

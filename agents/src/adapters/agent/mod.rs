@@ -50,7 +50,7 @@ use crate::{
         lines::{Lines, Piece, next_piece},
     },
     process::{Process, find_program},
-    visible::replace_hidden,
+    visible::shown_line,
 };
 
 /// How long it may take to start the member's tools.
@@ -414,8 +414,7 @@ const SUMMARY_CHARS_MAX: usize = 200;
 /// Returns the first line of a text, up to a number of characters, with hidden characters shown as escapes.
 fn first_line(text: &str, chars_max: usize) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
-    let shown = replace_hidden(line, |c, out| out.extend(c.escape_unicode()));
-    shown.chars().take(chars_max).collect()
+    shown_line(line).chars().take(chars_max).collect()
 }
 
 /// Waits for the next result of a tool, and forever without tools. Cancel-safe.

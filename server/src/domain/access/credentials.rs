@@ -9,14 +9,19 @@ use teamwire_proto::{
     v1::{self, CallerKind, CredentialKind},
 };
 
-use super::sign_in::end;
-use crate::domain::{
-    actor::Actor,
-    history,
-    identity::{self, Admit, Authenticated, CallerCredentials, Principal},
-    records::{ActsFor, ConsoleRecord, JoinTokenRecord, Life, ObserverRecord, SignInsRecord, TeamRecord},
-    time::timestamp,
-    tx::{RuleError, Tx},
+use super::{member, sign_in::end};
+use crate::{
+    domain::{
+        actor::Actor,
+        history,
+        identity::{self, Admit, Authenticated, CallerCredentials, Principal},
+        limits::Limits,
+        records::{ActsFor, ConsoleRecord, JoinTokenRecord, Life, ObserverRecord, SignInsRecord, TeamRecord},
+        secret::SecretHash,
+        time::timestamp,
+        tx::{RuleError, Tx},
+    },
+    store::Leases,
 };
 
 /// What a caller may list.
@@ -33,6 +38,8 @@ pub enum Listing {
 pub struct Viewer<'i> {
     /// The id of the credential that the call was made with. Empty: it has none.
     calling: &'i str,
+    /// The hash of that credential's secret.
+    hash: &'i SecretHash,
     now_ms: u64,
 }
 
@@ -43,8 +50,13 @@ impl<'i> Viewer<'i> {
             Credential::Console { id, .. } | Credential::Observer { id, .. } => id,
             _ => "",
         };
-        Self { calling, now_ms }
+        Self { calling, hash: &who.hash, now_ms }
     }
+}
+
+/// Shows the valid credentials of a team's members and hosts, in the order of their ids. `leases`: as just read.
+pub fn show_members(viewer: Viewer<'_>, team: &TeamRecord, leases: &Leases, limits: &Limits) -> Vec<v1::Credential> {
+    member::show_all(team, leases, limits, viewer.hash)
 }
 
 /// Returns what the caller may list.
@@ -92,7 +104,7 @@ fn own(
     let mut shown = Vec::new();
     for id in live {
         let Some(console) = tx.read::<ConsoleRecord>(&id)? else { continue };
-        if console.acts_for != ActsFor::Operator || console.proof == tx.ctx.operator {
+        if console.acts_for != ActsFor::Operator || tx.ctx.is_operator(&console.proof) {
             shown.extend(show_console(viewer, team, observer.as_deref(), &id, &console));
         }
     }
@@ -107,7 +119,7 @@ fn is_current(team: Option<&TeamRecord>, observer: Option<&ObserverRecord>, cons
         ActsFor::Member(name) => team.and_then(|team| team.member(name)).is_some_and(|member| {
             let is_over =
                 matches!(member.life, Life::Exited { .. } | Life::Spawning | Life::Stopping { request_id: None, .. });
-            member.credential == console.proof && !is_over
+            member.credential == console.proof && !member.revoked && !is_over
         }),
     }
 }
@@ -226,6 +238,14 @@ pub fn revoke(
             tx.put(&id, &JoinTokenRecord { revoked: true, ..JoinTokenRecord::clone(&token) });
             let member = token.member.as_ref().map_or("", Name::as_str);
             revoker.record(tx, CredentialKind::JoinToken, member);
+            return Ok(());
+        }
+        if let Some(team) = &revoker.team
+            && let Some(found) = member::with_id(team, &id)
+        {
+            if member::revoke(tx, team, &revoker.caller, &found.name)? {
+                revoker.record(tx, CredentialKind::Member, found.name.as_str());
+            }
             return Ok(());
         }
     }

@@ -4,7 +4,10 @@
 //! operator. [`SignInsRecord`](super::records::SignInsRecord) lists those of each member, which bounds their number.
 
 mod credentials;
+mod member;
 mod sign_in;
 
-pub use credentials::{Listing, Viewer, is_itself, listing, revoke, show_console, show_join_token, show_observer};
+pub use credentials::{
+    Listing, Viewer, is_itself, listing, revoke, show_console, show_join_token, show_members, show_observer,
+};
 pub use sign_in::{create_code, get_caller, sign_in};

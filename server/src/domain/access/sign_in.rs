@@ -9,6 +9,7 @@ use teamwire_proto::{
     v1::{self, CallerKind},
 };
 
+use super::member;
 use crate::domain::{
     history,
     idempotency::{KeyedCall, fingerprint},
@@ -32,9 +33,6 @@ const CONSOLE_TTL: Duration = Duration::from_secs(8 * 60 * 60);
 /// How many console credentials act for a caller at most; the oldest one is revoked.
 const CONSOLES_MAX: usize = 16;
 
-/// How many characters of a secret's hash are a code's public part.
-const ID_CHARS: usize = 12;
-
 /// Creates a code. The caller's team is `request.team`, or the directory's for the operator.
 pub fn create_code(
     tx: &mut Tx<'_>,
@@ -47,7 +45,7 @@ pub fn create_code(
     let call = KeyedCall::new(&scope, &request.idempotency_key, fingerprint(&bare, None))?;
     let secret = new_credential(tx, who, id::idempotency_key(&request.idempotency_key)?);
     // A repeated call must return the same id.
-    let id = String::from(SecretHash::of(&secret))[..ID_CHARS].to_owned();
+    let id = member::id(&SecretHash::of(&secret));
     let team = who.credential.team().cloned();
     let code = Credential::SignInCode { team, id: id.clone(), secret: secret.clone() }.reveal();
     if let Some(reply) = call.recorded_reply::<v1::CreateSignInCodeResponse>(tx)? {
@@ -172,7 +170,7 @@ fn who_signs_in(
 ) -> Result<(Principal, u64), RuleError> {
     let expires_ms = tx.ctx.now_ms + ms(CONSOLE_TTL);
     if code.acts_for == ActsFor::Operator {
-        let is_current = code.proof == tx.ctx.operator;
+        let is_current = tx.ctx.is_operator(&code.proof);
         return if is_current { Ok((Principal::Operator, expires_ms)) } else { Err(identity::invalid().into()) };
     }
     let team = team.ok_or_else(identity::invalid)?;
@@ -213,7 +211,11 @@ pub fn get_caller(tx: &mut Tx<'_>, who: &CallerCredentials) -> Result<v1::Caller
         return Ok(show_caller(None, &Principal::Operator, read_only, expires_ms, id));
     }
     let identity::Authenticated { team, caller, read_only } = identity::authenticate(tx, who, "", Admit::Stopping)?;
-    Ok(show_caller(Some(&team), &caller, read_only, expires_ms, id))
+    let id = match &who.credential {
+        Credential::Member { .. } => member::id(&who.hash),
+        _ => id.to_owned(),
+    };
+    Ok(show_caller(Some(&team), &caller, read_only, expires_ms, &id))
 }
 
 /// Shows a caller. `grpc/` adds the coordinator's version.

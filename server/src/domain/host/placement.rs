@@ -81,7 +81,7 @@ pub fn candidates(
             name: host.name.clone(),
             offer,
             slots_used: team.slots_used(&host.name),
-            is_live: host.life == Life::Live && has_lease(&host.name),
+            is_live: host.life == Life::Live && !host.revoked && has_lease(&host.name),
             has_exited: matches!(host.life, Life::Exited { .. }),
         })
         .collect()

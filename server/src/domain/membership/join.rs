@@ -18,7 +18,7 @@ use crate::{
         fields::known,
         history::{self, member_event},
         idempotency::{KeyedCall, fingerprint, without_labels},
-        identity::{self, Admit, CallerCredentials, invalid, is_or_was, superseded},
+        identity::{self, Admit, CallerCredentials, invalid, is_or_was, revoked_member, superseded},
         life::{NewLife, attributes, new_credential},
         notices,
         query::{show_new_member, show_team},
@@ -268,10 +268,11 @@ fn use_token(
         return Err(Refusal::new(Reason::JoinTokenExpired, text));
     }
     let is_away = bearer.is_away(leases);
-    // The name of an exited lead carries the lead's powers, and a member that is away may come back. So only a token bound to
-    // such a name may take it.
-    let is_protected = is_away || team.is_lead(&name);
-    if (bearer.life.holds_name() && !is_away) || (is_protected && token.member.is_none()) {
+    // The name of an exited lead carries the lead's powers, and a member that is away or whose credential was revoked may come
+    // back. So only a token bound to such a name may take it.
+    let is_protected = is_away || bearer.revoked || team.is_lead(&name);
+    let is_held = bearer.life.holds_name() && !is_away && !bearer.revoked;
+    if is_held || (is_protected && token.member.is_none()) {
         let instead = match is_away {
             true => "join with a token that the lead issues for this name",
             false => "wait until its bearer has exited",
@@ -281,7 +282,7 @@ fn use_token(
         );
         return Err(Refusal::new(Reason::MemberExists, text).field("name"));
     }
-    if is_away {
+    if is_away && !bearer.revoked {
         tx.check_lease_gone(name.folded());
     }
     Ok(name)
@@ -307,6 +308,9 @@ fn own_name(team: &TeamRecord, who: &CallerCredentials, request: &v1::JoinReques
     let record = team.member(member).ok_or_else(invalid)?;
     if record.credential != who.hash {
         return Err(superseded(&record.name));
+    }
+    if record.revoked {
+        return Err(revoked_member(&record.name));
     }
     if record.is_host != request.host {
         let (name, is, instead) = match record.is_host {

@@ -46,6 +46,9 @@ pub struct MemberRecord {
     pub since_ms: u64,
     /// The hash of this life's secret.
     pub credential: SecretHash,
+    /// Whether that secret was revoked, so that only a join token can begin the next life.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub revoked: bool,
     /// The hashes of the latest former lives' secrets, so that their bearers learn what happened.
     #[serde(default)]
     pub former_credentials: Vec<SecretHash>,
