@@ -23,7 +23,7 @@ use crate::{
 /// What hostile members do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Harm {
-    /// Ask for much, and read nothing of it.
+    /// Ask for much, and never read the replies.
     UnreadReplies,
     /// Open connections and keep them.
     Connections,
@@ -33,7 +33,7 @@ pub enum Harm {
     TaskChanges,
     /// Create large tasks and delete them again.
     TaskChurn,
-    /// Search the history for what is not in it, and list everything, as often as they can.
+    /// Search the history for what is not in it, and list everything, without a pause.
     Reads,
 }
 

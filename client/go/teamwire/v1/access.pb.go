@@ -97,6 +97,8 @@ const (
 	CredentialKind_CREDENTIAL_KIND_OBSERVER CredentialKind = 2
 	// A join token.
 	CredentialKind_CREDENTIAL_KIND_JOIN_TOKEN CredentialKind = 3
+	// A member's or a host's, of its present life.
+	CredentialKind_CREDENTIAL_KIND_MEMBER CredentialKind = 4
 )
 
 // Enum value maps for CredentialKind.
@@ -106,12 +108,14 @@ var (
 		1: "CREDENTIAL_KIND_CONSOLE",
 		2: "CREDENTIAL_KIND_OBSERVER",
 		3: "CREDENTIAL_KIND_JOIN_TOKEN",
+		4: "CREDENTIAL_KIND_MEMBER",
 	}
 	CredentialKind_value = map[string]int32{
 		"CREDENTIAL_KIND_UNSPECIFIED": 0,
 		"CREDENTIAL_KIND_CONSOLE":     1,
 		"CREDENTIAL_KIND_OBSERVER":    2,
 		"CREDENTIAL_KIND_JOIN_TOKEN":  3,
+		"CREDENTIAL_KIND_MEMBER":      4,
 	}
 )
 
@@ -575,25 +579,26 @@ func (x *GetCallerResponse) GetCaller() *Caller {
 // A credential, without its secret.
 type Credential struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Identifies it within the team. The operator's console credentials belong to no team.
+	// Identifies it within the team. The operator's console credentials belong to no team. A member gets another one with each
+	// life.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// What it is.
 	Kind CredentialKind `protobuf:"varint,2,opt,name=kind,proto3,enum=teamwire.v1.CredentialKind" json:"kind,omitempty"`
 	// The kind of caller that it acts for. Unspecified: it is a join token, which acts for no one.
 	ActsFor CallerKind `protobuf:"varint,3,opt,name=acts_for,json=actsFor,proto3,enum=teamwire.v1.CallerKind" json:"acts_for,omitempty"`
-	// The member that it acts for, or the name that a join token is bound to. Empty: none.
+	// The member or host that it acts for, or the name that a join token is bound to. Empty: none.
 	Member string `protobuf:"bytes,4,opt,name=member,proto3" json:"member,omitempty"`
 	// Whether it can only read.
 	ReadOnly bool `protobuf:"varint,5,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	// When it was created.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// When it expires.
+	// When it expires. Absent: with the life of its member or host.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// When a call last used it, give or take a minute. Absent: none has.
+	// When a call last used it, give or take a minute. Absent: none has. For a member's or a host's, an open stream is a use.
 	LastUsedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
 	// How many members or hosts can still join with it. Zero: it is not a join token.
 	UsesLeft uint32 `protobuf:"varint,9,opt,name=uses_left,json=usesLeft,proto3" json:"uses_left,omitempty"`
-	// Who created it. Absent: an observer.
+	// Who created it. Absent: an observer; or it is a member's or a host's.
 	CreatedBy *Sender `protobuf:"bytes,10,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	// Whether the call that lists it was made with it.
 	IsCalling     bool `protobuf:"varint,11,opt,name=is_calling,json=isCalling,proto3" json:"is_calling,omitempty"`
@@ -776,7 +781,8 @@ func (x *ListCredentialsRequest) GetPageToken() string {
 // The reply of AccessService.ListCredentials.
 type ListCredentialsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Console credentials, then observers' credentials, then join tokens; each in the order of their ids.
+	// Console credentials, then observers' credentials, then join tokens, then those of members and hosts; each in the order of
+	// their ids.
 	Credentials []*Credential `protobuf:"bytes,1,rep,name=credentials,proto3" json:"credentials,omitempty"`
 	// For the next page. Empty: this is the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
@@ -993,12 +999,13 @@ const file_teamwire_v1_access_proto_rawDesc = "" +
 	"\x14CALLER_KIND_OPERATOR\x10\x01\x12\x16\n" +
 	"\x12CALLER_KIND_MEMBER\x10\x02\x12\x18\n" +
 	"\x14CALLER_KIND_OBSERVER\x10\x03\x12\x14\n" +
-	"\x10CALLER_KIND_HOST\x10\x04*\x8c\x01\n" +
+	"\x10CALLER_KIND_HOST\x10\x04*\xa8\x01\n" +
 	"\x0eCredentialKind\x12\x1f\n" +
 	"\x1bCREDENTIAL_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17CREDENTIAL_KIND_CONSOLE\x10\x01\x12\x1c\n" +
 	"\x18CREDENTIAL_KIND_OBSERVER\x10\x02\x12\x1e\n" +
-	"\x1aCREDENTIAL_KIND_JOIN_TOKEN\x10\x032\xd7\x03\n" +
+	"\x1aCREDENTIAL_KIND_JOIN_TOKEN\x10\x03\x12\x1a\n" +
+	"\x16CREDENTIAL_KIND_MEMBER\x10\x042\xd7\x03\n" +
 	"\rAccessService\x12d\n" +
 	"\x10CreateSignInCode\x12$.teamwire.v1.CreateSignInCodeRequest\x1a%.teamwire.v1.CreateSignInCodeResponse\"\x03\x90\x02\x02\x12F\n" +
 	"\x06SignIn\x12\x1a.teamwire.v1.SignInRequest\x1a\x1b.teamwire.v1.SignInResponse\"\x03\x90\x02\x02\x12O\n" +

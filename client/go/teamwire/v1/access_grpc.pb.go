@@ -62,18 +62,25 @@ type AccessServiceClient interface {
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED.
 	GetCaller(ctx context.Context, in *GetCallerRequest, opts ...grpc.CallOption) (*GetCallerResponse, error)
-	// Lists credentials that are valid: console credentials, observers' credentials and join tokens. The lead and the operator get
-	// all of the team's; every other caller gets its own console credentials. If the operator names no team, it gets its own
-	// console credentials, which belong to no team.
+	// Lists credentials that are valid: console credentials, observers' credentials, join tokens, and those of members and hosts.
+	// The lead and the operator get all of the team's; every other caller gets its own console credentials. If the operator names
+	// no team, it gets its own console credentials, which belong to no team.
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD.
 	ListCredentials(ctx context.Context, in *ListCredentialsRequest, opts ...grpc.CallOption) (*ListCredentialsResponse, error)
-	// Revokes a credential: a console credential, an observer's or a join token. The lead and the operator may revoke any of the
-	// team's; every other caller may revoke its own console credentials, and a console credential itself. Repeating the call is
-	// harmless.
+	// Revokes a credential: a console credential, an observer's, a join token, or a member's or host's. The lead and the operator
+	// may revoke any of the team's, except the lead its own; every other caller may revoke its own console credentials, and a
+	// console credential itself. Repeating the call is harmless.
 	//
-	// NOT_FOUND: TEAM_NOT_FOUND, CREDENTIAL_NOT_FOUND (including when the caller may not revoke it). INVALID_ARGUMENT:
-	// INVALID_FIELD.
+	// From then on every coordinator refuses calls with the credential, and its streams and waiting calls end within 2 s:
+	// CREDENTIAL_REVOKED (UNAUTHENTICATED). So do those of the console credentials that were created with it.
+	//
+	// Revoking a member's credential takes away its access, and does not end the member: the inbox, the requests and the claims
+	// stay until the member is lost, as after the death of its process, or until it joins again. For that, it needs a join token
+	// bound to its name, and that token may be used at once. A runner whose credential is revoked ends its program.
+	//
+	// NOT_FOUND: TEAM_NOT_FOUND, CREDENTIAL_NOT_FOUND (including when the caller may not revoke it). PERMISSION_DENIED:
+	// NOT_PERMITTED (it is the caller's own life's). INVALID_ARGUMENT: INVALID_FIELD.
 	RevokeCredential(ctx context.Context, in *RevokeCredentialRequest, opts ...grpc.CallOption) (*RevokeCredentialResponse, error)
 }
 
@@ -169,18 +176,25 @@ type AccessServiceServer interface {
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED.
 	GetCaller(context.Context, *GetCallerRequest) (*GetCallerResponse, error)
-	// Lists credentials that are valid: console credentials, observers' credentials and join tokens. The lead and the operator get
-	// all of the team's; every other caller gets its own console credentials. If the operator names no team, it gets its own
-	// console credentials, which belong to no team.
+	// Lists credentials that are valid: console credentials, observers' credentials, join tokens, and those of members and hosts.
+	// The lead and the operator get all of the team's; every other caller gets its own console credentials. If the operator names
+	// no team, it gets its own console credentials, which belong to no team.
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD.
 	ListCredentials(context.Context, *ListCredentialsRequest) (*ListCredentialsResponse, error)
-	// Revokes a credential: a console credential, an observer's or a join token. The lead and the operator may revoke any of the
-	// team's; every other caller may revoke its own console credentials, and a console credential itself. Repeating the call is
-	// harmless.
+	// Revokes a credential: a console credential, an observer's, a join token, or a member's or host's. The lead and the operator
+	// may revoke any of the team's, except the lead its own; every other caller may revoke its own console credentials, and a
+	// console credential itself. Repeating the call is harmless.
 	//
-	// NOT_FOUND: TEAM_NOT_FOUND, CREDENTIAL_NOT_FOUND (including when the caller may not revoke it). INVALID_ARGUMENT:
-	// INVALID_FIELD.
+	// From then on every coordinator refuses calls with the credential, and its streams and waiting calls end within 2 s:
+	// CREDENTIAL_REVOKED (UNAUTHENTICATED). So do those of the console credentials that were created with it.
+	//
+	// Revoking a member's credential takes away its access, and does not end the member: the inbox, the requests and the claims
+	// stay until the member is lost, as after the death of its process, or until it joins again. For that, it needs a join token
+	// bound to its name, and that token may be used at once. A runner whose credential is revoked ends its program.
+	//
+	// NOT_FOUND: TEAM_NOT_FOUND, CREDENTIAL_NOT_FOUND (including when the caller may not revoke it). PERMISSION_DENIED:
+	// NOT_PERMITTED (it is the caller's own life's). INVALID_ARGUMENT: INVALID_FIELD.
 	RevokeCredential(context.Context, *RevokeCredentialRequest) (*RevokeCredentialResponse, error)
 	mustEmbedUnimplementedAccessServiceServer()
 }

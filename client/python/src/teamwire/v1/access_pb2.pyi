@@ -67,6 +67,8 @@ class _CredentialKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper.
     """An observer's credential."""
     CREDENTIAL_KIND_JOIN_TOKEN: _CredentialKind.ValueType  # 3
     """A join token."""
+    CREDENTIAL_KIND_MEMBER: _CredentialKind.ValueType  # 4
+    """A member's or a host's, of its present life."""
 
 class CredentialKind(_CredentialKind, metaclass=_CredentialKindEnumTypeWrapper):
     """A kind of credential that can be revoked."""
@@ -79,6 +81,8 @@ CREDENTIAL_KIND_OBSERVER: CredentialKind.ValueType  # 2
 """An observer's credential."""
 CREDENTIAL_KIND_JOIN_TOKEN: CredentialKind.ValueType  # 3
 """A join token."""
+CREDENTIAL_KIND_MEMBER: CredentialKind.ValueType  # 4
+"""A member's or a host's, of its present life."""
 Global___CredentialKind: typing_extensions.TypeAlias = CredentialKind
 
 @typing.final
@@ -285,13 +289,15 @@ class Credential(google.protobuf.message.Message):
     CREATED_BY_FIELD_NUMBER: builtins.int
     IS_CALLING_FIELD_NUMBER: builtins.int
     id: builtins.str
-    """Identifies it within the team. The operator's console credentials belong to no team."""
+    """Identifies it within the team. The operator's console credentials belong to no team. A member gets another one with each
+    life.
+    """
     kind: Global___CredentialKind.ValueType
     """What it is."""
     acts_for: Global___CallerKind.ValueType
     """The kind of caller that it acts for. Unspecified: it is a join token, which acts for no one."""
     member: builtins.str
-    """The member that it acts for, or the name that a join token is bound to. Empty: none."""
+    """The member or host that it acts for, or the name that a join token is bound to. Empty: none."""
     read_only: builtins.bool
     """Whether it can only read."""
     uses_left: builtins.int
@@ -304,15 +310,15 @@ class Credential(google.protobuf.message.Message):
 
     @property
     def expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When it expires."""
+        """When it expires. Absent: with the life of its member or host."""
 
     @property
     def last_used_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When a call last used it, give or take a minute. Absent: none has."""
+        """When a call last used it, give or take a minute. Absent: none has. For a member's or a host's, an open stream is a use."""
 
     @property
     def created_by(self) -> teamwire.v1.message_pb2.Sender:
-        """Who created it. Absent: an observer."""
+        """Who created it. Absent: an observer; or it is a member's or a host's."""
 
     def __init__(
         self,
@@ -374,7 +380,9 @@ class ListCredentialsResponse(google.protobuf.message.Message):
     """For the next page. Empty: this is the last one."""
     @property
     def credentials(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Credential]:
-        """Console credentials, then observers' credentials, then join tokens; each in the order of their ids."""
+        """Console credentials, then observers' credentials, then join tokens, then those of members and hosts; each in the order of
+        their ids.
+        """
 
     def __init__(
         self,

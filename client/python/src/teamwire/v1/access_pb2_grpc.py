@@ -118,9 +118,9 @@ class AccessServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListCredentials(self, request, context):
-        """Lists credentials that are valid: console credentials, observers' credentials and join tokens. The lead and the operator get
-        all of the team's; every other caller gets its own console credentials. If the operator names no team, it gets its own
-        console credentials, which belong to no team.
+        """Lists credentials that are valid: console credentials, observers' credentials, join tokens, and those of members and hosts.
+        The lead and the operator get all of the team's; every other caller gets its own console credentials. If the operator names
+        no team, it gets its own console credentials, which belong to no team.
 
         NOT_FOUND: TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD.
         """
@@ -129,12 +129,19 @@ class AccessServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RevokeCredential(self, request, context):
-        """Revokes a credential: a console credential, an observer's or a join token. The lead and the operator may revoke any of the
-        team's; every other caller may revoke its own console credentials, and a console credential itself. Repeating the call is
-        harmless.
+        """Revokes a credential: a console credential, an observer's, a join token, or a member's or host's. The lead and the operator
+        may revoke any of the team's, except the lead its own; every other caller may revoke its own console credentials, and a
+        console credential itself. Repeating the call is harmless.
 
-        NOT_FOUND: TEAM_NOT_FOUND, CREDENTIAL_NOT_FOUND (including when the caller may not revoke it). INVALID_ARGUMENT:
-        INVALID_FIELD.
+        From then on every coordinator refuses calls with the credential, and its streams and waiting calls end within 2 s:
+        CREDENTIAL_REVOKED (UNAUTHENTICATED). So do those of the console credentials that were created with it.
+
+        Revoking a member's credential takes away its access, and does not end the member: the inbox, the requests and the claims
+        stay until the member is lost, as after the death of its process, or until it joins again. For that, it needs a join token
+        bound to its name, and that token may be used at once. A runner whose credential is revoked ends its program.
+
+        NOT_FOUND: TEAM_NOT_FOUND, CREDENTIAL_NOT_FOUND (including when the caller may not revoke it). PERMISSION_DENIED:
+        NOT_PERMITTED (it is the caller's own life's). INVALID_ARGUMENT: INVALID_FIELD.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

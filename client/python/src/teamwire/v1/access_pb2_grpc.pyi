@@ -192,20 +192,27 @@ class AccessServiceStub(typing.Generic[_AccessServiceCreateSignInCodeType, _Acce
     """
 
     ListCredentials: _AccessServiceListCredentialsType
-    """Lists credentials that are valid: console credentials, observers' credentials and join tokens. The lead and the operator get
-    all of the team's; every other caller gets its own console credentials. If the operator names no team, it gets its own
-    console credentials, which belong to no team.
+    """Lists credentials that are valid: console credentials, observers' credentials, join tokens, and those of members and hosts.
+    The lead and the operator get all of the team's; every other caller gets its own console credentials. If the operator names
+    no team, it gets its own console credentials, which belong to no team.
 
     NOT_FOUND: TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD.
     """
 
     RevokeCredential: _AccessServiceRevokeCredentialType
-    """Revokes a credential: a console credential, an observer's or a join token. The lead and the operator may revoke any of the
-    team's; every other caller may revoke its own console credentials, and a console credential itself. Repeating the call is
-    harmless.
+    """Revokes a credential: a console credential, an observer's, a join token, or a member's or host's. The lead and the operator
+    may revoke any of the team's, except the lead its own; every other caller may revoke its own console credentials, and a
+    console credential itself. Repeating the call is harmless.
 
-    NOT_FOUND: TEAM_NOT_FOUND, CREDENTIAL_NOT_FOUND (including when the caller may not revoke it). INVALID_ARGUMENT:
-    INVALID_FIELD.
+    From then on every coordinator refuses calls with the credential, and its streams and waiting calls end within 2 s:
+    CREDENTIAL_REVOKED (UNAUTHENTICATED). So do those of the console credentials that were created with it.
+
+    Revoking a member's credential takes away its access, and does not end the member: the inbox, the requests and the claims
+    stay until the member is lost, as after the death of its process, or until it joins again. For that, it needs a join token
+    bound to its name, and that token may be used at once. A runner whose credential is revoked ends its program.
+
+    NOT_FOUND: TEAM_NOT_FOUND, CREDENTIAL_NOT_FOUND (including when the caller may not revoke it). PERMISSION_DENIED:
+    NOT_PERMITTED (it is the caller's own life's). INVALID_ARGUMENT: INVALID_FIELD.
     """
 
 AccessServiceAsyncStub: typing_extensions.TypeAlias = AccessServiceStub[
@@ -290,9 +297,9 @@ class AccessServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.access_pb2.ListCredentialsRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.access_pb2.ListCredentialsResponse, collections.abc.Awaitable[teamwire.v1.access_pb2.ListCredentialsResponse]]:
-        """Lists credentials that are valid: console credentials, observers' credentials and join tokens. The lead and the operator get
-        all of the team's; every other caller gets its own console credentials. If the operator names no team, it gets its own
-        console credentials, which belong to no team.
+        """Lists credentials that are valid: console credentials, observers' credentials, join tokens, and those of members and hosts.
+        The lead and the operator get all of the team's; every other caller gets its own console credentials. If the operator names
+        no team, it gets its own console credentials, which belong to no team.
 
         NOT_FOUND: TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD.
         """
@@ -303,12 +310,19 @@ class AccessServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.access_pb2.RevokeCredentialRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.access_pb2.RevokeCredentialResponse, collections.abc.Awaitable[teamwire.v1.access_pb2.RevokeCredentialResponse]]:
-        """Revokes a credential: a console credential, an observer's or a join token. The lead and the operator may revoke any of the
-        team's; every other caller may revoke its own console credentials, and a console credential itself. Repeating the call is
-        harmless.
+        """Revokes a credential: a console credential, an observer's, a join token, or a member's or host's. The lead and the operator
+        may revoke any of the team's, except the lead its own; every other caller may revoke its own console credentials, and a
+        console credential itself. Repeating the call is harmless.
 
-        NOT_FOUND: TEAM_NOT_FOUND, CREDENTIAL_NOT_FOUND (including when the caller may not revoke it). INVALID_ARGUMENT:
-        INVALID_FIELD.
+        From then on every coordinator refuses calls with the credential, and its streams and waiting calls end within 2 s:
+        CREDENTIAL_REVOKED (UNAUTHENTICATED). So do those of the console credentials that were created with it.
+
+        Revoking a member's credential takes away its access, and does not end the member: the inbox, the requests and the claims
+        stay until the member is lost, as after the death of its process, or until it joins again. For that, it needs a join token
+        bound to its name, and that token may be used at once. A runner whose credential is revoked ends its program.
+
+        NOT_FOUND: TEAM_NOT_FOUND, CREDENTIAL_NOT_FOUND (including when the caller may not revoke it). PERMISSION_DENIED:
+        NOT_PERMITTED (it is the caller's own life's). INVALID_ARGUMENT: INVALID_FIELD.
         """
 
 def add_AccessServiceServicer_to_server(servicer: AccessServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

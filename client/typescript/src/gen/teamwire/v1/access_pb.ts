@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/access.proto.
  */
 export const file_teamwire_v1_access: GenFile = /*@__PURE__*/
-  fileDesc("Chh0ZWFtd2lyZS92MS9hY2Nlc3MucHJvdG8SC3RlYW13aXJlLnYxIlMKF0NyZWF0ZVNpZ25JbkNvZGVSZXF1ZXN0EgwKBHRlYW0YASABKAkSEQoJcmVhZF9vbmx5GAIgASgIEhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCSJ2ChhDcmVhdGVTaWduSW5Db2RlUmVzcG9uc2USEQoEY29kZRgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKD2NvbnNvbGVfZW5hYmxlZBgDIAEoCCIoCg1TaWduSW5SZXF1ZXN0EhcKD2lkZW1wb3RlbmN5X2tleRgBIAEoCSJ+Cg5TaWduSW5SZXNwb25zZRIXCgpjcmVkZW50aWFsGAEgASgJQgOAAQESLgoKZXhwaXJlc19hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASIwoGY2FsbGVyGAMgASgLMhMudGVhbXdpcmUudjEuQ2FsbGVyItABCgZDYWxsZXISJQoEa2luZBgBIAEoDjIXLnRlYW13aXJlLnYxLkNhbGxlcktpbmQSDgoGbWVtYmVyGAIgASgJEg8KB2lzX2xlYWQYAyABKAgSDAoEdGVhbRgEIAEoCRIRCglyZWFkX29ubHkYBSABKAgSLgoKZXhwaXJlc19hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOc2VydmVyX3ZlcnNpb24YByABKAkSFQoNY3JlZGVudGlhbF9pZBgIIAEoCSISChBHZXRDYWxsZXJSZXF1ZXN0IjgKEUdldENhbGxlclJlc3BvbnNlEiMKBmNhbGxlchgBIAEoCzITLnRlYW13aXJlLnYxLkNhbGxlciLzAgoKQ3JlZGVudGlhbBIKCgJpZBgBIAEoCRIpCgRraW5kGAIgASgOMhsudGVhbXdpcmUudjEuQ3JlZGVudGlhbEtpbmQSKQoIYWN0c19mb3IYAyABKA4yFy50ZWFtd2lyZS52MS5DYWxsZXJLaW5kEg4KBm1lbWJlchgEIAEoCRIRCglyZWFkX29ubHkYBSABKAgSLgoKY3JlYXRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCgl1c2VzX2xlZnQYCSABKA0SJwoKY3JlYXRlZF9ieRgKIAEoCzITLnRlYW13aXJlLnYxLlNlbmRlchISCgppc19jYWxsaW5nGAsgASgIIk0KFkxpc3RDcmVkZW50aWFsc1JlcXVlc3QSDAoEdGVhbRgBIAEoCRIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCSJgChdMaXN0Q3JlZGVudGlhbHNSZXNwb25zZRIsCgtjcmVkZW50aWFscxgBIAMoCzIXLnRlYW13aXJlLnYxLkNyZWRlbnRpYWwSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIjMKF1Jldm9rZUNyZWRlbnRpYWxSZXF1ZXN0EgwKBHRlYW0YASABKAkSCgoCaWQYAiABKAkiGgoYUmV2b2tlQ3JlZGVudGlhbFJlc3BvbnNlKosBCgpDYWxsZXJLaW5kEhsKF0NBTExFUl9LSU5EX1VOU1BFQ0lGSUVEEAASGAoUQ0FMTEVSX0tJTkRfT1BFUkFUT1IQARIWChJDQUxMRVJfS0lORF9NRU1CRVIQAhIYChRDQUxMRVJfS0lORF9PQlNFUlZFUhADEhQKEENBTExFUl9LSU5EX0hPU1QQBCqMAQoOQ3JlZGVudGlhbEtpbmQSHwobQ1JFREVOVElBTF9LSU5EX1VOU1BFQ0lGSUVEEAASGwoXQ1JFREVOVElBTF9LSU5EX0NPTlNPTEUQARIcChhDUkVERU5USUFMX0tJTkRfT0JTRVJWRVIQAhIeChpDUkVERU5USUFMX0tJTkRfSk9JTl9UT0tFThADMtcDCg1BY2Nlc3NTZXJ2aWNlEmQKEENyZWF0ZVNpZ25JbkNvZGUSJC50ZWFtd2lyZS52MS5DcmVhdGVTaWduSW5Db2RlUmVxdWVzdBolLnRlYW13aXJlLnYxLkNyZWF0ZVNpZ25JbkNvZGVSZXNwb25zZSIDkAICEkYKBlNpZ25JbhIaLnRlYW13aXJlLnYxLlNpZ25JblJlcXVlc3QaGy50ZWFtd2lyZS52MS5TaWduSW5SZXNwb25zZSIDkAICEk8KCUdldENhbGxlchIdLnRlYW13aXJlLnYxLkdldENhbGxlclJlcXVlc3QaHi50ZWFtd2lyZS52MS5HZXRDYWxsZXJSZXNwb25zZSIDkAIBEmEKD0xpc3RDcmVkZW50aWFscxIjLnRlYW13aXJlLnYxLkxpc3RDcmVkZW50aWFsc1JlcXVlc3QaJC50ZWFtd2lyZS52MS5MaXN0Q3JlZGVudGlhbHNSZXNwb25zZSIDkAIBEmQKEFJldm9rZUNyZWRlbnRpYWwSJC50ZWFtd2lyZS52MS5SZXZva2VDcmVkZW50aWFsUmVxdWVzdBolLnRlYW13aXJlLnYxLlJldm9rZUNyZWRlbnRpYWxSZXNwb25zZSIDkAICQlEKDmlvLnRlYW13aXJlLnYxUAFaPWdpdGh1Yi5jb20vdGVhbXdpcmUvdGVhbXdpcmUvY2xpZW50L2dvL3RlYW13aXJlL3YxO3RlYW13aXJldjFiBnByb3RvMw", [file_google_protobuf_timestamp, file_teamwire_v1_message]);
+  fileDesc("Chh0ZWFtd2lyZS92MS9hY2Nlc3MucHJvdG8SC3RlYW13aXJlLnYxIlMKF0NyZWF0ZVNpZ25JbkNvZGVSZXF1ZXN0EgwKBHRlYW0YASABKAkSEQoJcmVhZF9vbmx5GAIgASgIEhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCSJ2ChhDcmVhdGVTaWduSW5Db2RlUmVzcG9uc2USEQoEY29kZRgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhcKD2NvbnNvbGVfZW5hYmxlZBgDIAEoCCIoCg1TaWduSW5SZXF1ZXN0EhcKD2lkZW1wb3RlbmN5X2tleRgBIAEoCSJ+Cg5TaWduSW5SZXNwb25zZRIXCgpjcmVkZW50aWFsGAEgASgJQgOAAQESLgoKZXhwaXJlc19hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASIwoGY2FsbGVyGAMgASgLMhMudGVhbXdpcmUudjEuQ2FsbGVyItABCgZDYWxsZXISJQoEa2luZBgBIAEoDjIXLnRlYW13aXJlLnYxLkNhbGxlcktpbmQSDgoGbWVtYmVyGAIgASgJEg8KB2lzX2xlYWQYAyABKAgSDAoEdGVhbRgEIAEoCRIRCglyZWFkX29ubHkYBSABKAgSLgoKZXhwaXJlc19hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFgoOc2VydmVyX3ZlcnNpb24YByABKAkSFQoNY3JlZGVudGlhbF9pZBgIIAEoCSISChBHZXRDYWxsZXJSZXF1ZXN0IjgKEUdldENhbGxlclJlc3BvbnNlEiMKBmNhbGxlchgBIAEoCzITLnRlYW13aXJlLnYxLkNhbGxlciLzAgoKQ3JlZGVudGlhbBIKCgJpZBgBIAEoCRIpCgRraW5kGAIgASgOMhsudGVhbXdpcmUudjEuQ3JlZGVudGlhbEtpbmQSKQoIYWN0c19mb3IYAyABKA4yFy50ZWFtd2lyZS52MS5DYWxsZXJLaW5kEg4KBm1lbWJlchgEIAEoCRIRCglyZWFkX29ubHkYBSABKAgSLgoKY3JlYXRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCgl1c2VzX2xlZnQYCSABKA0SJwoKY3JlYXRlZF9ieRgKIAEoCzITLnRlYW13aXJlLnYxLlNlbmRlchISCgppc19jYWxsaW5nGAsgASgIIk0KFkxpc3RDcmVkZW50aWFsc1JlcXVlc3QSDAoEdGVhbRgBIAEoCRIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCSJgChdMaXN0Q3JlZGVudGlhbHNSZXNwb25zZRIsCgtjcmVkZW50aWFscxgBIAMoCzIXLnRlYW13aXJlLnYxLkNyZWRlbnRpYWwSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIjMKF1Jldm9rZUNyZWRlbnRpYWxSZXF1ZXN0EgwKBHRlYW0YASABKAkSCgoCaWQYAiABKAkiGgoYUmV2b2tlQ3JlZGVudGlhbFJlc3BvbnNlKosBCgpDYWxsZXJLaW5kEhsKF0NBTExFUl9LSU5EX1VOU1BFQ0lGSUVEEAASGAoUQ0FMTEVSX0tJTkRfT1BFUkFUT1IQARIWChJDQUxMRVJfS0lORF9NRU1CRVIQAhIYChRDQUxMRVJfS0lORF9PQlNFUlZFUhADEhQKEENBTExFUl9LSU5EX0hPU1QQBCqoAQoOQ3JlZGVudGlhbEtpbmQSHwobQ1JFREVOVElBTF9LSU5EX1VOU1BFQ0lGSUVEEAASGwoXQ1JFREVOVElBTF9LSU5EX0NPTlNPTEUQARIcChhDUkVERU5USUFMX0tJTkRfT0JTRVJWRVIQAhIeChpDUkVERU5USUFMX0tJTkRfSk9JTl9UT0tFThADEhoKFkNSRURFTlRJQUxfS0lORF9NRU1CRVIQBDLXAwoNQWNjZXNzU2VydmljZRJkChBDcmVhdGVTaWduSW5Db2RlEiQudGVhbXdpcmUudjEuQ3JlYXRlU2lnbkluQ29kZVJlcXVlc3QaJS50ZWFtd2lyZS52MS5DcmVhdGVTaWduSW5Db2RlUmVzcG9uc2UiA5ACAhJGCgZTaWduSW4SGi50ZWFtd2lyZS52MS5TaWduSW5SZXF1ZXN0GhsudGVhbXdpcmUudjEuU2lnbkluUmVzcG9uc2UiA5ACAhJPCglHZXRDYWxsZXISHS50ZWFtd2lyZS52MS5HZXRDYWxsZXJSZXF1ZXN0Gh4udGVhbXdpcmUudjEuR2V0Q2FsbGVyUmVzcG9uc2UiA5ACARJhCg9MaXN0Q3JlZGVudGlhbHMSIy50ZWFtd2lyZS52MS5MaXN0Q3JlZGVudGlhbHNSZXF1ZXN0GiQudGVhbXdpcmUudjEuTGlzdENyZWRlbnRpYWxzUmVzcG9uc2UiA5ACARJkChBSZXZva2VDcmVkZW50aWFsEiQudGVhbXdpcmUudjEuUmV2b2tlQ3JlZGVudGlhbFJlcXVlc3QaJS50ZWFtd2lyZS52MS5SZXZva2VDcmVkZW50aWFsUmVzcG9uc2UiA5ACAkJRCg5pby50ZWFtd2lyZS52MVABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_timestamp, file_teamwire_v1_message]);
 
 /**
  * The request of AccessService.CreateSignInCode.
@@ -257,7 +257,8 @@ export const GetCallerResponseSchema: GenMessage<GetCallerResponse> = /*@__PURE_
  */
 export type Credential = Message<"teamwire.v1.Credential"> & {
   /**
-   * Identifies it within the team. The operator's console credentials belong to no team.
+   * Identifies it within the team. The operator's console credentials belong to no team. A member gets another one with each
+   * life.
    *
    * @generated from field: string id = 1;
    */
@@ -278,7 +279,7 @@ export type Credential = Message<"teamwire.v1.Credential"> & {
   actsFor: CallerKind;
 
   /**
-   * The member that it acts for, or the name that a join token is bound to. Empty: none.
+   * The member or host that it acts for, or the name that a join token is bound to. Empty: none.
    *
    * @generated from field: string member = 4;
    */
@@ -299,14 +300,14 @@ export type Credential = Message<"teamwire.v1.Credential"> & {
   createdAt?: Timestamp | undefined;
 
   /**
-   * When it expires.
+   * When it expires. Absent: with the life of its member or host.
    *
    * @generated from field: google.protobuf.Timestamp expires_at = 7;
    */
   expiresAt?: Timestamp | undefined;
 
   /**
-   * When a call last used it, give or take a minute. Absent: none has.
+   * When a call last used it, give or take a minute. Absent: none has. For a member's or a host's, an open stream is a use.
    *
    * @generated from field: google.protobuf.Timestamp last_used_at = 8;
    */
@@ -320,7 +321,7 @@ export type Credential = Message<"teamwire.v1.Credential"> & {
   usesLeft: number;
 
   /**
-   * Who created it. Absent: an observer.
+   * Who created it. Absent: an observer; or it is a member's or a host's.
    *
    * @generated from field: teamwire.v1.Sender created_by = 10;
    */
@@ -384,7 +385,8 @@ export const ListCredentialsRequestSchema: GenMessage<ListCredentialsRequest> = 
  */
 export type ListCredentialsResponse = Message<"teamwire.v1.ListCredentialsResponse"> & {
   /**
-   * Console credentials, then observers' credentials, then join tokens; each in the order of their ids.
+   * Console credentials, then observers' credentials, then join tokens, then those of members and hosts; each in the order of
+   * their ids.
    *
    * @generated from field: repeated teamwire.v1.Credential credentials = 1;
    */
@@ -529,6 +531,13 @@ export enum CredentialKind {
    * @generated from enum value: CREDENTIAL_KIND_JOIN_TOKEN = 3;
    */
   JOIN_TOKEN = 3,
+
+  /**
+   * A member's or a host's, of its present life.
+   *
+   * @generated from enum value: CREDENTIAL_KIND_MEMBER = 4;
+   */
+  MEMBER = 4,
 }
 
 /**
@@ -596,9 +605,9 @@ export const AccessService: GenService<{
     output: typeof GetCallerResponseSchema;
   },
   /**
-   * Lists credentials that are valid: console credentials, observers' credentials and join tokens. The lead and the operator get
-   * all of the team's; every other caller gets its own console credentials. If the operator names no team, it gets its own
-   * console credentials, which belong to no team.
+   * Lists credentials that are valid: console credentials, observers' credentials, join tokens, and those of members and hosts.
+   * The lead and the operator get all of the team's; every other caller gets its own console credentials. If the operator names
+   * no team, it gets its own console credentials, which belong to no team.
    *
    * NOT_FOUND: TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD.
    *
@@ -610,12 +619,19 @@ export const AccessService: GenService<{
     output: typeof ListCredentialsResponseSchema;
   },
   /**
-   * Revokes a credential: a console credential, an observer's or a join token. The lead and the operator may revoke any of the
-   * team's; every other caller may revoke its own console credentials, and a console credential itself. Repeating the call is
-   * harmless.
+   * Revokes a credential: a console credential, an observer's, a join token, or a member's or host's. The lead and the operator
+   * may revoke any of the team's, except the lead its own; every other caller may revoke its own console credentials, and a
+   * console credential itself. Repeating the call is harmless.
    *
-   * NOT_FOUND: TEAM_NOT_FOUND, CREDENTIAL_NOT_FOUND (including when the caller may not revoke it). INVALID_ARGUMENT:
-   * INVALID_FIELD.
+   * From then on every coordinator refuses calls with the credential, and its streams and waiting calls end within 2 s:
+   * CREDENTIAL_REVOKED (UNAUTHENTICATED). So do those of the console credentials that were created with it.
+   *
+   * Revoking a member's credential takes away its access, and does not end the member: the inbox, the requests and the claims
+   * stay until the member is lost, as after the death of its process, or until it joins again. For that, it needs a join token
+   * bound to its name, and that token may be used at once. A runner whose credential is revoked ends its program.
+   *
+   * NOT_FOUND: TEAM_NOT_FOUND, CREDENTIAL_NOT_FOUND (including when the caller may not revoke it). PERMISSION_DENIED:
+   * NOT_PERMITTED (it is the caller's own life's). INVALID_ARGUMENT: INVALID_FIELD.
    *
    * @generated from rpc teamwire.v1.AccessService.RevokeCredential
    */
