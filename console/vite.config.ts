@@ -36,5 +36,7 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     chunkSizeWarningLimit: 600,
+    // The coordinator serves it with the page. `cargo xtask dist` reads it.
+    license: { fileName: "licenses.txt" },
   },
 });

