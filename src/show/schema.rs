@@ -18,6 +18,22 @@ use Prints::{Message, Object};
 /// Every command that has `--json`.
 const COMMANDS: &[(&str, Prints)] = &[
     ("approve", Message("SendResponse")),
+    (
+        "backup",
+        Object(&[
+            ("release", "string"),
+            ("store", "string"),
+            ("at", "string"),
+            ("namespaces", "integer"),
+            ("records", "integer"),
+            ("streams", "integer"),
+            ("entries", "integer"),
+            ("leases", "integer"),
+            ("idempotency_keys", "integer"),
+            ("file", "string"),
+            ("bytes", "integer"),
+        ]),
+    ),
     ("certs", Object(&[("ca", "object"), ("server", "object"), ("clients", "array")])),
     ("console", Object(&[("address", "string"), ("code", "string"), ("expires_at", "string"), ("opened", "boolean")])),
     (
@@ -34,6 +50,7 @@ const COMMANDS: &[(&str, Prints)] = &[
     ("down", Object(&[("what", "string"), ("name", "string"), ("outcome", "string"), ("text", "string")])),
     ("health", Object(&[("serving", "boolean"), ("address", "string")])),
     ("history", Message("HistoryEntry")),
+    ("history --export", Object(&[("entries", "integer"), ("last_sequence", "integer")])),
     // What the host does, as it happens. Each kind of event adds other fields.
     ("host", Object(&[("event", "string")])),
     ("hosts", Message("Host")),
@@ -71,6 +88,20 @@ const COMMANDS: &[(&str, Prints)] = &[
     ("plan submit --wait", Message("Request")),
     ("reject", Message("SendResponse")),
     ("requests", Message("Request")),
+    (
+        "restore",
+        Object(&[
+            ("release", "string"),
+            ("store", "string"),
+            ("at", "string"),
+            ("namespaces", "integer"),
+            ("records", "integer"),
+            ("streams", "integer"),
+            ("entries", "integer"),
+            ("leases", "integer"),
+            ("idempotency_keys", "integer"),
+        ]),
+    ),
     ("send", Message("SendResponse")),
     ("send --wait-reply", Object(&[("type", "string")])),
     ("shutdown", Message("SendResponse")),
