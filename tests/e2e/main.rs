@@ -89,5 +89,6 @@ mod tasks;
 mod tls;
 mod traces;
 mod up;
+mod upgrades;
 mod watch;
 mod web;

@@ -15,6 +15,7 @@ mod containers;
 mod docs;
 mod faketime;
 mod faults;
+mod fixture;
 mod fuzz;
 mod generate;
 mod install;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         ["generate"] => generate::run().and_then(|()| docs::generate()),
         ["manifests"] => charts::write(),
         ["released"] => buf::keep_as_released(),
+        ["fixture"] => fixture::make(),
         ["faults", ref options @ ..] => faults::inject(options),
         ["simulate", ref options @ ..] => faults::simulate(options),
         ["fuzz", ref options @ ..] => fuzz::run(options),
