@@ -41,7 +41,7 @@ impl Restore {
         let progress = Progress::new(!self.output.json);
         // A damaged backup must not leave half of its contents in the store.
         let mut checked = file::open(&self.file)?;
-        while checked.next().map_err(failed)?.is_some() {
+        while checked.next_item().map_err(failed)?.is_some() {
             progress.show("Checked", checked.counts());
         }
         let (header, counts) = checked.check().map_err(failed)?;

@@ -125,7 +125,7 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// Returns the next item. `None`: the backup is complete and undamaged.
-    pub fn next(&mut self) -> Result<Option<Item>, BackupError> {
+    pub fn next_item(&mut self) -> Result<Option<Item>, BackupError> {
         loop {
             self.line.clear();
             let limited = &mut self.input.by_ref().take(LINE_BYTES_MAX);
@@ -143,7 +143,7 @@ impl<R: BufRead> Reader<R> {
 
     /// Reads to the end. Returns the header, and what the backup holds.
     pub fn check(mut self) -> Result<(Header, Counts), BackupError> {
-        while self.next()?.is_some() {}
+        while self.next_item()?.is_some() {}
         self.checker.finish()
     }
 

@@ -6,14 +6,10 @@
 //! While a restore is under way, a marker is in the store. A coordinator does not serve a store with a marker, and the next
 //! restore starts over.
 
-use std::{
-    collections::BTreeSet,
-    io::BufRead,
-    sync::{LazyLock, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeSet, io::BufRead, sync::LazyLock, time::Duration};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use super::{BackupError, Counts, Reader};
 use crate::store::{Check, Failed, Item, Key, Namespace, Outcome, Store, StoreError, Txn, Write};
@@ -54,7 +50,7 @@ pub async fn restore<R: BufRead>(
 ) -> Result<Counts, BackupError> {
     make_room(store).await?;
     let mut batch = Batch::new(store);
-    while let Some(item) = from.next()? {
+    while let Some(item) = from.next_item()? {
         batch.add(item).await?;
         progress(from.counts());
     }
@@ -238,7 +234,7 @@ fn bounded(number: u64) -> Result<(), BackupError> {
 /// Returns a kind of records for a [`Key`], which holds only kinds that stay. There are few.
 fn interned(kind: &str) -> Result<&'static str, BackupError> {
     static KINDS: LazyLock<Mutex<BTreeSet<&'static str>>> = LazyLock::new(Mutex::default);
-    let mut kinds = KINDS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kinds = KINDS.lock();
     if let Some(known) = kinds.get(kind) {
         return Ok(known);
     }
