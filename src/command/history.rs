@@ -1,5 +1,7 @@
 //! `teamwire history`: shows or follows a team's history.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use teamwire_client::v1;
 
@@ -11,7 +13,7 @@ use crate::{context::ContextArgs, failure::Failure, show};
 /// Prints the newest entries in chronological order. Each message is shown with its state for every recipient.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n\n    teamwire history --follow\n    teamwire history --search \"schema\" -n 10\n    teamwire history --all --json > history.jsonl"
+    after_help = "Examples:\n\n    teamwire history --follow\n    teamwire history --search \"schema\" -n 10\n    teamwire history --export history.jsonl --resume"
 )]
 pub struct History {
     /// Keep printing new entries until interrupted
@@ -32,6 +34,15 @@ pub struct History {
     /// Show the whole history, from the first entry
     #[arg(long, conflicts_with = "limit")]
     all: bool,
+    /// Write the whole history to this file, which only you can read, one JSON object per line
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["limit", "all", "follow"])]
+    export: Option<PathBuf>,
+    /// Continue the file of an earlier --export, after its last entry
+    #[arg(long, requires = "export", conflicts_with = "force")]
+    resume: bool,
+    /// Replace the file of --export if it exists
+    #[arg(long, requires = "export")]
+    force: bool,
     #[command(flatten)]
     pub output: Output,
 }
@@ -46,6 +57,17 @@ impl History {
             include_receipts: true,
             text: self.search.clone(),
         };
+        if let Some(path) = &self.export {
+            let (written, last) =
+                super::history_export::export(&caller.client, filter, path, self.resume, self.force).await?;
+            if self.output.json {
+                show::line(&serde_json::json!({ "entries": written, "last_sequence": last }));
+            } else {
+                let entries = show::count(written, "entry");
+                anstream::println!("{} has {entries} more, up to sequence {last}.", path.display());
+            }
+            return Ok(());
+        }
         let mut request = v1::ListHistoryRequest {
             filter: Some(filter.clone()),
             newest: !self.all,

@@ -8,6 +8,7 @@ mod access;
 mod answer;
 mod approver;
 mod asked;
+mod backup;
 mod certs;
 pub(crate) mod complete;
 mod completions;
@@ -20,6 +21,7 @@ mod echo_teammate;
 mod health;
 mod help;
 mod history;
+mod history_export;
 mod hook;
 mod host;
 mod hosts;
@@ -148,6 +150,8 @@ pub struct Output {
 enum Command {
     Serve(serve::Serve),
     Health(health::Health),
+    Backup(backup::Backup),
+    Restore(backup::Restore),
     Certs(certs::Certs),
     Demo(demo::Demo),
     Up(up::Up),
@@ -220,6 +224,8 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
     let (outcome, json) = match command {
         Command::Serve(command) => (command.run(&context, traces).await, false),
         Command::Health(command) => (command.run(&context).await, command.output.json),
+        Command::Backup(command) => (command.run(&context).await, command.output.json),
+        Command::Restore(command) => (command.run().await, command.output.json),
         Command::Certs(command) => (command.run(), command.output.json),
         Command::Demo(command) => (command.run().await, false),
         Command::Up(command) => (command.run(&context).await, command.output.json),

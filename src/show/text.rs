@@ -22,10 +22,13 @@ pub fn short_id(id: &str) -> String {
     id.chars().take(12).collect()
 }
 
-/// Writes a number of things: `1 message`, `2 messages`.
+/// Writes a number of things: `1 message`, `2 messages`, `2 entries`.
 pub fn count(number: u64, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {noun}{plural}")
+    match (number, noun.strip_suffix("ry")) {
+        (1, _) => format!("1 {noun}"),
+        (_, Some(stem)) => format!("{number} {stem}ries"),
+        _ => format!("{number} {noun}s"),
+    }
 }
 
 /// Formats a timestamp in local time; omits the date if it is today. `-` if there is none.

@@ -49,6 +49,7 @@ macro_rules! redis_scenarios {
 }
 
 mod access;
+mod backups;
 mod cluster;
 mod configuration;
 mod console;
@@ -91,5 +92,6 @@ mod text;
 mod tls;
 mod traces;
 mod up;
+mod upgrades;
 mod watch;
 mod web;

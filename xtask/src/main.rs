@@ -16,6 +16,7 @@ mod dist;
 mod docs;
 mod faketime;
 mod faults;
+mod fixture;
 mod fuzz;
 mod generate;
 mod install;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         ["generate"] => generate::run().and_then(|()| docs::generate()),
         ["manifests"] => charts::write(),
         ["released"] => buf::keep_as_released(),
+        ["fixture"] => fixture::make(),
         ["faults", ref options @ ..] => faults::inject(options),
         ["simulate", ref options @ ..] => faults::simulate(options),
         ["fuzz", ref options @ ..] => fuzz::run(options),

@@ -78,6 +78,7 @@
 
 mod activity;
 mod answer;
+mod backup;
 mod client;
 mod context;
 mod error;
@@ -98,6 +99,7 @@ mod waiting;
 mod watch;
 
 pub use activity::ActivityFollower;
+pub use backup::BackupStream;
 pub use client::{Client, join, join_host};
 pub use context::{AS_VARIABLE, CONTEXT_VARIABLE, ContextFile, KeptIdentity};
 pub use error::Error;

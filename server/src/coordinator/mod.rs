@@ -2,7 +2,7 @@
 //!
 //! - [`decide`]: the loop that carries out a rule. [`cache`]: records that are likely still current. [`clock`]: the store's
 //!   clock, without asking it. [`turns`]: keeps changes to one task board from colliding.
-//! - [`messages`], [`sessions`], [`members`], [`teams`], [`requests`], [`history`], [`tasks`], [`activity`], [`access`]: the calls
+//! - [`messages`], [`sessions`], [`members`], [`teams`], [`requests`], [`history`], [`tasks`], [`activity`], [`access`], [`backup`]: the calls
 //!   that do more than carry out one rule. [`retention`]: finds what may be deleted.
 //!   [`revoked`]: which callers may no longer wait.
 //! - [`team_reader`]: reads what has changed in a team, for those who watch it.
@@ -13,6 +13,7 @@
 
 mod access;
 mod activity;
+mod backup;
 mod cache;
 pub mod clock;
 pub mod decide;
@@ -62,6 +63,8 @@ pub struct Coordinator {
     /// The durability of the latest commit that recorded a reply.
     durability: AtomicU8,
     metrics: Arc<Metrics>,
+    /// Held by the backup that is under way.
+    backup: Arc<tokio::sync::Mutex<()>>,
     /// Since when no other coordinator has served the store, in milliseconds since 1970. `None`: others may.
     alone_since_ms: Option<u64>,
 }
@@ -92,6 +95,7 @@ impl Coordinator {
             turns: Turns::default(),
             durability: AtomicU8::new(0),
             metrics: Arc::default(),
+            backup: Arc::default(),
             alone_since_ms: None,
         })
     }

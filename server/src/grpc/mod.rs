@@ -1,6 +1,6 @@
 //! The protocol's face: takes a call apart, has the coordinator decide it, puts the reply together.
 //!
-//! - [`message`](self), `team`, `request`, `task`, `history`, `host`, `watch`, `access`: the services, one file each. [`follow`]: streams that follow a
+//! - [`message`](self), `team`, `request`, `task`, `history`, `host`, `watch`, `access`, `backup`: the services, one file each. [`follow`]: streams that follow a
 //!   team. [`advertised`]: what goes into join strings.
 //! - Layers: [`credentials`] reads them once; [`heartbeat_layer`] counts calls as heartbeats; [`metrics_layer`] counts, logs
 //!   and traces calls; [`request_errors`] explains what tonic refuses; [`web`] translates gRPC-web.
@@ -9,6 +9,7 @@
 
 mod access;
 mod advertised;
+mod backup;
 pub mod credentials;
 mod follow;
 pub mod heartbeat_layer;

@@ -6,10 +6,11 @@ use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
     v1::{
-        access_service_server::AccessServiceServer, history_service_server::HistoryServiceServer,
-        host_service_server::HostServiceServer, message_service_server::MessageServiceServer,
-        request_service_server::RequestServiceServer, task_service_server::TaskServiceServer,
-        team_service_server::TeamServiceServer, watch_service_server::WatchServiceServer,
+        access_service_server::AccessServiceServer, backup_service_server::BackupServiceServer,
+        history_service_server::HistoryServiceServer, host_service_server::HostServiceServer,
+        message_service_server::MessageServiceServer, request_service_server::RequestServiceServer,
+        task_service_server::TaskServiceServer, team_service_server::TeamServiceServer,
+        watch_service_server::WatchServiceServer,
     },
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -70,6 +71,7 @@ impl Services {
         HostServiceServer::<Self>::NAME,
         WatchServiceServer::<Self>::NAME,
         AccessServiceServer::<Self>::NAME,
+        BackupServiceServer::<Self>::NAME,
     ];
 
     /// Makes the services of a coordinator. They end their streams when `draining` is cancelled, and run sessions as tasks of
@@ -109,7 +111,8 @@ impl Services {
             .add_service(HistoryServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
             .add_service(HostServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
             .add_service(WatchServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
-            .add_service(AccessServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max));
+            .add_service(AccessServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
+            .add_service(BackupServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max));
     }
 
     /// Takes a call apart: who calls, and what it asks for.

@@ -77,6 +77,8 @@ impl TeamChanges {
                 Write::Lease { .. } | Write::EndLease { .. } | Write::RememberReply { .. } | Write::Notify { .. } => {
                     false
                 }
+                // Only a restored store has them, before any coordinator serves it.
+                Write::SkipTo { .. } | Write::Raise { .. } => false,
             };
         }
         drop(unread);

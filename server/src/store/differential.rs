@@ -106,6 +106,7 @@ fn writes() -> impl Strategy<Value = Write> {
             .prop_map(|(stream, data, weight, bound)| Write::Append { stream, data, weight, bound }),
         4 => (streams(), vec(prop_oneof![8 => 0..12_u64, 1 => Just(u64::MAX)], 0..6))
             .prop_map(|(stream, sequences)| Write::Remove { stream, sequences }),
+        1 => (streams(), 0..12_u64).prop_map(|(stream, next)| Write::SkipTo { stream, next }),
         1 => (names(), data()).prop_map(|(key, data)| Write::RememberReply { key, data }),
         1 => names().prop_map(|name| Write::Lease { name, ttl: Duration::from_secs(3_600) }),
         1 => names().prop_map(|name| Write::EndLease { name }),

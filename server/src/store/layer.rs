@@ -3,10 +3,11 @@
 use std::{fmt, future::Future};
 
 use async_trait::async_trait;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, mpsc};
 
 use super::{
-    Entry, Extent, Key, Leases, Loss, Namespace, Notification, Outcome, Range, Record, Store, StoreError, Txn,
+    Entry, Export, Extent, Item, Key, Leases, Loss, Namespace, Notification, Outcome, Range, Record, Store, StoreError,
+    Txn,
 };
 
 /// A store that wraps another one, such as one that measures it or one that injects faults.
@@ -50,6 +51,21 @@ pub trait StoreLayer: fmt::Debug + Send + Sync + 'static {
     /// See [`Store::commit`].
     fn commit(&self, namespace: &Namespace, txn: &Txn) -> impl Future<Output = Result<Outcome, StoreError>> + Send {
         async move { self.around("commit", self.inner().commit(namespace, txn)).await }
+    }
+}
+
+#[async_trait]
+impl<L: StoreLayer> Export for L {
+    fn kind(&self) -> &'static str {
+        self.inner().kind()
+    }
+
+    async fn namespaces(&self) -> Result<Vec<Namespace>, StoreError> {
+        self.inner().namespaces().await
+    }
+
+    async fn export(&self, to: &mpsc::Sender<Item>) -> Result<(), StoreError> {
+        self.inner().export(to).await
     }
 }
 

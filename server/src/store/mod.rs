@@ -12,11 +12,13 @@
 //!
 //! Architecture invariant: stores contain no product rules, and no other module knows which store it runs on.
 
+pub mod backup;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
 mod differential;
 pub mod embedded;
+mod export;
 mod layer;
 pub mod model;
 mod open;
@@ -32,7 +34,11 @@ use bytes::Bytes;
 use teamwire_proto::name::Name;
 use tokio::sync::broadcast;
 
-pub use self::{layer::StoreLayer, open::open};
+pub use self::{
+    export::{Export, Item},
+    layer::StoreLayer,
+    open::open,
+};
 
 /// The format in which this version writes stores. Increase it when older versions could no longer read them.
 const FORMAT_KNOWN: u64 = 1;
@@ -231,6 +237,20 @@ pub enum Write {
         /// The entries' sequences.
         sequences: Vec<u64>,
     },
+    /// Raises the sequence that the next entry of a stream gets, at least to `next`. The sequences in between are never used.
+    SkipTo {
+        /// The stream.
+        stream: String,
+        /// The sequence: up to 2^53.
+        next: u64,
+    },
+    /// Raises the namespace's version and clock: later commits have higher versions, and are no earlier. Needs no other write.
+    Raise {
+        /// The version: up to 2^53.
+        version: u64,
+        /// The clock, in milliseconds since 1970.
+        clock_ms: u64,
+    },
     /// Uses an idempotency key. The transaction must also contain [`Check::KeyUnused`] for that key.
     RememberReply {
         /// The key.
@@ -412,7 +432,7 @@ fn newer_format(store: &str, format: u64, release: Option<&str>) -> String {
 /// Poll a call to completion, or drop it. A call that is set aside half-way can hold resources that all other calls wait
 /// for, such as a connection attempt.
 #[async_trait]
-pub trait Store: fmt::Debug + Send + Sync + 'static {
+pub trait Store: Export + fmt::Debug + Send + Sync + 'static {
     /// Returns the records in the order of the keys, all as of one instant.
     async fn read(&self, namespace: &Namespace, keys: &[Key]) -> Result<Vec<Option<Record>>, StoreError>;
 

@@ -14,11 +14,11 @@ use std::{
 use async_trait::async_trait;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, mpsc};
 
 use super::{
-    Check, Commit, Durability, Entry, Extent, Failed, Key, Leases, NOTIFICATIONS_MAX, Namespace, Notification, Outcome,
-    Range, Record, Store, StoreError, Txn, WhenFull, Write,
+    Check, Commit, Durability, Entry, Export, Extent, Failed, Item, Key, Leases, NOTIFICATIONS_MAX, Namespace,
+    Notification, Outcome, Range, Record, Store, StoreError, Txn, WhenFull, Write, export,
 };
 
 /// The store in plain maps. See the [module](self).
@@ -55,6 +55,8 @@ struct Stream {
 enum Done<'t> {
     Appended(&'t str),
     Removed(&'t str, u64, (u64, Bytes)),
+    /// From this next sequence.
+    Skipped(&'t str, u64),
 }
 
 impl ModelStore {
@@ -82,13 +84,18 @@ impl State {
         txn.checks.iter().try_for_each(|check| contents.check(check, at_ms))?;
         let (appended, removed) = contents.write_streams(&txn.writes)?;
         self.version += 1;
+        let version = self.version;
         for write in &txn.writes {
-            contents.write(write, self.version, at_ms);
+            contents.write(write, version, at_ms);
+            if let Write::Raise { version, clock_ms } = write {
+                self.version = self.version.max(*version);
+                self.clock_ms = self.clock_ms.max(*clock_ms);
+            }
         }
         if txn.writes.contains(&Write::DropNamespace) {
             self.namespaces.remove(namespace);
         }
-        Ok(Commit { version: self.version, at_ms, durability: Durability::Applied, appended, removed })
+        Ok(Commit { version, at_ms, durability: Durability::Applied, appended, removed })
     }
 }
 
@@ -150,6 +157,11 @@ impl Contents {
                         }
                     }
                 }
+                Write::SkipTo { stream: name, next } => {
+                    let stream = self.streams.entry(name.clone()).or_default();
+                    done.push(Done::Skipped(name, stream.extent.next));
+                    stream.extent.next = stream.extent.next.max(*next);
+                }
                 _ => {}
             }
         }
@@ -166,6 +178,7 @@ impl Contents {
             Done::Removed(name, sequence, entry) => {
                 self.streams.entry(name.to_owned()).or_default().put(sequence, entry);
             }
+            Done::Skipped(name, next) => self.streams.entry(name.to_owned()).or_default().extent.next = next,
         }
     }
 
@@ -188,7 +201,12 @@ impl Contents {
             Write::EndLease { name } => {
                 self.leases.remove(name);
             }
-            Write::Append { .. } | Write::Remove { .. } | Write::Notify { .. } | Write::DropNamespace => {}
+            Write::Append { .. }
+            | Write::Remove { .. }
+            | Write::SkipTo { .. }
+            | Write::Raise { .. }
+            | Write::Notify { .. }
+            | Write::DropNamespace => {}
         }
     }
 }
@@ -290,6 +308,57 @@ impl Store for ModelStore {
 
     fn notifications(&self) -> broadcast::Receiver<Notification> {
         self.notifications.subscribe()
+    }
+}
+
+#[async_trait]
+impl Export for ModelStore {
+    fn kind(&self) -> &'static str {
+        "model"
+    }
+
+    async fn namespaces(&self) -> Result<Vec<Namespace>, StoreError> {
+        Ok(export::in_order(self.state.lock().namespaces.keys().cloned().collect()))
+    }
+
+    async fn export(&self, to: &mpsc::Sender<Item>) -> Result<(), StoreError> {
+        let items = self.state.lock().items();
+        for item in items {
+            export::send(to, item).await?;
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// Copies everything: the model need not bound its memory.
+    fn items(&mut self) -> Vec<Item> {
+        let (clock_ms, version) = (self.now_ms(), self.version);
+        let mut items = Vec::new();
+        for namespace in export::in_order(self.namespaces.keys().cloned().collect()) {
+            let contents = &self.namespaces[&namespace];
+            items.push(Item::Namespace { namespace, version, clock_ms });
+            for ((kind, id), record) in &contents.records {
+                items.push(Item::Record { kind: (*kind).to_owned(), id: id.clone(), data: record.data.clone() });
+            }
+            for (stream, Stream { extent, entries }) in &contents.streams {
+                items.extend(entries.iter().map(|(sequence, (weight, data))| Item::Entry {
+                    stream: stream.clone(),
+                    sequence: *sequence,
+                    weight: *weight,
+                    data: data.clone(),
+                }));
+                items.push(Item::Stream { stream: stream.clone(), next: extent.next });
+            }
+            items.extend(contents.leases.iter().map(|(name, until_ms)| Item::Lease {
+                name: name.clone(),
+                left_ms: until_ms.saturating_sub(clock_ms),
+            }));
+            items.extend(
+                contents.replies.iter().map(|(key, data)| Item::Reply { key: key.clone(), data: data.clone() }),
+            );
+        }
+        items
     }
 }
 

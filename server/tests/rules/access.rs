@@ -13,7 +13,7 @@ use teamwire_server::{
         identity::CallerCredentials,
         records::{ConsoleRecord, RecordType, SignInCodeRecord, SignInsRecord},
     },
-    store::{Namespace, Store as _},
+    store::{Namespace, Store as _, backup},
 };
 use tonic::Code;
 
@@ -642,4 +642,23 @@ async fn a_replaced_secret_of_the_operator_is_accepted_until_its_end() {
     .await;
     t.refused(another.look_up(&page), REVOKED.0, REVOKED.1, "").await;
     another.list_teams(&new, &Default::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn only_the_operators_own_credential_makes_a_backup() {
+    let (t, [bob]) = Team::of(["bob"]).await;
+    for who in [&bob.who, &t.lead.who] {
+        t.refused(t.coordinator.backup(who), Code::PermissionDenied, Reason::OperatorOnly, "").await;
+    }
+    for read_only in [false, true] {
+        let console = t.console(&t.operator, read_only).await;
+        t.refused(t.coordinator.backup(&console), DENIED.0, DENIED.1, "").await;
+    }
+    let mut pieces = t.coordinator.backup(&t.operator).await.unwrap();
+    let mut all = Vec::new();
+    while let Some(piece) = pieces.recv().await {
+        all.extend_from_slice(&piece.unwrap());
+    }
+    let (header, counts) = backup::Reader::new(all.as_slice()).check().unwrap();
+    assert_eq!((header.store.as_str(), counts.namespaces), (t.coordinator.store().kind(), 2));
 }

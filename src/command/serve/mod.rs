@@ -19,7 +19,7 @@ use teamwire_server::{
     console::Console,
     grpc::Advertised,
     server::{self, Listeners},
-    store::{self, StoreError},
+    store::{self, StoreError, backup},
     telemetry::{Metrics, metrics_endpoint},
 };
 use tokio::time::sleep;
@@ -143,6 +143,13 @@ impl Serve {
         let health_listener = bind_auxiliary(settings.health()?, "health checks").await?;
         let store_url = store_url(&settings, &state_dir);
         let store = store::open(&store_url).await.map_err(cannot_open)?;
+
+        if backup::is_unfinished(&*store).await.map_err(cannot_open)? {
+            store.close().await;
+            let text =
+                "The store holds an unfinished restore. Run `teamwire restore` again, then start the coordinator.";
+            return Err(Failure::with_code(UNREACHABLE, text));
+        }
 
         let shutdown = stop_on_signal("draining")?;
         if let Some(tls) = &tls {
@@ -292,7 +299,8 @@ fn start_log(settings: &Settings, traces: &Traces) -> Result<(), Failure> {
     started.map_err(|error| Failure::local("Cannot start the log", error))
 }
 
-fn cannot_open(error: StoreError) -> Failure {
+/// Returns the failure of a command whose store cannot be opened.
+pub(super) fn cannot_open(error: StoreError) -> Failure {
     match error {
         StoreError::Misconfigured(why) => Failure::usage(format!("The store cannot be used: {why}.")),
         error => Failure::with_code(UNREACHABLE, format!("The store cannot be opened: {error}.")),

@@ -107,8 +107,13 @@ impl World {
 
     /// Starts a coordinator on a Redis.
     pub fn on_redis(redis: TestRedis) -> Self {
+        Self::on_redis_with(redis, "")
+    }
+
+    /// Starts a coordinator on a Redis with a configuration.
+    pub fn on_redis_with(redis: TestRedis, configuration: &str) -> Self {
         let url = redis.url();
-        Self::start(Some(redis), Some(url), "")
+        Self::start(Some(redis), Some(url), configuration)
     }
 
     /// Starts a coordinator with a configuration on servers that the test itself has started.
@@ -143,6 +148,17 @@ impl World {
         self.others.set(others);
         let name = format!("coordinator-{}", others + 1);
         Coordinator::start(self.directory.path(), &name, Some(url), &self.configuration)
+    }
+
+    /// Starts a coordinator on another store.
+    pub fn coordinator_on(&self, name: &str, store: &str) -> Coordinator {
+        Coordinator::start(self.directory.path(), name, Some(store), &self.configuration)
+    }
+
+    /// Returns the URL of the first coordinator's store.
+    pub fn store_url(&self) -> String {
+        let file = self.coordinator.state_directory().join("teamwire.redb");
+        self.store.clone().unwrap_or_else(|| format!("embedded:{}", file.display()))
     }
 
     /// Acts on the Redis.

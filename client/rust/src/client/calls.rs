@@ -4,10 +4,11 @@ use prost::Message as _;
 use teamwire_proto::{
     Method, Reason, Refusal,
     v1::{
-        self, access_service_client::AccessServiceClient, history_service_client::HistoryServiceClient,
-        host_service_client::HostServiceClient, message_service_client::MessageServiceClient,
-        request_service_client::RequestServiceClient, task_service_client::TaskServiceClient,
-        team_service_client::TeamServiceClient, watch_service_client::WatchServiceClient,
+        self, access_service_client::AccessServiceClient, backup_service_client::BackupServiceClient,
+        history_service_client::HistoryServiceClient, host_service_client::HostServiceClient,
+        message_service_client::MessageServiceClient, request_service_client::RequestServiceClient,
+        task_service_client::TaskServiceClient, team_service_client::TeamServiceClient,
+        watch_service_client::WatchServiceClient,
     },
 };
 use tonic::transport::Channel;
@@ -163,6 +164,10 @@ pub(crate) fn watches(channel: Channel) -> WatchServiceClient<Channel> {
 
 fn access(channel: Channel) -> AccessServiceClient<Channel> {
     AccessServiceClient::new(channel)
+}
+
+pub(crate) fn backups(channel: Channel) -> BackupServiceClient<Channel> {
+    BackupServiceClient::new(channel)
 }
 
 fn hosts(channel: Channel) -> HostServiceClient<Channel> {

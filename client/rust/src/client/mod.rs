@@ -16,7 +16,7 @@ use tonic::{
 
 pub(crate) use self::{
     call::Call,
-    calls::{history, messages, tasks, teams, watches},
+    calls::{backups, history, messages, tasks, teams, watches},
 };
 use crate::{
     ConnectOptions, Error, Reason, Retry, TlsOptions, Waiting,

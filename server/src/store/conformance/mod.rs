@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod exports;
 mod leases;
 mod namespaces;
 mod records;
@@ -19,7 +20,7 @@ use super::{
     WhenFull, Write,
 };
 
-pub(super) use self::{leases::*, namespaces::*, records::*, streams::*, transactions::*};
+pub(super) use self::{exports::*, leases::*, namespaces::*, records::*, streams::*, transactions::*};
 
 /// A store under test.
 pub(super) struct Harness {
@@ -66,6 +67,13 @@ macro_rules! with_promises {
             concurrent_commits_are_never_lost
             concurrent_appends_get_distinct_sequences
             read_sees_every_acknowledged_commit
+            skipped_sequences_are_never_used
+            raised_version_and_clock_never_go_back
+            export_shows_everything
+            export_shows_one_instant_of_each_namespace
+            abandoned_export_ends_and_leaves_nothing_behind
+            backup_of_any_store_is_restored_into_it
+            backup_of_it_is_restored_into_any_store
         }
     };
 }

@@ -56,7 +56,8 @@ pub(super) fn apply(
                 tables.leases.remove(tables::named(namespace, name).as_slice())?;
             }
             Write::DropNamespace => drop_namespace(tables, namespace)?,
-            Write::Notify { .. } => (),
+            // The plan has raised the extent, and the writer raises the version and the clock.
+            Write::Notify { .. } | Write::SkipTo { .. } | Write::Raise { .. } => (),
         }
     }
     Ok(())

@@ -28,6 +28,14 @@ impl Clock {
         self.advance(Instant::now(), wall_ms())
     }
 
+    /// Sets the clock ahead to `ms`, unless it is there already.
+    pub(super) fn raise(&self, ms: u64) {
+        let mut reading = self.0.lock();
+        if reading.ms < ms {
+            *reading = Reading { ms, taken: Instant::now() };
+        }
+    }
+
     fn advance(&self, instant: Instant, wall_ms: u64) -> u64 {
         let mut reading = self.0.lock();
         let elapsed_ms = millis(instant.saturating_duration_since(reading.taken));

@@ -13,6 +13,7 @@
 
 mod apply;
 mod clock;
+mod export;
 mod file;
 mod place;
 mod plan;

@@ -98,6 +98,10 @@ impl<'t> Planner<'t, '_, '_> {
                     let removed = self.remove(stream, sequences)?;
                     self.plan.removed.push(removed);
                 }
+                Write::SkipTo { stream, next } => {
+                    let extent = self.extent(stream)?;
+                    self.plan.extents.insert(stream, Extent { next: extent.next.max(*next), ..extent });
+                }
                 _ => (),
             }
         }

@@ -270,9 +270,16 @@ impl Writer {
             Err(failed) => return Ok(Outcome::Refused(failed)),
         };
         self.version += 1;
-        apply(tables, namespace, txn, &plan, self.version, now_ms)?;
+        let version = self.version;
+        apply(tables, namespace, txn, &plan, version, now_ms)?;
+        for write in &txn.writes {
+            if let Write::Raise { version, clock_ms } = write {
+                self.version = self.version.max(*version);
+                self.clock.raise(*clock_ms);
+            }
+        }
         Ok(Outcome::Committed(Commit {
-            version: self.version,
+            version,
             at_ms: now_ms,
             durability: self.durability,
             removed: plan.removed.iter().map(|entries| entries.len() as u64).sum(),

@@ -8,7 +8,7 @@
 -- Returns {1, version and the version of the commit that created the namespace, now, removed, 1 if the namespace now has that version,
 -- 1 if notifications were published, then the sequence of each append, or 0}, or {0, what failed, ...}.
 local DAY_MS = 24 * 60 * 60 * 1000
-local ARGUMENTS = {v = 3, u = 1, l = 3, P = 4, D = 3, A = 6, R = 3, M = 2, L = 3, E = 2, H = 1, X = 0}
+local ARGUMENTS = {v = 3, u = 1, l = 3, P = 4, D = 3, A = 6, R = 3, S = 2, V = 1, M = 2, L = 3, E = 2, H = 1, X = 0}
 
 -- Calls a command with a list of any length. Lua can pass only a little more than a thousand arguments at once.
 local function call_with(command, key, list)
@@ -93,7 +93,9 @@ local function commit(keys, args)
       end
     elseif op == 'R' then -- a: stream, b: first, c: last
       local s, found, ids = streams[a + 0], call('XRANGE', keys[a + 0], b, c), {}
-      for own = max(b, s.first), math.min(c, s.next - 1) do found[#found + 1] = {own .. '-0', {'d', '', 'w', s[own]}} end
+      for own = max(b, s.first), math.min(c, s.next - 1) do
+        if s[own] then found[#found + 1] = {own .. '-0', {'d', '', 'w', s[own]}} end
+      end
       for _, entry in ipairs(found) do
         local id = entry[1]
         if not s[id] then
@@ -102,6 +104,9 @@ local function commit(keys, args)
         end
       end
       removals[#removals + 1], answer[4] = ids, answer[4] + #ids
+    elseif op == 'S' then -- a: stream, b: sequence
+      local s = streams[a + 0]
+      s.next, s.changed = max(s.next, b + 0), true
     elseif op == 'H' and not published then
       published = others_listen(args[1], args[2]) and 1 or 0
     elseif op == 'X' then
@@ -114,7 +119,7 @@ local function commit(keys, args)
   end
 
   at = first
-  local appended, removed, expires, kept, dropped, put, gone = 6, 0, known[2], false, false, {}, {}
+  local appended, removed, raised, expires, kept, dropped, put, gone = 6, 0, later, known[2], false, false, {}, {}
   while at <= count do
     local op, a, b, c = args[at], args[at + 1], args[at + 2], args[at + 3]
     if op == 'P' then call('HSET', keys[a + 0], b, version, c, args[at + 4])
@@ -125,6 +130,8 @@ local function commit(keys, args)
     elseif op == 'A' then
       appended = appended + 1
       if answer[appended] ~= 0 then call('XADD', keys[a + 0], format('%d-0', answer[appended]), 'd', b, 'w', c) end
+    elseif op == 'V' then raised = max(raised, a + 0)
+    elseif op == 'S' then -- the meta hash holds it
     elseif op == 'R' then
       removed = removed + 1
       if removals[removed][1] then call('XDEL', keys[a + 0], unpack(removals[removed])) end
@@ -139,7 +146,7 @@ local function commit(keys, args)
       call('PUBLISH', args[1], '!' .. match(base, '{(.-)}') .. '/' .. version)
       dropped = true
     end
-    kept = kept or op == 'P' or op == 'L' or op == 'M' or (op == 'D' or op == 'E') and known[1]
+    kept = kept or op == 'P' or op == 'L' or op == 'M' or op == 'V' or (op == 'D' or op == 'E') and known[1]
     at = at + 1 + ARGUMENTS[op]
   end
 
@@ -152,7 +159,7 @@ local function commit(keys, args)
   for _, field in ipairs(dropped and {} or gone) do
     if not put[field[1] .. ' ' .. field[2]] then call('HDEL', keys[field[1]], field[2], field[3]) end
   end
-  local set = {'v', version}
+  local set = {'v', raised > later and format('%d', raised) or version}
   if expires ~= known[2] then set[3], set[4] = 'e', expires end
   if not known[1] then set[#set + 1], set[#set + 2] = 'b', born end
   if past ~= known[3] then set[#set + 1], set[#set + 2] = 'h', past end

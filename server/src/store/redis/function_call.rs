@@ -12,6 +12,8 @@
 //! | `D` delete | key, version field, data field |
 //! | `A` append | key, data, weight, maximum entries or nothing, maximum weight or nothing, `1` (refuse) or `0` (skip) |
 //! | `R` remove | key, first sequence, last sequence |
+//! | `S` raise a stream's next sequence | key, sequence |
+//! | `V` raise the version and the clock | version |
 //! | `M` remember a reply | idempotency key, data |
 //! | `L` set a lease | key, name, milliseconds |
 //! | `E` end a lease | key, name |
@@ -37,7 +39,9 @@ const RUN_MAX: u64 = 64;
 /// Returns whether a transaction only frees memory: it neither appends nor remembers a reply, and it either removes or ends
 /// something or puts nothing. Such a transaction does not wait for replicas.
 pub(super) fn only_frees_memory(txn: &Txn) -> bool {
-    let grows = |write: &Write| matches!(write, Write::Append { .. } | Write::RememberReply { .. });
+    let grows = |write: &Write| {
+        matches!(write, Write::Append { .. } | Write::SkipTo { .. } | Write::Raise { .. } | Write::RememberReply { .. })
+    };
     let puts = |write: &Write| matches!(write, Write::Put { .. });
     let frees = |write: &Write| {
         matches!(write, Write::Remove { .. } | Write::Delete { .. } | Write::EndLease { .. } | Write::DropNamespace)
@@ -214,6 +218,16 @@ impl<'t> FunctionCall<'t> {
                     self.number(first);
                     self.number(last);
                 }
+            }
+            Write::SkipTo { stream, next } => {
+                self.op("S");
+                self.key(names, namespace, KeyName::Stream(stream));
+                self.number(*next);
+            }
+            Write::Raise { version, clock_ms } => {
+                self.op("V");
+                // The version is also the clock, in microseconds.
+                self.number((*version).max(clock_ms.saturating_mul(1_000)));
             }
             Write::RememberReply { key, data } => {
                 self.op("M");

@@ -3,7 +3,7 @@
 use redis::{Arg, Cmd};
 
 /// The library's source.
-const BODY: &str = include_str!("commit.lua");
+const BODY: &str = concat!(include_str!("commit.lua"), include_str!("snapshot.lua"));
 
 /// Makes the library's source a script: collects the functions instead of registering them, for the line after it to call one.
 const AS_SCRIPT: &str = "local functions = {}
@@ -25,6 +25,8 @@ pub(super) enum Function {
     CountLoss,
     /// Adds a mark to the replication log.
     Mark,
+    /// Copies a namespace.
+    Snapshot,
 }
 
 impl Function {
@@ -54,6 +56,7 @@ impl FunctionLibrary {
             Function::MarkStore => "mark_store",
             Function::CountLoss => "count_loss",
             Function::Mark => "mark",
+            Function::Snapshot => "snapshot",
         };
         format!("{}_{suffix}", self.name)
     }

@@ -14,6 +14,7 @@
 //! - `s:<stream>`: a Redis stream with ids `<sequence>-0` and the fields `d` (data) and `w` (weight);
 //! - `l`: the leases: name -> milliseconds since 1970;
 //! - `d:<day>`: the idempotency keys used on a day since 1970, with their replies; expires by itself;
+//! - `x:<id>:` and one of the above: a copy for an export, which expires by itself; see `export.rs`;
 //! - `w`: the mark that `replicas.rs` sets and deletes.
 //!
 //! The namespace `~store` has only the meta hash, which is the store's marker; see `marker.rs`.
@@ -77,6 +78,28 @@ impl Keys {
     /// Returns a key of the namespace that never holds anything for long.
     pub(super) fn mark(&self, namespace: &Namespace) -> String {
         self.key(namespace, "w", "")
+    }
+
+    /// Returns the prefix of the keys of a namespace's copy.
+    pub(super) fn copy_prefix(&self, namespace: &Namespace, id: u64) -> String {
+        self.key(namespace, "x:", &format!("{id:016x}:"))
+    }
+
+    /// Returns the pattern of all meta hashes.
+    pub(super) fn any_meta(&self) -> String {
+        // The prefix may contain what is special in a pattern.
+        let escape = |prefix: String, c: char| match c {
+            '*' | '?' | '[' | ']' | '\\' | '^' | '-' => prefix + "\\" + &c.to_string(),
+            c => prefix + &c.to_string(),
+        };
+        format!("{}:{{*}}:m", self.prefix.chars().fold(String::new(), escape))
+    }
+
+    /// Returns the namespace whose meta hash has this key.
+    pub(super) fn namespace_of(&self, meta: &str) -> Option<Namespace> {
+        let name = meta.strip_prefix(&self.prefix)?.strip_prefix(":{")?.strip_suffix("}:m")?;
+        // What a stream is named after its namespace can look like the end of a meta hash.
+        (!name.contains('}')).then(|| Namespace::from_stored(name))
     }
 
     fn key(&self, namespace: &Namespace, sort: &str, name: &str) -> String {

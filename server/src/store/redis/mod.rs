@@ -17,6 +17,7 @@ mod cluster;
 mod connection;
 mod data_loss;
 mod error;
+mod export;
 mod function_call;
 mod functions;
 mod keys;

@@ -18,7 +18,8 @@ pub(super) fn array(value: Value) -> Result<Vec<Value>, StoreError> {
     }
 }
 
-fn data(value: Value) -> Result<Vec<u8>, StoreError> {
+/// Parses bytes.
+pub(super) fn bytes_of(value: Value) -> Result<Vec<u8>, StoreError> {
     match value {
         Value::BulkString(data) => Ok(data),
         _ => Err(unparsable()),
@@ -26,7 +27,7 @@ fn data(value: Value) -> Result<Vec<u8>, StoreError> {
 }
 
 fn text(value: Value) -> Result<String, StoreError> {
-    String::from_utf8(data(value)?).map_err(|_| unparsable())
+    String::from_utf8(bytes_of(value)?).map_err(|_| unparsable())
 }
 
 /// Parses a number.
@@ -48,7 +49,7 @@ pub(super) fn pairs(value: Value) -> Result<Vec<(String, Value)>, StoreError> {
 pub(super) fn record(version: Value, content: Value) -> Result<Option<Record>, StoreError> {
     match (version, content) {
         (Value::Nil, Value::Nil) => Ok(None),
-        (version, content) => Ok(Some(Record { version: number(version)?, data: Bytes::from(data(content)?) })),
+        (version, content) => Ok(Some(Record { version: number(version)?, data: Bytes::from(bytes_of(content)?) })),
     }
 }
 
@@ -57,7 +58,14 @@ pub(super) fn entry(value: Value) -> Result<Entry, StoreError> {
     let [id, fields]: [Value; 2] = array(value)?.try_into().map_err(|_| unparsable())?;
     let sequence = text(id)?.strip_suffix("-0").and_then(|sequence| sequence.parse().ok()).ok_or_else(unparsable)?;
     let (_, content) = pairs(fields)?.into_iter().find(|(field, _)| field == "d").ok_or_else(unparsable)?;
-    Ok(Entry { sequence, data: Bytes::from(data(content)?) })
+    Ok(Entry { sequence, data: Bytes::from(bytes_of(content)?) })
+}
+
+/// Parses the weight of a stream entry.
+pub(super) fn weight_of(entry: &Value) -> Result<u64, StoreError> {
+    let Value::Array(parts) = entry else { return Err(unparsable()) };
+    let fields = pairs(parts.get(1).cloned().ok_or_else(unparsable)?)?;
+    number(fields.into_iter().find(|(field, _)| field == "w").ok_or_else(unparsable)?.1)
 }
 
 /// Parses the extent of a stream from its counters and its length.

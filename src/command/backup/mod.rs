@@ -1,0 +1,144 @@
+//! `teamwire backup`: writes everything in a store to a file. `teamwire restore`: writes such a file into an empty store.
+
+mod file;
+mod restore;
+mod store;
+
+use std::path::Path;
+
+use clap::Args;
+use teamwire_server::store::backup::{self, BackupError, Counts, Header};
+use tokio::sync::mpsc;
+
+use self::{file::BackupFile, store::StoreArgs};
+use super::Output;
+use crate::{
+    context::ContextArgs,
+    failure::{Failure, REFUSED},
+    show,
+};
+
+pub use self::restore::Restore;
+
+/// How many pieces of a backup wait to be written.
+const PIECES_MAX: usize = 4;
+
+/// Back up everything in the store to a file
+///
+/// The backup has all teams with their members, messages, tasks and history, each team as of one instant. The coordinator goes
+/// on serving. The file has the contents of all messages, and no credential: the store keeps only hashes. `teamwire restore`
+/// writes it into an empty store of any kind.
+///
+/// Only the operator can do this. If no coordinator is running, name the store with --store.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Examples:\n\n    teamwire backup teamwire.jsonl.gz\n    teamwire backup --store embedded:/var/lib/teamwire/teamwire.redb teamwire.jsonl.gz\n    teamwire backup - | ssh HOST 'cat > teamwire.jsonl.gz'"
+)]
+pub struct Backup {
+    /// The file to write, which only you can read; `-` for standard output
+    ///
+    /// It holds JSON lines, compressed with gzip. It appears under its name when it is complete.
+    #[arg(value_name = "FILE")]
+    file: String,
+    /// Replace the file if it exists
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+impl Backup {
+    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        if self.file == "-" && self.output.json {
+            return Err(Failure::usage("--json writes to standard output, and so would the backup: name a file."));
+        }
+        let mut file = BackupFile::create(&self.file, self.force, !self.output.json)?;
+        match self.store.url()? {
+            Some(url) => from_store(&url, &mut file).await?,
+            None => {
+                let mut frames = context.operator()?.client.backup().await?;
+                while let Some(lines) = frames.next().await? {
+                    file.push(&lines)?;
+                }
+            }
+        }
+        let (header, counts, bytes) = file.finish()?;
+        if self.output.json {
+            show::line(&json(&header, &counts, Some((&self.file, bytes))));
+        } else if self.file != "-" {
+            anstream::println!("{} is a backup of {}: {}.", self.file, summary(&counts), size(bytes));
+        }
+        Ok(())
+    }
+}
+
+/// Backs a store up that no coordinator needs to serve.
+async fn from_store(url: &str, file: &mut BackupFile) -> Result<(), Failure> {
+    if let Some(path) = url.strip_prefix("embedded:")
+        && !Path::new(path).exists()
+    {
+        return Err(Failure::usage(format!("There is no store at {path}.")));
+    }
+    let store = store::open(url).await?;
+    if backup::is_unfinished(&*store).await.map_err(BackupError::from).map_err(failed)? {
+        return Err(Failure::with_code(
+            REFUSED,
+            "This store holds an unfinished restore: run `teamwire restore` again.",
+        ));
+    }
+    let (to, mut pieces) = mpsc::channel(PIECES_MAX);
+    let reading = backup::write(&*store, to);
+    let writing = async move {
+        // Dropping the receiver ends the export.
+        while let Some(piece) = pieces.recv().await {
+            file.push(&piece)?;
+        }
+        Ok::<_, Failure>(())
+    };
+    let (read, written) = tokio::join!(reading, writing);
+    store.close().await;
+    written?;
+    read.map_err(BackupError::from).map_err(failed)?;
+    Ok(())
+}
+
+/// Returns what a backup holds, for a person.
+fn summary(counts: &Counts) -> String {
+    // The directory is a namespace, too.
+    let teams = show::count(counts.namespaces.saturating_sub(1), "team");
+    format!("{teams}, with {} and {}", show::count(counts.records, "record"), show::count(counts.entries, "entry"))
+}
+
+fn size(bytes: u64) -> String {
+    bytesize::ByteSize(bytes).to_string()
+}
+
+/// Returns what a backup is, for a program.
+fn json(header: &Header, counts: &Counts, file: Option<(&str, u64)>) -> serde_json::Value {
+    let mut json = serde_json::json!({
+        "release": header.release,
+        "store": header.store,
+        "at": header.at,
+        "namespaces": counts.namespaces,
+        "records": counts.records,
+        "streams": counts.streams,
+        "entries": counts.entries,
+        "leases": counts.leases,
+        "idempotency_keys": counts.replies,
+    });
+    if let Some((file, bytes)) = file {
+        json["file"] = file.into();
+        json["bytes"] = bytes.into();
+    }
+    json
+}
+
+/// Says to a person why a backup failed.
+fn failed(error: BackupError) -> Failure {
+    let text = error.to_string();
+    let mut letters = text.chars();
+    let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+    Failure::with_code(REFUSED, format!("{first}{}.", letters.as_str().trim_end_matches('.')))
+}
