@@ -19,7 +19,16 @@ use Prints::{Message, Object};
 const COMMANDS: &[(&str, Prints)] = &[
     ("approve", Message("SendResponse")),
     ("certs", Object(&[("ca", "object"), ("server", "object"), ("clients", "array")])),
-    ("console", Object(&[("address", "string"), ("code", "string"), ("expires_at", "string"), ("opened", "boolean")])),
+    (
+        "console",
+        Object(&[
+            ("address", "string"),
+            ("as", "string"),
+            ("code", "string"),
+            ("expires_at", "string"),
+            ("opened", "boolean"),
+        ]),
+    ),
     (
         "doctor",
         Object(&[
