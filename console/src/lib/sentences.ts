@@ -66,7 +66,7 @@ const NAMED_MAX = 3;
 function messageLine(message: v1.Message): string {
   const { sender, recipients } = message;
   const to = recipients.length > NAMED_MAX ? `${recipients.length} members` : recipients.join(", ");
-  return `${senderName(sender)} → ${to || "the operator"}: ${gist(message)}`;
+  return `${actorName(sender)} → ${to || "the operator"}: ${gist(message)}`;
 }
 
 /** Returns who has sent something, within a sentence. */
