@@ -8,8 +8,8 @@ import { test } from "node:test";
 import { Coordinator, open } from "./harness.js";
 
 /**
- * What both teammates run. `careful` submits a plan for what its first message says, with what it was told about the last one; it
- * asks before it does its task, and lets itself be shut down. `stubborn` rejects its shutdown.
+ * What both teammates run. `careful` submits a plan for what its first message says, and after a rejection another one with the
+ * reason; it asks before it does its task, and approves its shutdown. `stubborn` rejects its shutdown.
  */
 const PROGRAM = `
 import { createInterface } from "node:readline";
