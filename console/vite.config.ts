@@ -1,25 +1,14 @@
 import { fileURLToPath } from "node:url";
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vite";
+import { plainDescriptors, withoutJson, withoutRenderer } from "./bundle/plugins.js";
 
 const client = (path: string) => fileURLToPath(new URL(`../client/typescript/${path}`, import.meta.url));
 
 const COORDINATOR = process.env["TEAMWIRE_ADDRESS"] ?? "http://127.0.0.1:7420";
 
-/** What leaves out the JSON forms of messages: calls are binary, so the page never reads or writes them. */
-const withoutJson = {
-  name: "without-json",
-  enforce: "pre" as const,
-  transform(code: string, id: string) {
-    if (!/@bufbuild\/protobuf\/dist\/esm\/(from|to)-json\.js$/.test(id)) return undefined;
-    const functions = [...code.matchAll(/^export (function \w+)/gm)];
-    const refused = `() { throw new Error("the page has no JSON forms of messages"); }`;
-    return { code: functions.map(([, head]) => `export ${head}${refused}`).join("\n"), map: null };
-  },
-};
-
 export default defineConfig({
-  plugins: [svelte(), withoutJson],
+  plugins: [svelte(), plainDescriptors, withoutJson, withoutRenderer],
   resolve: {
     // The client is built from its sources, for browsers.
     alias: {
@@ -38,5 +27,16 @@ export default defineConfig({
     chunkSizeWarningLimit: 600,
     // The coordinator serves it with the page. `cargo xtask dist` reads it.
     license: { fileName: "licenses.txt" },
+    // Few files: each is compressed alone, and small ones cannot refer to what is said in others.
+    rolldownOptions: {
+      output: {
+        codeSplitting: {
+          groups: [
+            { name: "shared", test: /console\/src\//, minShareCount: 2 },
+            { name: "rare", test: /console\/src\/pages\/(timeline|health|access|Timeline|Health|Access)/ },
+          ],
+        },
+      },
+    },
   },
 });

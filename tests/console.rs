@@ -28,6 +28,7 @@ files! {
     crowd,
     health,
     hostile,
+    lead_from_the_page,
     member,
     messages,
     outage,

@@ -58,6 +58,13 @@ class Session {
   #exchange = { code: "", idempotencyKey: "" };
   #expiry: ReturnType<typeof setTimeout> | undefined;
 
+  constructor() {
+    // A team that is shown says when the sign-in ends. Without one, the person learns it on coming back to the page.
+    document.addEventListener("visibilitychange", () => {
+      if (!document.hidden) void this.#check();
+    });
+  }
+
   /** Signs in with the code of the address, or with the credential that this tab has. */
   async start(): Promise<void> {
     const given = code;
@@ -114,15 +121,20 @@ class Session {
     }
     this.client = client;
     this.problem = "";
-    this.#awaitExpiry(client, this.caller.expiresAt);
+    this.#awaitExpiry(this.caller.expiresAt);
   }
 
   /** Asks the coordinator at the time when the sign-in should end: the clock of this machine may be wrong. */
-  #awaitExpiry(client: Client, at: Timestamp | undefined): void {
+  #awaitExpiry(at: Timestamp | undefined): void {
     const end = date(at)?.getTime();
     if (end === undefined) return;
     const delay = Math.min(Math.max(end - Date.now() + 1_000, 0), TIMER_MS_MAX);
-    this.#expiry = setTimeout(() => client.access.getCaller({}).catch((error: unknown) => this.hasEnded(error)), delay);
+    this.#expiry = setTimeout(() => void this.#check(), delay);
+  }
+
+  /** Asks the coordinator whether the sign-in is valid. */
+  async #check(): Promise<void> {
+    await this.client?.access.getCaller({}).catch((error: unknown) => this.hasEnded(error));
   }
 
   /** Ends the sign-in, here and at the coordinator. */

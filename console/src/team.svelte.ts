@@ -50,7 +50,6 @@ class TeamState {
     this.name = name;
     this.connection = "connecting";
     this.losses = 0;
-    this.ended = "";
     void this.#run(client, name, this.#stop.signal);
   }
 
@@ -74,6 +73,7 @@ class TeamState {
   close(): void {
     this.#stop.abort();
     this.name = "";
+    this.ended = "";
     this.decided.clear();
     this.#clear();
   }

@@ -103,8 +103,6 @@ test("the operator creates a team, chooses it, and deletes it after typing its n
   await dialog.getByLabel("The lead's name").fill("zoe");
   await dialog.getByRole("button", { name: "Create the team" }).click();
   const credential = await dialog.getByLabel("The lead's credential").inputValue();
-  const who = await coordinator.cli(["whoami"], "nobody", "", { TEAMWIRE_CREDENTIAL: credential });
-  assert.match(who, /zoe@billing/);
   await dialog.getByRole("button", { name: "Done" }).click();
 
   await teams.getByRole("link", { name: "billing" }).click();
@@ -115,6 +113,10 @@ test("the operator creates a team, chooses it, and deletes it after typing its n
   // The choice is in the address: a reload keeps it.
   await page.reload();
   await page.getByRole("heading", { level: 1, name: "zoe" }).waitFor();
+  await page.getByText("away", { exact: true }).waitFor();
+  const status = await coordinator.cli(["status"], "nobody", "", { TEAMWIRE_CREDENTIAL: credential });
+  assert.match(status, /zoe/);
+  await page.getByText("active", { exact: true }).waitFor();
   await page.getByRole("link", { name: "Access", exact: true }).click();
 
   await page.getByRole("button", { name: "Delete billing" }).click();
@@ -124,7 +126,7 @@ test("the operator creates a team, chooses it, and deletes it after typing its n
   await dialog.getByLabel("To confirm").fill("billing");
   await dialog.getByRole("button", { name: "Delete the team" }).click();
   // The coordinator refuses while the lead is live, and names it.
-  await dialog.getByRole("alert").getByText("zoe").waitFor();
+  await dialog.getByRole("alert").getByText("zoe (active)").waitFor();
   await coordinator.cli(["leave", "--yes"], "nobody", "", { TEAMWIRE_CREDENTIAL: credential });
   await dialog.getByRole("button", { name: "Delete the team" }).click();
   await teams.getByRole("link", { name: "billing" }).waitFor({ state: "detached" });

@@ -180,16 +180,23 @@ export class Coordinator {
     running.delete(child);
   }
 
+  /** Starts a host with a profile of each of these commands, to join with this string.
+   * @param {string} name @param {Record<string, string[]>} profiles @param {string} joinString
+   * @param {string} [more] lines of TOML for each profile */
+  async startHost(name, profiles, joinString, more = "") {
+    const config = path.join(this.directory, `${name}.toml`);
+    const tables = Object.entries(profiles).map(
+      ([profile, command]) => `[profiles.${profile}]\ncommand = ${JSON.stringify(command)}\n${more}\n`,
+    );
+    await writeFile(config, `labels = { site = "lab" }\n${tables.join("\n")}`);
+    return this.program(["host", "--name", name, "--join", joinString, "--config", config], name);
+  }
+
   /** Starts a host with a profile of each of these commands. Returns when it has opened its inbox.
    * @param {string} name @param {Record<string, string[]>} profiles */
   async host(name, profiles) {
     const { join_string } = await this.json(["invite", name, "--host"], "lead");
-    const config = path.join(this.directory, `${name}.toml`);
-    const tables = Object.entries(profiles).map(
-      ([profile, command]) => `[profiles.${profile}]\ncommand = ${JSON.stringify(command)}\n`,
-    );
-    await writeFile(config, `labels = { site = "lab" }\n${tables.join("\n")}`);
-    const child = this.program(["host", "--name", name, "--join", join_string, "--config", config], name);
+    const child = await this.startHost(name, profiles, join_string);
     for (;;) {
       const hosts = (await this.cli(["hosts", "--json"], "lead")).trim().split("\n");
       if (hosts.some((line) => line !== "" && JSON.parse(line).name === name && JSON.parse(line).offer)) return child;

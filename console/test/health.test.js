@@ -12,6 +12,8 @@ test("a healthy team has no problems, and the page says that the store takes wri
   const row = page.locator("dt", { hasText: "The store takes writes" }).locator("xpath=following-sibling::dd[1]");
   await row.getByText("yes").waitFor();
   await page.getByText(/^\d+(\.\d)? ms$/).waitFor();
+  const version = (await coordinator.cli(["--version"])).trim();
+  await page.getByRole("definition").getByText(version, { exact: true }).waitFor();
   assert.deepEqual(problems, []);
 });
 

@@ -176,6 +176,76 @@ test("a sign-in ends with the member's life, and the page says why", async () =>
   assert.deepEqual(problems, []);
 });
 
+/** Returns the credential of a new observer, which expires soon.
+ * @param {bigint} seconds */
+async function shortLived(seconds) {
+  const lead = await coordinator.client(await coordinator.credential("lead"));
+  const { credential } = await lead.teams.createObserver({ ttl: { seconds } });
+  await lead.close();
+  return credential;
+}
+
+test("a code that has expired signs no one in, and the page says how to go on", async () => {
+  const credential = await shortLived(3n);
+  const code = await coordinator.code("ann", [], credential);
+  await isEnded(credential, "CREDENTIAL_EXPIRED");
+  const { page, problems } = await open();
+  await page.goto(`${front}#code=${code}`);
+  await page.getByRole("alert").getByText("has expired").waitFor();
+  await isSignedOut(page);
+  await enter(page, await coordinator.code("ann"));
+  await isSignedIn(page);
+  assert.deepEqual(problems, []);
+});
+
+test("a sign-in that expires while the page is open leads back to where the person was", async () => {
+  const credential = await shortLived(8n);
+  const { page, problems } = await console_(coordinator, "ann", "#/board", {}, credential);
+  // An observer's sign-in ends with the observer's credential, which is soon.
+  await page.getByRole("status").getByText("Your sign-in ends at").waitFor();
+  await page.getByRole("alert").getByText("has expired").waitFor({ timeout: 30_000 });
+  await isSignedOut(page);
+  assert.equal(await credentialOf(page), "");
+  await page.getByText("Run teamwire console").waitFor();
+  await enter(page, await coordinator.code("ann"));
+  await page.getByRole("heading", { level: 1, name: "Board" }).waitFor();
+  await page.getByRole("banner").getByText("ann", { exact: true }).waitFor();
+  assert.deepEqual(problems, []);
+});
+
+test("a sign-in that is revoked while a dialog is open ends it, and the page says so", async () => {
+  const { page, problems } = await console_(coordinator, "ann", "#/messages");
+  await page.getByRole("button", { name: "Write a message" }).click();
+  await page.getByLabel("Message", { exact: true }).fill("half a sent");
+  const credential = await credentialOf(page);
+  const lead = await coordinator.client(await coordinator.credential("lead"));
+  await lead.access.revokeCredential({ team: "acme", id: credential.split(":").at(-2) ?? "" });
+  await lead.close();
+  await page.getByRole("alert").getByText("This sign-in was ended").waitFor({ timeout: 5_000 });
+  await isSignedOut(page);
+  // What the person was writing is not lost.
+  await enter(page, await coordinator.code("ann"));
+  await isSignedIn(page);
+  await page.getByLabel("Message", { exact: true }).waitFor();
+  assert.equal(await page.getByLabel("Message", { exact: true }).inputValue(), "half a sent");
+  assert.deepEqual(problems, []);
+});
+
+test("an operator without a team learns that the sign-in was revoked on coming back to the page", async () => {
+  const other = await Coordinator.start();
+  const { page, problems } = await open();
+  await page.goto(`${other.address}/#code=${await other.code("operator")}`);
+  await page.getByText("There is no team yet.").waitFor();
+  const credential = await credentialOf(page);
+  const client = await other.client(credential);
+  await client.access.revokeCredential({ team: "", id: credential.split(":").at(-2) ?? "" });
+  await client.close();
+  await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
+  await page.getByRole("alert").getByText("This sign-in was ended").waitFor();
+  await isSignedOut(page);
+  assert.deepEqual(problems, []);
+});
+
 test("a sign-in that can only read has no button that acts, and the coordinator refuses", async () => {
   const { page, problems } = await open();
   await page.goto(`${front}#code=${await coordinator.code("lead", ["--read-only"])}`);
@@ -224,8 +294,8 @@ test("the page says before a sign-in ends, and believes the coordinator, not its
 });
 
 /** Waits until the coordinator refuses a credential.
- * @param {string} credential */
-async function isEnded(credential) {
+ * @param {string} credential @param {string} [reason] */
+async function isEnded(credential, reason = "CREDENTIAL_REVOKED") {
   const client = await coordinator.client(credential);
   for (;;) {
     const error = await client.access.getCaller({}).then(
@@ -233,7 +303,7 @@ async function isEnded(credential) {
       (/** @type {import("@teamwire/client").TeamwireError} */ thrown) => thrown,
     );
     if (error) {
-      assert.equal(error.reason, "CREDENTIAL_REVOKED");
+      assert.equal(error.reason, reason);
       return await client.close();
     }
     await new Promise((resolve) => setTimeout(resolve, 50));

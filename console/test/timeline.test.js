@@ -46,7 +46,10 @@ test("the visible time is in the address, and what is older is read when it is a
   await page.waitForURL(/span=300/);
   await span.selectOption("1 h");
   await page.waitForURL(/span=3600/);
-  await page.getByRole("list", { name: "What happened in the visible time" }).getByText("team: created").waitFor();
+  await page
+    .getByRole("list", { name: "What happened in the visible time" })
+    .getByText("The operator created the team")
+    .waitFor();
   await page.getByRole("button", { name: "Earlier" }).click();
   await page.waitForURL(/end=\d+/);
   await page.getByRole("button", { name: "Now", exact: true }).click();

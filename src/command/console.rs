@@ -31,8 +31,8 @@ const POLL: Duration = Duration::from_millis(500);
 /// Open the console, a web page that shows the team, in a browser
 ///
 /// The page shows members, messages, approvals and the board as they change, and you can do there most of what you can do at
-/// the command line. The coordinator serves it; see `console.enabled` in `teamwire serve --print-config`. This command signs
-/// you in as your current identity, with a code that works once and expires after 60 seconds. You stay signed in for 8 hours,
+/// the command line. The coordinator serves it; see `console.enabled` in `teamwire serve --print-config`. This command signs you
+/// in as your current identity, and says which that is. The code works once and expires after 60 seconds. You stay signed in for 8 hours,
 /// until you sign out, or until your identity ends. With --as operator you see every team.
 ///
 /// If this machine has no browser, open the address elsewhere, and enter the code there.
@@ -64,7 +64,13 @@ impl ConsoleCommand {
         }
         let address = format!("{}/", caller.address.split(',').next().unwrap_or(&caller.address).trim_end_matches('/'));
         let page = if self.no_open { None } else { open(&address, &reply.code) };
-        self.print(&address, &reply, page.is_some());
+        self.print(&Printed {
+            address: &address,
+            who: whose(&caller.credential),
+            why_operator: context.why_operator(&caller)?,
+            reply: &reply,
+            is_opening: page.is_some(),
+        });
         let Some(page) = page else { return Ok(()) };
         let stop = stop_on_signal("closing")?;
         if has_signed_in(&caller.client, &reply.code, &stop).await && !self.output.json {
@@ -75,20 +81,53 @@ impl ConsoleCommand {
         Ok(())
     }
 
-    fn print(&self, address: &str, reply: &v1::CreateSignInCodeResponse, is_opening: bool) {
+    fn print(&self, printed: &Printed<'_>) {
+        let Printed { address, who, why_operator, reply, is_opening } = printed;
         if self.output.json {
             let expires_at = reply.expires_at.map(|at| at.to_string());
             show::line(&json!({
-                "address": address, "code": reply.code, "expires_at": expires_at, "opened": is_opening,
+                "address": address, "as": who, "code": reply.code, "expires_at": expires_at, "opened": is_opening,
             }));
             return;
         }
+        let who = match who.as_str() {
+            OPERATOR => "the operator, who sees every team".to_owned(),
+            who => who.to_owned(),
+        };
+        let read_only = if self.read_only { ", only to read" } else { "" };
+        let why = why_operator.map(|why| format!(" {why}")).unwrap_or_default();
         let how = match is_opening {
             true => "The console opens in your browser. If it does not, go to",
             false => "Open the console in a browser at",
         };
+        anstream::println!("You sign in as {who}{read_only}.{why}\n");
         anstream::println!("{how}\n\n    {}\n\nand sign in within 60 s with the code\n", paint(bold(), address));
         anstream::println!("    {}\n", reply.code);
+    }
+}
+
+/// What the command prints.
+struct Printed<'a> {
+    address: &'a str,
+    /// As whom the person signs in.
+    who: String,
+    /// Why that is the operator, if the person has not chosen it.
+    why_operator: Option<&'static str>,
+    reply: &'a v1::CreateSignInCodeResponse,
+    /// A browser opens the page.
+    is_opening: bool,
+}
+
+/// What [`whose`] returns for the operator.
+const OPERATOR: &str = "operator";
+
+/// Returns whom a credential belongs to: `operator`, MEMBER@TEAM, or `an observer of TEAM`.
+fn whose(credential: &str) -> String {
+    match Credential::parse(credential) {
+        Ok(Credential::Member { team, member, .. }) => format!("{member}@{team}"),
+        Ok(Credential::Observer { team, .. }) => format!("an observer of {team}"),
+        // No other credential may create a code.
+        _ => OPERATOR.to_owned(),
     }
 }
 

@@ -12,6 +12,7 @@ use std::{
 
 use teamwire_agents::hooks::forget_sessions;
 use teamwire_client::{Client, ContextFile, KeptIdentity};
+use teamwire_proto::credential::Credential;
 
 use super::{Caller, ContextArgs, home_not_set, make_private_directory, refuse_shared, write_private};
 use crate::failure::Failure;
@@ -40,6 +41,24 @@ impl ContextArgs {
     pub fn own_identity(&self, caller: &Caller) -> Result<Option<KeptIdentity>, Failure> {
         let known = self.load()?.identities;
         Ok(known.into_iter().find(|known| known.credential == caller.credential))
+    }
+
+    /// Says why the caller is the operator although the person has not chosen that. `None`: the person has, or the caller is
+    /// someone else.
+    pub fn why_operator(&self, caller: &Caller) -> Result<Option<&'static str>, Failure> {
+        let is_chosen = self.credential.is_some() || self.who.is_some();
+        if is_chosen || !matches!(Credential::parse(&caller.credential), Ok(Credential::Operator { .. })) {
+            return Ok(None);
+        }
+        let (own, of_runners) = (self.load()?.identities, self.load_runs()?.identities);
+        Ok(Some(match (own.is_empty(), of_runners.is_empty()) {
+            (false, _) => "You have not chosen an identity: `teamwire use WHO` does, or --as WHO.",
+            (true, false) => {
+                "The identities that are saved here belong to runners, and a command uses one only with --as WHO; `teamwire \
+                 identities` lists them."
+            }
+            (true, true) => "No identity is saved here: `teamwire join` saves one.",
+        }))
     }
 
     /// Returns the identity that an earlier run of a member saved, or else the person's of that name.

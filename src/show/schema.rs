@@ -37,7 +37,16 @@ const COMMANDS: &[(&str, Prints)] = &[
         ]),
     ),
     ("certs", Object(&[("ca", "object"), ("server", "object"), ("clients", "array")])),
-    ("console", Object(&[("address", "string"), ("code", "string"), ("expires_at", "string"), ("opened", "boolean")])),
+    (
+        "console",
+        Object(&[
+            ("address", "string"),
+            ("as", "string"),
+            ("code", "string"),
+            ("expires_at", "string"),
+            ("opened", "boolean"),
+        ]),
+    ),
     (
         "doctor",
         Object(&[

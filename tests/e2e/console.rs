@@ -674,8 +674,41 @@ fn without_a_browser_the_address_and_the_code_are_printed() {
     let world = World::embedded();
     world.create_team("acme");
     let printed = world.cli(LEAD, &["console", "--read-only"]).succeeds().stdout;
+    assert!(printed.starts_with("You sign in as lead@acme, only to read.\n"), "{printed}");
     let code = printed.split_whitespace().find(|word| word.starts_with("twk:acme:")).expect("a code");
     let signed_in: v1::SignInResponse =
         call(&world, "AccessService/SignIn", code, &v1::SignInRequest::default()).unwrap();
     assert!(signed_in.caller.unwrap().read_only);
+}
+
+#[test]
+fn the_command_says_as_whom_it_signs_in_and_why_that_is_the_operator() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let _bob = world.run("bob", &[], "cat >/dev/null").ready();
+    let observer = world.cli(LEAD, &["invite", "--observer", "--json"]).succeeds().json();
+    let observer = observer["token"].as_str().unwrap();
+    let first = |identity: &str, more: &[&str]| {
+        let arguments: Vec<&str> = ["console", "--no-open"].iter().chain(more).copied().collect();
+        world.cli(identity, &arguments).succeeds().stdout.lines().next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(first(LEAD, &[]), "You sign in as lead@acme.");
+    assert_eq!(first(LEAD, &["--as", "operator"]), "You sign in as the operator, who sees every team.");
+    assert_eq!(first(LEAD, &["--credential", observer]), "You sign in as an observer of acme.");
+
+    // The context of a runner's user holds only the runner's identity, and no command acts as a teammate by accident.
+    let operator = world.coordinator.state_directory();
+    let operator = operator.to_str().unwrap();
+    let fallen_back = first("bob", &["--state-dir", operator]);
+    assert!(
+        fallen_back.starts_with("You sign in as the operator, who sees every team. The identities"),
+        "{fallen_back}"
+    );
+    assert!(fallen_back.contains("belong to runners"), "{fallen_back}");
+    assert_eq!(first("bob", &["--as", "bob", "--state-dir", operator]), "You sign in as bob@acme.");
+    let stranger = first("eve", &["--state-dir", operator]);
+    assert!(stranger.ends_with("No identity is saved here: `teamwire join` saves one."), "{stranger}");
+
+    let printed = world.cli("bob", &["console", "--no-open", "--json", "--as", "bob"]).succeeds().json();
+    assert_eq!(printed["as"], "bob@acme");
 }

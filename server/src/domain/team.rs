@@ -20,7 +20,7 @@ use super::{
     identity::{self, Admit, CallerCredentials, Principal},
     life::{NewLife, attributes, new_credential},
     notices,
-    query::{MemberFacts, member_state, show_new_member, show_team},
+    query::{MemberFacts, member_state, show_member, show_new_member, show_team},
     records::{Life, MemberRecord, PresenceRecord, SessionRecord, TeamRecord},
     topics::Topic,
     tx::{RuleError, Tx},
@@ -89,14 +89,16 @@ pub fn create(
         members: vec![member.clone()],
     };
     tx.put("", &team);
-    tx.lease(lead.folded(), tx.ctx.limits.lease_ttl);
+    // A detached lead has not called yet, so it is away: the caller is the operator.
+    let shown = if detached {
+        show_member(&team, &member, &MemberFacts { now_ms, ..MemberFacts::default() })
+    } else {
+        tx.lease(lead.folded(), tx.ctx.limits.lease_ttl);
+        show_new_member(&team, &member, tx.ctx)
+    };
     history::append(tx, team_event(TeamEventKind::Created, &Actor::Operator, ""));
     history::append(tx, member_event(&lead, MemberState::Joined, 1, ""));
-    let reply = v1::CreateTeamResponse {
-        team: Some(show_team(&team)),
-        lead: Some(show_new_member(&team, &member, tx.ctx)),
-        credential: String::new(),
-    };
+    let reply = v1::CreateTeamResponse { team: Some(show_team(&team)), lead: Some(shown), credential: String::new() };
     call.record_reply(tx, &reply);
     Ok(v1::CreateTeamResponse { credential, ..reply })
 }
@@ -114,6 +116,7 @@ pub fn delete(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str, leases: &Le
         _ => None,
     };
     let mut blocking = BTreeMap::new();
+    let mut may_go_away = false;
     let is_member = |member: &&MemberRecord| !member.is_host && Some(&member.name) != own;
     for member in team.members.iter().filter(is_member).filter(|member| member.life.holds_name()) {
         let id = member.name.folded();
@@ -124,18 +127,23 @@ pub fn delete(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str, leases: &Le
         let (session, presence) = (tx.peek::<SessionRecord>(id)?, tx.peek::<PresenceRecord>(id)?);
         let facts = MemberFacts { session, presence, ..MemberFacts::of_lease(&member.name, leases, &tx.ctx.limits) };
         let (state, _) = member_state(member, &facts);
+        may_go_away |= member.detached && member.life == Life::Live;
         blocking.insert(member.name.to_string(), word::member_state(state).to_owned());
     }
     if !blocking.is_empty() {
         let left_out = blocking.len().saturating_sub(BLOCKING_NAMED_MAX);
         let more = if left_out > 0 { format!(" and {left_out} more") } else { String::new() };
         let blocking: BTreeMap<_, _> = blocking.into_iter().take(BLOCKING_NAMED_MAX).collect();
+        let away = match may_go_away {
+            true => " A member without a process no longer counts once it is away.",
+            false => "",
+        };
         let list: Vec<_> = blocking.iter().map(|(name, state)| format!("{name} ({state})")).collect();
         let mut refusal = Refusal::new(
             Reason::TeamHasActiveMembers,
             format!(
                 "Team {} still has live members: {}{more}. Ask each to end with `teamwire shutdown NAME --wait`, or stop it with \
-                 `--force`, then delete again.",
+                 `--force`, then delete again.{away}",
                 team.name,
                 list.join(", ")
             ),

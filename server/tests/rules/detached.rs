@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use teamwire_proto::{
     Reason,
+    name::Name,
     v1::{self, Activity, Liveness, MemberState, NoticeKind, Role, TaskStatus, history_entry::Event},
 };
+use teamwire_server::store::Namespace;
 use tonic::Code;
 
 use crate::team::*;
@@ -180,6 +182,31 @@ async fn a_member_that_is_away_does_not_keep_its_team_from_being_deleted() {
     t.refused(call, Code::FailedPrecondition, Reason::TeamHasActiveMembers, "").await;
     pass(&mut t, HOUR).await;
     t.try_delete(&t.lead).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_detached_lead_is_away_until_it_calls_and_its_new_team_can_be_deleted_at_once() {
+    let t = Team::new().await;
+    let detached = || v1::CreateTeamRequest { lead_liveness: Liveness::Detached.into(), ..create("beta") };
+    let made = t.coordinator.create_team(&t.operator, &detached()).await.unwrap();
+    assert_eq!(made.lead.unwrap().state(), MemberState::Away);
+    let request = v1::ListMembersRequest { team: "beta".to_owned(), ..Default::default() };
+    let shown = t.coordinator.list_members(&t.operator, &request).await.unwrap().members;
+    assert_eq!(shown[0].state(), MemberState::Away);
+    t.coordinator.delete_team(&t.operator, "beta").await.unwrap();
+
+    // Once the lead has called, it is at work, and the refusal says that this passes.
+    t.coordinator.create_team(&t.operator, &detached()).await.unwrap();
+    let (beta, lead) = (Namespace::team(&Name::parse("beta", "name").unwrap()), Name::parse("lead", "name").unwrap());
+    t.coordinator.renew(&beta, &[lead]).await.unwrap();
+    let call = t.coordinator.delete_team(&t.operator, "beta");
+    let refusal = t.refused(call, Code::FailedPrecondition, Reason::TeamHasActiveMembers, "").await;
+    assert!(refusal.message.ends_with("no longer counts once it is away."), "{refusal}");
+
+    // An attached lead has a process, which is on its way.
+    t.coordinator.create_team(&t.operator, &create("gamma")).await.unwrap();
+    let call = t.coordinator.delete_team(&t.operator, "gamma");
+    t.refused(call, Code::FailedPrecondition, Reason::TeamHasActiveMembers, "").await;
 }
 
 #[tokio::test]

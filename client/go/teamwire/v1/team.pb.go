@@ -778,7 +778,7 @@ type CreateTeamRequest struct {
 	LeadAttributes *MemberAttributes `protobuf:"bytes,4,opt,name=lead_attributes,json=leadAttributes,proto3" json:"lead_attributes,omitempty"`
 	// Optional. See SendRequest.idempotency_key. A repeated call returns the same credential.
 	IdempotencyKey string `protobuf:"bytes,5,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// Optional. Whether a process keeps the lead's life going. Unspecified: attached.
+	// Optional. Whether a process keeps the lead's life going. Unspecified: attached. A detached lead is away until it calls.
 	LeadLiveness  Liveness `protobuf:"varint,6,opt,name=lead_liveness,json=leadLiveness,proto3,enum=teamwire.v1.Liveness" json:"lead_liveness,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

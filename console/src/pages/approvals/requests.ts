@@ -2,17 +2,16 @@
 
 import { TeamwireError, v1 } from "@teamwire/client";
 import { words } from "../../lib/errors.js";
+import { CANCELLED } from "../../lib/sentences.js";
 import { toasts } from "../../lib/toasts.svelte.js";
 import { type Caller, session } from "../../session.svelte.js";
 import { team } from "../../team.svelte.js";
 
-const { CancelCause, RequestKind, RequestState, SenderKind } = v1;
-
 const KINDS: Readonly<Record<number, string>> = {
-  [RequestKind.SHUTDOWN]: "shutdown",
-  [RequestKind.PLAN_APPROVAL]: "plan",
-  [RequestKind.PERMISSION]: "permission",
-  [RequestKind.SPAWN]: "order",
+  [v1.RequestKind.SHUTDOWN]: "shutdown",
+  [v1.RequestKind.PLAN_APPROVAL]: "plan",
+  [v1.RequestKind.PERMISSION]: "permission",
+  [v1.RequestKind.SPAWN]: "order",
 };
 
 export function kindName({ kind }: v1.Request): string {
@@ -21,16 +20,16 @@ export function kindName({ kind }: v1.Request): string {
 
 /** Returns who asks. */
 export function asker(request: v1.Request): string {
-  const isOwn = request.kind === RequestKind.PLAN_APPROVAL || request.kind === RequestKind.PERMISSION;
+  const isOwn = request.kind === v1.RequestKind.PLAN_APPROVAL || request.kind === v1.RequestKind.PERMISSION;
   return isOwn ? request.member : (request.requester?.name ?? "");
 }
 
 /** Returns what is asked for, in one line. An agent may have written it. */
 export function title(request: v1.Request): string {
   switch (request.kind) {
-    case RequestKind.SHUTDOWN:
+    case v1.RequestKind.SHUTDOWN:
       return `Shut ${request.member} down`;
-    case RequestKind.SPAWN:
+    case v1.RequestKind.SPAWN:
       return `Start ${request.member}${request.spawn ? ` as ${request.spawn.profile}` : ""}`;
     default:
       return request.summary || `A ${kindName(request)}`;
@@ -40,11 +39,11 @@ export function title(request: v1.Request): string {
 /** Returns who can answer. */
 export function answerer(request: v1.Request): string {
   switch (request.kind) {
-    case RequestKind.SHUTDOWN:
+    case v1.RequestKind.SHUTDOWN:
       return request.member;
-    case RequestKind.PERMISSION:
+    case v1.RequestKind.PERMISSION:
       return request.approver || team.team?.lead || "the lead";
-    case RequestKind.SPAWN:
+    case v1.RequestKind.SPAWN:
       return `host ${request.approver}`;
     default:
       return team.team?.lead || "the lead";
@@ -55,13 +54,13 @@ export function answerer(request: v1.Request): string {
 export function meaning(request: v1.Request): string {
   const { member } = request;
   switch (request.kind) {
-    case RequestKind.SHUTDOWN:
+    case v1.RequestKind.SHUTDOWN:
       return `Approving ends ${member}: its process is stopped, and the claims that it holds return to the board. A rejection keeps it alive.`;
-    case RequestKind.PLAN_APPROVAL:
+    case v1.RequestKind.PLAN_APPROVAL:
       return team.members.get(member)?.attributes?.planModeRequired
         ? `Approving lets ${member} claim tasks and carry out this plan. A rejection sends it your reason.`
         : `Approving tells ${member} to carry out this plan. A rejection sends it your reason.`;
-    case RequestKind.PERMISSION:
+    case v1.RequestKind.PERMISSION:
       return `Approving lets ${member} do what is shown here. A rejection refuses it, and so does no answer by the deadline.`;
     default:
       return `The host starts ${member}, or refuses. There is nothing to answer here.`;
@@ -70,35 +69,27 @@ export function meaning(request: v1.Request): string {
 
 /** Says why a caller cannot answer a pending request. */
 export function whyNot(caller: Caller | undefined, request: v1.Request): string {
-  if (request.kind === RequestKind.SPAWN) return `Waiting for ${answerer(request)}.`;
+  if (request.kind === v1.RequestKind.SPAWN) return `Waiting for ${answerer(request)}.`;
   if (caller?.readOnly) return "This sign-in can only read.";
-  if (request.kind === RequestKind.SHUTDOWN) return `Only ${request.member} can answer.`;
-  if (request.kind === RequestKind.PLAN_APPROVAL) return "Only the lead or the operator can answer a plan.";
+  if (request.kind === v1.RequestKind.SHUTDOWN) return `Only ${request.member} can answer.`;
+  if (request.kind === v1.RequestKind.PLAN_APPROVAL) return "Only the lead or the operator can answer a plan.";
   return request.member === caller?.member
     ? `Waiting for ${answerer(request)}: you asked.`
     : "Only the member that was asked, the lead or the operator can answer.";
 }
 
-const CAUSES: Readonly<Record<number, string>> = {
-  [CancelCause.TARGET_REPLACED]: "its member has begun a new life",
-  [CancelCause.TARGET_EXITED]: "its member has exited",
-  [CancelCause.FORCED]: "its member was stopped by force",
-  [CancelCause.NEWER_PLAN]: "its author has submitted a newer plan",
-  [CancelCause.WITHDRAWN]: "its author has withdrawn it",
-};
-
 /** Says what has become of a request. */
 export function outcome(request: v1.Request): string {
   const by = request.decidedBy ? ` by ${request.decidedBy.name}` : "";
   switch (request.state) {
-    case RequestState.APPROVED:
+    case v1.RequestState.APPROVED:
       return `approved${by}`;
-    case RequestState.REJECTED:
+    case v1.RequestState.REJECTED:
       return `rejected${by}`;
-    case RequestState.EXPIRED:
+    case v1.RequestState.EXPIRED:
       return "expired without an answer";
-    case RequestState.CANCELLED:
-      return `cancelled: ${CAUSES[request.cancelCause] ?? "it can no longer be answered"}`;
+    case v1.RequestState.CANCELLED:
+      return `cancelled: ${CANCELLED[request.cancelCause] ?? "it can no longer be answered"}`;
     default:
       return "pending";
   }
@@ -138,15 +129,15 @@ export async function read(requestId: string, signal?: AbortSignal): Promise<v1.
 
 function isBy(caller: Caller, by: v1.Sender | undefined): boolean {
   return caller.kind === "operator"
-    ? by?.kind === SenderKind.OPERATOR
+    ? by?.kind === v1.SenderKind.OPERATOR
     : by?.name.toLowerCase() === caller.member.toLowerCase();
 }
 
 function body({ kind, id, member }: v1.Request, approve: boolean, reason: string) {
   switch (kind) {
-    case RequestKind.SHUTDOWN:
+    case v1.RequestKind.SHUTDOWN:
       return { case: "shutdownResponse", value: { requestId: id, approve, reason } } as const;
-    case RequestKind.PLAN_APPROVAL:
+    case v1.RequestKind.PLAN_APPROVAL:
       return {
         case: "planApprovalResponse",
         value: { recipient: member, requestId: id, approve, feedback: reason },

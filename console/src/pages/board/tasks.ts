@@ -3,8 +3,6 @@
 import { v1 } from "@teamwire/client";
 import type { Caller } from "../../session.svelte.js";
 
-const { TaskStatus } = v1;
-
 export const COLUMNS = ["blocked", "ready", "progress", "done"] as const;
 export type Column = (typeof COLUMNS)[number];
 
@@ -16,8 +14,8 @@ export const COLUMN_NAMES: Readonly<Record<Column, string>> = {
 };
 
 export function columnOf(task: v1.Task): Column {
-  if (task.status === TaskStatus.COMPLETED) return "done";
-  if (task.status === TaskStatus.IN_PROGRESS) return "progress";
+  if (task.status === v1.TaskStatus.COMPLETED) return "done";
+  if (task.status === v1.TaskStatus.IN_PROGRESS) return "progress";
   return task.waitingFor.length > 0 ? "blocked" : "ready";
 }
 
@@ -27,7 +25,7 @@ const byId = (a: v1.Task, b: v1.Task) => Number(a.id - b.id);
 /** Sorts tasks into columns: the oldest claim and the last result first, everything else by id. */
 export function columns(tasks: Iterable<v1.Task>): Record<Column, v1.Task[]> {
   const sorted: Record<Column, v1.Task[]> = { blocked: [], ready: [], progress: [], done: [] };
-  for (const task of tasks) if (task.status !== TaskStatus.DELETED) sorted[columnOf(task)].push(task);
+  for (const task of tasks) if (task.status !== v1.TaskStatus.DELETED) sorted[columnOf(task)].push(task);
   sorted.blocked.sort(byId);
   sorted.ready.sort(byId);
   sorted.progress.sort((a, b) => seconds(a.claimedAt) - seconds(b.claimedAt) || byId(a, b));
@@ -51,11 +49,11 @@ export type Action = "edit" | "assign" | "depend" | "claim" | "release" | "compl
 
 /** Returns whether a caller may do something with a task, as far as the task tells. */
 export function may(caller: Caller | undefined, action: Action, task: v1.Task): boolean {
-  if (!caller || caller.readOnly || task.status === TaskStatus.DELETED) return false;
+  if (!caller || caller.readOnly || task.status === v1.TaskStatus.DELETED) return false;
   const leads = caller.isLead || caller.kind === "operator";
   const owns = caller.kind === "member" && task.owner.toLowerCase() === caller.member.toLowerCase();
-  const isPending = task.status === TaskStatus.PENDING;
-  const isClaimed = task.status === TaskStatus.IN_PROGRESS;
+  const isPending = task.status === v1.TaskStatus.PENDING;
+  const isClaimed = task.status === v1.TaskStatus.IN_PROGRESS;
   switch (action) {
     case "edit":
       return isPending || (isClaimed && (leads || owns));
@@ -76,7 +74,7 @@ export function may(caller: Caller | undefined, action: Action, task: v1.Task): 
 
 /** Returns the status of a task in words. */
 export function statusName(task: v1.Task): string {
-  if (task.status === TaskStatus.DELETED) return "deleted";
+  if (task.status === v1.TaskStatus.DELETED) return "deleted";
   return COLUMN_NAMES[columnOf(task)].toLowerCase();
 }
 

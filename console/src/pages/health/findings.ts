@@ -7,8 +7,6 @@ import { type Page, type Params } from "../../route.svelte.js";
 import { hasFailed, hasNoLease, isUnread } from "../team/attention.js";
 import { hasEnded } from "../team/entries.js";
 
-const { DeadLetterCause, MemberState, NoticeKind, RequestKind, TeamEventKind } = v1;
-
 /** How long something can take before it counts as a problem, in milliseconds. As for `teamwire doctor`. */
 const PATIENCE_MS = 30_000;
 
@@ -56,19 +54,19 @@ function ofMember(member: v1.Member, { now, history }: View): Finding[] {
   const found: Finding[] = [];
   const problem = (kind: string, text: string, next: string, isProblem = true) =>
     found.push({ isProblem, key: `${kind} ${name}`, text, next, link });
-  if (state === MemberState.LOST) {
+  if (state === v1.MemberState.LOST) {
     problem(
       "lost",
       `${name} has been lost for ${span(since)}: its lease has run out. ${inboxDepth > 0n ? `${unread} wait in its inbox.` : ""}`,
       "If it is still needed, start its program again: it then receives its messages. If not, stop it by force.",
     );
   }
-  if (state === MemberState.EXITED && hasFailed(member) && member.exit) {
+  if (state === v1.MemberState.EXITED && hasFailed(member) && member.exit) {
     const waiting = inboxDepth > 0n ? `, and left ${unread} unprocessed` : "";
     const next = "If it is still needed, start it again: it then receives its messages.";
     problem("failed", `${name}'s program failed (${exitName(member.exit)})${waiting}.`, next, inboxDepth > 0n);
   }
-  if (state === MemberState.STOPPING && since >= PATIENCE_MS) {
+  if (state === v1.MemberState.STOPPING && since >= PATIENCE_MS) {
     problem(
       "not exited",
       `${name} is to end for ${span(since)}, but its exit was not reported.`,
@@ -89,7 +87,7 @@ function ofMember(member: v1.Member, { now, history }: View): Finding[] {
       "It is lost soon, unless it calls: check its machine and its network.",
     );
   }
-  if (hasEnded(state) || state === MemberState.LOST) return found;
+  if (hasEnded(state) || state === v1.MemberState.LOST) return found;
   if (member.inboxFull) {
     problem(
       "full",
@@ -106,7 +104,7 @@ function ofMember(member: v1.Member, { now, history }: View): Finding[] {
       `${name} has not processed its messages for too long: ${unread} wait.`,
       "It may still be working on them. Ask it, or see its activity.",
     );
-  } else if (inboxDepth > 0n && member.connected && state === MemberState.IDLE && since >= PATIENCE_MS) {
+  } else if (inboxDepth > 0n && member.connected && state === v1.MemberState.IDLE && since >= PATIENCE_MS) {
     problem(
       "idle",
       `${name} has been idle for ${span(since)} although ${unread} wait in its inbox.`,
@@ -121,7 +119,7 @@ function isStuck(member: v1.Member, history: readonly v1.HistoryEntry[]): boolea
   const from = member.joinedAt ? timestampMs(member.joinedAt) : 0;
   return history.some(({ at, event }) => {
     const body = event.case === "message" ? event.value.body : undefined;
-    if (body?.case !== "notice" || body.value.kind !== NoticeKind.UNPROCESSED) return false;
+    if (body?.case !== "notice" || body.value.kind !== v1.NoticeKind.UNPROCESSED) return false;
     return body.value.member === member.name && at !== undefined && timestampMs(at) > from;
   });
 }
@@ -133,8 +131,8 @@ function ofHost(host: v1.Host, members: readonly v1.Member[], now: number): Find
     const link = { text: `See ${name}`, page: "member" as const, params: { name } };
     return [{ isProblem, key: `${kind} ${name}`, text, next, link }];
   };
-  if (state === MemberState.EXITED) return [];
-  if (state === MemberState.LOST) {
+  if (state === v1.MemberState.EXITED) return [];
+  if (state === v1.MemberState.LOST) {
     const its = members.filter((member) => member.spawnedOn === name && !hasEnded(member.state));
     if (its.length === 0) {
       const next = "If it is still needed, start `teamwire host` on it again. If not, stop it by force.";
@@ -176,13 +174,13 @@ function ofRequest(request: v1.Request, now: number): Finding[] {
     { isProblem: true, key: `request ${id}`, text, next, ...(link && { link }) },
   ];
   switch (kind) {
-    case RequestKind.PLAN_APPROVAL:
+    case v1.RequestKind.PLAN_APPROVAL:
       return finding(
         `${name}'s plan has waited ${waits} for an answer.`,
         "The lead or the operator answers it.",
         decide,
       );
-    case RequestKind.PERMISSION: {
+    case v1.RequestKind.PERMISSION: {
       const who = approver ? `${approver}, the lead` : "The lead";
       return finding(
         `${name} has waited ${waits} for permission to use ${tool}.`,
@@ -190,13 +188,13 @@ function ofRequest(request: v1.Request, now: number): Finding[] {
         decide,
       );
     }
-    case RequestKind.SHUTDOWN:
+    case v1.RequestKind.SHUTDOWN:
       return finding(
         `${name} has not answered its shutdown request in ${waits}.`,
         "Wait for it, or stop it by force.",
         see,
       );
-    case RequestKind.SPAWN:
+    case v1.RequestKind.SPAWN:
       return finding(
         `${name} was ordered ${waits} ago from ${approver}, and has not started.`,
         `Wait for it. Or cancel the order by stopping ${name} by force, and choose another host.`,
@@ -213,7 +211,7 @@ function ofHistory({ history, now }: View): Finding[] {
   const dead = recent.flatMap(({ event }) => {
     const isLost =
       event.case === "deadLetter" &&
-      [DeadLetterCause.DELIVERY_LIMIT, DeadLetterCause.MEMBER_REMOVED].includes(event.value.cause);
+      [v1.DeadLetterCause.DELIVERY_LIMIT, v1.DeadLetterCause.MEMBER_REMOVED].includes(event.value.cause);
     return isLost ? [event.value.recipient] : [];
   });
   if (dead.length > 0) {
@@ -226,7 +224,7 @@ function ofHistory({ history, now }: View): Finding[] {
       link: { text: "See the messages", page: "messages", params: { member: dead.at(-1) } },
     });
   }
-  const lost = recent.filter(({ event }) => event.case === "team" && event.value.kind === TeamEventKind.WRITES_LOST);
+  const lost = recent.filter(({ event }) => event.case === "team" && event.value.kind === v1.TeamEventKind.WRITES_LOST);
   if (lost.length > 0) {
     found.push({
       isProblem: true,

@@ -1,8 +1,8 @@
 /** What the person is writing. It survives going to another page. */
 
 import type { v1 } from "@teamwire/client";
+import { senderName } from "../../lib/sentences.js";
 import { team } from "../../team.svelte.js";
-import { senderName } from "./entries.js";
 
 /** The recipient that means all members. No member can have this name. */
 export const EVERYONE = "*";
@@ -19,7 +19,7 @@ class Draft {
   attachments = $state("");
   /** The message that this one answers. */
   replyTo = $state.raw<v1.Message>();
-  #team = "";
+  #of = "";
   #sent = "";
   #key = "";
 
@@ -28,10 +28,10 @@ class Draft {
     this.isOpen = true;
   }
 
-  /** Forgets what was written for another team. */
-  use(name: string): void {
-    if (this.#team && this.#team !== name) this.clear();
-    this.#team = name;
+  /** Forgets what another person has written, or for another team. `of`: who writes, and for which team. */
+  use(of: string): void {
+    if (this.#of && this.#of !== of) this.clear();
+    this.#of = of;
   }
 
   /** Begins a reply. What is already written stays. */

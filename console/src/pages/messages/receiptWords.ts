@@ -2,18 +2,16 @@
 
 import { v1 } from "@teamwire/client";
 import { date } from "../../lib/format.js";
-import { DEAD_LETTER } from "./entries.js";
-
-const { ReceiptState } = v1;
+import { DEAD_LETTER } from "../../lib/sentences.js";
 
 /** The name of a state, which is also the class of its mark. */
 export function receiptState({ state }: v1.Receipt): "queued" | "delivered" | "processed" | "given-up" {
   switch (state) {
-    case ReceiptState.DELIVERED:
+    case v1.ReceiptState.DELIVERED:
       return "delivered";
-    case ReceiptState.PROCESSED:
+    case v1.ReceiptState.PROCESSED:
       return "processed";
-    case ReceiptState.DEAD_LETTERED:
+    case v1.ReceiptState.DEAD_LETTERED:
       return "given-up";
     default:
       return "queued";

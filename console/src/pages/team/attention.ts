@@ -3,8 +3,6 @@
 import { v1 } from "@teamwire/client";
 import { count, exitName, millis } from "../../lib/format.js";
 
-const { MemberState, RequestState, RunnerAction } = v1;
-
 /** Why a person should look at something. */
 export interface Need {
   /** How urgent it is, 1 to 5. */
@@ -17,11 +15,11 @@ export interface Need {
 export function memberNeed(member: v1.Member): Need | undefined {
   const { state, failedTurns, inboxDepth } = member;
   const unread = count(inboxDepth, "message");
-  if (state === MemberState.LOST) {
+  if (state === v1.MemberState.LOST) {
     const waiting = inboxDepth > 0n ? `, ${unread} waiting` : "";
     return { rank: 5, reason: `Lost: its lease has run out${waiting}. Start its program again, or stop it.` };
   }
-  if (state === MemberState.EXITED) {
+  if (state === v1.MemberState.EXITED) {
     return hasFailed(member) && member.exit
       ? { rank: 2, reason: `Its program failed: ${exitName(member.exit)}.` }
       : undefined;
@@ -44,28 +42,29 @@ export function memberNeed(member: v1.Member): Need | undefined {
 
 /** Returns whether no process reads the inbox of a member that should have one. */
 export function isUnread(member: v1.Member): boolean {
-  const isThere = [MemberState.JOINED, MemberState.ACTIVE, MemberState.IDLE].includes(member.state);
+  const isThere = [v1.MemberState.JOINED, v1.MemberState.ACTIVE, v1.MemberState.IDLE].includes(member.state);
   return isThere && member.liveness === v1.Liveness.ATTACHED && !member.connected;
 }
 
 /** Returns whether the lease of a member that should hold one has run out. */
 export function hasNoLease(member: v1.Member): boolean {
   const { leaseLeft, state } = member;
-  const isThere = [MemberState.ACTIVE, MemberState.IDLE].includes(state) && member.liveness === v1.Liveness.ATTACHED;
+  const isThere =
+    [v1.MemberState.ACTIVE, v1.MemberState.IDLE].includes(state) && member.liveness === v1.Liveness.ATTACHED;
   return isThere && (!leaseLeft || (leaseLeft.seconds <= 0n && leaseLeft.nanos <= 0));
 }
 
 /** Returns whether a member's program ended by itself, without an approved shutdown, by a signal or with a code other than 0. */
 export function hasFailed(member: v1.Member): boolean {
   const { exit } = member;
-  if (member.state !== MemberState.EXITED || !exit) return false;
-  const wasEnded = exit.runnerAction === RunnerAction.SIGTERM || exit.runnerAction === RunnerAction.SIGKILL;
+  if (member.state !== v1.MemberState.EXITED || !exit) return false;
+  const wasEnded = exit.runnerAction === v1.RunnerAction.SIGTERM || exit.runnerAction === v1.RunnerAction.SIGKILL;
   return (exit.signal > 0 || (exit.code ?? 0) !== 0) && !wasEnded && exit.approvedRequestId === "";
 }
 
 /** Returns why a host needs attention. `running`: how many of its members are not known to have ended. */
 export function hostNeed(host: v1.Host, running: number): Need | undefined {
-  if (host.state === MemberState.LOST) {
+  if (host.state === v1.MemberState.LOST) {
     return running > 0
       ? {
           rank: 5,
@@ -73,7 +72,7 @@ export function hostNeed(host: v1.Host, running: number): Need | undefined {
         }
       : { rank: 3, reason: "Lost: its lease has run out. Start it again, or stop it." };
   }
-  if (host.state === MemberState.EXITED) return undefined;
+  if (host.state === v1.MemberState.EXITED) return undefined;
   if (host.offer && host.offer.profiles.length === 0)
     return { rank: 2, reason: "It offers no profile, so it can start no one." };
   return undefined;
@@ -83,9 +82,9 @@ export function hostNeed(host: v1.Host, running: number): Need | undefined {
 export function orderNeed(order: v1.Request): Need | undefined {
   const host = order.approver || "the host";
   switch (order.state) {
-    case RequestState.REJECTED:
+    case v1.RequestState.REJECTED:
       return { rank: 4, reason: `${host} did not start it: ${order.reason}` };
-    case RequestState.EXPIRED:
+    case v1.RequestState.EXPIRED:
       return { rank: 4, reason: `${host} did not start it in time.` };
     default:
       return undefined;

@@ -4,8 +4,6 @@ import { v1 } from "@teamwire/client";
 import { stateName } from "../../lib/format.js";
 import { hostNeed, memberNeed, type Need, orderNeed } from "./attention.js";
 
-const { MemberState } = v1;
-
 export type Entry = { readonly key: string; readonly name: string; readonly need: Need | undefined } & (
   | { readonly kind: "member"; readonly member: v1.Member; readonly task: v1.Task | undefined }
   | { readonly kind: "host"; readonly host: v1.Host }
@@ -29,7 +27,7 @@ export function entries({ members, hosts, tasks, orders }: Parts): Entry[] {
   for (const member of members) {
     const { name, spawnedOn } = member;
     // The order says more about it than its exit.
-    if (member.state === MemberState.EXITED && unstarted.has(name)) continue;
+    if (member.state === v1.MemberState.EXITED && unstarted.has(name)) continue;
     all.push({ kind: "member", key: `member ${name}`, name, member, need: memberNeed(member), task: works.get(name) });
     if (spawnedOn && !hasEnded(member.state)) running.set(spawnedOn, (running.get(spawnedOn) ?? 0) + 1);
   }
@@ -48,23 +46,23 @@ export function entries({ members, hosts, tasks, orders }: Parts): Entry[] {
 
 /** Returns whether a member in a state is known to run no more. */
 export function hasEnded(state: v1.MemberState): boolean {
-  return state === MemberState.EXITED || state === MemberState.SPAWNING;
+  return state === v1.MemberState.EXITED || state === v1.MemberState.SPAWNING;
 }
 
 /** Where each state goes among those that need no attention. */
 const ORDER: Readonly<Record<number, number>> = {
-  [MemberState.ACTIVE]: 0,
-  [MemberState.SPAWNING]: 1,
-  [MemberState.STOPPING]: 2,
-  [MemberState.JOINED]: 3,
-  [MemberState.IDLE]: 4,
-  [MemberState.AWAY]: 5,
-  [MemberState.EXITED]: 7,
+  [v1.MemberState.ACTIVE]: 0,
+  [v1.MemberState.SPAWNING]: 1,
+  [v1.MemberState.STOPPING]: 2,
+  [v1.MemberState.JOINED]: 3,
+  [v1.MemberState.IDLE]: 4,
+  [v1.MemberState.AWAY]: 5,
+  [v1.MemberState.EXITED]: 7,
 };
 
 function place(entry: Entry): number {
   if (entry.kind === "member") return ORDER[entry.member.state] ?? 8;
-  return entry.kind === "host" && entry.host.state !== MemberState.EXITED ? 6 : 8;
+  return entry.kind === "host" && entry.host.state !== v1.MemberState.EXITED ? 6 : 8;
 }
 
 /** Returns whether an entry matches the filters: words that must all occur, and a state, `attention` or `hosts`. */

@@ -2,8 +2,7 @@
 
 import { type Timestamp, timestampMs } from "@bufbuild/protobuf/wkt";
 import { v1 } from "@teamwire/client";
-
-const { MemberState, RequestState, TaskEventKind, TaskStatus, TeamEventKind } = v1;
+import { sentence } from "../../lib/sentences.js";
 
 /** A stretch of a member's life in one state. */
 export interface Stretch {
@@ -76,7 +75,7 @@ export function arrowsOf(entries: readonly v1.HistoryEntry[]): Arrow[] {
         to,
         sentAt: timeOf(entry),
         arrivedAt: millis(receipt?.finishedAt ?? receipt?.deliveredAt),
-        text: titleOf(entry),
+        text: sentence(entry),
       };
     });
   });
@@ -92,7 +91,7 @@ export function stretchesOf(entries: readonly v1.HistoryEntry[]): Stretch[] {
     const before = open.get(member);
     if (before) before.to = timeOf(entry);
     open.delete(member);
-    if (state === MemberState.EXITED) continue;
+    if (state === v1.MemberState.EXITED) continue;
     const stretch: Stretch = { member, incarnation, state, from: timeOf(entry), to: undefined };
     all.push(stretch);
     open.set(member, stretch);
@@ -147,83 +146,29 @@ const ASKED: Readonly<Record<string, string>> = {
 };
 
 function applyTask(moment: Moment, { kind, taskId, subject, owner }: v1.TaskEvent): void {
-  if (kind === TaskEventKind.DELETED) {
+  if (kind === v1.TaskEventKind.DELETED) {
     moment.tasks.delete(taskId);
     return;
   }
-  const before = moment.tasks.get(taskId) ?? { status: TaskStatus.PENDING, owner: "" };
+  const before = moment.tasks.get(taskId) ?? { status: v1.TaskStatus.PENDING, owner: "" };
   const status = STATUS_AFTER[kind] ?? before.status;
-  const isOwned = kind === TaskEventKind.UPDATED || kind === TaskEventKind.CREATED ? before.owner || owner : owner;
-  const isBack = kind === TaskEventKind.RELEASED || kind === TaskEventKind.LAPSED;
+  const isOwned =
+    kind === v1.TaskEventKind.UPDATED || kind === v1.TaskEventKind.CREATED ? before.owner || owner : owner;
+  const isBack = kind === v1.TaskEventKind.RELEASED || kind === v1.TaskEventKind.LAPSED;
   moment.tasks.set(taskId, { subject, status, owner: isBack ? "" : isOwned });
 }
 
 const STATUS_AFTER: Readonly<Record<number, v1.TaskStatus>> = {
-  [TaskEventKind.CLAIMED]: TaskStatus.IN_PROGRESS,
-  [TaskEventKind.COMPLETED]: TaskStatus.COMPLETED,
-  [TaskEventKind.RELEASED]: TaskStatus.PENDING,
-  [TaskEventKind.LAPSED]: TaskStatus.PENDING,
+  [v1.TaskEventKind.CLAIMED]: v1.TaskStatus.IN_PROGRESS,
+  [v1.TaskEventKind.COMPLETED]: v1.TaskStatus.COMPLETED,
+  [v1.TaskEventKind.RELEASED]: v1.TaskStatus.PENDING,
+  [v1.TaskEventKind.LAPSED]: v1.TaskStatus.PENDING,
 };
 
 function memberOf(moment: Moment, name: string): MemberThen {
   const known = moment.members.get(name);
   if (known) return known;
-  const then: MemberThen = { state: MemberState.JOINED, incarnation: 1n, waiting: 0 };
+  const then: MemberThen = { state: v1.MemberState.JOINED, incarnation: 1n, waiting: 0 };
   moment.members.set(name, then);
   return then;
-}
-
-/** Says in one line what an entry is. */
-export function titleOf({ event }: v1.HistoryEntry): string {
-  switch (event.case) {
-    case "message": {
-      const { sender, recipients, body } = event.value;
-      const to = recipients.length > 3 ? `${recipients.length} members` : recipients.join(", ");
-      return `${sender?.name} → ${to || "the operator"}: ${textOf(body)}`;
-    }
-    case "decision": {
-      const { decidedBy, member, state } = event.value;
-      const what = (RequestState[state] ?? "").toLowerCase();
-      return `request of ${member} ${what}${decidedBy ? ` by ${decidedBy.name}` : ""}`;
-    }
-    case "member":
-      return `${event.value.member} ${(MemberState[event.value.state] ?? "").toLowerCase()}`;
-    case "team": {
-      const { kind, actor } = event.value;
-      return `team: ${(TeamEventKind[kind] ?? "").toLowerCase().replaceAll("_", " ")} (${actor?.name ?? "an observer"})`;
-    }
-    case "deadLetter":
-      return `a message to ${event.value.recipient} was given up`;
-    case "task": {
-      const { kind, taskId, subject, owner } = event.value;
-      return `task #${taskId} ${(TaskEventKind[kind] ?? "").toLowerCase()}${owner ? ` (${owner})` : ""}: ${subject}`;
-    }
-    default:
-      return "";
-  }
-}
-
-function textOf(body: v1.Message["body"]): string {
-  switch (body.case) {
-    case "message":
-    case "broadcast":
-    case "spawnOrder":
-      return body.value.summary;
-    case "shutdownRequest":
-      return "asks to shut down";
-    case "shutdownResponse":
-      return body.value.approve ? "approves the shutdown" : "rejects the shutdown";
-    case "planApprovalRequest":
-      return `submits a plan${body.value.summary ? `: ${body.value.summary}` : ""}`;
-    case "planApprovalResponse":
-      return body.value.approve ? "approves the plan" : "rejects the plan";
-    case "permissionRequest":
-      return `asks for permission: ${body.value.tool}, ${body.value.summary}`;
-    case "permissionResponse":
-      return body.value.approve ? "gives permission" : "refuses permission";
-    case "notice":
-      return body.value.text;
-    default:
-      return "";
-  }
 }

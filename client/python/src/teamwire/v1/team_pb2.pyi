@@ -450,7 +450,7 @@ class CreateTeamRequest(google.protobuf.message.Message):
     idempotency_key: builtins.str
     """Optional. See SendRequest.idempotency_key. A repeated call returns the same credential."""
     lead_liveness: Global___Liveness.ValueType
-    """Optional. Whether a process keeps the lead's life going. Unspecified: attached."""
+    """Optional. Whether a process keeps the lead's life going. Unspecified: attached. A detached lead is away until it calls."""
     @property
     def lead_attributes(self) -> Global___MemberAttributes:
         """Optional. The lead's attributes."""

@@ -358,7 +358,7 @@ export type CreateTeamRequest = Message<"teamwire.v1.CreateTeamRequest"> & {
   idempotencyKey: string;
 
   /**
-   * Optional. Whether a process keeps the lead's life going. Unspecified: attached.
+   * Optional. Whether a process keeps the lead's life going. Unspecified: attached. A detached lead is away until it calls.
    *
    * @generated from field: teamwire.v1.Liveness lead_liveness = 6;
    */
