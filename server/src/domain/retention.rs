@@ -165,10 +165,12 @@ pub fn trim_tasks(tx: &mut Tx<'_>, team_id: Uuid, ids: &[u64]) -> Result<(), Rul
     }
     let Some(board) = tx.read::<BoardRecord>("")? else { return Ok(()) };
     let mut board = BoardRecord::clone(&board);
+    tx.want::<TaskRecord>(ids.iter().map(|id| record_id(*id)))?;
     for id in ids {
-        board.completed.remove(*id..=*id);
-        board.deleted.remove(id);
-        tx.delete::<TaskRecord>(&record_id(*id));
+        let id_text = record_id(*id);
+        tx.read::<TaskRecord>(&id_text)?;
+        board.forget(*id, tx.stored_bytes::<TaskRecord>(&id_text));
+        tx.delete::<TaskRecord>(&id_text);
     }
     tx.put("", &board);
     Ok(())

@@ -16,8 +16,8 @@ use teamwire_server::{
         identity::CallerCredentials,
         records::{
             ActivityRecord, ConsoleRecord, DueNoticesRecord, HostRecord, JoinTokenRecord, NoticesRecord,
-            ObserverRecord, PresenceRecord, ReceiptRecord, RecordType, SessionRecord, SignInCodeRecord, SignInsRecord,
-            TeamRecord,
+            ObserverRecord, PresenceRecord, QuotaRecord, ReceiptRecord, RecordType, SessionRecord, SignInCodeRecord,
+            SignInsRecord, TeamRecord,
         },
         secret::SecretHash,
         streams::{HISTORY, REQUESTS, activity, inbox},
@@ -374,6 +374,7 @@ impl Team {
             WaitingRecord::KIND,
             NoticesRecord::KIND,
             DueNoticesRecord::KIND,
+            QuotaRecord::KIND,
             v1::Message::KIND,
             v1::Request::KIND,
         ] {

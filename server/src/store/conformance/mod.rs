@@ -7,6 +7,7 @@ mod namespaces;
 mod records;
 mod streams;
 mod transactions;
+mod usage;
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,7 +20,7 @@ use super::{
     WhenFull, Write,
 };
 
-pub(super) use self::{leases::*, namespaces::*, records::*, streams::*, transactions::*};
+pub(super) use self::{leases::*, namespaces::*, records::*, streams::*, transactions::*, usage::*};
 
 /// A store under test.
 pub(super) struct Harness {
@@ -66,6 +67,11 @@ macro_rules! with_promises {
             concurrent_commits_are_never_lost
             concurrent_appends_get_distinct_sequences
             read_sees_every_acknowledged_commit
+            usage_counts_records_entries_and_replies
+            usage_counts_what_is_left_after_all_writes
+            quota_refuses_only_what_adds_beyond_it
+            quota_is_evaluated_last_and_refuses_the_whole_transaction
+            concurrent_commits_never_exceed_the_quota
         }
     };
 }

@@ -21,6 +21,8 @@ pub(super) enum Function {
     CommitWhenFull,
     /// Creates the store's marker.
     MarkStore,
+    /// Returns how many bytes a namespace holds.
+    Usage,
     /// Counts a loss.
     CountLoss,
     /// Adds a mark to the replication log.
@@ -30,7 +32,7 @@ pub(super) enum Function {
 impl Function {
     /// Returns whether the function runs while memory is full.
     pub(super) fn runs_when_full(self) -> bool {
-        matches!(self, Self::CommitWhenFull | Self::MarkStore | Self::Mark)
+        matches!(self, Self::CommitWhenFull | Self::Usage | Self::MarkStore | Self::Mark)
     }
 }
 
@@ -51,6 +53,7 @@ impl FunctionLibrary {
         let suffix = match function {
             Function::Commit => "commit",
             Function::CommitWhenFull => "commit_when_full",
+            Function::Usage => "usage",
             Function::MarkStore => "mark_store",
             Function::CountLoss => "count_loss",
             Function::Mark => "mark",

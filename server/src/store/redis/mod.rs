@@ -240,6 +240,18 @@ impl Store for RedisStore {
         Ok(Leases { now_ms: clock_ms.max(time_ms(time)?), until_ms })
     }
 
+    async fn usage(&self, namespace: &Namespace) -> Result<u64, StoreError> {
+        let call = |function: &str, _: &str| {
+            let mut usage = redis::cmd("FCALL");
+            usage.arg(function).arg(1).arg(self.keys.meta(namespace));
+            usage
+        };
+        match self.topology.call(namespace, Function::Usage, call).await?.value {
+            Value::Int(bytes) => u64::try_from(bytes).map_err(|_| unparsable()),
+            _ => Err(unparsable()),
+        }
+    }
+
     async fn now_ms(&self) -> Result<u64, StoreError> {
         time_ms(self.query_one(None, redis::cmd("TIME")).await?)
     }
