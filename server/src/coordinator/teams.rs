@@ -149,8 +149,9 @@ impl Coordinator {
     /// See `TeamService.GetTeam`.
     pub async fn get_team(&self, who: &CallerCredentials, named: &str) -> Result<v1::Team, Refusal> {
         let team = self.rule(who, named, Touches::Team, |tx| team::get(tx, who, named)).await?;
-        let held = self.held(&namespace_of(who, named)?).await?;
-        Ok(v1::Team { storage: Some(quota::show(&held, &self.limits)), ..team })
+        // What an earlier version wrote cannot be counted while the store takes no writes.
+        let held = self.held(&namespace_of(who, named)?).await.ok();
+        Ok(v1::Team { storage: held.map(|held| quota::show(&held, &self.limits)), ..team })
     }
 
     /// Returns every team in the directory.

@@ -242,7 +242,7 @@ redis.register_function{function_name = NAME .. '_commit', callback = commit}
 redis.register_function{function_name = NAME .. '_commit_when_full', callback = commit, flags = {'allow-oom'}}
 
 -- Returns how many bytes a namespace holds. Remembers the count of one that an earlier version wrote, which did not count.
-redis.register_function{function_name = NAME .. '_usage', callback = function(keys)
+redis.register_function{function_name = NAME .. '_count_usage', callback = function(keys)
   local known, time, base = redis.call('HMGET', keys[1], 'v', 'u'), redis.call('TIME'), string.sub(keys[1], 1, -2)
   local day = math.floor(math.max((known[1] or 0) / 1000, time[1] * 1000) / DAY_MS)
   local usage = usage_on(known[2], base, keys[1], day, known[1])
