@@ -15,7 +15,7 @@ use super::{Coordinator, keys::team_key, messages::WHOLE_INBOX, store_errors::un
 use crate::{
     domain::{
         inbox::Leaving,
-        quota::{self, Held},
+        quota::Held,
         records::{ConsoleRecord, JoinTokenRecord, ObserverRecord, RecordType, SignInCodeRecord, TeamRecord},
         retention::{self, Forgotten, Oldest, is_long_expired, is_long_gone, is_over_since},
         streams::{self, HISTORY, LEFTOVERS, REQUESTS},
@@ -248,7 +248,7 @@ impl Coordinator {
     /// Notifies the lead and the operator, by the log, of a team that is nearly full or full.
     async fn alarm_quota(&self, namespace: &Namespace, team: &TeamRecord) -> Result<(), Refusal> {
         let held = self.held(namespace).await?;
-        let alarm = self.decide(namespace, &[team_key()], |tx| quota::alarm(tx, team.id, held)).await?.value;
+        let alarm = self.decide(namespace, &[team_key()], |tx| retention::alarm_quota(tx, team.id, held)).await?.value;
         if let Some(text) = alarm {
             tracing::warn!(team = %team.name, percent = held.percent(self.limits()), "{text}");
         }

@@ -1,32 +1,21 @@
 //! A team's quota: how many bytes it may hold in the store, and which share of them its tasks may use.
 //!
-//! The store counts what a team holds, and each commit checks it ([`Tx`] states how much it may be), so no record counts for the
+//! The store counts what a team holds, and each commit checks it (the transaction states how much it may be), so no record counts for the
 //! whole team. Two shares protect what was said: tasks may use a quarter of the quota, and the history of their changes another
 //! one. The board counts its tasks, and the weight of the stream of the history counts their changes.
 //!
 //! - A teammate may fill the team up to the quota.
 //! - The lead and the operator may use a tenth more, so that they can still act in a team that teammates have filled.
 //! - The coordinator is not bounded, and neither is a rule that ends or frees something, or whose writes another limit bounds; see
-//!   [`Tx::needs_no_room`].
+//!   `Tx::needs_no_room`.
 //!
 //! Nothing is ever deleted to make room.
 
 use std::fmt;
 
-use teamwire_proto::{
-    Reason, Refusal,
-    v1::{self, NoticeKind},
-};
-use uuid::Uuid;
+use teamwire_proto::{Reason, Refusal, v1};
 
-use super::{
-    actor::Actor,
-    identity::Principal,
-    limits::Limits,
-    notices,
-    records::{QuotaRecord, TeamRecord},
-    tx::{RuleError, Tx},
-};
+use super::{caller::Principal, limits::Limits};
 use crate::store::{Bound, WhenFull};
 
 /// Into how many parts of the quota the tasks must fit; the history of their changes, too.
@@ -42,13 +31,13 @@ pub const ALARM_PERCENT: u64 = 80;
 pub const FULL_PERCENT: u64 = 99;
 
 /// By how many percent usage must fall below an alarm before the same alarm is raised again.
-const ALARM_AGAIN_BELOW: u64 = 10;
+pub(super) const ALARM_AGAIN_BELOW: u64 = 10;
 
 /// About how many bytes a change to a task adds besides its entry in the history: a remembered reply, or a notice.
 const CHANGE_BYTES: u64 = 512;
 
 /// What frees space, for texts.
-const REMEDY: &str = "The history gives space back as its entries reach limits.history_ttl, and tasks do when they are deleted. The \
+pub(super) const REMEDY: &str = "The history gives space back as its entries reach limits.history_ttl, and tasks do when they are deleted. The \
                       coordinator's operator can raise limits.team_bytes_max.";
 
 /// Who adds to what a team holds.
@@ -122,7 +111,7 @@ pub struct Held {
 
 impl Held {
     /// Returns what is how full: the text, the bytes, and the bytes at which teammates are refused.
-    fn parts(&self, limits: &Limits) -> [(&'static str, u64, u64); 3] {
+    pub(super) fn parts(&self, limits: &Limits) -> [(&'static str, u64, u64); 3] {
         let share = task_share(limits);
         [
             ("The team", self.team, limits.team_bytes_max),
@@ -137,7 +126,8 @@ impl Held {
     }
 }
 
-fn percent(held: u64, max: u64) -> u64 {
+/// Returns how many percent of a maximum something is.
+pub(super) fn percent(held: u64, max: u64) -> u64 {
     held.saturating_mul(100) / max.max(1)
 }
 
@@ -195,39 +185,8 @@ fn refusal(text: String, what: &str, held: u64, max: u64) -> Refusal {
         .with("bytes_max", max.to_string())
 }
 
-/// Notifies the lead when the team, its tasks or their history become nearly full, and when they become full. Returns the
-/// text, if it has.
-pub fn alarm(tx: &mut Tx<'_>, team_id: Uuid, held: Held) -> Result<Option<String>, RuleError> {
-    let Some(team) = tx.read::<TeamRecord>("")?.filter(|team| team.id == team_id) else { return Ok(None) };
-    let limits = tx.ctx.limits.clone();
-    let used = held.percent(&limits);
-    let reached = [FULL_PERCENT, ALARM_PERCENT].into_iter().find(|percent| used >= *percent).unwrap_or(0);
-    let before = tx.read::<QuotaRecord>("")?.map_or(0, |record| record.percent);
-    if reached == before || (reached < before && used + ALARM_AGAIN_BELOW > before) {
-        return Ok(None);
-    }
-    tx.put("", &QuotaRecord { percent: reached });
-    if reached < before {
-        return Ok(None);
-    }
-    let full = held.parts(&limits).into_iter().filter(|(_, held, max)| percent(*held, *max) >= ALARM_PERCENT);
-    let lines: Vec<String> = full
-        .map(|(what, held, max)| {
-            format!("{what} uses {} % of its quota: {} of {}.", percent(held, max), Bytes(held), Bytes(max))
-        })
-        .collect();
-    let then = match reached {
-        FULL_PERCENT => "Teammates can add nothing more there; you and the operator have a reserve.",
-        _ => "At 100 %, teammates can add nothing more there.",
-    };
-    let text = format!("{} {then} {REMEDY}", lines.join(" "));
-    let notice = v1::Notice { kind: NoticeKind::Quota.into(), text: text.clone(), ..v1::Notice::default() };
-    notices::notify(tx, &team, &[&Actor::Member(team.lead.clone())], notice)?;
-    Ok(Some(text))
-}
-
 /// Bytes, as a reader would write them.
-struct Bytes(u64);
+pub(super) struct Bytes(pub(super) u64);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -4,9 +4,9 @@ use teamwire_proto::v1::{self, message::Body};
 use teamwire_server::{
     domain::{
         Limits,
-        quota::{self, Held},
+        quota::Held,
         records::{QuotaRecord, RecordType as _},
-        session,
+        retention, session,
         task::edit,
     },
     store::{Bound, Txn, WhenFull, Write},
@@ -90,7 +90,7 @@ fn alarm_is_raised_once_for_each_level_and_again_after_a_fall() {
     let mut alarm = |team: u64| {
         world.pass(60_000);
         let id = world.team.id;
-        let (text, txn) = world.run(|tx| quota::alarm(tx, id, Held { team, ..Held::default() })).unwrap();
+        let (text, txn) = world.run(|tx| retention::alarm_quota(tx, id, Held { team, ..Held::default() })).unwrap();
         world.apply(&txn);
         let told =
             txn.writes.iter().any(|write| matches!(write, Write::Append { stream, .. } if stream == "inbox/lead"));
@@ -115,7 +115,7 @@ fn alarm_is_raised_once_for_each_level_and_again_after_a_fall() {
 fn alarm_names_the_share_that_is_full() {
     let world = world();
     let held = Held { team: 10, tasks: QUOTA / 5, task_changes: QUOTA / 4 };
-    let (text, txn) = world.run(|tx| quota::alarm(tx, world.team.id, held)).unwrap();
+    let (text, txn) = world.run(|tx| retention::alarm_quota(tx, world.team.id, held)).unwrap();
     let text = text.unwrap();
     assert!(text.starts_with("Its tasks, which may use a quarter of the quota, uses 80 %"), "{text}");
     assert!(text.contains("The history of its tasks") && text.contains("100 %"), "{text}");
@@ -127,5 +127,8 @@ fn alarm_names_the_share_that_is_full() {
     });
     assert!(matches!(notice.unwrap().body, Some(Body::Notice(notice)) if notice.important));
     let other = uuid::Uuid::from_u128(9);
-    assert!(world.run(|tx| quota::alarm(tx, other, held)).unwrap().0.is_none(), "another team of the same name");
+    assert!(
+        world.run(|tx| retention::alarm_quota(tx, other, held)).unwrap().0.is_none(),
+        "another team of the same name"
+    );
 }

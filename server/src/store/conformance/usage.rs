@@ -10,7 +10,7 @@ fn at_most(bytes_max: u64, writes: Vec<Write>) -> Txn {
 }
 
 pub(in crate::store) async fn usage_counts_records_entries_and_replies(harness: Harness) {
-    let (namespace, key) = (namespace("a"), Key::new("member", "id"));
+    let (namespace, other, key) = (namespace("a"), namespace("b"), Key::new("member", "id"));
     assert_eq!(harness.usage(&namespace).await, 0);
     harness.commit(&namespace, vec![put(&key, "12345")]).await;
     assert_eq!(harness.usage(&namespace).await, ITEM + 7);
@@ -29,7 +29,7 @@ pub(in crate::store) async fn usage_counts_records_entries_and_replies(harness: 
     assert_eq!(harness.usage(&namespace).await, all - 2 * ITEM - 7 - 3);
     harness.refused(&namespace, vec![at(&key, Some(1))], vec![put(&key, "refused")]).await;
     assert_eq!(harness.usage(&namespace).await, all - 2 * ITEM - 7 - 3);
-    assert_eq!(harness.usage(&super::namespace("b")).await, 0);
+    assert_eq!(harness.usage(&other).await, 0);
     harness.commit(&namespace, vec![put(&key, "x"), Write::DropNamespace]).await;
     assert_eq!(harness.usage(&namespace).await, 0);
 }
