@@ -151,7 +151,7 @@ pub(super) const KEYS: &[Key] = keys! {
     "limits.exit_alarm_after": Seconds(1..=3_600) => limits.exit_alarm_after;
     "limits.unprocessed_alarm_after": Seconds(1..=2_592_000) => limits.unprocessed_alarm_after;
     "limits.history_ttl": Seconds(3_600..=315_360_000) => limits.history_ttl;
-    "limits.history_entries_max": Number(100..=10_000_000) => limits.history_entries_max;
+    "limits.team_bytes_max": Kib(256..=1_073_741_824) => limits.team_bytes_max;
     "limits.exited_member_ttl": Seconds(1..=31_536_000) => limits.exited_member_ttl;
     "limits.completed_task_ttl": Seconds(1..=31_536_000) => limits.completed_task_ttl;
     "limits.deleted_task_ttl": Seconds(1..=31_536_000) => limits.deleted_task_ttl;

@@ -142,6 +142,7 @@ fn notice_kind(kind: NoticeKind) -> &'static str {
         NoticeKind::TaskRevoked => "task revoked",
         NoticeKind::Unprocessed => "unprocessed",
         NoticeKind::WritesLost => "writes lost",
+        NoticeKind::Quota => "quota",
         NoticeKind::TaskLapsed => "task lapsed",
         NoticeKind::MemberRestarted => "member restarted",
         NoticeKind::WorkFailed => "work failed",

@@ -78,6 +78,7 @@ mod overtaking;
 mod paste;
 mod people;
 mod permissions;
+mod quotas;
 mod rates;
 mod readme;
 mod rolling;

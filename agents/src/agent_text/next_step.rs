@@ -33,6 +33,7 @@ pub fn next_step(notice: &v1::Notice, answer_with: AnswerWith) -> String {
         }
         (NoticeKind::Unprocessed, AnswerWith::Command, _) => format!("See why with `teamwire doctor {member}`."),
         (NoticeKind::Unprocessed, AnswerWith::Tool, _) => "TeamStatus shows its state.".to_owned(),
+        (NoticeKind::Quota, AnswerWith::Command, _) => "See how full it is with `teamwire doctor`.".to_owned(),
         (NoticeKind::DeadLetter, AnswerWith::Command, _) => {
             format!("See `teamwire message show {message}`.")
         }

@@ -24,7 +24,7 @@ use crate::{
     domain::{
         Context,
         identity::{CallerCredentials, namespace_of},
-        post,
+        post, quota,
         records::TeamRecord,
         streams,
         tx::{CachedRecord, RuleError, Snapshot, Tx},
@@ -306,6 +306,10 @@ impl<'c> Decision<'c> {
             }
             Failed::Lease { name } => {
                 Err(Refusal::new(Reason::StoreUnavailable, format!("{name} has just called. Try again.")))
+            }
+            Failed::OverQuota { held } => Err(quota::team_full(held, &self.coordinator.limits)),
+            Failed::Full { stream } if stream == streams::HISTORY => {
+                Err(quota::task_changes_full(&self.coordinator.limits))
             }
             Failed::Full { stream } => {
                 if let Some(member) = streams::inbox_owner(&stream)

@@ -1,5 +1,5 @@
-//! Finds what may be deleted, for the rules in `domain::retention`, and messages that have been unprocessed for too
-//! long. Each pass does a bounded amount of work and leaves the remainder to the next.
+//! Finds what may be deleted, for the rules in `domain::retention`, messages that have been unprocessed for too long, and teams that
+//! are nearly full. Each pass does a bounded amount of work and leaves the remainder to the next.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,6 +15,7 @@ use super::{Coordinator, keys::team_key, messages::WHOLE_INBOX, store_errors::un
 use crate::{
     domain::{
         inbox::Leaving,
+        quota::Held,
         records::{ConsoleRecord, JoinTokenRecord, ObserverRecord, RecordType, SignInCodeRecord, TeamRecord},
         retention::{self, Forgotten, Oldest, is_long_expired, is_long_gone, is_over_since},
         streams::{self, HISTORY, LEFTOVERS, REQUESTS},
@@ -41,6 +42,7 @@ impl Coordinator {
             return Ok(());
         };
         self.alarm_unprocessed(namespace, &team).await?;
+        self.alarm_quota(namespace, &team).await?;
         self.trim_history(namespace, team.id).await?;
         self.trim_leftovers(namespace, team.id).await?;
         self.trim_requests(namespace, team.id).await?;
@@ -65,16 +67,13 @@ impl Coordinator {
     async fn trim_history(&self, namespace: &Namespace, team_id: Uuid) -> Result<(), Refusal> {
         let before_ms = self.before(self.limits().history_ttl);
         for _ in 0..CHUNKS_MAX {
-            let entries = self.extent(namespace, HISTORY).await?.entries;
-            let excess = usize::try_from(entries.saturating_sub(self.limits().history_entries_max)).unwrap_or(CHUNK);
             let oldest = self.entries(namespace, HISTORY, Range::after(0, CHUNK)).await?;
             let mut sequences = Vec::new();
             let mut ids = Vec::new();
-            for (place, entry) in oldest.iter().enumerate() {
+            for entry in &oldest {
                 // An entry that cannot be read counts as old, like those around it.
                 let decoded = v1::HistoryEntry::decode(&*entry.data).unwrap_or_default();
-                let is_old = decoded.at.as_ref().is_none_or(|at| milliseconds(at) < before_ms);
-                if !is_old && place >= excess {
+                if decoded.at.as_ref().is_some_and(|at| milliseconds(at) >= before_ms) {
                     break;
                 }
                 sequences.push(entry.sequence);
@@ -164,14 +163,17 @@ impl Coordinator {
             return Ok(());
         };
         let before_ms = self.before(self.limits().deleted_task_ttl);
-        let deleted = board.deleted.iter().filter(|(_, at_ms)| **at_ms < before_ms).map(|(id, _)| *id);
-        let mut old: Vec<u64> = deleted.take(CHUNK).collect();
-        let before_ms = self.before(self.limits().completed_task_ttl);
-        let completed: Vec<u64> = board.completed.iter().flat_map(Clone::clone).take(CHUNK).collect();
-        let ids = completed.iter().map(u64::to_string).collect();
-        let tasks = self.fetch::<TaskRecord>(namespace, ids).await?;
-        let is_old = tasks.iter().map(|task| task.as_ref().is_none_or(|task| task.closed_ms < before_ms));
-        old.extend(completed.iter().zip(is_old).filter(|(_, is_old)| *is_old).map(|(id, _)| *id));
+        let deleted_before = board.deleted_before.iter().filter(|(_, at_ms)| **at_ms < before_ms).map(|(id, _)| *id);
+        let mut old: Vec<u64> = deleted_before.take(CHUNK).collect();
+        for (closed, ttl) in
+            [(&board.deleted, self.limits().deleted_task_ttl), (&board.completed, self.limits().completed_task_ttl)]
+        {
+            let ids: Vec<u64> = closed.iter().flat_map(Clone::clone).take(CHUNK).collect();
+            let tasks = self.fetch::<TaskRecord>(namespace, ids.iter().map(u64::to_string).collect()).await?;
+            let before_ms = self.before(ttl);
+            let is_old = tasks.iter().map(|task| task.as_ref().is_none_or(|task| task.closed_ms < before_ms));
+            old.extend(ids.iter().zip(is_old).filter(|(_, is_old)| *is_old).map(|(id, _)| *id));
+        }
         if old.is_empty() {
             return Ok(());
         }
@@ -231,6 +233,24 @@ impl Coordinator {
             let remove =
                 |tx: &mut Tx<'_>| retention::remove_member(tx, team.id, &member.name, &leaving, activity.clone());
             self.change(namespace, remove).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads how much a team holds.
+    pub(super) async fn held(&self, namespace: &Namespace) -> Result<Held, Refusal> {
+        let team = self.store().usage(namespace).await.map_err(unavailable)?;
+        let board = self.fetch::<BoardRecord>(namespace, vec![String::new()]).await?.pop().flatten();
+        let task_changes = self.extent(namespace, HISTORY).await?.weight;
+        Ok(Held { team, tasks: board.map_or(0, |board| board.bytes), task_changes })
+    }
+
+    /// Notifies the lead and the operator, by the log, of a team that is nearly full or full.
+    async fn alarm_quota(&self, namespace: &Namespace, team: &TeamRecord) -> Result<(), Refusal> {
+        let held = self.held(namespace).await?;
+        let alarm = self.decide(namespace, &[team_key()], |tx| retention::alarm_quota(tx, team.id, held)).await?.value;
+        if let Some(text) = alarm {
+            tracing::warn!(team = %team.name, percent = held.percent(self.limits()), "{text}");
         }
         Ok(())
     }

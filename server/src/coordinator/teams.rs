@@ -8,7 +8,7 @@ use crate::{
         host,
         identity::{self, CallerCredentials, namespace_of},
         page::{self, PAGE_SIZE_MAX, Page, page_size},
-        query,
+        query, quota,
         records::{HostRecord, Life, ListedTeam, RecordType, TeamRecord},
         streams,
         task::board::BoardRecord,
@@ -37,6 +37,10 @@ pub struct TeamCount {
     pub messages_max: u64,
     /// Bytes in all inboxes.
     pub bytes: u64,
+    /// Bytes that it holds in all.
+    pub held_bytes: u64,
+    /// How many percent of its quota the fullest part uses: all, its tasks, or the history of its tasks.
+    pub quota_percent: u64,
 }
 
 impl Coordinator {
@@ -142,6 +146,14 @@ impl Coordinator {
         Ok(v1::ListTeamsResponse { teams: page.into_items(), next_page_token })
     }
 
+    /// See `TeamService.GetTeam`.
+    pub async fn get_team(&self, who: &CallerCredentials, named: &str) -> Result<v1::Team, Refusal> {
+        let team = self.rule(who, named, Touches::Team, |tx| team::get(tx, who, named)).await?;
+        // What an earlier version wrote cannot be counted while the store takes no writes.
+        let held = self.held(&namespace_of(who, named)?).await.ok();
+        Ok(v1::Team { storage: held.map(|held| quota::show(&held, &self.limits)), ..team })
+    }
+
     /// Returns every team in the directory.
     pub async fn all_namespaces(&self) -> Result<Vec<Namespace>, Refusal> {
         let mut namespaces: Vec<Namespace> = Vec::new();
@@ -193,6 +205,8 @@ impl Coordinator {
         count.messages = extents.iter().map(|extent| extent.entries).sum();
         count.messages_max = extents.iter().map(|extent| extent.entries).max().unwrap_or(0);
         count.bytes = extents.iter().map(|extent| extent.weight).sum();
+        let held = self.held(namespace).await?;
+        (count.held_bytes, count.quota_percent) = (held.team, held.percent(&self.limits));
         Ok(Some((count, team.members.iter().map(|member| member.name.clone()).collect())))
     }
 

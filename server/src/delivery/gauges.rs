@@ -1,5 +1,5 @@
-//! Numbers that no event reports, looked up from time to time: teams, their members and hosts by state, their open tasks,
-//! and how full inboxes are.
+//! Numbers that no event reports, looked up from time to time: teams, their members and hosts by state, their open tasks, how full
+//! inboxes are, and how much of their quotas teams use.
 //!
 //! The due worker visits every team anyway; during some visits it also counts the team, if metrics are served. The
 //! gauges show the sums of the latest counts, which may be as old as [`EVERY`].
@@ -14,7 +14,7 @@ use prometheus_client::metrics::{family::Family, gauge::Gauge};
 use crate::{
     coordinator::{Coordinator, teams::TeamCount},
     store::Namespace,
-    telemetry::{HOST_STATES, Label, MEMBER_STATES, Metrics, SLOT_STATES, TASK_STATUSES},
+    telemetry::{HOST_STATES, Label, MEMBER_STATES, Metrics, QUOTA_LEVELS, SLOT_STATES, TASK_STATUSES},
 };
 
 /// The shortest time between two counts of a team.
@@ -70,6 +70,13 @@ impl Gauges {
         metrics.inbox_messages.set(counts().map(|count| count.messages).sum());
         metrics.inbox_messages_max.set(counts().map(|count| count.messages_max).max().unwrap_or(0));
         metrics.inbox_bytes.set(counts().map(|count| count.bytes).sum());
+        metrics.team_bytes.set(counts().map(|count| count.held_bytes).sum());
+        metrics.team_quota_percent_max.set(counts().map(|count| count.quota_percent).max().unwrap_or(0));
+        for (level, percent) in QUOTA_LEVELS {
+            let teams = counts().filter(|count| count.quota_percent >= percent).count();
+            let gauge = metrics.teams_by_quota.get_or_create(&[("level", level)]);
+            gauge.set(i64::try_from(teams).unwrap_or(i64::MAX));
+        }
     }
 }
 

@@ -32,6 +32,8 @@ pub fn report(
     kept: Extent,
 ) -> Result<Used, RuleError> {
     let (team, name) = identity::member_process(tx, who, Admit::Stopping)?;
+    // The number of lines is bounded.
+    tx.needs_no_room();
     let key = id::idempotency_key(&request.idempotency_key)?.unwrap_or_default();
     let incarnation = team.member(&name).map_or(0, |member| member.incarnation);
     let before = tx.read::<ActivityRecord>(name.folded())?.as_deref().cloned().unwrap_or_default().in_life(incarnation);

@@ -7,14 +7,31 @@ use teamwire_proto::{
     v1::{self, CredentialKind, MemberState, TeamEventKind, history_entry::Event},
 };
 
-use super::{actor::Actor, streams::HISTORY, time::timestamp, tx::Tx};
+use super::{
+    actor::Actor,
+    quota::{Spender, weight_of_task_change},
+    streams::HISTORY,
+    time::timestamp,
+    tx::Tx,
+};
 
 /// Adds an entry to the history.
 pub fn append(tx: &mut Tx<'_>, event: Event) {
-    let entry =
-        v1::HistoryEntry { at: Some(timestamp(tx.ctx.now_ms)), event: Some(event), ..v1::HistoryEntry::default() };
-    let data: Bytes = entry.encode_to_vec().into();
+    let data = encode(tx, event);
     tx.append(HISTORY, data, 0, None);
+}
+
+/// Adds a change to a task. It counts against the share of the history that such changes may use, so that they take no room of other
+/// entries. `spender`: who makes it.
+pub fn append_task_change(tx: &mut Tx<'_>, event: v1::TaskEvent, spender: Spender) {
+    let data = encode(tx, Event::Task(event));
+    let (weight, bound) = (weight_of_task_change(data.len()), spender.task_changes_bound(&tx.ctx.limits));
+    tx.append(HISTORY, data, weight, bound);
+}
+
+fn encode(tx: &Tx<'_>, event: Event) -> Bytes {
+    let at = Some(timestamp(tx.ctx.now_ms));
+    v1::HistoryEntry { at, event: Some(event), ..v1::HistoryEntry::default() }.encode_to_vec().into()
 }
 
 /// Makes the entry for an event of the team.

@@ -14,6 +14,7 @@ use teamwire_proto::{Reason, Refusal, credential::Credential, name::Name};
 pub(super) use super::refused_caller::only_processes;
 pub use super::{
     caller::{CallerCredentials, OperatorSignIn, Principal},
+    quota::Spender,
     refused_caller::{invalid, operator_replaced, revoked_member, superseded, team_not_found},
 };
 use super::{
@@ -159,6 +160,7 @@ pub(super) fn authenticate(
             return Err(Refusal::new(Reason::NotPermitted, text).into());
         }
     };
+    tx.spends_as(Spender::from(&caller));
     Ok(Authenticated { team, caller, read_only })
 }
 
@@ -302,6 +304,7 @@ pub fn record_use(tx: &mut Tx<'_>, who: &CallerCredentials) -> Result<(), RuleEr
     if !look_up(tx, who)?.is_use_due || tx.ctx.store_is_full {
         return Ok(());
     }
+    tx.needs_no_room();
     let last_used_ms = tx.ctx.now_ms;
     match &who.credential {
         Credential::Console { id, .. } => {

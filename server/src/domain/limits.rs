@@ -42,8 +42,8 @@ pub struct Limits {
     pub unprocessed_alarm_after: Duration,
     /// How long the history, processed messages, their receipts and decided requests are kept. 30 days.
     pub history_ttl: Duration,
-    /// How many entries a team's history keeps; the oldest are deleted first. 100,000.
-    pub history_entries_max: u64,
+    /// How many bytes a team may hold in the store. 1 GiB. See [`quota`](super::quota).
+    pub team_bytes_max: u64,
     /// How long a member that has exited stays in the roster. 7 days.
     pub exited_member_ttl: Duration,
     /// How long a completed task stays on the board. 30 days.
@@ -98,7 +98,7 @@ impl Default for Limits {
             exit_alarm_after: Duration::from_secs(30),
             unprocessed_alarm_after: Duration::from_secs(10 * 60),
             history_ttl: Duration::from_secs(30 * 24 * 60 * 60),
-            history_entries_max: 100_000,
+            team_bytes_max: 1024 * 1024 * 1024,
             exited_member_ttl: Duration::from_secs(7 * 24 * 60 * 60),
             completed_task_ttl: Duration::from_secs(30 * 24 * 60 * 60),
             deleted_task_ttl: Duration::from_secs(24 * 60 * 60),

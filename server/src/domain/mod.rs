@@ -16,7 +16,8 @@
 //!   them. [`dead_letters`]: messages that cannot be delivered.
 //! - [`notices`]: who gets the coordinator's notices, and how often.
 //! - [`activity`]: what members' programs do and use.
-//! - [`due`]: what is due when time passes. [`retention`]: what is deleted, and when. [`history`]: what happened.
+//! - [`due`]: what is due when time passes. [`retention`]: what is deleted, and when. [`history`]: what happened. [`quota`]: how much a
+//!   team may hold.
 //! - [`fields`], `text`, `envelope`, `idempotency`, [`time`]: what many calls share.
 //! - [`query`]: what callers may see, and how it is shown. [`search`]: what was said. [`team_view`]: a team as those who
 //!   watch it see it.
@@ -43,6 +44,7 @@ pub mod notices;
 pub mod page;
 pub mod post;
 pub mod query;
+pub mod quota;
 pub mod records;
 mod refused_caller;
 pub mod request;

@@ -55,6 +55,7 @@ pub fn show_team(team: &TeamRecord) -> v1::Team {
         description: team.description.clone(),
         lead: team.lead.to_string(),
         created_at: Some(timestamp(team.created_ms)),
+        storage: None,
         members: u32::try_from(team.members.iter().filter(|member| !member.is_host).count()).unwrap_or(u32::MAX),
     }
 }

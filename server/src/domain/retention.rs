@@ -14,10 +14,11 @@ use super::{
     history,
     inbox::{Leaving, remove_from_inbox},
     notices,
+    quota::{ALARM_AGAIN_BELOW, ALARM_PERCENT, Bytes, FULL_PERCENT, Held, REMEDY, percent},
     records::{
         ActivityRecord, ActsFor, ConsoleRecord, CursorRecord, HostRecord, JoinTokenRecord, Life, ObserverRecord,
-        PresenceRecord, ReceiptRecord, SessionRecord, SignInCodeRecord, SignInsRecord, TeamRecord, UnprocessedRecord,
-        receipt_id,
+        PresenceRecord, QuotaRecord, ReceiptRecord, SessionRecord, SignInCodeRecord, SignInsRecord, TeamRecord,
+        UnprocessedRecord, receipt_id,
     },
     streams::{self, HISTORY, LEFTOVERS, REQUESTS},
     task::{
@@ -165,10 +166,12 @@ pub fn trim_tasks(tx: &mut Tx<'_>, team_id: Uuid, ids: &[u64]) -> Result<(), Rul
     }
     let Some(board) = tx.read::<BoardRecord>("")? else { return Ok(()) };
     let mut board = BoardRecord::clone(&board);
+    tx.want::<TaskRecord>(ids.iter().map(|id| record_id(*id)))?;
     for id in ids {
-        board.completed.remove(*id..=*id);
-        board.deleted.remove(id);
-        tx.delete::<TaskRecord>(&record_id(*id));
+        let id_text = record_id(*id);
+        tx.read::<TaskRecord>(&id_text)?;
+        board.forget(*id, tx.stored_bytes::<TaskRecord>(&id_text));
+        tx.delete::<TaskRecord>(&id_text);
     }
     tx.put("", &board);
     Ok(())
@@ -261,4 +264,35 @@ pub fn alarm_unprocessed(tx: &mut Tx<'_>, team_id: Uuid, oldest: &[Oldest]) -> R
         notices::notify(tx, &team, &[&Actor::Member(team.lead.clone())], notice)?;
     }
     Ok(())
+}
+
+/// Notifies the lead when the team, its tasks or their history become nearly full, and when they become full. Returns the
+/// text, if it has.
+pub fn alarm_quota(tx: &mut Tx<'_>, team_id: Uuid, held: Held) -> Result<Option<String>, RuleError> {
+    let Some(team) = same_team(tx, team_id)? else { return Ok(None) };
+    let limits = tx.ctx.limits.clone();
+    let used = held.percent(&limits);
+    let reached = [FULL_PERCENT, ALARM_PERCENT].into_iter().find(|percent| used >= *percent).unwrap_or(0);
+    let before = tx.read::<QuotaRecord>("")?.map_or(0, |record| record.percent);
+    if reached == before || (reached < before && used + ALARM_AGAIN_BELOW > before) {
+        return Ok(None);
+    }
+    tx.put("", &QuotaRecord { percent: reached });
+    if reached < before {
+        return Ok(None);
+    }
+    let full = held.parts(&limits).into_iter().filter(|(_, held, max)| percent(*held, *max) >= ALARM_PERCENT);
+    let lines: Vec<String> = full
+        .map(|(what, held, max)| {
+            format!("{what} uses {} % of its quota: {} of {}.", percent(held, max), Bytes(held), Bytes(max))
+        })
+        .collect();
+    let then = match reached {
+        FULL_PERCENT => "Teammates can add nothing more there; you and the operator have a reserve.",
+        _ => "At 100 %, teammates can add nothing more there.",
+    };
+    let text = format!("{} {then} {REMEDY}", lines.join(" "));
+    let notice = v1::Notice { kind: NoticeKind::Quota.into(), text: text.clone(), ..v1::Notice::default() };
+    notices::notify(tx, &team, &[&Actor::Member(team.lead.clone())], notice)?;
+    Ok(Some(text))
 }

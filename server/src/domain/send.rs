@@ -76,6 +76,16 @@ impl Sending<'_> {
             self.refuse_stopping()?;
         }
         check_envelope(self.request, &tx.ctx.limits)?;
+        // Shutdowns and answers end something, even in a team that is full.
+        if matches!(
+            body,
+            Ask::ShutdownRequest(_)
+                | Ask::ShutdownResponse(_)
+                | Ask::PlanApprovalResponse(_)
+                | Ask::PermissionResponse(_)
+        ) {
+            tx.needs_no_room();
+        }
         match body {
             Ask::Message(ask) => self.message(tx, ask),
             Ask::Broadcast(ask) => self.broadcast(tx, ask),

@@ -120,6 +120,8 @@ pub fn open(
     // This session is about to supersede the caller's earlier one, which therefore proves nothing.
     let who = CallerCredentials { session_id: None, ..who.clone() };
     let (team, name) = identity::process(tx, &who, Admit::Stopping)?;
+    // A session replaces the previous one.
+    tx.needs_no_room();
     let member = team.member(&name).ok_or_else(identity::invalid)?;
     if let Life::Stopping { request_id: Some(request_id), .. } = &member.life {
         return Ok(Opened::Stopping {
@@ -324,6 +326,7 @@ impl Acknowledgement {
 /// Marks messages as processed. `messages`: those of the acknowledgement that are still in the inbox.
 pub fn acknowledge(tx: &mut Tx<'_>, acknowledgement: &Acknowledgement, messages: &[Leaving]) -> Result<(), RuleError> {
     let (_, name) = identity::member_or_host(tx, &acknowledgement.who, Admit::Stopping)?;
+    tx.needs_no_room();
     if acknowledgement.message_ids.is_empty() {
         let text = "message_ids is empty. Name the messages that were processed, 1 to 1,000 a call.";
         return Err(Refusal::new(Reason::InvalidField, text).field("message_ids").into());

@@ -111,6 +111,7 @@ const BLOCKING_NAMED_MAX: usize = 12;
 pub fn delete(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str, leases: &Leases) -> Result<Name, RuleError> {
     let (team, caller) = identity::call(tx, who, named, Admit::Live)?;
     caller.lead_only("delete the team")?;
+    tx.needs_no_room();
     let own = match &caller {
         Principal::Member { name, .. } => Some(name),
         _ => None,

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::{
     Context,
+    quota::Spender,
     records::{HostRecord, PresenceRecord, RecordType, TeamRecord},
     topics::Topic,
 };
@@ -108,6 +109,8 @@ pub struct Tx<'a> {
     /// Records that this transaction has put or deleted, for its later reads.
     written: HashMap<Key, Arc<CachedRecord>>,
     ends_something: bool,
+    spender: Spender,
+    needs_no_room: bool,
     writes_are_forbidden: bool,
     drawn: u64,
 }
@@ -125,6 +128,8 @@ impl<'a> Tx<'a> {
             notifications: Vec::new(),
             written: HashMap::new(),
             ends_something: false,
+            spender: Spender::Coordinator,
+            needs_no_room: false,
             writes_are_forbidden: false,
             drawn: 0,
         }
@@ -148,6 +153,14 @@ impl<'a> Tx<'a> {
     pub fn place_in_inbox(&self, member: &Name, message_id: &str) -> Result<Option<u64>, RuleError> {
         let inbox = self.snapshot.inboxes.get(member.folded()).ok_or_else(|| RuleError::NeedsInbox(member.clone()))?;
         Ok(inbox.get(message_id).copied())
+    }
+
+    /// Returns the length of a record's data, as this transaction has put it or as it was loaded. Zero: there is none, or it is not
+    /// loaded.
+    pub fn stored_bytes<T: RecordType>(&self, id: &str) -> u64 {
+        let key = Key::new(T::KIND, id);
+        let found = self.written.get(&key).or_else(|| self.snapshot.records.get(&key));
+        found.and_then(|found| found.record.as_ref()).map_or(0, |record| record.data.len() as u64)
     }
 
     /// Requires records that the rule is about to read one by one, so that they are loaded all at once.
@@ -240,6 +253,21 @@ impl<'a> Tx<'a> {
         self.ends_something = true;
     }
 
+    /// Says who adds what the transaction writes, which decides how full the team may be afterwards. By default, the coordinator.
+    pub fn spends_as(&mut self, spender: Spender) {
+        self.spender = spender;
+    }
+
+    /// Lets the commit ignore the team's quota: the rule ends or frees something, or another limit bounds what it writes.
+    pub fn needs_no_room(&mut self) {
+        self.needs_no_room = true;
+    }
+
+    /// Returns who adds what the transaction writes; the coordinator, if it ignores the quota.
+    pub fn spender(&self) -> Spender {
+        if self.needs_no_room || self.ends_something { Spender::Coordinator } else { self.spender }
+    }
+
     /// Makes the commit fail if the lease is alive.
     pub fn check_lease_gone(&mut self, name: &str) {
         self.leases.push(Check::Lease { name: name.to_owned(), alive: false });
@@ -322,6 +350,7 @@ impl<'a> Tx<'a> {
     /// whatever else has changed since.
     pub fn into_txn(mut self) -> Txn {
         self.notify_watchers();
+        let bytes_max = self.spender().team_bytes_max(&self.ctx.limits);
         let seen = self.idempotency_keys.into_iter().map(|key| Check::KeyUnused { key });
         let versions = self.read.into_iter().map(|(key, version)| Check::Version { key, version });
         // Notifications go last, also after the removal of a namespace.
@@ -330,6 +359,7 @@ impl<'a> Tx<'a> {
             checks: seen.chain(versions).chain(self.leases).collect(),
             writes: self.writes,
             ends_something: self.ends_something,
+            bytes_max,
         }
     }
 }

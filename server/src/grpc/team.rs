@@ -4,10 +4,7 @@ use teamwire_proto::v1::{self, team_service_server::TeamService};
 use tonic::{Request, Response, Status};
 
 use super::{advertised::CalledAt, services::Services};
-use crate::{
-    coordinator::decide::Touches,
-    domain::{membership, team},
-};
+use crate::{coordinator::decide::Touches, domain::membership};
 
 #[tonic::async_trait]
 impl TeamService for Services {
@@ -21,8 +18,7 @@ impl TeamService for Services {
 
     async fn get_team(&self, request: Request<v1::GetTeamRequest>) -> Result<Response<v1::GetTeamResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        let team =
-            self.coordinator.rule(&who, &request.team, Touches::Team, |tx| team::get(tx, &who, &request.team)).await?;
+        let team = self.coordinator.get_team(&who, &request.team).await?;
         Ok(Response::new(v1::GetTeamResponse { team: Some(team) }))
     }
 

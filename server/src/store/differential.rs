@@ -36,7 +36,7 @@ const CASES: u32 = 256;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Commit { namespace: usize, checks: Vec<Wanted>, writes: Vec<Write>, drop: bool },
+    Commit { namespace: usize, checks: Vec<Wanted>, writes: Vec<Write>, bytes_max: Option<u64>, drop: bool },
     Read { namespace: usize, keys: Vec<Key> },
     Scan { namespace: usize, kind: &'static str, after: &'static str, limit: usize },
     Range { namespace: usize, stream: &'static str, range: Range },
@@ -59,7 +59,7 @@ enum Answer {
     Records(Vec<Option<Record>>),
     Scanned(Vec<(String, Record)>),
     Entries(Vec<super::Entry>),
-    Rest(Vec<super::Extent>, Vec<String>),
+    Rest(Vec<super::Extent>, Vec<String>, u64),
 }
 
 fn keys() -> impl Strategy<Value = Key> {
@@ -122,8 +122,8 @@ fn ranges() -> impl Strategy<Value = Range> {
 fn steps() -> impl Strategy<Value = Step> {
     let namespaces = 0..SPACES;
     prop_oneof![
-        6 => (namespaces.clone(), vec(checks(), 0..3), vec(writes(), 0..6), prop::bool::weighted(0.05))
-            .prop_map(|(namespace, checks, writes, drop)| Step::Commit { namespace, checks, writes, drop }),
+        6 => (namespaces.clone(), vec(checks(), 0..3), vec(writes(), 0..6), option::weighted(0.3, 0..1_500_u64), prop::bool::weighted(0.05))
+            .prop_map(|(namespace, checks, writes, bytes_max, drop)| Step::Commit { namespace, checks, writes, bytes_max, drop }),
         1 => (namespaces.clone(), vec(keys(), 0..6)).prop_map(|(namespace, keys)| Step::Read { namespace, keys }),
         1 => (namespaces.clone(), select(&KINDS[..]), select(&["", "a", "aa", "~"][..]), 0..4_usize)
             .prop_map(|(namespace, kind, after, limit)| Step::Scan { namespace, kind, after, limit }),
@@ -171,8 +171,8 @@ impl Side {
 
     async fn answer(&mut self, namespaces: &[Namespace], step: &Step) -> Answer {
         match step {
-            Step::Commit { namespace, checks, writes, drop } => {
-                self.commit(&namespaces[*namespace], checks, writes, *drop).await
+            Step::Commit { namespace, checks, writes, bytes_max, drop } => {
+                self.commit(&namespaces[*namespace], checks, writes, *bytes_max, *drop).await
             }
             Step::Read { namespace, keys } => {
                 let records = self.store.read(&namespaces[*namespace], keys).await.unwrap();
@@ -189,14 +189,27 @@ impl Side {
         }
     }
 
-    async fn commit(&mut self, namespace: &Namespace, wanted: &[Wanted], writes: &[Write], drop: bool) -> Answer {
-        let mut txn = Txn::default();
+    async fn commit(
+        &mut self,
+        namespace: &Namespace,
+        wanted: &[Wanted],
+        writes: &[Write],
+        bytes_max: Option<u64>,
+        drop: bool,
+    ) -> Answer {
+        let mut txn = Txn { bytes_max, ..Txn::default() };
         for wanted in wanted {
             txn.checks.push(self.check(namespace, wanted).await);
         }
         for write in writes {
             if let Write::RememberReply { key, .. } = write {
-                txn.checks.push(Check::KeyUnused { key: key.clone() });
+                let check = Check::KeyUnused { key: key.clone() };
+                // A transaction uses a key once.
+                if txn.writes.iter().any(|write| matches!(write, Write::RememberReply { key: used, .. } if used == key))
+                {
+                    continue;
+                }
+                txn.checks.push(check);
             }
             txn.writes.push(write.clone());
         }
@@ -232,7 +245,8 @@ impl Side {
         }
         let extents = self.store.extents(&namespaces[namespace], &STREAMS.map(str::to_owned)).await.unwrap();
         let leases = self.store.leases(&namespaces[namespace]).await.unwrap().until_ms;
-        answers.push(Answer::Rest(extents, leases.into_keys().collect()));
+        let usage = self.store.usage(&namespaces[namespace]).await.unwrap();
+        answers.push(Answer::Rest(extents, leases.into_keys().collect(), usage));
         answers
     }
 }
@@ -248,7 +262,7 @@ async fn compare(sides: &mut [Side; 2], case: usize, steps: &[Step]) -> Result<(
         let (all, other) = (left.everything(&namespaces, index).await, right.everything(&namespaces, index).await);
         prop_assert_eq!(all, other, "in the end, namespace {}", index);
         // Free the memory, so that it does not grow with the number of cases.
-        let drop = Step::Commit { namespace: index, checks: vec![], writes: vec![], drop: true };
+        let drop = Step::Commit { namespace: index, checks: vec![], writes: vec![], bytes_max: None, drop: true };
         prop_assert_eq!(left.answer(&namespaces, &drop).await, right.answer(&namespaces, &drop).await);
     }
     Ok(())

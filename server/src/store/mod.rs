@@ -10,6 +10,9 @@
 //! order; otherwise none do. Commits to one namespace are linearizable, and a read sees every commit acknowledged before the
 //! read began. An acknowledged commit is as durable as [`Commit::durability`] says.
 //!
+//! A store counts the bytes that each namespace holds ([`Store::usage`]), as part of each commit, and a transaction can state how many
+//! there may be ([`Txn::bytes_max`]). `usage.rs` defines what counts how much.
+//!
 //! Architecture invariant: stores contain no product rules, and no other module knows which store it runs on.
 
 pub mod backup;
@@ -23,6 +26,7 @@ mod layer;
 pub mod model;
 mod open;
 pub mod redis;
+mod usage;
 mod when_full;
 #[cfg(test)]
 use teamwire_test_redis as test_redis;
@@ -293,6 +297,9 @@ pub struct Txn {
     /// Whether the transaction ends something that it cannot end a second time, so that a full store applies it whatever it
     /// writes; see [`Txn::applies_when_full`].
     pub ends_something: bool,
+    /// The most bytes that the namespace may hold afterwards, if the transaction adds to them; see [`Store::usage`]. Evaluated last,
+    /// with all writes. `None`: unbounded.
+    pub bytes_max: Option<u64>,
 }
 
 /// How durable an acknowledged commit is.
@@ -346,6 +353,11 @@ pub enum Failed {
     Full {
         /// The stream.
         stream: String,
+    },
+    /// The transaction adds bytes, and the namespace would hold more than [`Txn::bytes_max`].
+    OverQuota {
+        /// How many bytes the namespace holds.
+        held: u64,
     },
 }
 
@@ -454,6 +466,11 @@ pub trait Store: Export + fmt::Debug + Send + Sync + 'static {
 
     /// Returns all leases of a namespace that were set and not ended, including expired ones.
     async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError>;
+
+    /// Returns how many bytes a namespace holds: its records, the entries of its streams, and the replies that were remembered on
+    /// this day or the one before (UTC). Leases do not count. A namespace that an earlier version wrote, which did not count, is
+    /// counted once, and what it holds in very large parts may be estimated.
+    async fn usage(&self, namespace: &Namespace) -> Result<u64, StoreError>;
 
     /// Returns the store's clock, in milliseconds since 1970. Fails if the store is unreachable.
     async fn now_ms(&self) -> Result<u64, StoreError>;

@@ -19,6 +19,7 @@ use tokio::sync::{broadcast, mpsc};
 use super::{
     Check, Commit, Durability, Entry, Export, Extent, Failed, Item, Key, Leases, NOTIFICATIONS_MAX, Namespace,
     Notification, Outcome, Range, Record, Store, StoreError, Txn, WhenFull, Write, export,
+    usage::{DAY_MS, Growth, Usage, record_bytes},
 };
 
 /// The store in plain maps. See the [module](self).
@@ -42,6 +43,7 @@ struct Contents {
     streams: BTreeMap<String, Stream>,
     leases: BTreeMap<String, u64>,
     replies: BTreeMap<String, Bytes>,
+    usage: Usage,
 }
 
 #[derive(Debug)]
@@ -82,7 +84,7 @@ impl State {
         let at_ms = self.now_ms();
         let contents = self.namespaces.entry(namespace.clone()).or_default();
         txn.checks.iter().try_for_each(|check| contents.check(check, at_ms))?;
-        let (appended, removed) = contents.write_streams(&txn.writes)?;
+        let (appended, removed) = contents.write_streams(txn, at_ms)?;
         self.version += 1;
         let version = self.version;
         for write in &txn.writes {
@@ -126,10 +128,15 @@ impl Contents {
         self.records.get(&(key.kind, key.id.clone())).cloned()
     }
 
-    /// Applies all changes to streams, or none. Returns the sequence of each append, and the number of removed entries.
-    fn write_streams(&mut self, writes: &[Write]) -> Result<(Vec<Option<u64>>, u64), Failed> {
+    /// Applies all changes to streams, or none, and counts what the whole transaction adds and frees. Returns the sequence of each
+    /// append, and the number of removed entries.
+    fn write_streams(&mut self, txn: &Txn, now_ms: u64) -> Result<(Vec<Option<u64>>, u64), Failed> {
         let (mut done, mut appended, mut removed) = (Vec::new(), Vec::new(), 0);
-        for write in writes {
+        let mut growth = Growth::default();
+        for write in &txn.writes {
+            growth.write(write, |key| {
+                Ok::<_, Failed>(self.record(key).map_or(0, |record| record_bytes(&key.id, record.data.len())))
+            })?;
             match write {
                 Write::Append { stream: name, data, weight, bound } => {
                     let stream = self.streams.entry(name.clone()).or_default();
@@ -143,6 +150,7 @@ impl Contents {
                         Some(WhenFull::Skip) => appended.push(None),
                         None => {
                             appended.push(Some(stream.extent.next));
+                            growth.append(data.len());
                             stream.put(stream.extent.next, (*weight, data.clone()));
                             stream.extent.next += 1;
                             done.push(Done::Appended(name));
@@ -153,6 +161,7 @@ impl Contents {
                     for sequence in sequences {
                         if let Some(entry) = self.streams.get_mut(name).and_then(|stream| stream.take(*sequence)) {
                             removed += 1;
+                            growth.remove(entry.1.len());
                             done.push(Done::Removed(name, *sequence, entry));
                         }
                     }
@@ -165,6 +174,13 @@ impl Contents {
                 _ => {}
             }
         }
+        let before = self.usage.on(now_ms / DAY_MS);
+        let after = before.after(&growth);
+        if !txn.fits(before, after) {
+            done.into_iter().rev().for_each(|done| self.undo(done));
+            return Err(Failed::OverQuota { held: before.bytes() });
+        }
+        self.usage = after;
         Ok((appended, removed))
     }
 
@@ -282,6 +298,11 @@ impl Store for ModelStore {
     async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError> {
         let until_ms = self.with_contents(namespace, |contents| contents.leases.clone());
         Ok(Leases { now_ms: self.state.lock().now_ms(), until_ms })
+    }
+
+    async fn usage(&self, namespace: &Namespace) -> Result<u64, StoreError> {
+        let usage = self.with_contents(namespace, |contents| contents.usage);
+        Ok(usage.on(self.state.lock().now_ms() / DAY_MS).bytes())
     }
 
     async fn now_ms(&self) -> Result<u64, StoreError> {

@@ -13,7 +13,13 @@ use prometheus_client::{
 use teamwire_proto::{Kind, Reason, Refusal, v1};
 
 use super::{decisions::Decisions, usage::Usage};
-use crate::{domain::dead_letters::Undeliverable, store::Failed};
+use crate::{
+    domain::{
+        dead_letters::Undeliverable,
+        quota::{ALARM_PERCENT, FULL_PERCENT},
+    },
+    store::Failed,
+};
 
 /// The bounds of all histograms of time, in seconds.
 const BUCKETS_S: [f64; 13] = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
@@ -30,8 +36,11 @@ pub const SLOT_STATES: [&str; 2] = ["taken", "free"];
 /// Where the tasks are that are counted: the places of the board, without those that are closed.
 pub const TASK_STATUSES: [&str; 4] = ["ready", "assigned", "blocked", "in_progress"];
 
+/// How full teams are counted: the label, and from how many percent of the quota.
+pub const QUOTA_LEVELS: [(&str, u64); 2] = [("near", ALARM_PERCENT), ("full", FULL_PERCENT)];
+
 /// The operations of a store that are timed.
-pub(super) const STORE_OPERATIONS: [&str; 7] = ["read", "scan", "range", "extents", "leases", "now", "commit"];
+pub(super) const STORE_OPERATIONS: [&str; 8] = ["read", "scan", "range", "extents", "leases", "usage", "now", "commit"];
 
 /// One label.
 pub type Label = [(&'static str, &'static str); 1];
@@ -99,6 +108,9 @@ pub struct Metrics {
     pub(crate) inbox_messages: Gauge<u64, AtomicU64>,
     pub(crate) inbox_messages_max: Gauge<u64, AtomicU64>,
     pub(crate) inbox_bytes: Gauge<u64, AtomicU64>,
+    pub(crate) team_bytes: Gauge<u64, AtomicU64>,
+    pub(crate) team_quota_percent_max: Gauge<u64, AtomicU64>,
+    pub(crate) teams_by_quota: Family<Label, Gauge>,
 }
 
 impl fmt::Debug for Metrics {
@@ -165,6 +177,11 @@ impl Metrics {
             inbox_messages_max: add
                 .plain("inbox_messages_max", "Unprocessed messages in the fullest inbox of the store."),
             inbox_bytes: add.plain("inbox_bytes", "Bytes of unprocessed messages in all inboxes of the store."),
+            team_bytes: add.plain("team_bytes", "Bytes that all teams hold in the store."),
+            team_quota_percent_max: add
+                .plain("team_quota_percent_max", "How many percent of its quota the fullest team uses."),
+            teams_by_quota: add
+                .plain("teams_by_quota", "Teams that use most of their quota: near (80 %) includes full (99 %)."),
             registry,
         };
         metrics.begin_at_zero();
@@ -195,7 +212,7 @@ impl Metrics {
         for cause in [Undeliverable::DeliveryLimit, Undeliverable::TargetReplaced] {
             drop(self.dead_letters.get_or_create(&[("cause", cause.as_str())]));
         }
-        for check in ["version", "key_used", "lease", "full"] {
+        for check in ["version", "key_used", "lease", "full", "over_quota"] {
             drop(self.commit_conflicts.get_or_create(&[("check", check)]));
         }
         for why in ["missing", "stale", "conflict"] {
@@ -217,6 +234,9 @@ impl Metrics {
         }
         for state in SLOT_STATES {
             drop(self.host_slots.get_or_create(&[("state", state)]));
+        }
+        for (level, _) in QUOTA_LEVELS {
+            drop(self.teams_by_quota.get_or_create(&[("level", level)]));
         }
         for status in TASK_STATUSES {
             drop(self.tasks.get_or_create(&[("status", status)]));
@@ -291,6 +311,7 @@ impl Metrics {
             Failed::KeyUsed { .. } => "key_used",
             Failed::Lease { .. } => "lease",
             Failed::Full { .. } => "full",
+            Failed::OverQuota { .. } => "over_quota",
         };
         self.commit_conflicts.get_or_create(&[("check", check)]).inc();
     }

@@ -17,5 +17,5 @@ pub mod metrics_endpoint;
 mod span;
 mod usage;
 
-pub use metrics::{HOST_STATES, Label, Labels, MEMBER_STATES, Metrics, SLOT_STATES, TASK_STATUSES};
+pub use metrics::{HOST_STATES, Label, Labels, MEMBER_STATES, Metrics, QUOTA_LEVELS, SLOT_STATES, TASK_STATUSES};
 pub(crate) use span::step;

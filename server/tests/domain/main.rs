@@ -10,6 +10,7 @@ mod activity;
 mod members;
 mod messages;
 mod notices;
+mod quotas;
 mod requests;
 mod sessions;
 mod tasks;

@@ -18,7 +18,8 @@ pub(crate) struct SoundBoard {
 }
 
 /// Checks that each task is in exactly one place, the one that its record says; that what waits is what has an open
-/// task before it; that dependencies are known at both ends; and that only members that live hold claims.
+/// task before it; that dependencies are known at both ends; and that only members that live hold claims. And that the board
+/// counts the bytes of the tasks.
 pub(crate) async fn check_board(store: &dyn Store, namespace: &Namespace) -> SoundBoard {
     let keys = [team_key(), Key::new(BoardRecord::KIND, ""), Key::new(WaitingRecord::KIND, "")];
     let mut found = store.read(namespace, &keys).await.unwrap().into_iter();
@@ -28,6 +29,8 @@ pub(crate) async fn check_board(store: &dyn Store, namespace: &Namespace) -> Sou
     let waiting =
         found.next().unwrap().map_or_else(WaitingRecord::default, |r| WaitingRecord::decode(&r.data).unwrap());
     let records = store.scan(namespace, TaskRecord::KIND, "", 100_000).await.unwrap();
+    let bytes: usize = records.iter().map(|(_, record)| record.data.len()).sum();
+    assert_eq!(board.bytes, bytes as u64, "the bytes of all tasks: {board:?}");
     let tasks: BTreeMap<u64, TaskRecord> = records
         .into_iter()
         .map(|(id, record)| (id.parse().unwrap(), TaskRecord::decode(&record.data).unwrap()))
@@ -51,7 +54,9 @@ pub(crate) async fn check_board(store: &dyn Store, namespace: &Namespace) -> Sou
             Some(known) => assert_eq!((&known.on, &known.owner), (&on, &task.owner), "{task:?}"),
             None => assert!(task.is_closed() || on.is_empty(), "nobody knows what {task:?} waits for"),
         }
-        let knows = |other: &u64| tasks.get(other).is_none_or(|other| other.blocks.contains(id));
+        // A deleted task has forgotten what it blocked.
+        let is_deleted = |other: &TaskRecord| other.status == Status::Deleted;
+        let knows = |other: &u64| tasks.get(other).is_none_or(|other| is_deleted(other) || other.blocks.contains(id));
         assert!(task.blocked_by.iter().all(knows), "a blocker does not know of {task:?}");
         let knows = |other: &u64| tasks.get(other).is_none_or(|other| other.blocked_by.contains(id));
         assert!(task.blocks.iter().all(knows), "{task:?} is in the way of one that does not know");
@@ -85,18 +90,18 @@ fn place_of(task: &TaskRecord, is_open: &impl Fn(&u64) -> bool) -> String {
         (Status::Pending, Some(_)) => owned("assigned"),
         (Status::InProgress, _) => owned("claimed"),
         (Status::Completed, _) => "completed".to_owned(),
-        (Status::Deleted, _) => format!("deleted {}", task.closed_ms),
+        (Status::Deleted, _) => "deleted".to_owned(),
     }
 }
 
 /// Returns every place in which a board has a task.
 fn places(board: &BoardRecord, id: u64) -> Vec<String> {
-    let plain = [("ready", &board.ready), ("blocked", &board.blocked), ("completed", &board.completed)];
+    let closed = [("completed", &board.completed), ("deleted", &board.deleted)];
+    let plain = [("ready", &board.ready), ("blocked", &board.blocked)].into_iter().chain(closed);
     let by = |place: &'static str, by: &BTreeMap<Name, Ids>| {
         let of: Vec<_> = by.iter().filter(|(_, ids)| ids.contains(&id)).map(|(name, _)| name.folded()).collect();
         of.into_iter().map(|name| format!("{place} {name}")).collect::<Vec<_>>()
     };
-    let plain = plain.into_iter().filter(|(_, ids)| ids.contains(&id)).map(|(place, _)| place.to_owned());
-    let deleted = board.deleted.get(&id).map(|at_ms| format!("deleted {at_ms}"));
-    plain.chain(by("assigned", &board.assigned)).chain(by("claimed", &board.claimed)).chain(deleted).collect()
+    let plain = plain.filter(|(_, ids)| ids.contains(&id)).map(|(place, _)| place.to_owned());
+    plain.chain(by("assigned", &board.assigned)).chain(by("claimed", &board.claimed)).collect()
 }

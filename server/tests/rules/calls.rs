@@ -10,14 +10,12 @@ use teamwire_server::{
         membership,
         request::permission,
         task::{claim, edit},
-        team,
     },
 };
 
 /// The calls that are one rule each.
 #[async_trait]
 pub(crate) trait RuleCalls {
-    async fn get_team(&self, who: &CallerCredentials, named: &str) -> Result<v1::Team, Refusal>;
     async fn invite(&self, who: &CallerCredentials, ask: &v1::InviteRequest) -> Result<v1::InviteResponse, Refusal>;
     async fn create_observer(
         &self,
@@ -63,10 +61,6 @@ pub(crate) trait RuleCalls {
 
 #[async_trait]
 impl RuleCalls for Coordinator {
-    async fn get_team(&self, who: &CallerCredentials, named: &str) -> Result<v1::Team, Refusal> {
-        self.rule(who, named, Touches::Team, |tx| team::get(tx, who, named)).await
-    }
-
     async fn invite(&self, who: &CallerCredentials, ask: &v1::InviteRequest) -> Result<v1::InviteResponse, Refusal> {
         self.rule(who, &ask.team, Touches::Team, |tx| membership::invite(tx, who, ask)).await
     }

@@ -25,6 +25,7 @@ mod notices;
 mod overtaking;
 mod pages;
 mod permissions;
+mod quotas;
 mod requests;
 mod retention;
 mod search;

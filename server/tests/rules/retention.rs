@@ -67,31 +67,6 @@ async fn history_that_is_old_goes_with_its_processed_messages_and_their_receipts
 }
 
 #[tokio::test]
-async fn history_that_is_long_loses_its_oldest_entries() {
-    let t = Team::with_limits(|limits| limits.history_entries_max = 10).await;
-    let bob = t.join("bob").await;
-    let mut ids = Vec::new();
-    for n in 0..30 {
-        let id = t.send(&t.lead, message("bob", &n.to_string())).await.message_id;
-        t.ack(&bob, &[&id]).await.unwrap();
-        ids.push(id);
-    }
-    t.coordinator.delete_old(&t.namespace).await.unwrap();
-    let history = t.history().await;
-    assert_eq!(history.len(), 10);
-    let last: Vec<_> = ids.iter().rev().take(10).rev().collect();
-    let shown: Vec<_> = history
-        .iter()
-        .filter_map(|entry| match &entry.event {
-            Some(Event::Message(message)) => Some(&message.id),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(shown, last);
-    assert_eq!(t.count::<v1::Message>().await, 10);
-}
-
-#[tokio::test]
 async fn decided_requests_go_and_pending_ones_stay() {
     let (mut t, [ann, bob]) = Team::of(["ann", "bob"]).await;
     let old = t.ask(&t.lead, shutdown("bob")).await;

@@ -16,8 +16,8 @@ use teamwire_server::{
         identity::CallerCredentials,
         records::{
             ActivityRecord, ConsoleRecord, DueNoticesRecord, HostRecord, JoinTokenRecord, NoticesRecord,
-            ObserverRecord, PresenceRecord, ReceiptRecord, RecordType, SessionRecord, SignInCodeRecord, SignInsRecord,
-            TeamRecord,
+            ObserverRecord, PresenceRecord, QuotaRecord, ReceiptRecord, RecordType, SessionRecord, SignInCodeRecord,
+            SignInsRecord, TeamRecord,
         },
         secret::{OperatorSecrets, SecretHash},
         streams::{HISTORY, REQUESTS, activity, inbox},
@@ -379,6 +379,7 @@ impl Team {
             WaitingRecord::KIND,
             NoticesRecord::KIND,
             DueNoticesRecord::KIND,
+            QuotaRecord::KIND,
             v1::Message::KIND,
             v1::Request::KIND,
         ] {

@@ -6,6 +6,7 @@ mod history;
 mod host;
 mod inbox;
 mod member;
+mod quota;
 mod reader;
 
 use std::time::Duration;
@@ -19,6 +20,7 @@ use self::{
     age::{age, duration_text},
     finding::Finding,
     member::{delete_blocked, unknown},
+    quota::quota,
     reader::Reader,
 };
 use super::{Output, id::is_named};
@@ -35,6 +37,8 @@ use crate::{
 /// - not queued: messages are refused, because the name is unknown or the inbox is full
 ///
 /// - store refuses writes: nothing can be sent until the coordinator's operator has acted
+///
+/// - quota exceeded: the team, its tasks or their history has used its quota, so teammates can add nothing more there
 ///
 /// - not delivered: messages wait because no process reads the inbox
 ///
@@ -59,6 +63,8 @@ use crate::{
 /// - crashing: the member's program has crashed at least three times in 10 minutes, and its runner restarts it
 ///
 /// It also notes the following, which are not problems:
+///
+/// - a quota that is nearly used
 ///
 /// - messages that you have not read
 ///
@@ -122,6 +128,7 @@ impl Doctor {
         self.requests(&caller, &reader, &mut findings).await?;
         findings.extend(self.dead_letters(&caller).await?);
         if self.member.is_none() {
+            findings.extend(quota(&reader, &team));
             findings.extend(delete_blocked(&reader, &members));
         }
         self.print(&team, &caller, &findings)

@@ -131,6 +131,8 @@ const (
 	NoticeKind_NOTICE_KIND_SPAWN_STARTED NoticeKind = 17
 	// A member that was ordered from a host has not started; `text` says why. To the lead and to the member that ordered it.
 	NoticeKind_NOTICE_KIND_SPAWN_FAILED NoticeKind = 18
+	// The team uses 80 % of its quota, or all of it; `text` says of what, and what frees space. To the lead.
+	NoticeKind_NOTICE_KIND_QUOTA NoticeKind = 19
 	// Unimportant notices, gathered over a few minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a
 	// line for each of them.
 	NoticeKind_NOTICE_KIND_DIGEST NoticeKind = 20
@@ -158,6 +160,7 @@ var (
 		16: "NOTICE_KIND_WORK_FAILED",
 		17: "NOTICE_KIND_SPAWN_STARTED",
 		18: "NOTICE_KIND_SPAWN_FAILED",
+		19: "NOTICE_KIND_QUOTA",
 		20: "NOTICE_KIND_DIGEST",
 	}
 	NoticeKind_value = map[string]int32{
@@ -180,6 +183,7 @@ var (
 		"NOTICE_KIND_WORK_FAILED":        16,
 		"NOTICE_KIND_SPAWN_STARTED":      17,
 		"NOTICE_KIND_SPAWN_FAILED":       18,
+		"NOTICE_KIND_QUOTA":              19,
 		"NOTICE_KIND_DIGEST":             20,
 	}
 )
@@ -3591,7 +3595,7 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x1aRESTART_POLICY_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14RESTART_POLICY_NEVER\x10\x01\x12\x1d\n" +
 	"\x19RESTART_POLICY_ON_FAILURE\x10\x02\x12\x19\n" +
-	"\x15RESTART_POLICY_ALWAYS\x10\x03*\x89\a\n" +
+	"\x15RESTART_POLICY_ALWAYS\x10\x03*\xa8\a\n" +
 	"\n" +
 	"NoticeKind\x12\x1b\n" +
 	"\x17NOTICE_KIND_UNSPECIFIED\x10\x00\x12\"\n" +
@@ -3624,7 +3628,8 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\b\x01\x12\x06member\x12+\n" +
 	"\x19NOTICE_KIND_SPAWN_STARTED\x10\x11\x1a\f\x92\xb5\x18\b\x12\x06member\x12,\n" +
 	"\x18NOTICE_KIND_SPAWN_FAILED\x10\x12\x1a\x0e\x92\xb5\x18\n" +
-	"\b\x01\x12\x06member\x12\x1c\n" +
+	"\b\x01\x12\x06member\x12\x1d\n" +
+	"\x11NOTICE_KIND_QUOTA\x10\x13\x1a\x06\x92\xb5\x18\x02\b\x01\x12\x1c\n" +
 	"\x12NOTICE_KIND_DIGEST\x10\x14\x1a\x04\x92\xb5\x18\x00*{\n" +
 	"\fRunnerAction\x12\x1d\n" +
 	"\x19RUNNER_ACTION_UNSPECIFIED\x10\x00\x12\x16\n" +

@@ -53,9 +53,9 @@ type TaskServiceClient interface {
 	// INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner),
 	// INVALID_IDEMPOTENCY_KEY. NOT_FOUND: TASK_NOT_FOUND (in blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION:
 	// AGENT_EXITED (owner). ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (open tasks,
-	// blocked_by).
+	// blocked_by, or the share of the team's quota that tasks may use).
 	CreateTask(ctx context.Context, in *CreateTaskRequest, opts ...grpc.CallOption) (*CreateTaskResponse, error)
-	// Returns one task, including a deleted one for as long as the coordinator keeps it.
+	// Returns one task, including a deleted one for as long as the coordinator keeps it, without its description, metadata and result.
 	//
 	// NOT_FOUND: TASK_NOT_FOUND.
 	GetTask(ctx context.Context, in *GetTaskRequest, opts ...grpc.CallOption) (*GetTaskResponse, error)
@@ -74,7 +74,8 @@ type TaskServiceClient interface {
 	// INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner). NOT_FOUND:
 	// TASK_NOT_FOUND (task_id, add_blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION: TASK_CLAIMED (including if
 	// the call would change the dependencies of a task in progress), TASK_CLOSED, AGENT_EXITED (owner). ABORTED:
-	// TASK_CHANGED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (add_blocked_by).
+	// TASK_CHANGED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (add_blocked_by, or the share of the
+	// team's quota that tasks may use).
 	UpdateTask(ctx context.Context, in *UpdateTaskRequest, opts ...grpc.CallOption) (*UpdateTaskResponse, error)
 	// Claims one task. Members only.
 	//
@@ -97,6 +98,7 @@ type TaskServiceClient interface {
 	// NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed; says when and why the task last
 	// returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has
 	// claimed it), TASK_BLOCKED (the lead and the operator), PLAN_REQUIRED. INVALID_ARGUMENT: CONTENT_TOO_LARGE.
+	// RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (for a result of more than 1 KiB).
 	CompleteTask(ctx context.Context, in *CompleteTaskRequest, opts ...grpc.CallOption) (*CompleteTaskResponse, error)
 	// Releases a claimed task: it returns to the board. The owner passes the claim's token; the lead and the operator
 	// need none. Repeating the call with the same token is harmless.
@@ -248,9 +250,9 @@ type TaskServiceServer interface {
 	// INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner),
 	// INVALID_IDEMPOTENCY_KEY. NOT_FOUND: TASK_NOT_FOUND (in blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION:
 	// AGENT_EXITED (owner). ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (open tasks,
-	// blocked_by).
+	// blocked_by, or the share of the team's quota that tasks may use).
 	CreateTask(context.Context, *CreateTaskRequest) (*CreateTaskResponse, error)
-	// Returns one task, including a deleted one for as long as the coordinator keeps it.
+	// Returns one task, including a deleted one for as long as the coordinator keeps it, without its description, metadata and result.
 	//
 	// NOT_FOUND: TASK_NOT_FOUND.
 	GetTask(context.Context, *GetTaskRequest) (*GetTaskResponse, error)
@@ -269,7 +271,8 @@ type TaskServiceServer interface {
 	// INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner). NOT_FOUND:
 	// TASK_NOT_FOUND (task_id, add_blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION: TASK_CLAIMED (including if
 	// the call would change the dependencies of a task in progress), TASK_CLOSED, AGENT_EXITED (owner). ABORTED:
-	// TASK_CHANGED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (add_blocked_by).
+	// TASK_CHANGED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (add_blocked_by, or the share of the
+	// team's quota that tasks may use).
 	UpdateTask(context.Context, *UpdateTaskRequest) (*UpdateTaskResponse, error)
 	// Claims one task. Members only.
 	//
@@ -292,6 +295,7 @@ type TaskServiceServer interface {
 	// NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed; says when and why the task last
 	// returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has
 	// claimed it), TASK_BLOCKED (the lead and the operator), PLAN_REQUIRED. INVALID_ARGUMENT: CONTENT_TOO_LARGE.
+	// RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (for a result of more than 1 KiB).
 	CompleteTask(context.Context, *CompleteTaskRequest) (*CompleteTaskResponse, error)
 	// Releases a claimed task: it returns to the board. The owner passes the claim's token; the lead and the operator
 	// need none. Repeating the call with the same token is harmless.

@@ -342,7 +342,9 @@ type Team struct {
 	// By the clock of the store.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// How many members it has, including those that have exited.
-	Members       uint32 `protobuf:"varint,6,opt,name=members,proto3" json:"members,omitempty"`
+	Members uint32 `protobuf:"varint,6,opt,name=members,proto3" json:"members,omitempty"`
+	// Set by GetTeam only. How much it holds in the store.
+	Storage       *TeamStorage `protobuf:"bytes,7,opt,name=storage,proto3" json:"storage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -419,6 +421,105 @@ func (x *Team) GetMembers() uint32 {
 	return 0
 }
 
+func (x *Team) GetStorage() *TeamStorage {
+	if x != nil {
+		return x.Storage
+	}
+	return nil
+}
+
+// How much a team holds in the store, and how much it may hold. A teammate's call that adds something beyond a maximum fails with
+// REASON_QUOTA_EXCEEDED; the lead and the operator may use a tenth more.
+type TeamStorage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The bytes of everything: messages, the history, tasks, and replies that are remembered for repeated calls.
+	Bytes uint64 `protobuf:"varint,1,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// The quota: the coordinator's `limits.team_bytes_max`.
+	BytesMax uint64 `protobuf:"varint,2,opt,name=bytes_max,json=bytesMax,proto3" json:"bytes_max,omitempty"`
+	// The bytes of its tasks, deleted ones included until the coordinator forgets them.
+	TaskBytes uint64 `protobuf:"varint,3,opt,name=task_bytes,json=taskBytes,proto3" json:"task_bytes,omitempty"`
+	// A quarter of the quota.
+	TaskBytesMax uint64 `protobuf:"varint,4,opt,name=task_bytes_max,json=taskBytesMax,proto3" json:"task_bytes_max,omitempty"`
+	// The bytes of the changes to tasks in the history, with the replies and notices that they caused.
+	TaskHistoryBytes uint64 `protobuf:"varint,5,opt,name=task_history_bytes,json=taskHistoryBytes,proto3" json:"task_history_bytes,omitempty"`
+	// A quarter of the quota.
+	TaskHistoryBytesMax uint64 `protobuf:"varint,6,opt,name=task_history_bytes_max,json=taskHistoryBytesMax,proto3" json:"task_history_bytes_max,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *TeamStorage) Reset() {
+	*x = TeamStorage{}
+	mi := &file_teamwire_v1_team_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TeamStorage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TeamStorage) ProtoMessage() {}
+
+func (x *TeamStorage) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_team_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TeamStorage.ProtoReflect.Descriptor instead.
+func (*TeamStorage) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *TeamStorage) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *TeamStorage) GetBytesMax() uint64 {
+	if x != nil {
+		return x.BytesMax
+	}
+	return 0
+}
+
+func (x *TeamStorage) GetTaskBytes() uint64 {
+	if x != nil {
+		return x.TaskBytes
+	}
+	return 0
+}
+
+func (x *TeamStorage) GetTaskBytesMax() uint64 {
+	if x != nil {
+		return x.TaskBytesMax
+	}
+	return 0
+}
+
+func (x *TeamStorage) GetTaskHistoryBytes() uint64 {
+	if x != nil {
+		return x.TaskHistoryBytes
+	}
+	return 0
+}
+
+func (x *TeamStorage) GetTaskHistoryBytesMax() uint64 {
+	if x != nil {
+		return x.TaskHistoryBytesMax
+	}
+	return 0
+}
+
 // A member of a team.
 type Member struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -477,7 +578,7 @@ type Member struct {
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[1]
+	mi := &file_teamwire_v1_team_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -489,7 +590,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[1]
+	mi := &file_teamwire_v1_team_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -502,7 +603,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{1}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Member) GetName() string {
@@ -694,7 +795,7 @@ type MemberAttributes struct {
 
 func (x *MemberAttributes) Reset() {
 	*x = MemberAttributes{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[2]
+	mi := &file_teamwire_v1_team_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -706,7 +807,7 @@ func (x *MemberAttributes) String() string {
 func (*MemberAttributes) ProtoMessage() {}
 
 func (x *MemberAttributes) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[2]
+	mi := &file_teamwire_v1_team_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -719,7 +820,7 @@ func (x *MemberAttributes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberAttributes.ProtoReflect.Descriptor instead.
 func (*MemberAttributes) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{2}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *MemberAttributes) GetAgentType() string {
@@ -786,7 +887,7 @@ type CreateTeamRequest struct {
 
 func (x *CreateTeamRequest) Reset() {
 	*x = CreateTeamRequest{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[3]
+	mi := &file_teamwire_v1_team_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -798,7 +899,7 @@ func (x *CreateTeamRequest) String() string {
 func (*CreateTeamRequest) ProtoMessage() {}
 
 func (x *CreateTeamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[3]
+	mi := &file_teamwire_v1_team_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -811,7 +912,7 @@ func (x *CreateTeamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTeamRequest.ProtoReflect.Descriptor instead.
 func (*CreateTeamRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{3}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CreateTeamRequest) GetName() string {
@@ -871,7 +972,7 @@ type CreateTeamResponse struct {
 
 func (x *CreateTeamResponse) Reset() {
 	*x = CreateTeamResponse{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[4]
+	mi := &file_teamwire_v1_team_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -883,7 +984,7 @@ func (x *CreateTeamResponse) String() string {
 func (*CreateTeamResponse) ProtoMessage() {}
 
 func (x *CreateTeamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[4]
+	mi := &file_teamwire_v1_team_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -896,7 +997,7 @@ func (x *CreateTeamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTeamResponse.ProtoReflect.Descriptor instead.
 func (*CreateTeamResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{4}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CreateTeamResponse) GetTeam() *Team {
@@ -931,7 +1032,7 @@ type GetTeamRequest struct {
 
 func (x *GetTeamRequest) Reset() {
 	*x = GetTeamRequest{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[5]
+	mi := &file_teamwire_v1_team_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -943,7 +1044,7 @@ func (x *GetTeamRequest) String() string {
 func (*GetTeamRequest) ProtoMessage() {}
 
 func (x *GetTeamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[5]
+	mi := &file_teamwire_v1_team_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -956,7 +1057,7 @@ func (x *GetTeamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTeamRequest.ProtoReflect.Descriptor instead.
 func (*GetTeamRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{5}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetTeamRequest) GetTeam() string {
@@ -977,7 +1078,7 @@ type GetTeamResponse struct {
 
 func (x *GetTeamResponse) Reset() {
 	*x = GetTeamResponse{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[6]
+	mi := &file_teamwire_v1_team_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -989,7 +1090,7 @@ func (x *GetTeamResponse) String() string {
 func (*GetTeamResponse) ProtoMessage() {}
 
 func (x *GetTeamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[6]
+	mi := &file_teamwire_v1_team_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1002,7 +1103,7 @@ func (x *GetTeamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTeamResponse.ProtoReflect.Descriptor instead.
 func (*GetTeamResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{6}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetTeamResponse) GetTeam() *Team {
@@ -1025,7 +1126,7 @@ type ListTeamsRequest struct {
 
 func (x *ListTeamsRequest) Reset() {
 	*x = ListTeamsRequest{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[7]
+	mi := &file_teamwire_v1_team_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1138,7 @@ func (x *ListTeamsRequest) String() string {
 func (*ListTeamsRequest) ProtoMessage() {}
 
 func (x *ListTeamsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[7]
+	mi := &file_teamwire_v1_team_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1151,7 @@ func (x *ListTeamsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTeamsRequest.ProtoReflect.Descriptor instead.
 func (*ListTeamsRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{7}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListTeamsRequest) GetPageSize() uint32 {
@@ -1080,7 +1181,7 @@ type ListTeamsResponse struct {
 
 func (x *ListTeamsResponse) Reset() {
 	*x = ListTeamsResponse{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[8]
+	mi := &file_teamwire_v1_team_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1092,7 +1193,7 @@ func (x *ListTeamsResponse) String() string {
 func (*ListTeamsResponse) ProtoMessage() {}
 
 func (x *ListTeamsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[8]
+	mi := &file_teamwire_v1_team_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1105,7 +1206,7 @@ func (x *ListTeamsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTeamsResponse.ProtoReflect.Descriptor instead.
 func (*ListTeamsResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{8}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListTeamsResponse) GetTeams() []*Team {
@@ -1133,7 +1234,7 @@ type DeleteTeamRequest struct {
 
 func (x *DeleteTeamRequest) Reset() {
 	*x = DeleteTeamRequest{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[9]
+	mi := &file_teamwire_v1_team_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1145,7 +1246,7 @@ func (x *DeleteTeamRequest) String() string {
 func (*DeleteTeamRequest) ProtoMessage() {}
 
 func (x *DeleteTeamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[9]
+	mi := &file_teamwire_v1_team_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1158,7 +1259,7 @@ func (x *DeleteTeamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTeamRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTeamRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{9}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DeleteTeamRequest) GetTeam() string {
@@ -1177,7 +1278,7 @@ type DeleteTeamResponse struct {
 
 func (x *DeleteTeamResponse) Reset() {
 	*x = DeleteTeamResponse{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[10]
+	mi := &file_teamwire_v1_team_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1189,7 +1290,7 @@ func (x *DeleteTeamResponse) String() string {
 func (*DeleteTeamResponse) ProtoMessage() {}
 
 func (x *DeleteTeamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[10]
+	mi := &file_teamwire_v1_team_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1202,7 +1303,7 @@ func (x *DeleteTeamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTeamResponse.ProtoReflect.Descriptor instead.
 func (*DeleteTeamResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{10}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{11}
 }
 
 // The request of TeamService.Invite.
@@ -1226,7 +1327,7 @@ type InviteRequest struct {
 
 func (x *InviteRequest) Reset() {
 	*x = InviteRequest{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[11]
+	mi := &file_teamwire_v1_team_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1238,7 +1339,7 @@ func (x *InviteRequest) String() string {
 func (*InviteRequest) ProtoMessage() {}
 
 func (x *InviteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[11]
+	mi := &file_teamwire_v1_team_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1251,7 +1352,7 @@ func (x *InviteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InviteRequest.ProtoReflect.Descriptor instead.
 func (*InviteRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{11}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *InviteRequest) GetTeam() string {
@@ -1314,7 +1415,7 @@ type InviteResponse struct {
 
 func (x *InviteResponse) Reset() {
 	*x = InviteResponse{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[12]
+	mi := &file_teamwire_v1_team_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1326,7 +1427,7 @@ func (x *InviteResponse) String() string {
 func (*InviteResponse) ProtoMessage() {}
 
 func (x *InviteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[12]
+	mi := &file_teamwire_v1_team_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1339,7 +1440,7 @@ func (x *InviteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InviteResponse.ProtoReflect.Descriptor instead.
 func (*InviteResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{12}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *InviteResponse) GetJoinToken() string {
@@ -1376,7 +1477,7 @@ type CreateObserverRequest struct {
 
 func (x *CreateObserverRequest) Reset() {
 	*x = CreateObserverRequest{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[13]
+	mi := &file_teamwire_v1_team_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1388,7 +1489,7 @@ func (x *CreateObserverRequest) String() string {
 func (*CreateObserverRequest) ProtoMessage() {}
 
 func (x *CreateObserverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[13]
+	mi := &file_teamwire_v1_team_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1401,7 +1502,7 @@ func (x *CreateObserverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateObserverRequest.ProtoReflect.Descriptor instead.
 func (*CreateObserverRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{13}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CreateObserverRequest) GetTeam() string {
@@ -1431,7 +1532,7 @@ type CreateObserverResponse struct {
 
 func (x *CreateObserverResponse) Reset() {
 	*x = CreateObserverResponse{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[14]
+	mi := &file_teamwire_v1_team_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1544,7 @@ func (x *CreateObserverResponse) String() string {
 func (*CreateObserverResponse) ProtoMessage() {}
 
 func (x *CreateObserverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[14]
+	mi := &file_teamwire_v1_team_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1557,7 @@ func (x *CreateObserverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateObserverResponse.ProtoReflect.Descriptor instead.
 func (*CreateObserverResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{14}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CreateObserverResponse) GetCredential() string {
@@ -1499,7 +1600,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[15]
+	mi := &file_teamwire_v1_team_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1511,7 +1612,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[15]
+	mi := &file_teamwire_v1_team_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1524,7 +1625,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{15}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *JoinRequest) GetName() string {
@@ -1584,7 +1685,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[16]
+	mi := &file_teamwire_v1_team_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1596,7 +1697,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[16]
+	mi := &file_teamwire_v1_team_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1609,7 +1710,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{16}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *JoinResponse) GetTeam() *Team {
@@ -1648,7 +1749,7 @@ type LeaveRequest struct {
 
 func (x *LeaveRequest) Reset() {
 	*x = LeaveRequest{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[17]
+	mi := &file_teamwire_v1_team_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1660,7 +1761,7 @@ func (x *LeaveRequest) String() string {
 func (*LeaveRequest) ProtoMessage() {}
 
 func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[17]
+	mi := &file_teamwire_v1_team_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1673,7 +1774,7 @@ func (x *LeaveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveRequest.ProtoReflect.Descriptor instead.
 func (*LeaveRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{17}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LeaveRequest) GetExit() *ExitReport {
@@ -1699,7 +1800,7 @@ type LeaveResponse struct {
 
 func (x *LeaveResponse) Reset() {
 	*x = LeaveResponse{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[18]
+	mi := &file_teamwire_v1_team_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1711,7 +1812,7 @@ func (x *LeaveResponse) String() string {
 func (*LeaveResponse) ProtoMessage() {}
 
 func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[18]
+	mi := &file_teamwire_v1_team_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1724,7 +1825,7 @@ func (x *LeaveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveResponse.ProtoReflect.Descriptor instead.
 func (*LeaveResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{18}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{19}
 }
 
 // The request of TeamService.ListMembers.
@@ -1742,7 +1843,7 @@ type ListMembersRequest struct {
 
 func (x *ListMembersRequest) Reset() {
 	*x = ListMembersRequest{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[19]
+	mi := &file_teamwire_v1_team_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1754,7 +1855,7 @@ func (x *ListMembersRequest) String() string {
 func (*ListMembersRequest) ProtoMessage() {}
 
 func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[19]
+	mi := &file_teamwire_v1_team_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1767,7 +1868,7 @@ func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersRequest.ProtoReflect.Descriptor instead.
 func (*ListMembersRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{19}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListMembersRequest) GetTeam() string {
@@ -1804,7 +1905,7 @@ type ListMembersResponse struct {
 
 func (x *ListMembersResponse) Reset() {
 	*x = ListMembersResponse{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[20]
+	mi := &file_teamwire_v1_team_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1816,7 +1917,7 @@ func (x *ListMembersResponse) String() string {
 func (*ListMembersResponse) ProtoMessage() {}
 
 func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[20]
+	mi := &file_teamwire_v1_team_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1829,7 +1930,7 @@ func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersResponse.ProtoReflect.Descriptor instead.
 func (*ListMembersResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{20}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListMembersResponse) GetMembers() []*Member {
@@ -1861,7 +1962,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[21]
+	mi := &file_teamwire_v1_team_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1873,7 +1974,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[21]
+	mi := &file_teamwire_v1_team_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1886,7 +1987,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{21}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HeartbeatRequest) GetActivity() Activity {
@@ -1933,7 +2034,7 @@ type WorkFailure struct {
 
 func (x *WorkFailure) Reset() {
 	*x = WorkFailure{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[22]
+	mi := &file_teamwire_v1_team_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1945,7 +2046,7 @@ func (x *WorkFailure) String() string {
 func (*WorkFailure) ProtoMessage() {}
 
 func (x *WorkFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[22]
+	mi := &file_teamwire_v1_team_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1958,7 +2059,7 @@ func (x *WorkFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkFailure.ProtoReflect.Descriptor instead.
 func (*WorkFailure) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{22}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WorkFailure) GetExit() *ExitReport {
@@ -2016,7 +2117,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[23]
+	mi := &file_teamwire_v1_team_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2028,7 +2129,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[23]
+	mi := &file_teamwire_v1_team_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2041,7 +2142,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{23}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HeartbeatResponse) GetLease() *durationpb.Duration {
@@ -2073,7 +2174,7 @@ type ForceStopRequest struct {
 
 func (x *ForceStopRequest) Reset() {
 	*x = ForceStopRequest{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[24]
+	mi := &file_teamwire_v1_team_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2085,7 +2186,7 @@ func (x *ForceStopRequest) String() string {
 func (*ForceStopRequest) ProtoMessage() {}
 
 func (x *ForceStopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[24]
+	mi := &file_teamwire_v1_team_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2098,7 +2199,7 @@ func (x *ForceStopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceStopRequest.ProtoReflect.Descriptor instead.
 func (*ForceStopRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{24}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ForceStopRequest) GetTeam() string {
@@ -2133,7 +2234,7 @@ type ForceStopResponse struct {
 
 func (x *ForceStopResponse) Reset() {
 	*x = ForceStopResponse{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[25]
+	mi := &file_teamwire_v1_team_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2145,7 +2246,7 @@ func (x *ForceStopResponse) String() string {
 func (*ForceStopResponse) ProtoMessage() {}
 
 func (x *ForceStopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[25]
+	mi := &file_teamwire_v1_team_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2158,7 +2259,7 @@ func (x *ForceStopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceStopResponse.ProtoReflect.Descriptor instead.
 func (*ForceStopResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{25}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ForceStopResponse) GetMember() *Member {
@@ -2181,7 +2282,7 @@ type SetLeadRequest struct {
 
 func (x *SetLeadRequest) Reset() {
 	*x = SetLeadRequest{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[26]
+	mi := &file_teamwire_v1_team_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2193,7 +2294,7 @@ func (x *SetLeadRequest) String() string {
 func (*SetLeadRequest) ProtoMessage() {}
 
 func (x *SetLeadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[26]
+	mi := &file_teamwire_v1_team_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2206,7 +2307,7 @@ func (x *SetLeadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLeadRequest.ProtoReflect.Descriptor instead.
 func (*SetLeadRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{26}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SetLeadRequest) GetTeam() string {
@@ -2234,7 +2335,7 @@ type SetLeadResponse struct {
 
 func (x *SetLeadResponse) Reset() {
 	*x = SetLeadResponse{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[27]
+	mi := &file_teamwire_v1_team_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2246,7 +2347,7 @@ func (x *SetLeadResponse) String() string {
 func (*SetLeadResponse) ProtoMessage() {}
 
 func (x *SetLeadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[27]
+	mi := &file_teamwire_v1_team_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2259,7 +2360,7 @@ func (x *SetLeadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLeadResponse.ProtoReflect.Descriptor instead.
 func (*SetLeadResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{27}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SetLeadResponse) GetTeam() *Team {
@@ -2284,7 +2385,7 @@ type SetNoticeLevelRequest struct {
 
 func (x *SetNoticeLevelRequest) Reset() {
 	*x = SetNoticeLevelRequest{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[28]
+	mi := &file_teamwire_v1_team_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2296,7 +2397,7 @@ func (x *SetNoticeLevelRequest) String() string {
 func (*SetNoticeLevelRequest) ProtoMessage() {}
 
 func (x *SetNoticeLevelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[28]
+	mi := &file_teamwire_v1_team_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2309,7 +2410,7 @@ func (x *SetNoticeLevelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNoticeLevelRequest.ProtoReflect.Descriptor instead.
 func (*SetNoticeLevelRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{28}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SetNoticeLevelRequest) GetTeam() string {
@@ -2344,7 +2445,7 @@ type SetNoticeLevelResponse struct {
 
 func (x *SetNoticeLevelResponse) Reset() {
 	*x = SetNoticeLevelResponse{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[29]
+	mi := &file_teamwire_v1_team_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2356,7 +2457,7 @@ func (x *SetNoticeLevelResponse) String() string {
 func (*SetNoticeLevelResponse) ProtoMessage() {}
 
 func (x *SetNoticeLevelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[29]
+	mi := &file_teamwire_v1_team_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2369,7 +2470,7 @@ func (x *SetNoticeLevelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNoticeLevelResponse.ProtoReflect.Descriptor instead.
 func (*SetNoticeLevelResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{29}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SetNoticeLevelResponse) GetMember() *Member {
@@ -2383,7 +2484,7 @@ var File_teamwire_v1_team_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\n" +
-	"\x16teamwire/v1/team.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ateamwire/v1/activity.proto\x1a\x19teamwire/v1/message.proto\"\xb5\x01\n" +
+	"\x16teamwire/v1/team.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ateamwire/v1/activity.proto\x1a\x19teamwire/v1/message.proto\"\xe9\x01\n" +
 	"\x04Team\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12 \n" +
@@ -2391,7 +2492,16 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x04lead\x18\x04 \x01(\tR\x04lead\x129\n" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x18\n" +
-	"\amembers\x18\x06 \x01(\rR\amembers\"\xa6\b\n" +
+	"\amembers\x18\x06 \x01(\rR\amembers\x122\n" +
+	"\astorage\x18\a \x01(\v2\x18.teamwire.v1.TeamStorageR\astorage\"\xe8\x01\n" +
+	"\vTeamStorage\x12\x14\n" +
+	"\x05bytes\x18\x01 \x01(\x04R\x05bytes\x12\x1b\n" +
+	"\tbytes_max\x18\x02 \x01(\x04R\bbytesMax\x12\x1d\n" +
+	"\n" +
+	"task_bytes\x18\x03 \x01(\x04R\ttaskBytes\x12$\n" +
+	"\x0etask_bytes_max\x18\x04 \x01(\x04R\ftaskBytesMax\x12,\n" +
+	"\x12task_history_bytes\x18\x05 \x01(\x04R\x10taskHistoryBytes\x123\n" +
+	"\x16task_history_bytes_max\x18\x06 \x01(\x04R\x13taskHistoryBytesMax\"\xa6\b\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x11.teamwire.v1.RoleR\x04role\x12.\n" +
@@ -2607,7 +2717,7 @@ func file_teamwire_v1_team_proto_rawDescGZIP() []byte {
 }
 
 var file_teamwire_v1_team_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_teamwire_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_teamwire_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_teamwire_v1_team_proto_goTypes = []any{
 	(Role)(0),                      // 0: teamwire.v1.Role
 	(MemberState)(0),               // 1: teamwire.v1.MemberState
@@ -2615,122 +2725,124 @@ var file_teamwire_v1_team_proto_goTypes = []any{
 	(NoticeLevel)(0),               // 3: teamwire.v1.NoticeLevel
 	(Activity)(0),                  // 4: teamwire.v1.Activity
 	(*Team)(nil),                   // 5: teamwire.v1.Team
-	(*Member)(nil),                 // 6: teamwire.v1.Member
-	(*MemberAttributes)(nil),       // 7: teamwire.v1.MemberAttributes
-	(*CreateTeamRequest)(nil),      // 8: teamwire.v1.CreateTeamRequest
-	(*CreateTeamResponse)(nil),     // 9: teamwire.v1.CreateTeamResponse
-	(*GetTeamRequest)(nil),         // 10: teamwire.v1.GetTeamRequest
-	(*GetTeamResponse)(nil),        // 11: teamwire.v1.GetTeamResponse
-	(*ListTeamsRequest)(nil),       // 12: teamwire.v1.ListTeamsRequest
-	(*ListTeamsResponse)(nil),      // 13: teamwire.v1.ListTeamsResponse
-	(*DeleteTeamRequest)(nil),      // 14: teamwire.v1.DeleteTeamRequest
-	(*DeleteTeamResponse)(nil),     // 15: teamwire.v1.DeleteTeamResponse
-	(*InviteRequest)(nil),          // 16: teamwire.v1.InviteRequest
-	(*InviteResponse)(nil),         // 17: teamwire.v1.InviteResponse
-	(*CreateObserverRequest)(nil),  // 18: teamwire.v1.CreateObserverRequest
-	(*CreateObserverResponse)(nil), // 19: teamwire.v1.CreateObserverResponse
-	(*JoinRequest)(nil),            // 20: teamwire.v1.JoinRequest
-	(*JoinResponse)(nil),           // 21: teamwire.v1.JoinResponse
-	(*LeaveRequest)(nil),           // 22: teamwire.v1.LeaveRequest
-	(*LeaveResponse)(nil),          // 23: teamwire.v1.LeaveResponse
-	(*ListMembersRequest)(nil),     // 24: teamwire.v1.ListMembersRequest
-	(*ListMembersResponse)(nil),    // 25: teamwire.v1.ListMembersResponse
-	(*HeartbeatRequest)(nil),       // 26: teamwire.v1.HeartbeatRequest
-	(*WorkFailure)(nil),            // 27: teamwire.v1.WorkFailure
-	(*HeartbeatResponse)(nil),      // 28: teamwire.v1.HeartbeatResponse
-	(*ForceStopRequest)(nil),       // 29: teamwire.v1.ForceStopRequest
-	(*ForceStopResponse)(nil),      // 30: teamwire.v1.ForceStopResponse
-	(*SetLeadRequest)(nil),         // 31: teamwire.v1.SetLeadRequest
-	(*SetLeadResponse)(nil),        // 32: teamwire.v1.SetLeadResponse
-	(*SetNoticeLevelRequest)(nil),  // 33: teamwire.v1.SetNoticeLevelRequest
-	(*SetNoticeLevelResponse)(nil), // 34: teamwire.v1.SetNoticeLevelResponse
-	nil,                            // 35: teamwire.v1.MemberAttributes.LabelsEntry
-	(*timestamppb.Timestamp)(nil),  // 36: google.protobuf.Timestamp
-	(*ExitReport)(nil),             // 37: teamwire.v1.ExitReport
-	(*durationpb.Duration)(nil),    // 38: google.protobuf.Duration
-	(*Usage)(nil),                  // 39: teamwire.v1.Usage
-	(*FailedTurns)(nil),            // 40: teamwire.v1.FailedTurns
-	(*ReportActivityRequest)(nil),  // 41: teamwire.v1.ReportActivityRequest
-	(*ListActivityRequest)(nil),    // 42: teamwire.v1.ListActivityRequest
-	(*ReportActivityResponse)(nil), // 43: teamwire.v1.ReportActivityResponse
-	(*ListActivityResponse)(nil),   // 44: teamwire.v1.ListActivityResponse
+	(*TeamStorage)(nil),            // 6: teamwire.v1.TeamStorage
+	(*Member)(nil),                 // 7: teamwire.v1.Member
+	(*MemberAttributes)(nil),       // 8: teamwire.v1.MemberAttributes
+	(*CreateTeamRequest)(nil),      // 9: teamwire.v1.CreateTeamRequest
+	(*CreateTeamResponse)(nil),     // 10: teamwire.v1.CreateTeamResponse
+	(*GetTeamRequest)(nil),         // 11: teamwire.v1.GetTeamRequest
+	(*GetTeamResponse)(nil),        // 12: teamwire.v1.GetTeamResponse
+	(*ListTeamsRequest)(nil),       // 13: teamwire.v1.ListTeamsRequest
+	(*ListTeamsResponse)(nil),      // 14: teamwire.v1.ListTeamsResponse
+	(*DeleteTeamRequest)(nil),      // 15: teamwire.v1.DeleteTeamRequest
+	(*DeleteTeamResponse)(nil),     // 16: teamwire.v1.DeleteTeamResponse
+	(*InviteRequest)(nil),          // 17: teamwire.v1.InviteRequest
+	(*InviteResponse)(nil),         // 18: teamwire.v1.InviteResponse
+	(*CreateObserverRequest)(nil),  // 19: teamwire.v1.CreateObserverRequest
+	(*CreateObserverResponse)(nil), // 20: teamwire.v1.CreateObserverResponse
+	(*JoinRequest)(nil),            // 21: teamwire.v1.JoinRequest
+	(*JoinResponse)(nil),           // 22: teamwire.v1.JoinResponse
+	(*LeaveRequest)(nil),           // 23: teamwire.v1.LeaveRequest
+	(*LeaveResponse)(nil),          // 24: teamwire.v1.LeaveResponse
+	(*ListMembersRequest)(nil),     // 25: teamwire.v1.ListMembersRequest
+	(*ListMembersResponse)(nil),    // 26: teamwire.v1.ListMembersResponse
+	(*HeartbeatRequest)(nil),       // 27: teamwire.v1.HeartbeatRequest
+	(*WorkFailure)(nil),            // 28: teamwire.v1.WorkFailure
+	(*HeartbeatResponse)(nil),      // 29: teamwire.v1.HeartbeatResponse
+	(*ForceStopRequest)(nil),       // 30: teamwire.v1.ForceStopRequest
+	(*ForceStopResponse)(nil),      // 31: teamwire.v1.ForceStopResponse
+	(*SetLeadRequest)(nil),         // 32: teamwire.v1.SetLeadRequest
+	(*SetLeadResponse)(nil),        // 33: teamwire.v1.SetLeadResponse
+	(*SetNoticeLevelRequest)(nil),  // 34: teamwire.v1.SetNoticeLevelRequest
+	(*SetNoticeLevelResponse)(nil), // 35: teamwire.v1.SetNoticeLevelResponse
+	nil,                            // 36: teamwire.v1.MemberAttributes.LabelsEntry
+	(*timestamppb.Timestamp)(nil),  // 37: google.protobuf.Timestamp
+	(*ExitReport)(nil),             // 38: teamwire.v1.ExitReport
+	(*durationpb.Duration)(nil),    // 39: google.protobuf.Duration
+	(*Usage)(nil),                  // 40: teamwire.v1.Usage
+	(*FailedTurns)(nil),            // 41: teamwire.v1.FailedTurns
+	(*ReportActivityRequest)(nil),  // 42: teamwire.v1.ReportActivityRequest
+	(*ListActivityRequest)(nil),    // 43: teamwire.v1.ListActivityRequest
+	(*ReportActivityResponse)(nil), // 44: teamwire.v1.ReportActivityResponse
+	(*ListActivityResponse)(nil),   // 45: teamwire.v1.ListActivityResponse
 }
 var file_teamwire_v1_team_proto_depIdxs = []int32{
-	36, // 0: teamwire.v1.Team.created_at:type_name -> google.protobuf.Timestamp
-	0,  // 1: teamwire.v1.Member.role:type_name -> teamwire.v1.Role
-	1,  // 2: teamwire.v1.Member.state:type_name -> teamwire.v1.MemberState
-	36, // 3: teamwire.v1.Member.joined_at:type_name -> google.protobuf.Timestamp
-	36, // 4: teamwire.v1.Member.state_since:type_name -> google.protobuf.Timestamp
-	7,  // 5: teamwire.v1.Member.attributes:type_name -> teamwire.v1.MemberAttributes
-	37, // 6: teamwire.v1.Member.exit:type_name -> teamwire.v1.ExitReport
-	38, // 7: teamwire.v1.Member.lease_left:type_name -> google.protobuf.Duration
-	2,  // 8: teamwire.v1.Member.liveness:type_name -> teamwire.v1.Liveness
-	3,  // 9: teamwire.v1.Member.notice_level:type_name -> teamwire.v1.NoticeLevel
-	39, // 10: teamwire.v1.Member.usage:type_name -> teamwire.v1.Usage
-	39, // 11: teamwire.v1.Member.total_usage:type_name -> teamwire.v1.Usage
-	40, // 12: teamwire.v1.Member.failed_turns:type_name -> teamwire.v1.FailedTurns
-	35, // 13: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
-	7,  // 14: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
-	2,  // 15: teamwire.v1.CreateTeamRequest.lead_liveness:type_name -> teamwire.v1.Liveness
-	5,  // 16: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
-	6,  // 17: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
-	5,  // 18: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
-	5,  // 19: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
-	38, // 20: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
-	36, // 21: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
-	38, // 22: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
-	36, // 23: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
-	7,  // 24: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
-	2,  // 25: teamwire.v1.JoinRequest.liveness:type_name -> teamwire.v1.Liveness
-	37, // 26: teamwire.v1.JoinRequest.previous_exit:type_name -> teamwire.v1.ExitReport
-	5,  // 27: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
-	6,  // 28: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
-	37, // 29: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
-	6,  // 30: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
-	4,  // 31: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
-	27, // 32: teamwire.v1.HeartbeatRequest.failure:type_name -> teamwire.v1.WorkFailure
-	37, // 33: teamwire.v1.WorkFailure.exit:type_name -> teamwire.v1.ExitReport
-	38, // 34: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
-	1,  // 35: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
-	6,  // 36: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
-	5,  // 37: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
-	3,  // 38: teamwire.v1.SetNoticeLevelRequest.level:type_name -> teamwire.v1.NoticeLevel
-	6,  // 39: teamwire.v1.SetNoticeLevelResponse.member:type_name -> teamwire.v1.Member
-	8,  // 40: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
-	10, // 41: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
-	12, // 42: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
-	14, // 43: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
-	16, // 44: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
-	18, // 45: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
-	20, // 46: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
-	22, // 47: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
-	24, // 48: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
-	26, // 49: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
-	41, // 50: teamwire.v1.TeamService.ReportActivity:input_type -> teamwire.v1.ReportActivityRequest
-	42, // 51: teamwire.v1.TeamService.ListActivity:input_type -> teamwire.v1.ListActivityRequest
-	29, // 52: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
-	31, // 53: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
-	33, // 54: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
-	9,  // 55: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
-	11, // 56: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
-	13, // 57: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
-	15, // 58: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
-	17, // 59: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
-	19, // 60: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
-	21, // 61: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
-	23, // 62: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
-	25, // 63: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
-	28, // 64: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
-	43, // 65: teamwire.v1.TeamService.ReportActivity:output_type -> teamwire.v1.ReportActivityResponse
-	44, // 66: teamwire.v1.TeamService.ListActivity:output_type -> teamwire.v1.ListActivityResponse
-	30, // 67: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
-	32, // 68: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
-	34, // 69: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
-	55, // [55:70] is the sub-list for method output_type
-	40, // [40:55] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	37, // 0: teamwire.v1.Team.created_at:type_name -> google.protobuf.Timestamp
+	6,  // 1: teamwire.v1.Team.storage:type_name -> teamwire.v1.TeamStorage
+	0,  // 2: teamwire.v1.Member.role:type_name -> teamwire.v1.Role
+	1,  // 3: teamwire.v1.Member.state:type_name -> teamwire.v1.MemberState
+	37, // 4: teamwire.v1.Member.joined_at:type_name -> google.protobuf.Timestamp
+	37, // 5: teamwire.v1.Member.state_since:type_name -> google.protobuf.Timestamp
+	8,  // 6: teamwire.v1.Member.attributes:type_name -> teamwire.v1.MemberAttributes
+	38, // 7: teamwire.v1.Member.exit:type_name -> teamwire.v1.ExitReport
+	39, // 8: teamwire.v1.Member.lease_left:type_name -> google.protobuf.Duration
+	2,  // 9: teamwire.v1.Member.liveness:type_name -> teamwire.v1.Liveness
+	3,  // 10: teamwire.v1.Member.notice_level:type_name -> teamwire.v1.NoticeLevel
+	40, // 11: teamwire.v1.Member.usage:type_name -> teamwire.v1.Usage
+	40, // 12: teamwire.v1.Member.total_usage:type_name -> teamwire.v1.Usage
+	41, // 13: teamwire.v1.Member.failed_turns:type_name -> teamwire.v1.FailedTurns
+	36, // 14: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
+	8,  // 15: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
+	2,  // 16: teamwire.v1.CreateTeamRequest.lead_liveness:type_name -> teamwire.v1.Liveness
+	5,  // 17: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
+	7,  // 18: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
+	5,  // 19: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
+	5,  // 20: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
+	39, // 21: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
+	37, // 22: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
+	39, // 23: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
+	37, // 24: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
+	8,  // 25: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
+	2,  // 26: teamwire.v1.JoinRequest.liveness:type_name -> teamwire.v1.Liveness
+	38, // 27: teamwire.v1.JoinRequest.previous_exit:type_name -> teamwire.v1.ExitReport
+	5,  // 28: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
+	7,  // 29: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
+	38, // 30: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
+	7,  // 31: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
+	4,  // 32: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
+	28, // 33: teamwire.v1.HeartbeatRequest.failure:type_name -> teamwire.v1.WorkFailure
+	38, // 34: teamwire.v1.WorkFailure.exit:type_name -> teamwire.v1.ExitReport
+	39, // 35: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
+	1,  // 36: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
+	7,  // 37: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
+	5,  // 38: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
+	3,  // 39: teamwire.v1.SetNoticeLevelRequest.level:type_name -> teamwire.v1.NoticeLevel
+	7,  // 40: teamwire.v1.SetNoticeLevelResponse.member:type_name -> teamwire.v1.Member
+	9,  // 41: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
+	11, // 42: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
+	13, // 43: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
+	15, // 44: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
+	17, // 45: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
+	19, // 46: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
+	21, // 47: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
+	23, // 48: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
+	25, // 49: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
+	27, // 50: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
+	42, // 51: teamwire.v1.TeamService.ReportActivity:input_type -> teamwire.v1.ReportActivityRequest
+	43, // 52: teamwire.v1.TeamService.ListActivity:input_type -> teamwire.v1.ListActivityRequest
+	30, // 53: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
+	32, // 54: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
+	34, // 55: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
+	10, // 56: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
+	12, // 57: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
+	14, // 58: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
+	16, // 59: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
+	18, // 60: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
+	20, // 61: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
+	22, // 62: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
+	24, // 63: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
+	26, // 64: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
+	29, // 65: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
+	44, // 66: teamwire.v1.TeamService.ReportActivity:output_type -> teamwire.v1.ReportActivityResponse
+	45, // 67: teamwire.v1.TeamService.ListActivity:output_type -> teamwire.v1.ListActivityResponse
+	31, // 68: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
+	33, // 69: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
+	35, // 70: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
+	56, // [56:71] is the sub-list for method output_type
+	41, // [41:56] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_team_proto_init() }
@@ -2746,7 +2858,7 @@ func file_teamwire_v1_team_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_team_proto_rawDesc), len(file_teamwire_v1_team_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   31,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

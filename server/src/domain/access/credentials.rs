@@ -287,6 +287,7 @@ fn revoker(
     }
     let Authenticated { team, caller, read_only } =
         identity::authenticate(tx, who, if is_itself { "" } else { &request.team }, Admit::Stopping)?;
+    tx.needs_no_room();
     if read_only && !is_itself {
         tx.forbid_writes();
     }

@@ -15,6 +15,7 @@ use crate::domain::{
     idempotency::{KeyedCall, fingerprint},
     identity::{self, Admit, CallerCredentials, Principal},
     life::new_credential,
+    quota::Spender,
     records::{ActsFor, ConsoleRecord, ObserverRecord, SignInCodeRecord, SignInsRecord, TeamRecord},
     secret::SecretHash,
     time::{ms, timestamp},
@@ -123,6 +124,9 @@ pub fn sign_in(
     }
     check_code(tx, &code)?;
     let (caller, expires_ms) = who_signs_in(tx, team.as_ref(), &code)?;
+    if team.is_some() {
+        tx.spends_as(Spender::from(&caller));
+    }
     tx.put(id, &SignInCodeRecord { used: true, ..SignInCodeRecord::clone(&code) });
     let SignInCodeRecord { acts_for, proof, read_only, .. } = SignInCodeRecord::clone(&code);
     let mut sign_ins = sign_ins(tx, &acts_for)?;

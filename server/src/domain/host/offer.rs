@@ -31,6 +31,8 @@ pub fn update(
     request: &v1::UpdateHostRequest,
 ) -> Result<v1::Host, RuleError> {
     let (team, name) = identity::host(tx, who, Admit::Live)?;
+    // An offer replaces the previous one.
+    tx.needs_no_room();
     let offer = request.offer.clone().unwrap_or_default();
     let offer = checked(tx, offer)?;
     let before = tx.read::<HostRecord>(name.folded())?;

@@ -37,6 +37,7 @@ pub fn take(
     request: &v1::TakeOrderRequest,
 ) -> Result<v1::TakeOrderResponse, RuleError> {
     let (team, host) = identity::host(tx, who, Admit::Live)?;
+    tx.needs_no_room();
     let order = find_for(tx, &host, &request.request_id)?;
     check_pending(tx, &order)?;
     let name = Name::parse(&order.member, "member")?;
@@ -78,6 +79,7 @@ pub fn refuse(
     leases: &Leases,
 ) -> Result<v1::Request, RuleError> {
     let (team, host) = identity::host(tx, who, Admit::Live)?;
+    tx.needs_no_room();
     if request.reason.trim().is_empty() {
         let text = "Say in `reason` why the member cannot be started, for those who ordered it.";
         return Err(Refusal::new(Reason::InvalidField, text).field("reason").into());
@@ -125,6 +127,7 @@ fn another(
 pub fn report_exit(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::ReportExitRequest) -> Result<(), RuleError> {
     let exit = exit_of(tx, request.exit.as_ref(), "exit")?;
     let (team, host) = identity::host(tx, who, Admit::Live)?;
+    tx.needs_no_room();
     let order = find_for(tx, &host, &request.request_id)?;
     let name = Name::parse(&order.member, "member")?;
     let mut team = TeamRecord::clone(&team);

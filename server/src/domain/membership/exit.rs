@@ -28,6 +28,7 @@ pub fn leave(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::LeaveReques
     // A session that an approval has ended may still report. One that another process has superseded may not, because
     // its end is not the member's.
     let (team, name) = identity::process(tx, who, Admit::Ended)?;
+    tx.needs_no_room();
     let mut team = TeamRecord::clone(&team);
     let present = team.member(&name).ok_or_else(invalid)?;
     if request.exit_follows && !present.detached {
@@ -171,6 +172,7 @@ pub fn force_stop(
 ) -> Result<v1::Member, RuleError> {
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Live)?;
     let actor = caller.lead_only("stop a member by force")?;
+    tx.needs_no_room();
     check_line(&request.reason, "reason", Reason::InvalidField, &tx.ctx.limits)?;
     let target = team.resolve_any(&request.member, "member")?;
     if let Principal::Member { name, .. } = &caller

@@ -23,6 +23,8 @@ pub fn heartbeat(
     request: &v1::HeartbeatRequest,
 ) -> Result<v1::HeartbeatResponse, RuleError> {
     let (team, name) = identity::process(tx, who, Admit::Stopping)?;
+    // A heartbeat replaces what the previous one said, and notices replace each other.
+    tx.needs_no_room();
     check_line(&request.summary, "summary", Reason::InvalidSummary, &tx.ctx.limits)?;
     let lease = tx.ctx.limits.lease_ttl;
     renew(tx, std::slice::from_ref(&name))?;

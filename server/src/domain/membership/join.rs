@@ -22,6 +22,7 @@ use crate::{
         life::{NewLife, attributes, new_credential},
         notices,
         query::{show_new_member, show_team},
+        quota::Spender,
         records::{JoinTokenRecord, Life, MemberRecord, PresenceRecord, SessionEnd, TeamRecord},
         request, session,
         task::give_back,
@@ -87,6 +88,7 @@ pub fn join(
         Some(token) => use_token(tx, &team, token, request, leases)?,
         None => own_name(&team, who, request)?,
     };
+    tx.spends_as(if team.is_lead(&name) { Spender::Lead } else { Spender::Teammate });
     let told = request.attributes.clone().unwrap_or_default();
     let mut team = TeamRecord::clone(&team);
     let before = team.member(&name).cloned();

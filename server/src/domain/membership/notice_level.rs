@@ -17,6 +17,7 @@ pub fn set_notice_level(
     request: &v1::SetNoticeLevelRequest,
 ) -> Result<v1::Member, RuleError> {
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Live)?;
+    tx.needs_no_room();
     let level = NoticeLevel::from_protocol(known(request.level, "level")?).ok_or_else(|| {
         Refusal::new(Reason::InvalidField, "level is missing. Say all, important or digest.").field("level")
     })?;

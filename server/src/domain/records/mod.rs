@@ -8,6 +8,7 @@ mod credentials;
 mod host;
 mod notices;
 mod presence;
+mod quota;
 mod receipt;
 pub(in crate::domain) mod record_type;
 mod session;
@@ -18,6 +19,7 @@ pub use credentials::{ActsFor, ConsoleRecord, JoinTokenRecord, ObserverRecord, S
 pub use host::{HostRecord, ProfileRecord};
 pub use notices::{DueNoticesRecord, NoticeLevel, NoticeSlot, NoticesRecord, SentNotice, WaitingNotice};
 pub use presence::PresenceRecord;
+pub use quota::QuotaRecord;
 pub use receipt::{ReceiptRecord, UnprocessedRecord, receipt_id};
 pub use record_type::RecordType;
 pub use session::{CursorRecord, SessionEnd, SessionRecord, is_lost};

@@ -104,6 +104,7 @@ pub fn withdraw(
 ) -> Result<v1::Request, RuleError> {
     id::request_id(&request.request_id, "request_id")?;
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Stopping)?;
+    tx.needs_no_room();
     let caller = caller.actor()?;
     let found = find_visible(tx, &team, &caller, &request.request_id)?;
     if found.kind() != RequestKind::Permission {

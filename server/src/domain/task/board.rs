@@ -136,8 +136,15 @@ pub struct BoardRecord {
     pub blocked: Ids,
     /// Done.
     pub completed: Ids,
-    /// Deleted, with the time of deletion in milliseconds since 1970.
-    pub deleted: BTreeMap<u64, u64>,
+    /// Deleted.
+    #[serde(default, rename = "tombstones")]
+    pub deleted: Ids,
+    /// Deleted, as earlier versions wrote it: with the time of deletion in milliseconds since 1970.
+    #[serde(default, rename = "deleted")]
+    pub deleted_before: BTreeMap<u64, u64>,
+    /// The bytes of all tasks, without those that an earlier version wrote and this one has not changed.
+    #[serde(default)]
+    pub bytes: u64,
     /// Claimed by a detached life, with the time at which the claim expires in milliseconds since 1970.
     #[serde(default)]
     pub expiring: BTreeMap<u64, u64>,
@@ -158,8 +165,8 @@ pub enum Place {
     Blocked,
     /// Done.
     Completed,
-    /// Deleted at this time.
-    Deleted(u64),
+    /// Deleted.
+    Deleted,
 }
 
 impl BoardRecord {
@@ -177,7 +184,7 @@ impl BoardRecord {
 
     /// Moves a task to its place.
     pub fn place(&mut self, id: u64, place: Place) {
-        for ids in [&mut self.ready, &mut self.blocked, &mut self.completed] {
+        for ids in [&mut self.ready, &mut self.blocked, &mut self.completed, &mut self.deleted] {
             ids.remove(id..=id);
         }
         for by in [&mut self.assigned, &mut self.claimed] {
@@ -186,7 +193,7 @@ impl BoardRecord {
                 !ids.is_empty()
             });
         }
-        self.deleted.remove(&id);
+        self.deleted_before.remove(&id);
         self.expiring.remove(&id);
         match place {
             Place::Ready => self.ready.insert(id..=id),
@@ -194,8 +201,22 @@ impl BoardRecord {
             Place::Claimed(name) => self.claimed.entry(name).or_default().insert(id..=id),
             Place::Blocked => self.blocked.insert(id..=id),
             Place::Completed => self.completed.insert(id..=id),
-            Place::Deleted(at_ms) => drop(self.deleted.insert(id, at_ms)),
+            Place::Deleted => self.deleted.insert(id..=id),
         }
+    }
+
+    /// Forgets a task that is closed and whose record is deleted, which had this many bytes.
+    pub fn forget(&mut self, id: u64, bytes: u64) {
+        for ids in [&mut self.completed, &mut self.deleted] {
+            ids.remove(id..=id);
+        }
+        self.deleted_before.remove(&id);
+        self.count_bytes(bytes, 0);
+    }
+
+    /// Counts the bytes of a task that has changed.
+    pub fn count_bytes(&mut self, before: u64, after: u64) {
+        self.bytes = self.bytes.saturating_add(after).saturating_sub(before);
     }
 
     /// Returns the task that the member should do next.
@@ -343,7 +364,7 @@ mod tests {
         assert_eq!((board.claimed_by(&ann), board.open()), (vec![1], 3));
         board.place(1, Place::Completed);
         board.place(2, Place::Blocked);
-        board.place(3, Place::Deleted(7));
+        board.place(3, Place::Deleted);
         assert_eq!((board.next_for(&ann), board.next_for(&bob), board.open()), (None, None, 1));
         assert!(board.claimed.is_empty() && board.assigned.is_empty());
         assert_eq!([1, 2, 3, 4].map(|id| board.is_open(id)), [false, true, false, false]);

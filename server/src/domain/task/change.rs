@@ -5,13 +5,14 @@ use std::{collections::BTreeSet, sync::Arc};
 use teamwire_proto::{
     Reason, Refusal,
     name::Name,
-    v1::{self, TaskEventKind, history_entry::Event},
+    v1::{self, TaskEventKind},
 };
 
 use super::board::{BoardRecord, Place, TaskRecord, Waiting, WaitingRecord, record_id};
 use crate::domain::{
     actor::Actor,
     history,
+    quota::{Spender, tasks_full},
     topics::Topic,
     tx::{RuleError, Tx},
 };
@@ -25,12 +26,15 @@ pub(super) struct Change {
     pub(super) board: BoardRecord,
     pub(super) waiting: WaitingRecord,
     pub(super) waiting_has_changed: bool,
+    /// How many bytes the tasks had.
+    bytes_before: u64,
 }
 
 impl Change {
     pub(super) fn begin(tx: &mut Tx<'_>) -> Result<Self, RuleError> {
         let board = BoardRecord::clone(&*read_board(tx)?);
-        Ok(Self { board, waiting: WaitingRecord::default(), waiting_has_changed: false })
+        let bytes_before = board.bytes;
+        Ok(Self { board, waiting: WaitingRecord::default(), waiting_has_changed: false, bytes_before })
     }
 
     /// Also reads which task waits for which.
@@ -71,6 +75,25 @@ impl Change {
         ids
     }
 
+    /// Writes a task, and counts its bytes.
+    pub(super) fn write(&mut self, tx: &mut Tx<'_>, task: &mut TaskRecord) {
+        task.version += 1;
+        task.updated_ms = tx.ctx.now_ms;
+        let id = record_id(task.id);
+        let before = tx.stored_bytes::<TaskRecord>(&id);
+        tx.put(&id, task);
+        self.board.count_bytes(before, tx.stored_bytes::<TaskRecord>(&id));
+    }
+
+    /// Refuses a change that makes the tasks larger than the share of the team's quota that they may use.
+    pub(super) fn check_bytes(&self, tx: &Tx<'_>) -> Result<(), RuleError> {
+        let max = tx.spender().task_bytes_max(&tx.ctx.limits);
+        if self.board.bytes > self.bytes_before && max.is_some_and(|max| self.board.bytes > max) {
+            return Err(tasks_full(self.bytes_before, &tx.ctx.limits).into());
+        }
+        Ok(())
+    }
+
     /// Writes the board, and wakes the calls that wait for a task.
     pub(super) fn finish(self, tx: &mut Tx<'_>) -> BoardRecord {
         tx.put("", &self.board);
@@ -91,12 +114,6 @@ pub(super) fn find(tx: &mut Tx<'_>, board: &BoardRecord, id: u64) -> Result<Task
     Ok(TaskRecord::clone(&task))
 }
 
-pub(super) fn write(tx: &mut Tx<'_>, task: &mut TaskRecord) {
-    task.version += 1;
-    task.updated_ms = tx.ctx.now_ms;
-    tx.put(&record_id(task.id), task);
-}
-
 pub(super) fn record(tx: &mut Tx<'_>, kind: TaskEventKind, task: &TaskRecord, actor: &Actor, detail: &str) {
     let event = v1::TaskEvent {
         kind: kind.into(),
@@ -107,7 +124,14 @@ pub(super) fn record(tx: &mut Tx<'_>, kind: TaskEventKind, task: &TaskRecord, ac
         attempts: task.attempts,
         detail: detail.to_owned(),
     };
-    history::append(tx, Event::Task(event));
+    let spender = match kind {
+        // Each of these ends what one of the others has begun.
+        TaskEventKind::Completed | TaskEventKind::Deleted | TaskEventKind::Released | TaskEventKind::Lapsed => {
+            Spender::Coordinator
+        }
+        _ => tx.spender(),
+    };
+    history::append_task_change(tx, event, spender);
 }
 
 pub(super) fn not_found(board: &BoardRecord, id: u64) -> Refusal {

@@ -9,9 +9,10 @@ use teamwire_proto::{
 use super::{
     authority::{claimed, is_lead_or_operator, refuse_closed},
     board::{Place, Status, TaskRecord, show},
-    change::{Change, find, record, write},
+    change::{Change, find, record},
     give_back::back_to_the_board,
     notices::tell_revoked,
+    remembered::{fill_in, shortened},
 };
 use crate::domain::{
     actor::Actor,
@@ -24,13 +25,16 @@ use crate::domain::{
     tx::{RuleError, Tx},
 };
 
+/// How long a result may be that needs no room in a full team.
+const RESULT_BYTES_IN_FULL_TEAM: usize = 1_024;
+
 /// Claims one task.
 pub fn claim(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::ClaimTaskRequest) -> Result<v1::Claim, RuleError> {
     let (team, name) = identity::member(tx, who, Admit::Live)?;
     let bare = v1::ClaimTaskRequest { idempotency_key: String::new(), ..request.clone() };
     let scope = format!("task/claim/{}", name.folded());
     let call = KeyedCall::new(&scope, &request.idempotency_key, fingerprint(&bare, None))?;
-    if let Some(claim) = call.recorded_reply(tx)? {
+    if let Some(claim) = replayed(tx, &call)? {
         return Ok(claim);
     }
     check_plan(&team, &name)?;
@@ -63,7 +67,7 @@ pub fn claim_next(
     let bare = v1::ClaimNextTaskRequest { idempotency_key: String::new(), wait: None };
     let scope = format!("task/next/{}", name.folded());
     let call = KeyedCall::new(&scope, &request.idempotency_key, fingerprint(&bare, None))?;
-    if let Some(claim) = call.recorded_reply(tx)? {
+    if let Some(claim) = replayed(tx, &call)? {
         return Ok(Some(claim));
     }
     check_plan(&team, &name)?;
@@ -71,6 +75,15 @@ pub fn claim_next(
     let Some(id) = change.board.next_for(&name) else { return Ok(None) };
     let task = find(tx, &change.board, id)?;
     take(tx, &team, &name, change, task, &call).map(Some)
+}
+
+/// Returns the claim of an earlier call with the same key.
+fn replayed(tx: &mut Tx<'_>, call: &KeyedCall) -> Result<Option<v1::Claim>, RuleError> {
+    let Some(mut claim) = call.recorded_reply::<v1::Claim>(tx)? else { return Ok(None) };
+    if let Some(task) = &mut claim.task {
+        fill_in(tx, task)?;
+    }
+    Ok(Some(claim))
 }
 
 /// Gives a task to a member. `call`: the call that claims it.
@@ -104,11 +117,11 @@ fn take(
     if team.member(name).is_some_and(|member| member.detached) {
         change.board.expiring.insert(task.id, task.claimed_ms + ms(tx.ctx.limits.claim_ttl));
     }
-    write(tx, &mut task);
+    change.write(tx, &mut task);
     record(tx, TaskEventKind::Claimed, &task, &Actor::Member(name.clone()), "");
     let board = change.finish(tx);
     let claim = v1::Claim { task: Some(show(&task, &board)), token };
-    call.record_reply(tx, &claim);
+    call.record_reply(tx, &v1::Claim { task: claim.task.as_ref().map(shortened), ..claim.clone() });
     Ok(claim)
 }
 
@@ -121,6 +134,9 @@ pub fn complete(
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Stopping)?;
     let actor = caller.actor()?;
     check_size(&request.result, "result", &tx.ctx.limits)?;
+    if request.result.len() <= RESULT_BYTES_IN_FULL_TEAM {
+        tx.needs_no_room();
+    }
     if let Principal::Member { name, .. } = &caller {
         check_plan(&team, name)?;
     }
@@ -144,7 +160,8 @@ pub fn complete(
     task.closed_ms = tx.ctx.now_ms;
     task.result.clone_from(&request.result);
     let unblocked = change.close(task.id, Place::Completed);
-    write(tx, &mut task);
+    change.write(tx, &mut task);
+    change.check_bytes(tx)?;
     record(tx, TaskEventKind::Completed, &task, &actor, "");
     let board = change.finish(tx);
     Ok(v1::CompleteTaskResponse { task: Some(show(&task, &board)), unblocked })
@@ -157,6 +174,7 @@ pub fn release(
     request: &v1::ReleaseTaskRequest,
 ) -> Result<v1::Task, RuleError> {
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Stopping)?;
+    tx.needs_no_room();
     let actor = caller.actor()?;
     check_line(&request.reason, "reason", Reason::InvalidField, &tx.ctx.limits)?;
     let mut change = Change::begin(tx)?;

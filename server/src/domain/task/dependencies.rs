@@ -6,7 +6,7 @@ use teamwire_proto::{Reason, Refusal};
 
 use super::{
     board::{Status, TaskRecord, record_id},
-    change::{Change, find, not_found, write},
+    change::{Change, find, not_found},
 };
 use crate::domain::tx::{RuleError, Tx};
 
@@ -41,7 +41,7 @@ pub(super) fn block(
             return Err(cycle(&path, field).into());
         }
         if blocker.blocks.insert(task.id) {
-            write(tx, &mut blocker);
+            change.write(tx, &mut blocker);
         }
         task.blocked_by.insert(id);
         // A dependency that is added next may close a cycle through this one.
@@ -54,7 +54,12 @@ pub(super) fn block(
 }
 
 /// Makes a task no longer wait for others, whose records note it.
-pub(super) fn unblock(tx: &mut Tx<'_>, task: &mut TaskRecord, blockers: &[u64]) -> Result<(), RuleError> {
+pub(super) fn unblock(
+    tx: &mut Tx<'_>,
+    change: &mut Change,
+    task: &mut TaskRecord,
+    blockers: &[u64],
+) -> Result<(), RuleError> {
     // Other tasks that were named need not be read, however many they are.
     let blockers: BTreeSet<u64> = blockers.iter().copied().filter(|id| task.blocked_by.contains(id)).collect();
     tx.want::<TaskRecord>(blockers.iter().map(|id| record_id(*id)))?;
@@ -63,7 +68,7 @@ pub(super) fn unblock(tx: &mut Tx<'_>, task: &mut TaskRecord, blockers: &[u64]) 
         if let Some(blocker) = tx.read::<TaskRecord>(&record_id(*id))? {
             let mut blocker = TaskRecord::clone(&blocker);
             blocker.blocks.remove(&task.id);
-            write(tx, &mut blocker);
+            change.write(tx, &mut blocker);
         }
     }
     Ok(())

@@ -12,9 +12,10 @@ use teamwire_proto::{
 use super::{
     authority::{lead_or_operator, owner_or_lead, refuse_closed},
     board::{Place, Status, TaskRecord, show},
-    change::{Change, find, not_found, read_board, record, write},
+    change::{Change, find, not_found, read_board, record},
     dependencies::{block, unblock},
     notices::{tell_assigned, tell_revoked},
+    remembered::{fill_in, shortened},
 };
 use crate::domain::{
     actor::Actor,
@@ -42,7 +43,10 @@ pub fn create(
     let bare = v1::CreateTaskRequest { idempotency_key: String::new(), team: String::new(), ..request.clone() };
     let scope = format!("task/create/{}", actor.key());
     let call = KeyedCall::new(&scope, &request.idempotency_key, fingerprint(&bare, None))?;
-    if let Some(reply) = call.recorded_reply::<v1::CreateTaskResponse>(tx)? {
+    if let Some(mut reply) = call.recorded_reply::<v1::CreateTaskResponse>(tx)? {
+        if let Some(task) = &mut reply.task {
+            fill_in(tx, task)?;
+        }
         return Ok(v1::CreateTaskResponse { replayed: true, ..reply });
     }
     let limits = tx.ctx.limits.clone();
@@ -94,15 +98,16 @@ pub fn create(
     };
     block(tx, &mut change, &mut task, &request.blocked_by, "blocked_by")?;
     change.place_pending(&task);
-    write(tx, &mut task);
+    change.write(tx, &mut task);
+    change.check_bytes(tx)?;
     record(tx, TaskEventKind::Created, &task, &actor, "");
     if task.owner.is_some() {
         tell_assigned(tx, &team, &actor, &task)?;
     }
     let board = change.finish(tx);
-    let reply = v1::CreateTaskResponse { task: Some(show(&task, &board)), replayed: false };
-    call.record_reply(tx, &reply);
-    Ok(reply)
+    let task = show(&task, &board);
+    call.record_reply(tx, &v1::CreateTaskResponse { task: Some(shortened(&task)), replayed: false });
+    Ok(v1::CreateTaskResponse { task: Some(task), replayed: false })
 }
 
 /// Returns a task, and the token of its claim for its owner.
@@ -168,7 +173,7 @@ pub fn update(
         .field("task_id")
         .into());
     }
-    unblock(tx, &mut task, &request.remove_blocked_by)?;
+    unblock(tx, &mut change, &mut task, &request.remove_blocked_by)?;
     block(tx, &mut change, &mut task, &request.add_blocked_by, "add_blocked_by")?;
     let assigned = match &request.owner {
         Some(text) => assign(tx, &team, &caller, &actor, &mut task, text)?,
@@ -177,7 +182,8 @@ pub fn update(
     if task.status == Status::Pending {
         change.place_pending(&task);
     }
-    write(tx, &mut task);
+    change.write(tx, &mut task);
+    change.check_bytes(tx)?;
     let kind = if assigned { TaskEventKind::Assigned } else { TaskEventKind::Updated };
     record(tx, kind, &task, &actor, "");
     if assigned {
@@ -211,9 +217,10 @@ fn assign(
     Ok(task.owner.is_some())
 }
 
-/// Deletes a task. Returns the tasks that no longer wait.
+/// Deletes a task, and what is long about it. Returns the tasks that no longer wait.
 pub fn delete(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str, id: u64) -> Result<Vec<u64>, RuleError> {
     let (team, caller) = identity::call(tx, who, named, Admit::Live)?;
+    tx.needs_no_room();
     let actor = caller.actor()?;
     let mut change = Change::begin(tx)?.with_waiting(tx)?;
     let mut task = find(tx, &change.board, id)?;
@@ -224,11 +231,22 @@ pub fn delete(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str, id: u64) ->
         owner_or_lead(&caller, &task)?;
         tell_revoked(tx, &team, &actor, &task)?;
     }
-    task.status = Status::Deleted;
-    task.closed_ms = tx.ctx.now_ms;
-    task.claim = None;
-    let unblocked = change.close(id, Place::Deleted(tx.ctx.now_ms));
-    write(tx, &mut task);
+    // The tasks that it waited for must not remember every deleted task.
+    let blockers: Vec<u64> = task.blocked_by.iter().copied().collect();
+    unblock(tx, &mut change, &mut task, &blockers)?;
+    let unblocked = change.close(id, Place::Deleted);
+    let mut task = TaskRecord {
+        status: Status::Deleted,
+        closed_ms: tx.ctx.now_ms,
+        claim: None,
+        description: String::new(),
+        active_form: String::new(),
+        metadata: BTreeMap::new(),
+        blocks: BTreeSet::new(),
+        result: String::new(),
+        ..task
+    };
+    change.write(tx, &mut task);
     record(tx, TaskEventKind::Deleted, &task, &actor, "");
     change.finish(tx);
     Ok(unblocked)

@@ -6,7 +6,7 @@ use teamwire_proto::{name::Name, v1::TaskEventKind};
 
 use super::{
     board::{Place, TaskRecord, WaitingRecord, each, record_id},
-    change::{Change, find, read_board, record, write},
+    change::{Change, find, read_board, record},
     notices::tell_lapsed,
 };
 use crate::domain::{
@@ -118,5 +118,5 @@ pub(super) fn back_to_the_board(
     task.claim = kept;
     // A task in progress waits for no other.
     change.board.place(task.id, Place::Ready);
-    write(tx, task);
+    change.write(tx, task);
 }

@@ -63,7 +63,7 @@ fn candidates(board: &BoardRecord, status: TaskStatus, ready_only: bool) -> Vec<
         TaskStatus::Pending => [ready(), each(&board.blocked)].concat(),
         TaskStatus::InProgress => of(&board.claimed),
         TaskStatus::Completed => each(&board.completed),
-        TaskStatus::Deleted => board.deleted.keys().copied().collect(),
+        TaskStatus::Deleted => each(&board.deleted).into_iter().chain(board.deleted_before.keys().copied()).collect(),
     };
     ids.sort_unstable();
     ids

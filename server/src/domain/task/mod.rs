@@ -7,7 +7,7 @@
 //! - [`edit`]: adding, changing and deleting tasks; [`dependencies`] between them.
 //! - [`claim`]: who works on them. [`give_back`]: what happens to a member's tasks when its life or their claims end.
 //! - [`listing`]: which tasks a list contains.
-//! - [`authority`]: who may change a task. [`notices`]: what owners learn.
+//! - [`authority`]: who may change a task. [`notices`]: what owners learn. [`remembered`]: tasks in the replies to repeated calls.
 
 mod authority;
 pub mod board;
@@ -18,6 +18,7 @@ pub mod edit;
 pub mod give_back;
 pub mod listing;
 mod notices;
+mod remembered;
 
 pub use board::record_id;
 pub(super) use notices::summary_of;

@@ -8,6 +8,7 @@ mod namespaces;
 mod records;
 mod streams;
 mod transactions;
+mod usage;
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +21,7 @@ use super::{
     WhenFull, Write,
 };
 
-pub(super) use self::{exports::*, leases::*, namespaces::*, records::*, streams::*, transactions::*};
+pub(super) use self::{exports::*, leases::*, namespaces::*, records::*, streams::*, transactions::*, usage::*};
 
 /// A store under test.
 pub(super) struct Harness {
@@ -74,6 +75,11 @@ macro_rules! with_promises {
             abandoned_export_ends_and_leaves_nothing_behind
             backup_of_any_store_is_restored_into_it
             backup_of_it_is_restored_into_any_store
+            usage_counts_records_entries_and_replies
+            usage_counts_what_is_left_after_all_writes
+            quota_refuses_only_what_adds_beyond_it
+            quota_is_evaluated_last_and_refuses_the_whole_transaction
+            concurrent_commits_never_exceed_the_quota
         }
     };
 }

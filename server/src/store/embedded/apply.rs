@@ -24,6 +24,7 @@ pub(super) fn apply(
     for (stream, extent) in &plan.extents {
         tables.set_extent(namespace, stream, *extent);
     }
+    tables.set_usage(namespace, plan.usage);
     for write in &txn.writes {
         match write {
             Write::Put { key, data } => {

@@ -20,7 +20,7 @@ use redb::{
 use super::{
     place::Place,
     reserve::Reserve,
-    tables::{CLOCK_MS, FACTS, FORMAT, Result, Tables, VERSION, WRITTEN_BY},
+    tables::{CLOCK_MS, COUNTED, DAY_MS, FACTS, FORMAT, Result, Tables, VERSION, WRITTEN_BY},
 };
 use crate::store::{FORMAT_KNOWN, StoreError, newer_format};
 
@@ -219,7 +219,8 @@ fn message(panic: &(dyn Any + Send)) -> &str {
     }
 }
 
-/// Creates the tables of a new file, or reads the facts of an existing one. `name` is the file's, for errors.
+/// Creates the tables of a new file, or reads the facts of an existing one. Counts what namespaces hold in a file that was last
+/// written by a release that does not count. `name` is the file's, for errors.
 fn prepare(name: &str, database: &Database) -> Result<Facts> {
     let txn = database.begin_write()?;
     let mut facts = txn.open_table(FACTS)?;
@@ -227,14 +228,22 @@ fn prepare(name: &str, database: &Database) -> Result<Facts> {
     let found = Facts { version: fact(VERSION)?.unwrap_or(0), clock_ms: fact(CLOCK_MS)?.unwrap_or(0) };
     let format = fact(FORMAT)?;
     let written_by = fact(WRITTEN_BY)?.map(release_name);
+    let is_counted = fact(COUNTED)? == Some(found.version);
     match format {
-        Some(FORMAT_KNOWN) => {
+        Some(FORMAT_KNOWN) if is_counted => {
             drop(facts);
             txn.abort()?;
+        }
+        Some(FORMAT_KNOWN) => {
+            facts.insert(COUNTED, found.version)?;
+            drop(facts);
+            Tables::open(&txn)?.recount(found.clock_ms / DAY_MS)?;
+            txn.commit()?;
         }
         Some(newer) => return Err(Unusable(newer_format(name, newer, written_by.as_deref())).into()),
         None => {
             facts.insert(FORMAT, FORMAT_KNOWN)?;
+            facts.insert(COUNTED, found.version)?;
             facts.insert(WRITTEN_BY, RELEASE)?;
             drop(facts);
             drop(Tables::open(&txn)?);

@@ -35,7 +35,7 @@ use self::{
     clock::Clock,
     file::{Opener, StoreFile},
     reserve::Reserve,
-    tables::{ENTRIES, LEASES, RECORDS, Result as ReadResult, STREAMS},
+    tables::{DAY_MS, ENTRIES, LEASES, RECORDS, Result as ReadResult, STREAMS, USAGE},
     writer::{Job, QUEUE_MAX, Writer},
 };
 use super::{
@@ -246,6 +246,12 @@ impl Store for EmbeddedStore {
         })?;
         leases.now_ms = self.clock.now_ms();
         Ok(leases)
+    }
+
+    async fn usage(&self, namespace: &Namespace) -> Result<u64, StoreError> {
+        let usage =
+            self.read_inline(|txn| tables::stored_usage(&txn.open_table(USAGE)?, &tables::prefix(namespace)))?;
+        Ok(usage.on(self.clock.now_ms() / DAY_MS).bytes())
     }
 
     async fn now_ms(&self) -> Result<u64, StoreError> {

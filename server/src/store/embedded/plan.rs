@@ -9,7 +9,10 @@ use bytes::Bytes;
 use redb::ReadableTable;
 
 use super::tables::{self, DAY_MS, Result, Tables};
-use crate::store::{Bound, Check, Extent, Failed, Namespace, Record, Txn, WhenFull, Write};
+use crate::store::{
+    Bound, Check, Extent, Failed, Key, Namespace, Record, Txn, WhenFull, Write,
+    usage::{Growth, Usage, record_bytes},
+};
 
 /// The effect of a transaction on streams, after its checks passed.
 #[derive(Default)]
@@ -20,6 +23,8 @@ pub(super) struct Plan<'t> {
     pub(super) removed: Vec<Vec<u64>>,
     /// The resulting extents of the streams that change.
     pub(super) extents: HashMap<&'t str, Extent>,
+    /// The resulting usage of the namespace.
+    pub(super) usage: Usage,
 }
 
 /// Plans a transaction on the tables as left by the earlier transactions of the batch.
@@ -34,7 +39,17 @@ pub(super) fn plan<'t>(
             return Ok(Err(failed));
         }
     }
-    Planner { tables, namespace, plan: Plan::default(), fresh: HashMap::new(), gone: HashSet::new() }.run(&txn.writes)
+    let (growth, fresh, gone) = (Growth::default(), HashMap::new(), HashSet::new());
+    let planned = Planner { tables, namespace, plan: Plan::default(), growth, fresh, gone }.run(&txn.writes)?;
+    let before = tables.usage(namespace)?.on(now_ms / DAY_MS);
+    Ok(planned.and_then(|(plan, growth)| {
+        let usage = before.after(&growth);
+        if txn.fits(before, usage) {
+            Ok(Plan { usage, ..plan })
+        } else {
+            Err(Failed::OverQuota { held: before.bytes() })
+        }
+    }))
 }
 
 fn failure(tables: &Tables<'_>, namespace: &Namespace, check: &Check, now_ms: u64) -> Result<Option<Failed>> {
@@ -77,18 +92,20 @@ struct Planner<'t, 'a, 'txn> {
     tables: &'a Tables<'txn>,
     namespace: &'a Namespace,
     plan: Plan<'t>,
-    /// The weights of entries that this transaction appends.
-    fresh: HashMap<(&'t str, u64), u64>,
+    growth: Growth<'t>,
+    /// The weights and lengths of entries that this transaction appends.
+    fresh: HashMap<(&'t str, u64), (u64, usize)>,
     /// The entries that this transaction removes.
     gone: HashSet<(&'t str, u64)>,
 }
 
 impl<'t> Planner<'t, '_, '_> {
-    fn run(mut self, writes: &'t [Write]) -> Result<std::result::Result<Plan<'t>, Failed>> {
+    fn run(mut self, writes: &'t [Write]) -> Result<std::result::Result<(Plan<'t>, Growth<'t>), Failed>> {
         for write in writes {
+            self.growth.write(write, |key| stored_bytes(self.tables, self.namespace, key))?;
             match write {
-                Write::Append { stream, weight, bound, .. } => {
-                    let appended = match self.append(stream, *weight, bound.as_ref())? {
+                Write::Append { stream, data, weight, bound } => {
+                    let appended = match self.append(stream, *weight, data.len(), bound.as_ref())? {
                         Ok(appended) => appended,
                         Err(failed) => return Ok(Err(failed)),
                     };
@@ -105,13 +122,14 @@ impl<'t> Planner<'t, '_, '_> {
                 _ => (),
             }
         }
-        Ok(Ok(self.plan))
+        Ok(Ok((self.plan, self.growth)))
     }
 
     fn append(
         &mut self,
         stream: &'t str,
         weight: u64,
+        length: usize,
         bound: Option<&Bound>,
     ) -> Result<std::result::Result<Option<u64>, Failed>> {
         let mut extent = self.extent(stream)?;
@@ -129,7 +147,8 @@ impl<'t> Planner<'t, '_, '_> {
         extent.entries += 1;
         extent.weight = extent.weight.saturating_add(weight);
         self.plan.extents.insert(stream, extent);
-        self.fresh.insert((stream, sequence), weight);
+        self.fresh.insert((stream, sequence), (weight, length));
+        self.growth.append(length);
         Ok(Ok(Some(sequence)))
     }
 
@@ -137,9 +156,10 @@ impl<'t> Planner<'t, '_, '_> {
         let mut removed = Vec::with_capacity(sequences.len());
         let mut freed = 0_u64;
         for &sequence in sequences {
-            let Some(weight) = self.weight(stream, sequence)? else { continue };
+            let Some((weight, length)) = self.entry(stream, sequence)? else { continue };
             if self.gone.insert((stream, sequence)) {
                 removed.push(sequence);
+                self.growth.remove(length);
                 freed = freed.saturating_add(weight);
             }
         }
@@ -159,13 +179,25 @@ impl<'t> Planner<'t, '_, '_> {
         }
     }
 
-    fn weight(&self, stream: &'t str, sequence: u64) -> Result<Option<u64>> {
-        if let Some(weight) = self.fresh.get(&(stream, sequence)) {
-            return Ok(Some(*weight));
+    /// Returns the weight and the length of an entry.
+    fn entry(&self, stream: &'t str, sequence: u64) -> Result<Option<(u64, usize)>> {
+        if let Some(entry) = self.fresh.get(&(stream, sequence)) {
+            return Ok(Some(*entry));
         }
         match self.tables.entries.get(tables::entry(self.namespace, stream, sequence).as_slice())? {
-            Some(value) => Ok(Some(tables::split_number(value.value())?.0)),
+            Some(value) => {
+                let (weight, data) = tables::split_number(value.value())?;
+                Ok(Some((weight, data.len())))
+            }
             None => Ok(None),
         }
+    }
+}
+
+/// Returns what a stored record counts; zero if there is none.
+fn stored_bytes(tables: &Tables<'_>, namespace: &Namespace, key: &Key) -> Result<u64> {
+    match tables.records.get(tables::record(namespace, key.kind, &key.id).as_slice())? {
+        Some(value) => Ok(record_bytes(&key.id, tables::split_number(value.value())?.1.len())),
+        None => Ok(0),
     }
 }

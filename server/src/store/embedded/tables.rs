@@ -8,7 +8,10 @@ use std::collections::HashMap;
 
 use redb::{ReadableTable, Table, TableDefinition, WriteTransaction};
 
-use crate::store::{Extent, Namespace};
+use crate::store::{
+    Extent, Namespace,
+    usage::{self, Usage},
+};
 
 pub(super) type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
 pub(super) type Open<'txn> = Table<'txn, &'static [u8], &'static [u8]>;
@@ -24,6 +27,9 @@ pub(super) const ENTRIES: Definition = TableDefinition::new("entries");
 pub(super) const LEASES: Definition = TableDefinition::new("leases");
 /// `day namespace 0 idempotency key` -> reply.
 pub(super) const REPLIES: Definition = TableDefinition::new("replies");
+/// `namespace 0` -> the bytes of records and entries, the day of the last reply, the bytes of the replies of that day, and of the
+/// day before.
+pub(super) const USAGE: Definition = TableDefinition::new("usage");
 /// One of the names below -> a number.
 pub(super) const FACTS: TableDefinition<'static, &'static str, u64> = TableDefinition::new("facts");
 
@@ -31,6 +37,8 @@ pub(super) const FACTS: TableDefinition<'static, &'static str, u64> = TableDefin
 pub(super) const FORMAT: &str = "format";
 /// The last version given to a record.
 pub(super) const VERSION: &str = "version";
+/// The last version at a commit that counted. If it is not [`VERSION`], a release that does not count has written since.
+pub(super) const COUNTED: &str = "counted";
 /// The clock at the last commit.
 pub(super) const CLOCK_MS: &str = "clock_ms";
 
@@ -38,7 +46,7 @@ pub(super) const CLOCK_MS: &str = "clock_ms";
 pub(super) const WRITTEN_BY: &str = "written_by";
 
 /// The length of a day, by which idempotency keys are grouped and purged.
-pub(super) const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+pub(super) const DAY_MS: u64 = usage::DAY_MS;
 
 /// The tables of a write transaction.
 pub(super) struct Tables<'txn> {
@@ -47,7 +55,10 @@ pub(super) struct Tables<'txn> {
     pub(super) entries: Open<'txn>,
     pub(super) leases: Open<'txn>,
     pub(super) replies: Open<'txn>,
+    pub(super) usage: Open<'txn>,
     pub(super) facts: Table<'txn, &'static str, u64>,
+    /// The usages that the batch has changed.
+    usages: HashMap<Vec<u8>, Usage>,
     /// The extents that the batch has changed. A busy stream changes with every transaction of the batch, but is written once.
     extents: HashMap<Vec<u8>, Extent>,
 }
@@ -61,7 +72,9 @@ impl<'txn> Tables<'txn> {
             entries: txn.open_table(ENTRIES)?,
             leases: txn.open_table(LEASES)?,
             replies: txn.open_table(REPLIES)?,
+            usage: txn.open_table(USAGE)?,
             facts: txn.open_table(FACTS)?,
+            usages: HashMap::new(),
             extents: HashMap::new(),
         })
     }
@@ -80,17 +93,70 @@ impl<'txn> Tables<'txn> {
         self.extents.insert(named(namespace, stream), extent);
     }
 
+    /// Reads the usage of a namespace.
+    pub(super) fn usage(&self, namespace: &Namespace) -> Result<Usage> {
+        let key = prefix(namespace);
+        match self.usages.get(&key) {
+            Some(usage) => Ok(*usage),
+            None => stored_usage(&self.usage, &key),
+        }
+    }
+
+    /// Changes the usage of a namespace.
+    pub(super) fn set_usage(&mut self, namespace: &Namespace, usage: Usage) {
+        self.usages.insert(prefix(namespace), usage);
+    }
+
+    /// Counts everything, after a release that does not count has written. `day`: the last day on which it may have written.
+    pub(super) fn recount(&mut self, day: u64) -> Result<()> {
+        fn usage_of<'u>(usages: &'u mut HashMap<Vec<u8>, Usage>, key: &[u8], day: u64) -> &'u mut Usage {
+            usages.entry(first_part(key).to_vec()).or_insert(Usage { day, ..Usage::default() })
+        }
+        let mut usages = HashMap::new();
+        for found in self.records.iter()? {
+            let (key, value) = found?;
+            let (key, value) = (key.value(), value.value());
+            let rest = key.get(first_part(key).len()..).unwrap_or_default();
+            let id = String::from_utf8_lossy(rest.get(first_part(rest).len()..).unwrap_or_default());
+            usage_of(&mut usages, key, day).kept += usage::record_bytes(&id, split_number(value)?.1.len());
+        }
+        for found in self.entries.iter()? {
+            let (key, value) = found?;
+            usage_of(&mut usages, key.value(), day).kept += usage::entry_bytes(split_number(value.value())?.1.len());
+        }
+        for found in self.replies.iter()? {
+            let (key, value) = found?;
+            let (used, key) = split_number(key.value())?;
+            let name = key.get(first_part(key).len()..).unwrap_or_default();
+            let bytes = usage::reply_bytes(&String::from_utf8_lossy(name), value.value().len());
+            match day.saturating_sub(used) {
+                0 => usage_of(&mut usages, key, day).replies += bytes,
+                1 => usage_of(&mut usages, key, day).replies_before += bytes,
+                _ => {}
+            }
+        }
+        self.usage.retain(|_, _| false)?;
+        self.usages = usages;
+        self.flush()
+    }
+
     /// Removes everything with a namespace's prefix, except replies.
     pub(super) fn clear_namespace(&mut self, prefix: &[u8]) -> Result<()> {
         self.extents.retain(|key, _| !key.starts_with(prefix));
-        for table in [&mut self.records, &mut self.streams, &mut self.entries, &mut self.leases] {
+        self.usages.remove(prefix);
+        let Self { records, streams, entries, leases, usage, .. } = self;
+        for table in [records, streams, entries, leases, usage] {
             clear(table, prefix)?;
         }
         Ok(())
     }
 
-    /// Writes the extents that have changed.
+    /// Writes the extents and usages that have changed.
     pub(super) fn flush(&mut self) -> Result<()> {
+        for (key, Usage { kept, day, replies, replies_before }) in self.usages.drain() {
+            let value = [kept, day, replies, replies_before].map(u64::to_be_bytes);
+            self.usage.insert(key.as_slice(), value.as_flattened())?;
+        }
         let mut changed: Vec<_> = self.extents.drain().collect();
         // Write neighbors one after the other.
         changed.sort_unstable_by(|(key, _), (other, _)| key.cmp(other));
@@ -181,4 +247,20 @@ pub(super) fn stored_extent(streams: &impl ReadableTable<&'static [u8], &'static
     let (entries, rest) = split_number(rest)?;
     let (weight, _) = split_number(rest)?;
     Ok(Extent { next, entries, weight })
+}
+
+/// Reads the usage of the namespace with this prefix.
+pub(super) fn stored_usage(usages: &impl ReadableTable<&'static [u8], &'static [u8]>, key: &[u8]) -> Result<Usage> {
+    let Some(value) = usages.get(key)? else { return Ok(Usage::default()) };
+    let (kept, rest) = split_number(value.value())?;
+    let (day, rest) = split_number(rest)?;
+    let (replies, rest) = split_number(rest)?;
+    let (replies_before, _) = split_number(rest)?;
+    Ok(Usage { kept, day, replies, replies_before })
+}
+
+/// Returns the first part of a key, with the zero byte that ends it.
+fn first_part(key: &[u8]) -> &[u8] {
+    let end = key.iter().position(|byte| *byte == 0).map_or(key.len(), |zero| zero + 1);
+    key.get(..end).unwrap_or(key)
 }

@@ -32,7 +32,7 @@ fn harness(store: Arc<EmbeddedStore>, keeps: impl Send + Sync + 'static) -> Harn
 fn raw_keys(store: &EmbeddedStore, namespace: &Namespace) -> Vec<String> {
     let (prefix, mut keys) = (tables::prefix(namespace), Vec::new());
     let list = |txn: &ReadTransaction| {
-        for table in [RECORDS, STREAMS, ENTRIES, LEASES, tables::REPLIES] {
+        for table in [RECORDS, STREAMS, ENTRIES, LEASES, USAGE, tables::REPLIES] {
             for found in txn.open_table(table)?.iter()? {
                 let key = found?.0.value().to_vec();
                 if key.starts_with(&prefix) || key.get(8..).is_some_and(|key| key.starts_with(&prefix)) {
@@ -537,4 +537,50 @@ async fn transaction_sees_earlier_ones_of_its_batch() {
     });
     let committed = futures::future::join_all(commits.collect::<Vec<_>>()).await;
     assert_eq!(committed.into_iter().filter(|committed| *committed.as_ref().unwrap()).count(), 10);
+}
+
+#[tokio::test]
+async fn file_of_a_release_that_did_not_count_is_counted_when_it_is_opened() {
+    let (_directory, path) = file();
+    let other = namespace("b");
+    let before = {
+        let store = EmbeddedStore::open(&path).unwrap();
+        let key = Key::new("member", "x");
+        commit(&store, vec![put(&key, "kept"), append("s", "1"), append("s", "2"), remember("k", "seen")])
+            .await
+            .unwrap();
+        commit(&store, vec![remove_first()]).await.unwrap();
+        store.commit(&other, &Txn { writes: vec![put(&key, "other")], ..Txn::default() }).await.unwrap();
+        [store.usage(&namespace("a")).await.unwrap(), store.usage(&other).await.unwrap()]
+    };
+    let database = redb::Database::open(&path).unwrap();
+    let txn = database.begin_write().unwrap();
+    txn.open_table(tables::FACTS).unwrap().remove(tables::COUNTED).unwrap();
+    assert!(txn.delete_table(USAGE).unwrap());
+    txn.commit().unwrap();
+    drop(database);
+    let store = EmbeddedStore::open(&path).unwrap();
+    assert_eq!([store.usage(&namespace("a")).await.unwrap(), store.usage(&other).await.unwrap()], before);
+    commit(&store, vec![append("s", "more")]).await.unwrap();
+    assert_eq!(store.usage(&namespace("a")).await.unwrap(), before[0] + 64 + 4);
+
+    // A release that does not count has written since.
+    drop(store);
+    let database = redb::Database::open(&path).unwrap();
+    let txn = database.begin_write().unwrap();
+    txn.open_table(tables::RECORDS).unwrap().remove(tables::record(&other, "member", "x").as_slice()).unwrap();
+    {
+        let mut facts = txn.open_table(tables::FACTS).unwrap();
+        let version = facts.get(tables::VERSION).unwrap().unwrap().value();
+        facts.insert(tables::VERSION, version + 1).unwrap();
+    }
+    txn.commit().unwrap();
+    drop(database);
+    let store = EmbeddedStore::open(&path).unwrap();
+    assert_eq!(store.usage(&other).await.unwrap(), 0);
+    assert_eq!(store.usage(&namespace("a")).await.unwrap(), before[0] + 64 + 4);
+}
+
+fn remove_first() -> Write {
+    Write::Remove { stream: "s".to_owned(), sequences: vec![1] }
 }

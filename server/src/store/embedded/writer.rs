@@ -15,7 +15,7 @@ use super::{
     file::{StoreFile, is_full},
     plan::plan,
     reserve::Reserve,
-    tables::{CLOCK_MS, DAY_MS, Result, Tables, VERSION},
+    tables::{CLOCK_MS, COUNTED, DAY_MS, Result, Tables, VERSION},
 };
 use crate::store::{Commit, Durability, Namespace, Notification, Outcome, StoreError, Txn, Write};
 
@@ -257,6 +257,7 @@ impl Writer {
         }
         tables.flush()?;
         tables.facts.insert(VERSION, self.version)?;
+        tables.facts.insert(COUNTED, self.version)?;
         tables.facts.insert(CLOCK_MS, now_ms)?;
         drop(tables);
         txn.commit().map_err(|error| BatchError::Committing(error.into()))?;

@@ -81,6 +81,10 @@ impl<'t> FunctionCall<'t> {
         let keys = vec![names.meta(namespace)];
         let mut call = Self { channels: names.channels(), keys, places: HashMap::new(), args: Cmd::new() };
         call.args.arg(txn.checks.len());
+        match txn.bytes_max {
+            Some(bytes) => call.number(bytes),
+            None => call.op(""),
+        }
         for check in &txn.checks {
             call.check(names, namespace, check);
         }
@@ -132,6 +136,9 @@ impl<'t> FunctionCall<'t> {
         let what = bytes(answer.next()?)?;
         if what == b"u" {
             return Some(Failed::KeyUsed { data: bytes(answer.next()?)?.into() });
+        }
+        if what == b"q" {
+            return Some(Failed::OverQuota { held: int(answer.next()?)? });
         }
         let place = usize::try_from(int(answer.next()?)?).ok()?;
         match (&what[..], txn.checks.get(place)) {

@@ -21,6 +21,8 @@ pub(super) enum Function {
     CommitWhenFull,
     /// Creates the store's marker.
     MarkStore,
+    /// Counts what a namespace of an earlier version holds.
+    CountUsage,
     /// Counts a loss.
     CountLoss,
     /// Adds a mark to the replication log.
@@ -32,7 +34,7 @@ pub(super) enum Function {
 impl Function {
     /// Returns whether the function runs while memory is full.
     pub(super) fn runs_when_full(self) -> bool {
-        matches!(self, Self::CommitWhenFull | Self::MarkStore | Self::Mark)
+        matches!(self, Self::CommitWhenFull | Self::CountUsage | Self::MarkStore | Self::Mark)
     }
 }
 
@@ -53,6 +55,7 @@ impl FunctionLibrary {
         let suffix = match function {
             Function::Commit => "commit",
             Function::CommitWhenFull => "commit_when_full",
+            Function::CountUsage => "count_usage",
             Function::MarkStore => "mark_store",
             Function::CountLoss => "count_loss",
             Function::Mark => "mark",

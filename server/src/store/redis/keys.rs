@@ -8,6 +8,8 @@
 //!   - `h`: the server's histories, `<id> <floor>;` each, newest first; see `data_loss.rs`;
 //!   - `b`: the version of the commit that created the namespace;
 //!   - `g`: how many losses were counted, and `gh`: under which history the last one was counted;
+//!   - `u`: `<bytes> <day> <replies> <replies before>`, the bytes of records and entries, and those of the replies that were remembered
+//!     on the day and on the day before; missing if the version that wrote the namespace did not count;
 //!   - `s:<stream>`: a stream's next sequence and its weight;
 //!   - the name of every other hash, so that the function finds everything it must drop;
 //! - `k:<kind>`: the records of a kind: `v<id>` the version, `d<id>` the data;

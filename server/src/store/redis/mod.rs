@@ -47,12 +47,12 @@ use self::{
     function_call::{FunctionCall, only_frees_memory},
     functions::Function,
     keys::Keys,
-    reply::{array, entry, extent, number, pairs, record, time_ms, unparsable},
+    reply::{array, entry, extent, number, pairs, record, time_ms, unparsable, usage},
     topology::Topology,
 };
 use super::{
     Entry, Extent, Failed, Key, Leases, Loss, NOTIFICATIONS_MAX, Namespace, Notification, Outcome, Range, Record,
-    Store, StoreError, Txn, Write,
+    Store, StoreError, Txn, Write, usage::DAY_MS,
 };
 
 /// How many times a read of one instant is attempted. A server executes the queries of a read in a row, unless they are so many
@@ -127,6 +127,19 @@ impl RedisStore {
             }
         }
         Err(StoreError::Unavailable(format!("{namespace:?} changes too fast to be read as of one instant")))
+    }
+
+    /// Counts what a namespace holds that an earlier version wrote, which did not count, and stores the count.
+    async fn count_usage(&self, namespace: &Namespace) -> Result<u64, StoreError> {
+        let call = |function: &str, _: &str| {
+            let mut count = redis::cmd("FCALL");
+            count.arg(function).arg(1).arg(self.keys.meta(namespace));
+            count
+        };
+        match self.topology.call(namespace, Function::CountUsage, call).await?.value {
+            Value::Int(bytes) => u64::try_from(bytes).map_err(|_| unparsable()),
+            _ => Err(unparsable()),
+        }
     }
 
     async fn query_one(&self, namespace: Option<&Namespace>, command: redis::Cmd) -> Result<Value, StoreError> {
@@ -239,6 +252,22 @@ impl Store for RedisStore {
             until_ms.insert(name, number(until)?);
         }
         Ok(Leases { now_ms: clock_ms.max(time_ms(time)?), until_ms })
+    }
+
+    async fn usage(&self, namespace: &Namespace) -> Result<u64, StoreError> {
+        let mut queries = Pipeline::new();
+        queries.cmd("HMGET").arg(self.keys.meta(namespace)).arg(&["v", "u"]).cmd("TIME");
+        let answers = self.topology.read(Some(namespace), &queries).await?;
+        let [fields, time]: [Value; 2] = answers.try_into().map_err(|_| unparsable())?;
+        let [version, counted]: [Value; 2] = array(fields)?.try_into().map_err(|_| unparsable())?;
+        match (version, counted) {
+            (Value::Nil, _) => Ok(0),
+            (_, Value::Nil) => self.count_usage(namespace).await,
+            (version, counted) => {
+                let now_ms = time_ms(time)?.max(number(version)? / 1_000);
+                Ok(usage(counted)?.on(now_ms / DAY_MS).bytes())
+            }
+        }
     }
 
     async fn now_ms(&self) -> Result<u64, StoreError> {

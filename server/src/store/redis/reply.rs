@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use redis::Value;
 
-use crate::store::{Entry, Extent, Record, StoreError};
+use crate::store::{Entry, Extent, Record, StoreError, usage::Usage};
 
 /// Returns the error for contents that no coordinator wrote.
 pub(super) fn unparsable() -> StoreError {
@@ -81,6 +81,14 @@ pub(super) fn extent(counters: Value, entries: Value) -> Result<Extent, StoreErr
     let (next, weight) = counters.split_once(' ').ok_or_else(unparsable)?;
     let parse = |number: &str| number.parse().map_err(|_| unparsable());
     Ok(Extent { next: parse(next)?, entries, weight: parse(weight)? })
+}
+
+/// Parses the usage of a namespace.
+pub(super) fn usage(value: Value) -> Result<Usage, StoreError> {
+    let text = text(value)?;
+    let numbers: Vec<u64> = text.split(' ').map_while(|number| number.parse().ok()).collect();
+    let [kept, day, replies, replies_before] = numbers[..] else { return Err(unparsable()) };
+    Ok(Usage { kept, day, replies, replies_before })
 }
 
 /// Parses the answer of `TIME`, in milliseconds since 1970.

@@ -115,14 +115,14 @@ class TaskServiceServicer(object):
         INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner),
         INVALID_IDEMPOTENCY_KEY. NOT_FOUND: TASK_NOT_FOUND (in blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION:
         AGENT_EXITED (owner). ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (open tasks,
-        blocked_by).
+        blocked_by, or the share of the team's quota that tasks may use).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetTask(self, request, context):
-        """Returns one task, including a deleted one for as long as the coordinator keeps it.
+        """Returns one task, including a deleted one for as long as the coordinator keeps it, without its description, metadata and result.
 
         NOT_FOUND: TASK_NOT_FOUND.
         """
@@ -156,7 +156,8 @@ class TaskServiceServicer(object):
         INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner). NOT_FOUND:
         TASK_NOT_FOUND (task_id, add_blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION: TASK_CLAIMED (including if
         the call would change the dependencies of a task in progress), TASK_CLOSED, AGENT_EXITED (owner). ABORTED:
-        TASK_CHANGED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (add_blocked_by).
+        TASK_CHANGED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (add_blocked_by, or the share of the
+        team's quota that tasks may use).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -194,6 +195,7 @@ class TaskServiceServicer(object):
         NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed; says when and why the task last
         returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has
         claimed it), TASK_BLOCKED (the lead and the operator), PLAN_REQUIRED. INVALID_ARGUMENT: CONTENT_TOO_LARGE.
+        RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (for a result of more than 1 KiB).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

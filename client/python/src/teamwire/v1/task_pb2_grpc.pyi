@@ -292,11 +292,11 @@ class TaskServiceStub(typing.Generic[_TaskServiceCreateTaskType, _TaskServiceGet
     INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner),
     INVALID_IDEMPOTENCY_KEY. NOT_FOUND: TASK_NOT_FOUND (in blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION:
     AGENT_EXITED (owner). ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (open tasks,
-    blocked_by).
+    blocked_by, or the share of the team's quota that tasks may use).
     """
 
     GetTask: _TaskServiceGetTaskType
-    """Returns one task, including a deleted one for as long as the coordinator keeps it.
+    """Returns one task, including a deleted one for as long as the coordinator keeps it, without its description, metadata and result.
 
     NOT_FOUND: TASK_NOT_FOUND.
     """
@@ -321,7 +321,8 @@ class TaskServiceStub(typing.Generic[_TaskServiceCreateTaskType, _TaskServiceGet
     INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner). NOT_FOUND:
     TASK_NOT_FOUND (task_id, add_blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION: TASK_CLAIMED (including if
     the call would change the dependencies of a task in progress), TASK_CLOSED, AGENT_EXITED (owner). ABORTED:
-    TASK_CHANGED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (add_blocked_by).
+    TASK_CHANGED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (add_blocked_by, or the share of the
+    team's quota that tasks may use).
     """
 
     ClaimTask: _TaskServiceClaimTaskType
@@ -350,6 +351,7 @@ class TaskServiceStub(typing.Generic[_TaskServiceCreateTaskType, _TaskServiceGet
     NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed; says when and why the task last
     returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has
     claimed it), TASK_BLOCKED (the lead and the operator), PLAN_REQUIRED. INVALID_ARGUMENT: CONTENT_TOO_LARGE.
+    RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (for a result of more than 1 KiB).
     """
 
     ReleaseTask: _TaskServiceReleaseTaskType
@@ -434,7 +436,7 @@ class TaskServiceServicer(metaclass=abc.ABCMeta):
         INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner),
         INVALID_IDEMPOTENCY_KEY. NOT_FOUND: TASK_NOT_FOUND (in blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION:
         AGENT_EXITED (owner). ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (open tasks,
-        blocked_by).
+        blocked_by, or the share of the team's quota that tasks may use).
         """
 
     @abc.abstractmethod
@@ -443,7 +445,7 @@ class TaskServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.task_pb2.GetTaskRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.task_pb2.GetTaskResponse, collections.abc.Awaitable[teamwire.v1.task_pb2.GetTaskResponse]]:
-        """Returns one task, including a deleted one for as long as the coordinator keeps it.
+        """Returns one task, including a deleted one for as long as the coordinator keeps it, without its description, metadata and result.
 
         NOT_FOUND: TASK_NOT_FOUND.
         """
@@ -483,7 +485,8 @@ class TaskServiceServicer(metaclass=abc.ABCMeta):
         INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner). NOT_FOUND:
         TASK_NOT_FOUND (task_id, add_blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION: TASK_CLAIMED (including if
         the call would change the dependencies of a task in progress), TASK_CLOSED, AGENT_EXITED (owner). ABORTED:
-        TASK_CHANGED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (add_blocked_by).
+        TASK_CHANGED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (add_blocked_by, or the share of the
+        team's quota that tasks may use).
         """
 
     @abc.abstractmethod
@@ -527,6 +530,7 @@ class TaskServiceServicer(metaclass=abc.ABCMeta):
         NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed; says when and why the task last
         returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has
         claimed it), TASK_BLOCKED (the lead and the operator), PLAN_REQUIRED. INVALID_ARGUMENT: CONTENT_TOO_LARGE.
+        RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (for a result of more than 1 KiB).
         """
 
     @abc.abstractmethod

@@ -211,6 +211,7 @@ class Team(google.protobuf.message.Message):
     LEAD_FIELD_NUMBER: builtins.int
     CREATED_AT_FIELD_NUMBER: builtins.int
     MEMBERS_FIELD_NUMBER: builtins.int
+    STORAGE_FIELD_NUMBER: builtins.int
     name: builtins.str
     """As first written. Case-insensitive."""
     id: builtins.str
@@ -225,6 +226,10 @@ class Team(google.protobuf.message.Message):
     def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """By the clock of the store."""
 
+    @property
+    def storage(self) -> Global___TeamStorage:
+        """Set by GetTeam only. How much it holds in the store."""
+
     def __init__(
         self,
         *,
@@ -234,11 +239,52 @@ class Team(google.protobuf.message.Message):
         lead: builtins.str = ...,
         created_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
         members: builtins.int = ...,
+        storage: Global___TeamStorage | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["created_at", b"created_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["created_at", b"created_at", "description", b"description", "id", b"id", "lead", b"lead", "members", b"members", "name", b"name"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["created_at", b"created_at", "storage", b"storage"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["created_at", b"created_at", "description", b"description", "id", b"id", "lead", b"lead", "members", b"members", "name", b"name", "storage", b"storage"]) -> None: ...
 
 Global___Team: typing_extensions.TypeAlias = Team
+
+@typing.final
+class TeamStorage(google.protobuf.message.Message):
+    """How much a team holds in the store, and how much it may hold. A teammate's call that adds something beyond a maximum fails with
+    REASON_QUOTA_EXCEEDED; the lead and the operator may use a tenth more.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BYTES_FIELD_NUMBER: builtins.int
+    BYTES_MAX_FIELD_NUMBER: builtins.int
+    TASK_BYTES_FIELD_NUMBER: builtins.int
+    TASK_BYTES_MAX_FIELD_NUMBER: builtins.int
+    TASK_HISTORY_BYTES_FIELD_NUMBER: builtins.int
+    TASK_HISTORY_BYTES_MAX_FIELD_NUMBER: builtins.int
+    bytes: builtins.int
+    """The bytes of everything: messages, the history, tasks, and replies that are remembered for repeated calls."""
+    bytes_max: builtins.int
+    """The quota: the coordinator's `limits.team_bytes_max`."""
+    task_bytes: builtins.int
+    """The bytes of its tasks, deleted ones included until the coordinator forgets them."""
+    task_bytes_max: builtins.int
+    """A quarter of the quota."""
+    task_history_bytes: builtins.int
+    """The bytes of the changes to tasks in the history, with the replies and notices that they caused."""
+    task_history_bytes_max: builtins.int
+    """A quarter of the quota."""
+    def __init__(
+        self,
+        *,
+        bytes: builtins.int = ...,
+        bytes_max: builtins.int = ...,
+        task_bytes: builtins.int = ...,
+        task_bytes_max: builtins.int = ...,
+        task_history_bytes: builtins.int = ...,
+        task_history_bytes_max: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bytes", b"bytes", "bytes_max", b"bytes_max", "task_bytes", b"task_bytes", "task_bytes_max", b"task_bytes_max", "task_history_bytes", b"task_history_bytes", "task_history_bytes_max", b"task_history_bytes_max"]) -> None: ...
+
+Global___TeamStorage: typing_extensions.TypeAlias = TeamStorage
 
 @typing.final
 class Member(google.protobuf.message.Message):

@@ -506,3 +506,46 @@ async fn unpolled_call_does_not_block_others() {
     tokio::time::timeout(Duration::from_secs(20), back).await.expect("it waits for a call that nobody polls");
     drop(calls);
 }
+
+#[tokio::test]
+async fn namespace_of_a_release_that_did_not_count_is_counted_once() {
+    let Some(server) = TestRedis::start() else { return };
+    let store = connect(&server).await;
+    let (a, key, empty) = (namespace("a"), Key::new("member", "x"), Key::new("task", "y"));
+    commit(&store, vec![put(&key, "kept"), put(&empty, ""), append("s", "1"), append("s", "22")]).await.unwrap();
+    commit(&store, vec![remember("k", ""), remove("s", &[1])]).await.unwrap();
+    let before = store.usage(&a).await.unwrap();
+    assert_eq!(before, 3 * 64 + 5 + 2 + 1);
+    let mut connection = server.connection().await;
+    let meta = store.keys.meta(&a);
+    let mut forget = async || redis::cmd("HDEL").arg(&meta).arg("u").exec_async(&mut connection).await.unwrap();
+    forget().await;
+    assert_eq!(store.usage(&a).await.unwrap(), before);
+    forget().await;
+    let over = Txn { writes: vec![append("s", "x")], bytes_max: Some(before), ..Txn::default() };
+    let refused = Outcome::Refused(crate::store::Failed::OverQuota { held: before });
+    assert_eq!(store.commit(&a, &over).await.unwrap(), refused);
+    commit(&store, vec![put(&key, "kept"), append("s", "x")]).await.unwrap();
+    assert_eq!(store.usage(&a).await.unwrap(), before + 65);
+    // Reading the usage of a namespace that is not there creates nothing.
+    assert_eq!(store.usage(&namespace("never")).await.unwrap(), 0);
+    assert_eq!(raw_keys(server.connection().await, PREFIX, namespace("never")).await, [""; 0]);
+}
+
+#[tokio::test]
+async fn very_large_parts_of_a_namespace_are_estimated() {
+    let Some(server) = TestRedis::start() else { return };
+    let store = connect(&server).await;
+    let a = namespace("a");
+    for round in 0..12 {
+        let puts = (0..1_000).map(|n| put(&Key::new("member", format!("{:06}", round * 1_000 + n)), "1234567890"));
+        commit(&store, puts.chain((0..1_000).map(|_| append("s", "1234567890"))).collect()).await.unwrap();
+    }
+    let before = store.usage(&a).await.unwrap();
+    assert_eq!(before, 12_000 * (80 + 74));
+    let mut connection = server.connection().await;
+    redis::cmd("HDEL").arg(store.keys.meta(&a)).arg("u").exec_async(&mut connection).await.unwrap();
+    let estimated = store.usage(&a).await.unwrap();
+    // Of the records, as many fields of versions as of data are expected among the fields that are counted, but not exactly.
+    assert!(estimated.abs_diff(before) < before / 10, "{estimated} instead of {before}");
+}

@@ -18,7 +18,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/team.proto.
  */
 export const file_teamwire_v1_team: GenFile = /*@__PURE__*/
-  fileDesc("ChZ0ZWFtd2lyZS92MS90ZWFtLnByb3RvEgt0ZWFtd2lyZS52MSKEAQoEVGVhbRIMCgRuYW1lGAEgASgJEgoKAmlkGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEgwKBGxlYWQYBCABKAkSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHbWVtYmVycxgGIAEoDSKUBgoGTWVtYmVyEgwKBG5hbWUYASABKAkSHwoEcm9sZRgCIAEoDjIRLnRlYW13aXJlLnYxLlJvbGUSJwoFc3RhdGUYAyABKA4yGC50ZWFtd2lyZS52MS5NZW1iZXJTdGF0ZRITCgtpbmNhcm5hdGlvbhgEIAEoBBItCglqb2luZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC3N0YXRlX3NpbmNlGAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIxCgphdHRyaWJ1dGVzGAcgASgLMh0udGVhbXdpcmUudjEuTWVtYmVyQXR0cmlidXRlcxIlCgRleGl0GAggASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydBIUCgxsYXN0X3N1bW1hcnkYCSABKAkSGAoQcGVuZGluZ19zaHV0ZG93bhgKIAEoCRIUCgxwZW5kaW5nX3BsYW4YCyABKAkSFQoNcGxhbl9yZXF1aXJlZBgMIAEoCBITCgtpbmJveF9kZXB0aBgNIAEoBBIRCgljb25uZWN0ZWQYDiABKAgSLQoKbGVhc2VfbGVmdBgPIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhISCgppbmJveF9mdWxsGBAgASgIEicKCGxpdmVuZXNzGBEgASgOMhUudGVhbXdpcmUudjEuTGl2ZW5lc3MSLgoMbm90aWNlX2xldmVsGBQgASgOMhgudGVhbXdpcmUudjEuTm90aWNlTGV2ZWwSGwoTcGVuZGluZ19wZXJtaXNzaW9ucxgVIAMoCRIhCgV1c2FnZRgWIAEoCzISLnRlYW13aXJlLnYxLlVzYWdlEicKC3RvdGFsX3VzYWdlGBcgASgLMhIudGVhbXdpcmUudjEuVXNhZ2USEgoKc3Bhd25lZF9vbhgYIAEoCRIVCg1wZW5kaW5nX29yZGVyGBkgASgJEi4KDGZhaWxlZF90dXJucxgaIAEoCzIYLnRlYW13aXJlLnYxLkZhaWxlZFR1cm5zItgBChBNZW1iZXJBdHRyaWJ1dGVzEhIKCmFnZW50X3R5cGUYASABKAkSDQoFbW9kZWwYAiABKAkSDAoEaG9zdBgDIAEoCRINCgVjb2xvchgEIAEoCRI5CgZsYWJlbHMYBSADKAsyKS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzLkxhYmVsc0VudHJ5EhoKEnBsYW5fbW9kZV9yZXF1aXJlZBgGIAEoCBotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIsgBChFDcmVhdGVUZWFtUmVxdWVzdBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhEKCWxlYWRfbmFtZRgDIAEoCRI2Cg9sZWFkX2F0dHJpYnV0ZXMYBCABKAsyHS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzEhcKD2lkZW1wb3RlbmN5X2tleRgFIAEoCRIsCg1sZWFkX2xpdmVuZXNzGAYgASgOMhUudGVhbXdpcmUudjEuTGl2ZW5lc3MicQoSQ3JlYXRlVGVhbVJlc3BvbnNlEh8KBHRlYW0YASABKAsyES50ZWFtd2lyZS52MS5UZWFtEiEKBGxlYWQYAiABKAsyEy50ZWFtd2lyZS52MS5NZW1iZXISFwoKY3JlZGVudGlhbBgDIAEoCUIDgAEBIh4KDkdldFRlYW1SZXF1ZXN0EgwKBHRlYW0YASABKAkiMgoPR2V0VGVhbVJlc3BvbnNlEh8KBHRlYW0YASABKAsyES50ZWFtd2lyZS52MS5UZWFtIjkKEExpc3RUZWFtc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgNEhIKCnBhZ2VfdG9rZW4YAiABKAkiTgoRTGlzdFRlYW1zUmVzcG9uc2USIAoFdGVhbXMYASADKAsyES50ZWFtd2lyZS52MS5UZWFtEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIhChFEZWxldGVUZWFtUmVxdWVzdBIMCgR0ZWFtGAEgASgJIhQKEkRlbGV0ZVRlYW1SZXNwb25zZSKRAQoNSW52aXRlUmVxdWVzdBIMCgR0ZWFtGAEgASgJEg4KBm1lbWJlchgCIAEoCRIQCgh1c2VzX21heBgDIAEoDRImCgN0dGwYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGgoScGxhbl9tb2RlX3JlcXVpcmVkGAUgASgIEgwKBGhvc3QYBiABKAgicwoOSW52aXRlUmVzcG9uc2USFwoKam9pbl90b2tlbhgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhgKC2pvaW5fc3RyaW5nGAMgASgJQgOAAQEiTQoVQ3JlYXRlT2JzZXJ2ZXJSZXF1ZXN0EgwKBHRlYW0YASABKAkSJgoDdHRsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uImEKFkNyZWF0ZU9ic2VydmVyUmVzcG9uc2USFwoKY3JlZGVudGlhbBgBIAEoCUIDgAEBEi4KCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIs4BCgtKb2luUmVxdWVzdBIMCgRuYW1lGAEgASgJEjEKCmF0dHJpYnV0ZXMYAiABKAsyHS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzEhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCRInCghsaXZlbmVzcxgEIAEoDjIVLnRlYW13aXJlLnYxLkxpdmVuZXNzEi4KDXByZXZpb3VzX2V4aXQYBSABKAsyFy50ZWFtd2lyZS52MS5FeGl0UmVwb3J0EgwKBGhvc3QYBiABKAgibQoMSm9pblJlc3BvbnNlEh8KBHRlYW0YASABKAsyES50ZWFtd2lyZS52MS5UZWFtEiMKBm1lbWJlchgCIAEoCzITLnRlYW13aXJlLnYxLk1lbWJlchIXCgpjcmVkZW50aWFsGAMgASgJQgOAAQEiSwoMTGVhdmVSZXF1ZXN0EiUKBGV4aXQYASABKAsyFy50ZWFtd2lyZS52MS5FeGl0UmVwb3J0EhQKDGV4aXRfZm9sbG93cxgCIAEoCCIPCg1MZWF2ZVJlc3BvbnNlIkkKEkxpc3RNZW1iZXJzUmVxdWVzdBIMCgR0ZWFtGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJIlQKE0xpc3RNZW1iZXJzUmVzcG9uc2USJAoHbWVtYmVycxgBIAMoCzITLnRlYW13aXJlLnYxLk1lbWJlchIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkidwoQSGVhcnRiZWF0UmVxdWVzdBInCghhY3Rpdml0eRgBIAEoDjIVLnRlYW13aXJlLnYxLkFjdGl2aXR5Eg8KB3N1bW1hcnkYAiABKAkSKQoHZmFpbHVyZRgDIAEoCzIYLnRlYW13aXJlLnYxLldvcmtGYWlsdXJlIowBCgtXb3JrRmFpbHVyZRIlCgRleGl0GAEgASgLMhcudGVhbXdpcmUudjEuRXhpdFJlcG9ydBIPCgd0YXNrX2lkGAIgASgEEhIKCm1lc3NhZ2VfaWQYAyABKAkSEAoIbWVzc2FnZXMYBCABKA0SDQoFZXJyb3IYBSABKAkSEAoIYXR0ZW1wdHMYBiABKA0iZgoRSGVhcnRiZWF0UmVzcG9uc2USKAoFbGVhc2UYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SJwoFc3RhdGUYAiABKA4yGC50ZWFtd2lyZS52MS5NZW1iZXJTdGF0ZSJAChBGb3JjZVN0b3BSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEg4KBnJlYXNvbhgDIAEoCSI4ChFGb3JjZVN0b3BSZXNwb25zZRIjCgZtZW1iZXIYASABKAsyEy50ZWFtd2lyZS52MS5NZW1iZXIiLgoOU2V0TGVhZFJlcXVlc3QSDAoEdGVhbRgBIAEoCRIOCgZtZW1iZXIYAiABKAkiMgoPU2V0TGVhZFJlc3BvbnNlEh8KBHRlYW0YASABKAsyES50ZWFtd2lyZS52MS5UZWFtIl4KFVNldE5vdGljZUxldmVsUmVxdWVzdBIMCgR0ZWFtGAEgASgJEg4KBm1lbWJlchgCIAEoCRInCgVsZXZlbBgDIAEoDjIYLnRlYW13aXJlLnYxLk5vdGljZUxldmVsIj0KFlNldE5vdGljZUxldmVsUmVzcG9uc2USIwoGbWVtYmVyGAEgASgLMhMudGVhbXdpcmUudjEuTWVtYmVyKk0KBFJvbGUSFAoQUk9MRV9VTlNQRUNJRklFRBAAEg0KCVJPTEVfTEVBRBABEhEKDVJPTEVfVEVBTU1BVEUQAhINCglST0xFX0hPU1QQAyrxAQoLTWVtYmVyU3RhdGUSHAoYTUVNQkVSX1NUQVRFX1VOU1BFQ0lGSUVEEAASFwoTTUVNQkVSX1NUQVRFX0pPSU5FRBABEhcKE01FTUJFUl9TVEFURV9BQ1RJVkUQAhIVChFNRU1CRVJfU1RBVEVfSURMRRADEhkKFU1FTUJFUl9TVEFURV9TVE9QUElORxAEEhcKE01FTUJFUl9TVEFURV9FWElURUQQBRIVChFNRU1CRVJfU1RBVEVfTE9TVBAGEhUKEU1FTUJFUl9TVEFURV9BV0FZEAcSGQoVTUVNQkVSX1NUQVRFX1NQQVdOSU5HEAgqUgoITGl2ZW5lc3MSGAoUTElWRU5FU1NfVU5TUEVDSUZJRUQQABIVChFMSVZFTkVTU19BVFRBQ0hFRBABEhUKEUxJVkVORVNTX0RFVEFDSEVEEAIqdgoLTm90aWNlTGV2ZWwSHAoYTk9USUNFX0xFVkVMX1VOU1BFQ0lGSUVEEAASFAoQTk9USUNFX0xFVkVMX0FMTBABEhoKFk5PVElDRV9MRVZFTF9JTVBPUlRBTlQQAhIXChNOT1RJQ0VfTEVWRUxfRElHRVNUEAMqTAoIQWN0aXZpdHkSGAoUQUNUSVZJVFlfVU5TUEVDSUZJRUQQABITCg9BQ1RJVklUWV9BQ1RJVkUQARIRCg1BQ1RJVklUWV9JRExFEAIy1AkKC1RlYW1TZXJ2aWNlElIKCkNyZWF0ZVRlYW0SHi50ZWFtd2lyZS52MS5DcmVhdGVUZWFtUmVxdWVzdBofLnRlYW13aXJlLnYxLkNyZWF0ZVRlYW1SZXNwb25zZSIDkAICEkkKB0dldFRlYW0SGy50ZWFtd2lyZS52MS5HZXRUZWFtUmVxdWVzdBocLnRlYW13aXJlLnYxLkdldFRlYW1SZXNwb25zZSIDkAIBEk8KCUxpc3RUZWFtcxIdLnRlYW13aXJlLnYxLkxpc3RUZWFtc1JlcXVlc3QaHi50ZWFtd2lyZS52MS5MaXN0VGVhbXNSZXNwb25zZSIDkAIBEk0KCkRlbGV0ZVRlYW0SHi50ZWFtd2lyZS52MS5EZWxldGVUZWFtUmVxdWVzdBofLnRlYW13aXJlLnYxLkRlbGV0ZVRlYW1SZXNwb25zZRJGCgZJbnZpdGUSGi50ZWFtd2lyZS52MS5JbnZpdGVSZXF1ZXN0GhsudGVhbXdpcmUudjEuSW52aXRlUmVzcG9uc2UiA5ACAhJeCg5DcmVhdGVPYnNlcnZlchIiLnRlYW13aXJlLnYxLkNyZWF0ZU9ic2VydmVyUmVxdWVzdBojLnRlYW13aXJlLnYxLkNyZWF0ZU9ic2VydmVyUmVzcG9uc2UiA5ACAhJACgRKb2luEhgudGVhbXdpcmUudjEuSm9pblJlcXVlc3QaGS50ZWFtd2lyZS52MS5Kb2luUmVzcG9uc2UiA5ACAhJDCgVMZWF2ZRIZLnRlYW13aXJlLnYxLkxlYXZlUmVxdWVzdBoaLnRlYW13aXJlLnYxLkxlYXZlUmVzcG9uc2UiA5ACAhJVCgtMaXN0TWVtYmVycxIfLnRlYW13aXJlLnYxLkxpc3RNZW1iZXJzUmVxdWVzdBogLnRlYW13aXJlLnYxLkxpc3RNZW1iZXJzUmVzcG9uc2UiA5ACARJPCglIZWFydGJlYXQSHS50ZWFtd2lyZS52MS5IZWFydGJlYXRSZXF1ZXN0Gh4udGVhbXdpcmUudjEuSGVhcnRiZWF0UmVzcG9uc2UiA5ACAhJeCg5SZXBvcnRBY3Rpdml0eRIiLnRlYW13aXJlLnYxLlJlcG9ydEFjdGl2aXR5UmVxdWVzdBojLnRlYW13aXJlLnYxLlJlcG9ydEFjdGl2aXR5UmVzcG9uc2UiA5ACAhJYCgxMaXN0QWN0aXZpdHkSIC50ZWFtd2lyZS52MS5MaXN0QWN0aXZpdHlSZXF1ZXN0GiEudGVhbXdpcmUudjEuTGlzdEFjdGl2aXR5UmVzcG9uc2UiA5ACARJPCglGb3JjZVN0b3ASHS50ZWFtd2lyZS52MS5Gb3JjZVN0b3BSZXF1ZXN0Gh4udGVhbXdpcmUudjEuRm9yY2VTdG9wUmVzcG9uc2UiA5ACAhJECgdTZXRMZWFkEhsudGVhbXdpcmUudjEuU2V0TGVhZFJlcXVlc3QaHC50ZWFtd2lyZS52MS5TZXRMZWFkUmVzcG9uc2USXgoOU2V0Tm90aWNlTGV2ZWwSIi50ZWFtd2lyZS52MS5TZXROb3RpY2VMZXZlbFJlcXVlc3QaIy50ZWFtd2lyZS52MS5TZXROb3RpY2VMZXZlbFJlc3BvbnNlIgOQAgJCUQoOaW8udGVhbXdpcmUudjFQAVo9Z2l0aHViLmNvbS90ZWFtd2lyZS90ZWFtd2lyZS9jbGllbnQvZ28vdGVhbXdpcmUvdjE7dGVhbXdpcmV2MWIGcHJvdG8z", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_activity, file_teamwire_v1_message]);
+  fileDesc("ChZ0ZWFtd2lyZS92MS90ZWFtLnByb3RvEgt0ZWFtd2lyZS52MSKvAQoEVGVhbRIMCgRuYW1lGAEgASgJEgoKAmlkGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEgwKBGxlYWQYBCABKAkSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHbWVtYmVycxgGIAEoDRIpCgdzdG9yYWdlGAcgASgLMhgudGVhbXdpcmUudjEuVGVhbVN0b3JhZ2UilwEKC1RlYW1TdG9yYWdlEg0KBWJ5dGVzGAEgASgEEhEKCWJ5dGVzX21heBgCIAEoBBISCgp0YXNrX2J5dGVzGAMgASgEEhYKDnRhc2tfYnl0ZXNfbWF4GAQgASgEEhoKEnRhc2tfaGlzdG9yeV9ieXRlcxgFIAEoBBIeChZ0YXNrX2hpc3RvcnlfYnl0ZXNfbWF4GAYgASgEIpQGCgZNZW1iZXISDAoEbmFtZRgBIAEoCRIfCgRyb2xlGAIgASgOMhEudGVhbXdpcmUudjEuUm9sZRInCgVzdGF0ZRgDIAEoDjIYLnRlYW13aXJlLnYxLk1lbWJlclN0YXRlEhMKC2luY2FybmF0aW9uGAQgASgEEi0KCWpvaW5lZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLc3RhdGVfc2luY2UYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjEKCmF0dHJpYnV0ZXMYByABKAsyHS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzEiUKBGV4aXQYCCABKAsyFy50ZWFtd2lyZS52MS5FeGl0UmVwb3J0EhQKDGxhc3Rfc3VtbWFyeRgJIAEoCRIYChBwZW5kaW5nX3NodXRkb3duGAogASgJEhQKDHBlbmRpbmdfcGxhbhgLIAEoCRIVCg1wbGFuX3JlcXVpcmVkGAwgASgIEhMKC2luYm94X2RlcHRoGA0gASgEEhEKCWNvbm5lY3RlZBgOIAEoCBItCgpsZWFzZV9sZWZ0GA8gASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhIKCmluYm94X2Z1bGwYECABKAgSJwoIbGl2ZW5lc3MYESABKA4yFS50ZWFtd2lyZS52MS5MaXZlbmVzcxIuCgxub3RpY2VfbGV2ZWwYFCABKA4yGC50ZWFtd2lyZS52MS5Ob3RpY2VMZXZlbBIbChNwZW5kaW5nX3Blcm1pc3Npb25zGBUgAygJEiEKBXVzYWdlGBYgASgLMhIudGVhbXdpcmUudjEuVXNhZ2USJwoLdG90YWxfdXNhZ2UYFyABKAsyEi50ZWFtd2lyZS52MS5Vc2FnZRISCgpzcGF3bmVkX29uGBggASgJEhUKDXBlbmRpbmdfb3JkZXIYGSABKAkSLgoMZmFpbGVkX3R1cm5zGBogASgLMhgudGVhbXdpcmUudjEuRmFpbGVkVHVybnMi2AEKEE1lbWJlckF0dHJpYnV0ZXMSEgoKYWdlbnRfdHlwZRgBIAEoCRINCgVtb2RlbBgCIAEoCRIMCgRob3N0GAMgASgJEg0KBWNvbG9yGAQgASgJEjkKBmxhYmVscxgFIAMoCzIpLnRlYW13aXJlLnYxLk1lbWJlckF0dHJpYnV0ZXMuTGFiZWxzRW50cnkSGgoScGxhbl9tb2RlX3JlcXVpcmVkGAYgASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiyAEKEUNyZWF0ZVRlYW1SZXF1ZXN0EgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSEQoJbGVhZF9uYW1lGAMgASgJEjYKD2xlYWRfYXR0cmlidXRlcxgEIAEoCzIdLnRlYW13aXJlLnYxLk1lbWJlckF0dHJpYnV0ZXMSFwoPaWRlbXBvdGVuY3lfa2V5GAUgASgJEiwKDWxlYWRfbGl2ZW5lc3MYBiABKA4yFS50ZWFtd2lyZS52MS5MaXZlbmVzcyJxChJDcmVhdGVUZWFtUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0SIQoEbGVhZBgCIAEoCzITLnRlYW13aXJlLnYxLk1lbWJlchIXCgpjcmVkZW50aWFsGAMgASgJQgOAAQEiHgoOR2V0VGVhbVJlcXVlc3QSDAoEdGVhbRgBIAEoCSIyCg9HZXRUZWFtUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0iOQoQTGlzdFRlYW1zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCSJOChFMaXN0VGVhbXNSZXNwb25zZRIgCgV0ZWFtcxgBIAMoCzIRLnRlYW13aXJlLnYxLlRlYW0SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiEKEURlbGV0ZVRlYW1SZXF1ZXN0EgwKBHRlYW0YASABKAkiFAoSRGVsZXRlVGVhbVJlc3BvbnNlIpEBCg1JbnZpdGVSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEhAKCHVzZXNfbWF4GAMgASgNEiYKA3R0bBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIaChJwbGFuX21vZGVfcmVxdWlyZWQYBSABKAgSDAoEaG9zdBgGIAEoCCJzCg5JbnZpdGVSZXNwb25zZRIXCgpqb2luX3Rva2VuGAEgASgJQgOAAQESLgoKZXhwaXJlc19hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGAoLam9pbl9zdHJpbmcYAyABKAlCA4ABASJNChVDcmVhdGVPYnNlcnZlclJlcXVlc3QSDAoEdGVhbRgBIAEoCRImCgN0dGwYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iYQoWQ3JlYXRlT2JzZXJ2ZXJSZXNwb25zZRIXCgpjcmVkZW50aWFsGAEgASgJQgOAAQESLgoKZXhwaXJlc19hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAizgEKC0pvaW5SZXF1ZXN0EgwKBG5hbWUYASABKAkSMQoKYXR0cmlidXRlcxgCIAEoCzIdLnRlYW13aXJlLnYxLk1lbWJlckF0dHJpYnV0ZXMSFwoPaWRlbXBvdGVuY3lfa2V5GAMgASgJEicKCGxpdmVuZXNzGAQgASgOMhUudGVhbXdpcmUudjEuTGl2ZW5lc3MSLgoNcHJldmlvdXNfZXhpdBgFIAEoCzIXLnRlYW13aXJlLnYxLkV4aXRSZXBvcnQSDAoEaG9zdBgGIAEoCCJtCgxKb2luUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0SIwoGbWVtYmVyGAIgASgLMhMudGVhbXdpcmUudjEuTWVtYmVyEhcKCmNyZWRlbnRpYWwYAyABKAlCA4ABASJLCgxMZWF2ZVJlcXVlc3QSJQoEZXhpdBgBIAEoCzIXLnRlYW13aXJlLnYxLkV4aXRSZXBvcnQSFAoMZXhpdF9mb2xsb3dzGAIgASgIIg8KDUxlYXZlUmVzcG9uc2UiSQoSTGlzdE1lbWJlcnNSZXF1ZXN0EgwKBHRlYW0YASABKAkSEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkiVAoTTGlzdE1lbWJlcnNSZXNwb25zZRIkCgdtZW1iZXJzGAEgAygLMhMudGVhbXdpcmUudjEuTWVtYmVyEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJ3ChBIZWFydGJlYXRSZXF1ZXN0EicKCGFjdGl2aXR5GAEgASgOMhUudGVhbXdpcmUudjEuQWN0aXZpdHkSDwoHc3VtbWFyeRgCIAEoCRIpCgdmYWlsdXJlGAMgASgLMhgudGVhbXdpcmUudjEuV29ya0ZhaWx1cmUijAEKC1dvcmtGYWlsdXJlEiUKBGV4aXQYASABKAsyFy50ZWFtd2lyZS52MS5FeGl0UmVwb3J0Eg8KB3Rhc2tfaWQYAiABKAQSEgoKbWVzc2FnZV9pZBgDIAEoCRIQCghtZXNzYWdlcxgEIAEoDRINCgVlcnJvchgFIAEoCRIQCghhdHRlbXB0cxgGIAEoDSJmChFIZWFydGJlYXRSZXNwb25zZRIoCgVsZWFzZRgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhInCgVzdGF0ZRgCIAEoDjIYLnRlYW13aXJlLnYxLk1lbWJlclN0YXRlIkAKEEZvcmNlU3RvcFJlcXVlc3QSDAoEdGVhbRgBIAEoCRIOCgZtZW1iZXIYAiABKAkSDgoGcmVhc29uGAMgASgJIjgKEUZvcmNlU3RvcFJlc3BvbnNlEiMKBm1lbWJlchgBIAEoCzITLnRlYW13aXJlLnYxLk1lbWJlciIuCg5TZXRMZWFkUmVxdWVzdBIMCgR0ZWFtGAEgASgJEg4KBm1lbWJlchgCIAEoCSIyCg9TZXRMZWFkUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0iXgoVU2V0Tm90aWNlTGV2ZWxSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEicKBWxldmVsGAMgASgOMhgudGVhbXdpcmUudjEuTm90aWNlTGV2ZWwiPQoWU2V0Tm90aWNlTGV2ZWxSZXNwb25zZRIjCgZtZW1iZXIYASABKAsyEy50ZWFtd2lyZS52MS5NZW1iZXIqTQoEUm9sZRIUChBST0xFX1VOU1BFQ0lGSUVEEAASDQoJUk9MRV9MRUFEEAESEQoNUk9MRV9URUFNTUFURRACEg0KCVJPTEVfSE9TVBADKvEBCgtNZW1iZXJTdGF0ZRIcChhNRU1CRVJfU1RBVEVfVU5TUEVDSUZJRUQQABIXChNNRU1CRVJfU1RBVEVfSk9JTkVEEAESFwoTTUVNQkVSX1NUQVRFX0FDVElWRRACEhUKEU1FTUJFUl9TVEFURV9JRExFEAMSGQoVTUVNQkVSX1NUQVRFX1NUT1BQSU5HEAQSFwoTTUVNQkVSX1NUQVRFX0VYSVRFRBAFEhUKEU1FTUJFUl9TVEFURV9MT1NUEAYSFQoRTUVNQkVSX1NUQVRFX0FXQVkQBxIZChVNRU1CRVJfU1RBVEVfU1BBV05JTkcQCCpSCghMaXZlbmVzcxIYChRMSVZFTkVTU19VTlNQRUNJRklFRBAAEhUKEUxJVkVORVNTX0FUVEFDSEVEEAESFQoRTElWRU5FU1NfREVUQUNIRUQQAip2CgtOb3RpY2VMZXZlbBIcChhOT1RJQ0VfTEVWRUxfVU5TUEVDSUZJRUQQABIUChBOT1RJQ0VfTEVWRUxfQUxMEAESGgoWTk9USUNFX0xFVkVMX0lNUE9SVEFOVBACEhcKE05PVElDRV9MRVZFTF9ESUdFU1QQAypMCghBY3Rpdml0eRIYChRBQ1RJVklUWV9VTlNQRUNJRklFRBAAEhMKD0FDVElWSVRZX0FDVElWRRABEhEKDUFDVElWSVRZX0lETEUQAjLUCQoLVGVhbVNlcnZpY2USUgoKQ3JlYXRlVGVhbRIeLnRlYW13aXJlLnYxLkNyZWF0ZVRlYW1SZXF1ZXN0Gh8udGVhbXdpcmUudjEuQ3JlYXRlVGVhbVJlc3BvbnNlIgOQAgISSQoHR2V0VGVhbRIbLnRlYW13aXJlLnYxLkdldFRlYW1SZXF1ZXN0GhwudGVhbXdpcmUudjEuR2V0VGVhbVJlc3BvbnNlIgOQAgESTwoJTGlzdFRlYW1zEh0udGVhbXdpcmUudjEuTGlzdFRlYW1zUmVxdWVzdBoeLnRlYW13aXJlLnYxLkxpc3RUZWFtc1Jlc3BvbnNlIgOQAgESTQoKRGVsZXRlVGVhbRIeLnRlYW13aXJlLnYxLkRlbGV0ZVRlYW1SZXF1ZXN0Gh8udGVhbXdpcmUudjEuRGVsZXRlVGVhbVJlc3BvbnNlEkYKBkludml0ZRIaLnRlYW13aXJlLnYxLkludml0ZVJlcXVlc3QaGy50ZWFtd2lyZS52MS5JbnZpdGVSZXNwb25zZSIDkAICEl4KDkNyZWF0ZU9ic2VydmVyEiIudGVhbXdpcmUudjEuQ3JlYXRlT2JzZXJ2ZXJSZXF1ZXN0GiMudGVhbXdpcmUudjEuQ3JlYXRlT2JzZXJ2ZXJSZXNwb25zZSIDkAICEkAKBEpvaW4SGC50ZWFtd2lyZS52MS5Kb2luUmVxdWVzdBoZLnRlYW13aXJlLnYxLkpvaW5SZXNwb25zZSIDkAICEkMKBUxlYXZlEhkudGVhbXdpcmUudjEuTGVhdmVSZXF1ZXN0GhoudGVhbXdpcmUudjEuTGVhdmVSZXNwb25zZSIDkAICElUKC0xpc3RNZW1iZXJzEh8udGVhbXdpcmUudjEuTGlzdE1lbWJlcnNSZXF1ZXN0GiAudGVhbXdpcmUudjEuTGlzdE1lbWJlcnNSZXNwb25zZSIDkAIBEk8KCUhlYXJ0YmVhdBIdLnRlYW13aXJlLnYxLkhlYXJ0YmVhdFJlcXVlc3QaHi50ZWFtd2lyZS52MS5IZWFydGJlYXRSZXNwb25zZSIDkAICEl4KDlJlcG9ydEFjdGl2aXR5EiIudGVhbXdpcmUudjEuUmVwb3J0QWN0aXZpdHlSZXF1ZXN0GiMudGVhbXdpcmUudjEuUmVwb3J0QWN0aXZpdHlSZXNwb25zZSIDkAICElgKDExpc3RBY3Rpdml0eRIgLnRlYW13aXJlLnYxLkxpc3RBY3Rpdml0eVJlcXVlc3QaIS50ZWFtd2lyZS52MS5MaXN0QWN0aXZpdHlSZXNwb25zZSIDkAIBEk8KCUZvcmNlU3RvcBIdLnRlYW13aXJlLnYxLkZvcmNlU3RvcFJlcXVlc3QaHi50ZWFtd2lyZS52MS5Gb3JjZVN0b3BSZXNwb25zZSIDkAICEkQKB1NldExlYWQSGy50ZWFtd2lyZS52MS5TZXRMZWFkUmVxdWVzdBocLnRlYW13aXJlLnYxLlNldExlYWRSZXNwb25zZRJeCg5TZXROb3RpY2VMZXZlbBIiLnRlYW13aXJlLnYxLlNldE5vdGljZUxldmVsUmVxdWVzdBojLnRlYW13aXJlLnYxLlNldE5vdGljZUxldmVsUmVzcG9uc2UiA5ACAkJRCg5pby50ZWFtd2lyZS52MVABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_activity, file_teamwire_v1_message]);
 
 /**
  * A team.
@@ -67,6 +67,13 @@ export type Team = Message<"teamwire.v1.Team"> & {
    * @generated from field: uint32 members = 6;
    */
   members: number;
+
+  /**
+   * Set by GetTeam only. How much it holds in the store.
+   *
+   * @generated from field: teamwire.v1.TeamStorage storage = 7;
+   */
+  storage?: TeamStorage | undefined;
 };
 
 /**
@@ -75,6 +82,63 @@ export type Team = Message<"teamwire.v1.Team"> & {
  */
 export const TeamSchema: GenMessage<Team> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_team, 0);
+
+/**
+ * How much a team holds in the store, and how much it may hold. A teammate's call that adds something beyond a maximum fails with
+ * REASON_QUOTA_EXCEEDED; the lead and the operator may use a tenth more.
+ *
+ * @generated from message teamwire.v1.TeamStorage
+ */
+export type TeamStorage = Message<"teamwire.v1.TeamStorage"> & {
+  /**
+   * The bytes of everything: messages, the history, tasks, and replies that are remembered for repeated calls.
+   *
+   * @generated from field: uint64 bytes = 1;
+   */
+  bytes: bigint;
+
+  /**
+   * The quota: the coordinator's `limits.team_bytes_max`.
+   *
+   * @generated from field: uint64 bytes_max = 2;
+   */
+  bytesMax: bigint;
+
+  /**
+   * The bytes of its tasks, deleted ones included until the coordinator forgets them.
+   *
+   * @generated from field: uint64 task_bytes = 3;
+   */
+  taskBytes: bigint;
+
+  /**
+   * A quarter of the quota.
+   *
+   * @generated from field: uint64 task_bytes_max = 4;
+   */
+  taskBytesMax: bigint;
+
+  /**
+   * The bytes of the changes to tasks in the history, with the replies and notices that they caused.
+   *
+   * @generated from field: uint64 task_history_bytes = 5;
+   */
+  taskHistoryBytes: bigint;
+
+  /**
+   * A quarter of the quota.
+   *
+   * @generated from field: uint64 task_history_bytes_max = 6;
+   */
+  taskHistoryBytesMax: bigint;
+};
+
+/**
+ * Describes the message teamwire.v1.TeamStorage.
+ * Use `create(TeamStorageSchema)` to create a new message.
+ */
+export const TeamStorageSchema: GenMessage<TeamStorage> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_team, 1);
 
 /**
  * A member of a team.
@@ -257,7 +321,7 @@ export type Member = Message<"teamwire.v1.Member"> & {
  * Use `create(MemberSchema)` to create a new message.
  */
 export const MemberSchema: GenMessage<Member> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 1);
+  messageDesc(file_teamwire_v1_team, 2);
 
 /**
  * How a member describes itself.
@@ -313,7 +377,7 @@ export type MemberAttributes = Message<"teamwire.v1.MemberAttributes"> & {
  * Use `create(MemberAttributesSchema)` to create a new message.
  */
 export const MemberAttributesSchema: GenMessage<MemberAttributes> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 2);
+  messageDesc(file_teamwire_v1_team, 3);
 
 /**
  * The request of TeamService.CreateTeam.
@@ -370,7 +434,7 @@ export type CreateTeamRequest = Message<"teamwire.v1.CreateTeamRequest"> & {
  * Use `create(CreateTeamRequestSchema)` to create a new message.
  */
 export const CreateTeamRequestSchema: GenMessage<CreateTeamRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 3);
+  messageDesc(file_teamwire_v1_team, 4);
 
 /**
  * The reply of TeamService.CreateTeam.
@@ -405,7 +469,7 @@ export type CreateTeamResponse = Message<"teamwire.v1.CreateTeamResponse"> & {
  * Use `create(CreateTeamResponseSchema)` to create a new message.
  */
 export const CreateTeamResponseSchema: GenMessage<CreateTeamResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 4);
+  messageDesc(file_teamwire_v1_team, 5);
 
 /**
  * The request of TeamService.GetTeam.
@@ -426,7 +490,7 @@ export type GetTeamRequest = Message<"teamwire.v1.GetTeamRequest"> & {
  * Use `create(GetTeamRequestSchema)` to create a new message.
  */
 export const GetTeamRequestSchema: GenMessage<GetTeamRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 5);
+  messageDesc(file_teamwire_v1_team, 6);
 
 /**
  * The reply of TeamService.GetTeam.
@@ -447,7 +511,7 @@ export type GetTeamResponse = Message<"teamwire.v1.GetTeamResponse"> & {
  * Use `create(GetTeamResponseSchema)` to create a new message.
  */
 export const GetTeamResponseSchema: GenMessage<GetTeamResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 6);
+  messageDesc(file_teamwire_v1_team, 7);
 
 /**
  * The request of TeamService.ListTeams.
@@ -475,7 +539,7 @@ export type ListTeamsRequest = Message<"teamwire.v1.ListTeamsRequest"> & {
  * Use `create(ListTeamsRequestSchema)` to create a new message.
  */
 export const ListTeamsRequestSchema: GenMessage<ListTeamsRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 7);
+  messageDesc(file_teamwire_v1_team, 8);
 
 /**
  * The reply of TeamService.ListTeams.
@@ -503,7 +567,7 @@ export type ListTeamsResponse = Message<"teamwire.v1.ListTeamsResponse"> & {
  * Use `create(ListTeamsResponseSchema)` to create a new message.
  */
 export const ListTeamsResponseSchema: GenMessage<ListTeamsResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 8);
+  messageDesc(file_teamwire_v1_team, 9);
 
 /**
  * The request of TeamService.DeleteTeam.
@@ -524,7 +588,7 @@ export type DeleteTeamRequest = Message<"teamwire.v1.DeleteTeamRequest"> & {
  * Use `create(DeleteTeamRequestSchema)` to create a new message.
  */
 export const DeleteTeamRequestSchema: GenMessage<DeleteTeamRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 9);
+  messageDesc(file_teamwire_v1_team, 10);
 
 /**
  * The reply of TeamService.DeleteTeam.
@@ -539,7 +603,7 @@ export type DeleteTeamResponse = Message<"teamwire.v1.DeleteTeamResponse"> & {
  * Use `create(DeleteTeamResponseSchema)` to create a new message.
  */
 export const DeleteTeamResponseSchema: GenMessage<DeleteTeamResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 10);
+  messageDesc(file_teamwire_v1_team, 11);
 
 /**
  * The request of TeamService.Invite.
@@ -595,7 +659,7 @@ export type InviteRequest = Message<"teamwire.v1.InviteRequest"> & {
  * Use `create(InviteRequestSchema)` to create a new message.
  */
 export const InviteRequestSchema: GenMessage<InviteRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 11);
+  messageDesc(file_teamwire_v1_team, 12);
 
 /**
  * The reply of TeamService.Invite.
@@ -633,7 +697,7 @@ export type InviteResponse = Message<"teamwire.v1.InviteResponse"> & {
  * Use `create(InviteResponseSchema)` to create a new message.
  */
 export const InviteResponseSchema: GenMessage<InviteResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 12);
+  messageDesc(file_teamwire_v1_team, 13);
 
 /**
  * The request of TeamService.CreateObserver.
@@ -661,7 +725,7 @@ export type CreateObserverRequest = Message<"teamwire.v1.CreateObserverRequest">
  * Use `create(CreateObserverRequestSchema)` to create a new message.
  */
 export const CreateObserverRequestSchema: GenMessage<CreateObserverRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 13);
+  messageDesc(file_teamwire_v1_team, 14);
 
 /**
  * The reply of TeamService.CreateObserver.
@@ -689,7 +753,7 @@ export type CreateObserverResponse = Message<"teamwire.v1.CreateObserverResponse
  * Use `create(CreateObserverResponseSchema)` to create a new message.
  */
 export const CreateObserverResponseSchema: GenMessage<CreateObserverResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 14);
+  messageDesc(file_teamwire_v1_team, 15);
 
 /**
  * The request of TeamService.Join.
@@ -750,7 +814,7 @@ export type JoinRequest = Message<"teamwire.v1.JoinRequest"> & {
  * Use `create(JoinRequestSchema)` to create a new message.
  */
 export const JoinRequestSchema: GenMessage<JoinRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 15);
+  messageDesc(file_teamwire_v1_team, 16);
 
 /**
  * The reply of TeamService.Join.
@@ -785,7 +849,7 @@ export type JoinResponse = Message<"teamwire.v1.JoinResponse"> & {
  * Use `create(JoinResponseSchema)` to create a new message.
  */
 export const JoinResponseSchema: GenMessage<JoinResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 16);
+  messageDesc(file_teamwire_v1_team, 17);
 
 /**
  * The request of TeamService.Leave.
@@ -815,7 +879,7 @@ export type LeaveRequest = Message<"teamwire.v1.LeaveRequest"> & {
  * Use `create(LeaveRequestSchema)` to create a new message.
  */
 export const LeaveRequestSchema: GenMessage<LeaveRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 17);
+  messageDesc(file_teamwire_v1_team, 18);
 
 /**
  * The reply of TeamService.Leave.
@@ -830,7 +894,7 @@ export type LeaveResponse = Message<"teamwire.v1.LeaveResponse"> & {
  * Use `create(LeaveResponseSchema)` to create a new message.
  */
 export const LeaveResponseSchema: GenMessage<LeaveResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 18);
+  messageDesc(file_teamwire_v1_team, 19);
 
 /**
  * The request of TeamService.ListMembers.
@@ -865,7 +929,7 @@ export type ListMembersRequest = Message<"teamwire.v1.ListMembersRequest"> & {
  * Use `create(ListMembersRequestSchema)` to create a new message.
  */
 export const ListMembersRequestSchema: GenMessage<ListMembersRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 19);
+  messageDesc(file_teamwire_v1_team, 20);
 
 /**
  * The reply of TeamService.ListMembers.
@@ -893,7 +957,7 @@ export type ListMembersResponse = Message<"teamwire.v1.ListMembersResponse"> & {
  * Use `create(ListMembersResponseSchema)` to create a new message.
  */
 export const ListMembersResponseSchema: GenMessage<ListMembersResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 20);
+  messageDesc(file_teamwire_v1_team, 21);
 
 /**
  * The request of TeamService.Heartbeat.
@@ -928,7 +992,7 @@ export type HeartbeatRequest = Message<"teamwire.v1.HeartbeatRequest"> & {
  * Use `create(HeartbeatRequestSchema)` to create a new message.
  */
 export const HeartbeatRequestSchema: GenMessage<HeartbeatRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 21);
+  messageDesc(file_teamwire_v1_team, 22);
 
 /**
  * How a program failed on messages or a task, as its runner saw it. Either the program has ended, and `exit` is set, or it is
@@ -986,7 +1050,7 @@ export type WorkFailure = Message<"teamwire.v1.WorkFailure"> & {
  * Use `create(WorkFailureSchema)` to create a new message.
  */
 export const WorkFailureSchema: GenMessage<WorkFailure> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 22);
+  messageDesc(file_teamwire_v1_team, 23);
 
 /**
  * The reply of TeamService.Heartbeat.
@@ -1014,7 +1078,7 @@ export type HeartbeatResponse = Message<"teamwire.v1.HeartbeatResponse"> & {
  * Use `create(HeartbeatResponseSchema)` to create a new message.
  */
 export const HeartbeatResponseSchema: GenMessage<HeartbeatResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 23);
+  messageDesc(file_teamwire_v1_team, 24);
 
 /**
  * The request of TeamService.ForceStop.
@@ -1049,7 +1113,7 @@ export type ForceStopRequest = Message<"teamwire.v1.ForceStopRequest"> & {
  * Use `create(ForceStopRequestSchema)` to create a new message.
  */
 export const ForceStopRequestSchema: GenMessage<ForceStopRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 24);
+  messageDesc(file_teamwire_v1_team, 25);
 
 /**
  * The reply of TeamService.ForceStop.
@@ -1070,7 +1134,7 @@ export type ForceStopResponse = Message<"teamwire.v1.ForceStopResponse"> & {
  * Use `create(ForceStopResponseSchema)` to create a new message.
  */
 export const ForceStopResponseSchema: GenMessage<ForceStopResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 25);
+  messageDesc(file_teamwire_v1_team, 26);
 
 /**
  * The request of TeamService.SetLead.
@@ -1098,7 +1162,7 @@ export type SetLeadRequest = Message<"teamwire.v1.SetLeadRequest"> & {
  * Use `create(SetLeadRequestSchema)` to create a new message.
  */
 export const SetLeadRequestSchema: GenMessage<SetLeadRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 26);
+  messageDesc(file_teamwire_v1_team, 27);
 
 /**
  * The reply of TeamService.SetLead.
@@ -1119,7 +1183,7 @@ export type SetLeadResponse = Message<"teamwire.v1.SetLeadResponse"> & {
  * Use `create(SetLeadResponseSchema)` to create a new message.
  */
 export const SetLeadResponseSchema: GenMessage<SetLeadResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 27);
+  messageDesc(file_teamwire_v1_team, 28);
 
 /**
  * The request of TeamService.SetNoticeLevel.
@@ -1154,7 +1218,7 @@ export type SetNoticeLevelRequest = Message<"teamwire.v1.SetNoticeLevelRequest">
  * Use `create(SetNoticeLevelRequestSchema)` to create a new message.
  */
 export const SetNoticeLevelRequestSchema: GenMessage<SetNoticeLevelRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 28);
+  messageDesc(file_teamwire_v1_team, 29);
 
 /**
  * The reply of TeamService.SetNoticeLevel.
@@ -1175,7 +1239,7 @@ export type SetNoticeLevelResponse = Message<"teamwire.v1.SetNoticeLevelResponse
  * Use `create(SetNoticeLevelResponseSchema)` to create a new message.
  */
 export const SetNoticeLevelResponseSchema: GenMessage<SetNoticeLevelResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 29);
+  messageDesc(file_teamwire_v1_team, 30);
 
 /**
  * What a member may do.
