@@ -21,6 +21,7 @@ mod conformance;
 #[cfg(test)]
 mod differential;
 pub mod embedded;
+mod error;
 mod export;
 mod layer;
 pub mod model;
@@ -38,14 +39,13 @@ use bytes::Bytes;
 use teamwire_proto::name::Name;
 use tokio::sync::broadcast;
 
+use self::error::{FORMAT_KNOWN, newer_format};
 pub use self::{
+    error::StoreError,
     export::{Export, Item},
     layer::StoreLayer,
     open::open,
 };
-
-/// The format in which this version writes stores. Increase it when older versions could no longer read them.
-const FORMAT_KNOWN: u64 = 1;
 
 /// The minimum time a store keeps an idempotency key.
 pub const IDEMPOTENCY_KEY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
@@ -398,45 +398,6 @@ pub struct Loss {
     /// The number of this loss within the namespace, from 1. The store counts, so every coordinator that detects the loss
     /// reports the same number. 0 if nothing is left of the namespace.
     pub generation: u64,
-}
-
-/// Why a store call failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StoreError {
-    /// The store is unreachable or did not answer in time. A commit may have been applied.
-    #[error("the store cannot be reached: {0}")]
-    Unavailable(String),
-    /// The store's URL is not valid, or its server does not admit the user or lacks the database that the URL names. A person
-    /// must change one of them; the text says which. A commit may have been applied.
-    #[error("{0}")]
-    Misconfigured(String),
-    /// The store accepts no writes at present, for example because it is not the primary. A commit was not applied.
-    #[error("the store takes no writes: {0}")]
-    Refusing(String),
-    /// The store's memory or disk is full. A commit was not applied. See [`Txn::applies_when_full`].
-    #[error("the store is full: {0}")]
-    Full(String),
-    /// The transaction was applied, now or by an earlier call, but is not yet as durable as the store was configured to make
-    /// it. Repeating it with its idempotency key succeeds once it is.
-    #[error("too few replicas have the commit: {0}")]
-    DurabilityNotReached(String),
-    /// This program must not use the store: a newer version wrote it, or it is gone although one was there. An operator must
-    /// intervene.
-    #[error("{0}")]
-    Unusable(String),
-    /// The store's contents cannot be read. An operator must intervene.
-    #[error("the store's contents cannot be read: {0}")]
-    Corrupt(String),
-}
-
-/// Returns the error for a store whose format is newer than [`FORMAT_KNOWN`]. `release`: the teamwire that wrote it, if known.
-fn newer_format(store: &str, format: u64, release: Option<&str>) -> String {
-    format!(
-        "{store} was written by teamwire {} in format {format}; this version, {}, reads up to format {FORMAT_KNOWN}. Upgrade \
-         teamwire, or use another store with --store",
-        release.unwrap_or("of a newer version"),
-        env!("CARGO_PKG_VERSION")
-    )
 }
 
 /// A durable store. The [module docs](self) state its guarantees.
