@@ -4,8 +4,10 @@ mod codegen;
 
 use std::{env, fs, path::PathBuf};
 
-const FILES: [&str; 11] =
-    ["access", "activity", "history", "host", "message", "options", "reason", "request", "task", "team", "watch"];
+const FILES: [&str; 12] = [
+    "access", "activity", "audit", "history", "host", "message", "options", "reason", "request", "task", "team",
+    "watch",
+];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=teamwire");

@@ -7,6 +7,7 @@
 mod answer;
 mod approver;
 mod asked;
+mod audit;
 mod certs;
 pub(crate) mod complete;
 mod completions;
@@ -172,6 +173,7 @@ enum Command {
     Doctor(doctor::Doctor),
     Logs(logs::Logs),
     History(history::History),
+    Audit(audit::Audit),
     Status(status::Status),
     Console(console::ConsoleCommand),
     Whoami(identity::Whoami),
@@ -235,6 +237,7 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Doctor(command) => (command.run(&context).await, command.output.json),
         Command::Logs(command) => (command.run(&context).await, command.output.json),
         Command::History(command) => (command.run(&context).await, command.output.json),
+        Command::Audit(command) => (command.run(&context).await, command.output.json),
         Command::Status(command) => (command.run(&context).await, command.output.json),
         Command::Console(command) => (command.run(&context).await, command.output.json),
         Command::Whoami(command) => (command.run(&context), command.output.json),

@@ -18,6 +18,18 @@ use Prints::{Message, Object};
 /// Every command that has `--json`.
 const COMMANDS: &[(&str, Prints)] = &[
     ("approve", Message("SendResponse")),
+    ("audit", Message("AuditRecord")),
+    (
+        "audit --verify",
+        Object(&[
+            ("chain", "string"),
+            ("first_sequence", "integer"),
+            ("last_sequence", "integer"),
+            ("head", "string"),
+            ("intact", "boolean"),
+            ("error", "string?"),
+        ]),
+    ),
     ("certs", Object(&[("ca", "object"), ("server", "object"), ("clients", "array")])),
     ("console", Object(&[("address", "string"), ("code", "string"), ("expires_at", "string"), ("opened", "boolean")])),
     (

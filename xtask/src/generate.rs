@@ -23,8 +23,10 @@ const FILES: [&str; 4] = [
 ];
 
 /// The protocol's files, without their extension.
-const PROTOS: [&str; 11] =
-    ["access", "activity", "history", "host", "message", "options", "reason", "request", "task", "team", "watch"];
+const PROTOS: [&str; 12] = [
+    "access", "activity", "audit", "history", "host", "message", "options", "reason", "request", "task", "team",
+    "watch",
+];
 
 /// Generates everything.
 pub(crate) fn run() -> Result<(), Failure> {

@@ -2,7 +2,7 @@
 //!
 //! - [`decide`]: the loop that carries out a rule. [`cache`]: records that are likely still current. [`clock`]: the store's
 //!   clock, without asking it. [`turns`]: keeps changes to one task board from colliding.
-//! - [`messages`], [`sessions`], [`members`], [`teams`], [`requests`], [`history`], [`tasks`], [`activity`], [`access`]: the calls
+//! - [`messages`], [`sessions`], [`members`], [`teams`], [`requests`], [`history`], [`tasks`], [`activity`], [`access`], [`audit`]: the calls
 //!   that do more than carry out one rule. [`retention`]: finds what may be deleted.
 //! - [`team_reader`]: reads what has changed in a team, for those who watch it.
 //! - [`keys`]: where records are. [`records`]: reads records that are only shown. [`store_errors`]: what callers learn when the store fails.
@@ -12,6 +12,7 @@
 
 mod access;
 mod activity;
+mod audit;
 mod cache;
 pub mod clock;
 pub mod decide;

@@ -20,6 +20,14 @@ impl SecretHash {
     }
 }
 
+impl SecretHash {
+    /// Returns what distinguishes it from other hashes. Neither the secret nor the hash follows from it.
+    pub fn fingerprint(&self) -> String {
+        let fingerprint = blake3::derive_key("teamwire 2026-11 fingerprint of a secret's hash", &self.0);
+        hex::encode(&fingerprint[..8])
+    }
+}
+
 impl PartialEq for SecretHash {
     fn eq(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
