@@ -4,9 +4,9 @@ mod codegen;
 
 use std::{env, fs, path::PathBuf};
 
-const FILES: [&str; 12] = [
-    "access", "activity", "backup", "history", "host", "message", "options", "reason", "request", "task", "team",
-    "watch",
+const FILES: [&str; 13] = [
+    "access", "activity", "audit", "backup", "history", "host", "message", "options", "reason", "request", "task",
+    "team", "watch",
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -40,6 +40,7 @@ type Client struct {
 	Hosts    v1.HostServiceClient
 	Watches  v1.WatchServiceClient
 	Access   v1.AccessServiceClient
+	Audit    v1.AuditServiceClient
 
 	// Name is the caller's name. Empty if the credential is not a member's.
 	Name string
@@ -143,7 +144,7 @@ func open(o Options) (*Client, error) {
 	c.place.Store(rand.Int32N(int32(len(c.conns))))
 	c.Messages, c.Teams, c.Requests = v1.NewMessageServiceClient(c), v1.NewTeamServiceClient(c), v1.NewRequestServiceClient(c)
 	c.Tasks, c.History, c.Hosts = v1.NewTaskServiceClient(c), v1.NewHistoryServiceClient(c), v1.NewHostServiceClient(c)
-	c.Watches, c.Access = v1.NewWatchServiceClient(c), v1.NewAccessServiceClient(c)
+	c.Watches, c.Access, c.Audit = v1.NewWatchServiceClient(c), v1.NewAccessServiceClient(c), v1.NewAuditServiceClient(c)
 	return c, nil
 }
 

@@ -68,6 +68,8 @@ func isRead(method string) bool {
 		"/teamwire.v1.TaskService/GetTask",
 		"/teamwire.v1.TeamService/GetTeam",
 		"/teamwire.v1.TeamService/ListActivity",
+		"/teamwire.v1.AuditService/ListAuditChains",
+		"/teamwire.v1.AuditService/ListAuditEntries",
 		"/teamwire.v1.AccessService/ListCredentials",
 		"/teamwire.v1.HistoryService/ListHistory",
 		"/teamwire.v1.HostService/ListHosts",

@@ -6,9 +6,11 @@
 //! - [`name`], [`credential`], [`id`]: string fields with a format, parsed once at the edge.
 //! - [`address`], [`join_string`]: where a coordinator listens, and the one word to paste to join from another machine.
 //! - [`dialect`]: the JSON forms of SendMessage; [`word`]: how people read values; [`visible`]: which characters they see.
+//! - [`audit_chain`]: how the entries of the audit log are bound to each other.
 //! - [`trace_parent`]: the trace that a call or a message belongs to.
 
 pub mod address;
+pub mod audit_chain;
 pub mod body;
 pub mod credential;
 pub mod dialect;

@@ -12,15 +12,15 @@ use tower::util::{MapResponseLayer, option_layer};
 use crate::{
     console::{Console, ConsoleLayer},
     coordinator::Coordinator,
-    delivery::{Heartbeats, Pace, data_loss, due_worker, reconciler, retention_worker},
+    delivery::{AuditWriter, Heartbeats, Pace, data_loss, due_worker, reconciler, retention_worker},
     domain::{
         Limits,
         secret::{OperatorSecrets, SecretHash},
     },
     edge::{self, Acceptor, Listen, auth_gate::AuthGateLayer, tls::Tls},
     grpc::{
-        self, Advertised, ServiceConfig, Services, heartbeat_layer::HeartbeatLayer, metrics_layer::MetricsLayer,
-        request_errors,
+        self, Advertised, ServiceConfig, Services, audit_layer::AuditLayer, heartbeat_layer::HeartbeatLayer,
+        metrics_layer::MetricsLayer, request_errors,
     },
     health,
     rate::Rates,
@@ -116,7 +116,10 @@ pub async fn run<L: Listen>(
     let coordinator = Arc::new(if store.is_exclusive() { coordinator.alone() } else { coordinator });
     let heartbeats = Arc::new(Heartbeats::for_leases_of(config.limits.lease_ttl));
 
+    let audit = Arc::new(AuditWriter::new(Arc::clone(&coordinator)));
+
     let background = Background::start(&coordinator, &heartbeats);
+    background.spawn(Arc::clone(&audit).run(background.stop.clone()));
     if let Some(tls) = &config.tls {
         background.spawn(Arc::clone(tls).keep_current(config.tls_reload_interval, background.stop.clone()));
     }
@@ -125,12 +128,12 @@ pub async fn run<L: Listen>(
 
     let mut routes = Routes::builder();
     let (draining, sessions) = (shutdown.clone(), background.tasks.clone());
-    Services::new(Arc::clone(&coordinator), Arc::clone(&heartbeats), draining, sessions, config.services())
-        .register(&mut routes);
+    let (of, beats, log) = (Arc::clone(&coordinator), Arc::clone(&heartbeats), Arc::clone(&audit));
+    Services::new(of, beats, log, draining, sessions, config.services()).register(&mut routes);
     routes.add_service(health_service);
     add_reflection(&mut routes)?;
 
-    let served = serve(&config, listeners.protocol, routes.routes(), &heartbeats, &shutdown);
+    let served = serve(&config, listeners.protocol, routes.routes(), &heartbeats, audit, &shutdown);
     let result = tokio::select! {
         served = served => served,
         () = grace_is_over(&shutdown, config.drain_grace) => {
@@ -160,6 +163,7 @@ async fn serve<L: Listen>(
     listener: L,
     routes: Routes,
     heartbeats: &Arc<Heartbeats>,
+    audit: Arc<AuditWriter>,
     shutdown: &CancellationToken,
 ) -> Result<(), RunError> {
     let incoming = Acceptor::new(listener, config.tls.clone(), config.edge.clone()).incoming();
@@ -178,6 +182,7 @@ async fn serve<L: Listen>(
         .layer(MetricsLayer::new(Arc::clone(&config.metrics)))
         .layer(AuthGateLayer)
         .layer(grpc::credentials::layer())
+        .layer(AuditLayer::new(audit))
         .layer(HeartbeatLayer::new(Arc::clone(heartbeats)))
         .layer(request_errors::too_large(config.edge.request_bytes_max))
         .layer(request_errors::unreadable())

@@ -8,6 +8,7 @@ mod access;
 mod answer;
 mod approver;
 mod asked;
+mod audit;
 mod backup;
 mod certs;
 pub(crate) mod complete;
@@ -187,6 +188,7 @@ enum Command {
     Doctor(doctor::Doctor),
     Logs(logs::Logs),
     History(history::History),
+    Audit(audit::Audit),
     Status(status::Status),
     Console(console::ConsoleCommand),
     Whoami(identity::Whoami),
@@ -254,6 +256,7 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Doctor(command) => (command.run(&context).await, command.output.json),
         Command::Logs(command) => (command.run(&context).await, command.output.json),
         Command::History(command) => (command.run(&context).await, command.output.json),
+        Command::Audit(command) => (command.run(&context).await, command.output.json),
         Command::Status(command) => (command.run(&context).await, command.output.json),
         Command::Console(command) => (command.run(&context).await, command.output.json),
         Command::Whoami(command) => (command.run(&context), command.output.json),

@@ -168,4 +168,7 @@ pub(super) const KEYS: &[Key] = keys! {
     "limits.claims_max": Number(1..=1_000) => limits.claims_max;
     "limits.claim_ttl": Seconds(1..=31_536_000) => limits.claim_ttl;
     "limits.observer_ttl": Seconds(1..=31_536_000) => limits.observer_ttl;
+    "limits.audit_ttl": Seconds(3_600..=315_360_000) => limits.audit_ttl;
+    "limits.audit_chain_bytes_max": Kib(64..=1_048_576) => limits.audit_chain_bytes_max;
+    "limits.audit_interval": Seconds(1..=86_400) => limits.audit_interval;
 };

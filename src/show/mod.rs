@@ -4,6 +4,7 @@
 //! characters and marks hidden ones, [`line`] writes them as JSON escapes.
 
 mod activity;
+mod audit;
 mod change;
 mod history;
 mod host;
@@ -27,6 +28,7 @@ use crate::failure::Failure;
 
 pub use self::{
     activity::{activity_line, usage, usage_of_all},
+    audit::audit,
     change::{change, change_json},
     history::{entry, entry_json},
     host::{hosts, hosts_in_all},

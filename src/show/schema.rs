@@ -20,6 +20,18 @@ const COMMANDS: &[(&str, Prints)] = &[
     ("access list", Message("Credential")),
     ("access revoke", Object(&[("revoked", "string")])),
     ("approve", Message("SendResponse")),
+    ("audit", Message("AuditRecord")),
+    (
+        "audit --verify",
+        Object(&[
+            ("chain", "string"),
+            ("first_sequence", "integer"),
+            ("last_sequence", "integer"),
+            ("head", "string"),
+            ("intact", "boolean"),
+            ("error", "string?"),
+        ]),
+    ),
     (
         "backup",
         Object(&[

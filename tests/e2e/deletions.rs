@@ -1,4 +1,4 @@
-//! What is left of a team that was deleted: nothing.
+//! What is left of a team that was deleted: nothing but its entries in the audit log, which have no contents.
 
 use tokio::runtime::Runtime;
 
@@ -8,10 +8,10 @@ use crate::{
 };
 
 redis_scenarios! {
-    of_a_deleted_team_nothing_is_left_in_redis,
+    of_a_deleted_team_only_the_audit_log_is_left_in_redis,
 }
 
-fn of_a_deleted_team_nothing_is_left_in_redis(world: World) {
+fn of_a_deleted_team_only_the_audit_log_is_left_in_redis(world: World) {
     world.create_team("other");
     world.create_team("acme");
     let ann = world.run("ann", &[], agents::WILLING).ready();
@@ -39,11 +39,11 @@ fn of_a_deleted_team_nothing_is_left_in_redis(world: World) {
     assert_eq!(traces(), Vec::<String>::new());
 }
 
-/// Returns every key in a Redis that names a team in itself or in what it holds.
+/// Returns every key in a Redis, besides those of the audit log, that names a team in itself or in what it holds.
 async fn traces_of(team: &str, redis: &TestRedis) -> Vec<String> {
     let keys: Vec<String> = redis::from_redis_value(redis.tell(&["KEYS", "*"]).await).unwrap();
     let mut traces = Vec::new();
-    for key in keys {
+    for key in keys.into_iter().filter(|key| !key.contains("{~audit}")) {
         let kind: String = redis::from_redis_value(redis.tell(&["TYPE", &key]).await).unwrap();
         let content = match kind.as_str() {
             "hash" => redis.tell(&["HGETALL", &key]).await,

@@ -49,6 +49,7 @@ macro_rules! redis_scenarios {
 }
 
 mod access;
+mod audit;
 mod backups;
 mod cluster;
 mod configuration;

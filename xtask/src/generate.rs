@@ -23,9 +23,9 @@ const FILES: [&str; 4] = [
 ];
 
 /// The protocol's files, without their extension.
-const PROTOS: [&str; 12] = [
-    "access", "activity", "backup", "history", "host", "message", "options", "reason", "request", "task", "team",
-    "watch",
+const PROTOS: [&str; 13] = [
+    "access", "activity", "audit", "backup", "history", "host", "message", "options", "reason", "request", "task",
+    "team", "watch",
 ];
 
 /// Generates everything.

@@ -52,6 +52,10 @@ pages! {
     list_all_activity = list_activity(ListActivityRequest) -> ListActivityResponse.lines;
     /// Lists the team's credentials that are valid.
     list_all_credentials = list_credentials(ListCredentialsRequest) -> ListCredentialsResponse.credentials;
+    /// Lists the chains of the audit log.
+    list_all_audit_chains = list_audit_chains(ListAuditChainsRequest) -> ListAuditChainsResponse.chains;
+    /// Lists entries of the audit log: chain by chain, each in its order.
+    list_all_audit_entries = list_audit_entries(ListAuditEntriesRequest) -> ListAuditEntriesResponse.records;
     /// Lists tasks in the order of their ids.
     list_all_tasks = list_tasks(ListTasksRequest) -> ListTasksResponse.tasks;
 }

@@ -6,6 +6,7 @@ import { createClient, type Client as Stub } from "@connectrpc/connect";
 import { Calls, Delays } from "./calls.js";
 import { TeamwireError } from "./error.js";
 import { AccessService } from "./gen/teamwire/v1/access_pb.js";
+import { AuditService } from "./gen/teamwire/v1/audit_pb.js";
 import { HistoryService } from "./gen/teamwire/v1/history_pb.js";
 import {
   type Host,
@@ -69,6 +70,7 @@ export class Client {
   readonly hosts: Stub<typeof HostService>;
   readonly watches: Stub<typeof WatchService>;
   readonly access: Stub<typeof AccessService>;
+  readonly audit: Stub<typeof AuditService>;
   readonly #settings: Settings;
   readonly #calls: Calls;
   readonly #over = new AbortController();
@@ -87,6 +89,7 @@ export class Client {
     this.hosts = createClient(HostService, transport);
     this.watches = createClient(WatchService, transport);
     this.access = createClient(AccessService, transport);
+    this.audit = createClient(AuditService, transport);
   }
 
   /** The credential. A secret. */

@@ -2,6 +2,7 @@
 
 export * from "./gen/teamwire/v1/access_pb.js";
 export * from "./gen/teamwire/v1/activity_pb.js";
+export * from "./gen/teamwire/v1/audit_pb.js";
 export * from "./gen/teamwire/v1/backup_pb.js";
 export * from "./gen/teamwire/v1/history_pb.js";
 export * from "./gen/teamwire/v1/host_pb.js";

@@ -161,7 +161,7 @@ impl World {
     /// Makes a call. `None`: the bytes cannot be decoded.
     async fn dispatch(&self, who: &CallerCredentials, kind: u8, encoded: &[u8]) -> Option<Result<(), Refusal>> {
         let c = &self.coordinator;
-        Some(match kind % 48 {
+        Some(match kind % 50 {
             0 => c.send(who, &decode(encoded)?).await.map(drop),
             1 => c.open_session(who, &decode(encoded)?).await.map(drop),
             2 => c.acknowledge(who, &decode(encoded)?).await.map(drop),
@@ -253,6 +253,8 @@ impl World {
             44 => c.sign_in(who, &decode(encoded)?).await.map(drop),
             45 => c.get_caller(who).await.map(drop),
             46 => c.list_credentials(who, &decode(encoded)?).await.map(drop),
+            48 => c.list_audit_chains(who, &decode(encoded)?).await.map(drop),
+            49 => c.list_audit_entries(who, &decode(encoded)?).await.map(drop),
             _ => c.revoke_credential(who, &decode(encoded)?).await,
         })
     }

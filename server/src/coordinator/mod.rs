@@ -2,7 +2,7 @@
 //!
 //! - [`decide`]: the loop that carries out a rule. [`cache`]: records that are likely still current. [`clock`]: the store's
 //!   clock, without asking it. [`turns`]: keeps changes to one task board from colliding.
-//! - [`messages`], [`sessions`], [`members`], [`teams`], [`requests`], [`history`], [`tasks`], [`activity`], [`access`], [`backup`]: the calls
+//! - [`messages`], [`sessions`], [`members`], [`teams`], [`requests`], [`history`], [`tasks`], [`activity`], [`access`], [`audit`], [`backup`]: the calls
 //!   that do more than carry out one rule. [`retention`]: finds what may be deleted.
 //!   [`revoked`]: which callers may no longer wait.
 //! - [`team_reader`]: reads what has changed in a team, for those who watch it.
@@ -13,6 +13,7 @@
 
 mod access;
 mod activity;
+mod audit;
 mod backup;
 mod cache;
 pub mod clock;

@@ -4,10 +4,12 @@
 //!   session's progress. [`frames`]: its stream. [`end`]: why it ends.
 //! - [`heartbeats`]: proof that members are alive, gathered and written in batches.
 //! - [`team_watch`]: teams that clients watch.
+//! - [`audit_writer`]: writes the audit log.
 //! - [`reconciler`]: finds what lost notifications have missed. [`data_loss`]: what to do when the store has lost commits.
 //! - [`due_worker`]: carries out what is due when time passes. [`retention_worker`]: deletes what has been kept long
 //!   enough. [`gauges`]: numbers that are looked up from time to time.
 
+pub mod audit_writer;
 mod cursor;
 pub mod data_loss;
 mod delivery_loop;
@@ -22,6 +24,7 @@ pub mod retention_worker;
 pub mod session;
 pub mod team_watch;
 
+pub use self::audit_writer::AuditWriter;
 pub use self::frames::Frame;
 pub use self::heartbeats::Heartbeats;
 pub use self::pace::Pace;

@@ -21,6 +21,9 @@ pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
         if let Err(refusal) = coordinator.trim_sign_ins(&Namespace::directory()).await {
             tracing::debug!(%refusal, "the operator's sign-ins could not be cleaned up");
         }
+        if let Err(refusal) = coordinator.trim_audit().await {
+            tracing::debug!(%refusal, "the audit log could not be trimmed");
+        }
         for namespace in namespaces {
             if stop.run_until_cancelled(tokio::time::sleep(REST)).await.is_none() {
                 return;

@@ -76,6 +76,12 @@ pub struct Limits {
     pub claim_ttl: Duration,
     /// How long an observer's credential is valid by default. 24 h.
     pub observer_ttl: Duration,
+    /// How long entries of the audit log are kept. 90 days.
+    pub audit_ttl: Duration,
+    /// How many bytes a chain of the audit log may have; the oldest entries are removed first. 16 MiB.
+    pub audit_chain_bytes_max: u64,
+    /// For how long repeated calls are counted before the audit log gets an entry for all of them. 10 min.
+    pub audit_interval: Duration,
 }
 
 impl Default for Limits {
@@ -115,6 +121,9 @@ impl Default for Limits {
             claims_max: 32,
             claim_ttl: Duration::from_secs(24 * 60 * 60),
             observer_ttl: Duration::from_secs(24 * 60 * 60),
+            audit_ttl: Duration::from_secs(90 * 24 * 60 * 60),
+            audit_chain_bytes_max: 16 * 1024 * 1024,
+            audit_interval: Duration::from_secs(10 * 60),
         }
     }
 }

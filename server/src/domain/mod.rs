@@ -15,6 +15,7 @@
 //! - [`session`]: subscriptions, deliveries, acknowledgements. [`post`], [`inbox`]: messages enter inboxes, and leave
 //!   them. [`dead_letters`]: messages that cannot be delivered.
 //! - [`notices`]: who gets the coordinator's notices, and how often.
+//! - [`audit`]: who used which powers, and who was refused.
 //! - [`activity`]: what members' programs do and use.
 //! - [`due`]: what is due when time passes. [`retention`]: what is deleted, and when. [`history`]: what happened. [`quota`]: how much a
 //!   team may hold.
@@ -27,6 +28,7 @@
 pub mod access;
 pub mod activity;
 pub mod actor;
+pub mod audit;
 pub mod caller;
 pub mod dead_letters;
 pub mod due;

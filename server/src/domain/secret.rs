@@ -21,6 +21,14 @@ impl SecretHash {
     }
 }
 
+impl SecretHash {
+    /// Returns what distinguishes it from other hashes. Neither the secret nor the hash follows from it.
+    pub fn fingerprint(&self) -> String {
+        let fingerprint = blake3::derive_key("teamwire 2026-11 fingerprint of a secret's hash", &self.0);
+        hex::encode(&fingerprint[..8])
+    }
+}
+
 impl PartialEq for SecretHash {
     fn eq(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
@@ -68,6 +76,14 @@ impl OperatorSecrets {
         former: impl IntoIterator<Item = (SecretHash, u64)>,
     ) -> Self {
         Self(present.into_iter().map(|hash| (hash, u64::MAX)).chain(former).collect())
+    }
+
+    /// Returns a text that tells the secrets that have no end from any others, and does not reveal them.
+    pub fn fingerprint(&self) -> String {
+        let present = self.0.iter().filter(|(_, until_ms)| *until_ms == u64::MAX);
+        let mut fingerprints: Vec<String> = present.map(|(hash, _)| hash.fingerprint()).collect();
+        fingerprints.sort_unstable();
+        fingerprints.join("+")
     }
 
     /// Returns whether a secret with this hash is valid. Takes equally long for each.

@@ -8,6 +8,7 @@
 //! not too many others do.
 
 use std::{
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -29,9 +30,21 @@ pub struct AuthGate {
     deciding: AtomicUsize,
     /// The connection's place among those that load the console's page. `None`: it has none.
     loading: Mutex<Option<OwnedSemaphorePermit>>,
+    /// Who is at the other end. `None`: unknown.
+    peer: Option<SocketAddr>,
 }
 
 impl AuthGate {
+    /// Makes the gate of a connection from this address.
+    pub fn of(peer: SocketAddr) -> Self {
+        Self { peer: Some(peer), ..Self::default() }
+    }
+
+    /// Returns the address that the connection comes from.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
     /// Returns whether a call has presented a valid credential.
     pub fn is_open(&self) -> bool {
         self.open.load(Ordering::Acquire)

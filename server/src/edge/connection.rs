@@ -48,7 +48,8 @@ impl<S> Connection<S> {
     pub(super) fn new(stream: Stream<S>, peer: SocketAddr, deadline: Instant, place: OwnedSemaphorePermit) -> Self {
         let page_deadline = deadline + PAGE_TIME;
         let deadline = Some(Box::pin(sleep_until(deadline)));
-        Self { stream, peer, gate: Arc::default(), deadline, page_deadline, _place: place }
+        let gate = Arc::new(AuthGate::of(peer));
+        Self { stream, peer, gate, deadline, page_deadline, _place: place }
     }
 
     fn poll_deadline(&mut self, context: &mut Context<'_>) -> io::Result<()> {

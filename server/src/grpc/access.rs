@@ -9,7 +9,10 @@ use teamwire_proto::{
 use tokio::time::sleep;
 use tonic::{Request, Response, Status};
 
-use super::services::Services;
+use super::{
+    audit_layer::{Created, with_created},
+    services::Services,
+};
 use crate::domain::identity::CallerCredentials;
 
 /// How often the credential of a caller that has a stream open, or waits, is checked: it may be revoked.
@@ -23,7 +26,9 @@ impl AccessService for Services {
     ) -> Result<Response<v1::CreateSignInCodeResponse>, Status> {
         let (who, request) = self.open(request).await?;
         let reply = self.coordinator.create_sign_in_code(&who, &request).await?;
-        Ok(Response::new(v1::CreateSignInCodeResponse { console_enabled: self.console_enabled, ..reply }))
+        let created = Created::from_credential(&reply.code);
+        let reply = v1::CreateSignInCodeResponse { console_enabled: self.console_enabled, ..reply };
+        Ok(with_created(reply, created))
     }
 
     async fn sign_in(&self, request: Request<v1::SignInRequest>) -> Result<Response<v1::SignInResponse>, Status> {

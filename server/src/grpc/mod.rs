@@ -1,14 +1,17 @@
 //! The protocol's face: takes a call apart, has the coordinator decide it, puts the reply together.
 //!
-//! - [`message`](self), `team`, `request`, `task`, `history`, `host`, `watch`, `access`, `backup`: the services, one file each. [`follow`]: streams that follow a
+//! - [`message`](self), `team`, `request`, `task`, `history`, `host`, `watch`, `access`, `audit`, `backup`: the services, one file each. [`follow`]: streams that follow a
 //!   team. [`advertised`]: what goes into join strings.
-//! - Layers: [`credentials`] reads them once; [`heartbeat_layer`] counts calls as heartbeats; [`metrics_layer`] counts, logs
+//! - Layers: [`credentials`] reads them once; [`audit_layer`] passes calls to the audit log, `audited` says which; [`heartbeat_layer`] counts calls as heartbeats; [`metrics_layer`] counts, logs
 //!   and traces calls; [`request_errors`] explains what tonic refuses; [`web`] translates gRPC-web.
 //!
 //! Architecture invariant: only this module names `tonic::Status`; no rule is in here.
 
 mod access;
 mod advertised;
+mod audit;
+pub mod audit_layer;
+mod audited;
 mod backup;
 pub mod credentials;
 mod follow;

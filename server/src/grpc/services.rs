@@ -6,11 +6,11 @@ use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
     v1::{
-        access_service_server::AccessServiceServer, backup_service_server::BackupServiceServer,
-        history_service_server::HistoryServiceServer, host_service_server::HostServiceServer,
-        message_service_server::MessageServiceServer, request_service_server::RequestServiceServer,
-        task_service_server::TaskServiceServer, team_service_server::TeamServiceServer,
-        watch_service_server::WatchServiceServer,
+        access_service_server::AccessServiceServer, audit_service_server::AuditServiceServer,
+        backup_service_server::BackupServiceServer, history_service_server::HistoryServiceServer,
+        host_service_server::HostServiceServer, message_service_server::MessageServiceServer,
+        request_service_server::RequestServiceServer, task_service_server::TaskServiceServer,
+        team_service_server::TeamServiceServer, watch_service_server::WatchServiceServer,
     },
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -18,11 +18,13 @@ use tonic::{Request, Status, server::NamedService};
 
 use super::{
     advertised::{Advertised, NotesCalledAt},
+    audit_layer::Noted,
+    audited::about,
     credentials::{self, Presented},
 };
 use crate::{
     coordinator::Coordinator,
-    delivery::{Heartbeats, Pace, TeamWatches},
+    delivery::{AuditWriter, Heartbeats, Pace, TeamWatches},
     domain::identity::CallerCredentials,
     edge::auth_gate::GatedCall,
     rate::{Meter, Rates},
@@ -55,6 +57,7 @@ pub struct Services {
     pub(super) pace: Pace,
     pub(super) meter: Arc<Meter>,
     pub(super) watches: Arc<TeamWatches>,
+    pub(super) audit: Arc<AuditWriter>,
     pub(super) console_enabled: bool,
     request_bytes_max: usize,
 }
@@ -71,6 +74,7 @@ impl Services {
         HostServiceServer::<Self>::NAME,
         WatchServiceServer::<Self>::NAME,
         AccessServiceServer::<Self>::NAME,
+        AuditServiceServer::<Self>::NAME,
         BackupServiceServer::<Self>::NAME,
     ];
 
@@ -79,6 +83,7 @@ impl Services {
     pub fn new(
         coordinator: Arc<Coordinator>,
         heartbeats: Arc<Heartbeats>,
+        audit: Arc<AuditWriter>,
         draining: CancellationToken,
         sessions: TaskTracker,
         config: ServiceConfig,
@@ -95,6 +100,7 @@ impl Services {
             pace,
             meter,
             watches,
+            audit,
             console_enabled,
             request_bytes_max,
         }
@@ -112,6 +118,7 @@ impl Services {
             .add_service(HostServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
             .add_service(WatchServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
             .add_service(AccessServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
+            .add_service(AuditServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
             .add_service(BackupServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max));
     }
 
@@ -119,7 +126,13 @@ impl Services {
     ///
     /// The credentials of a connection's first calls are looked up before anything else is done for them, so that strangers
     /// are neither answered nor waited for. Once a connection is known, the rules of a member's calls look its credential up.
-    pub(super) async fn open<T>(&self, mut request: Request<T>) -> Result<(Arc<CallerCredentials>, T), Status> {
+    pub(super) async fn open<T: 'static>(
+        &self,
+        mut request: Request<T>,
+    ) -> Result<(Arc<CallerCredentials>, T), Status> {
+        if let Some(noted) = request.extensions_mut().remove::<Noted>() {
+            let _ = noted.set(about(request.get_ref()));
+        }
         if self.draining.is_cancelled() {
             return Err(draining().into());
         }

@@ -3,7 +3,11 @@
 use teamwire_proto::v1::{self, team_service_server::TeamService};
 use tonic::{Request, Response, Status};
 
-use super::{advertised::CalledAt, services::Services};
+use super::{
+    advertised::CalledAt,
+    audit_layer::{Created, with_created},
+    services::Services,
+};
 use crate::{coordinator::decide::Touches, domain::membership};
 
 #[tonic::async_trait]
@@ -47,7 +51,8 @@ impl TeamService for Services {
             .rule(&who, &request.team, Touches::Team, |tx| membership::invite(tx, &who, &request))
             .await?;
         reply.join_string = self.advertised.join_string(&reply.join_token, called_at.as_ref());
-        Ok(Response::new(reply))
+        let created = Created::from_credential(&reply.join_token);
+        Ok(with_created(reply, created))
     }
 
     async fn create_observer(
@@ -59,12 +64,15 @@ impl TeamService for Services {
             .coordinator
             .rule(&who, &request.team, Touches::Team, |tx| membership::create_observer(tx, &who, &request))
             .await?;
-        Ok(Response::new(reply))
+        let created = Created::from_credential(&reply.credential);
+        Ok(with_created(reply, created))
     }
 
     async fn join(&self, request: Request<v1::JoinRequest>) -> Result<Response<v1::JoinResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        Ok(Response::new(self.coordinator.join(&who, &request).await?))
+        let reply = self.coordinator.join(&who, &request).await?;
+        let joined = reply.member.as_ref().map(|member| Created(member.name.clone()));
+        Ok(with_created(reply, joined))
     }
 
     async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveResponse>, Status> {

@@ -72,6 +72,11 @@ impl Namespace {
         Self("~directory".to_owned())
     }
 
+    /// Returns the namespace of the audit log. It cannot collide with a team's either.
+    pub fn audit() -> Self {
+        Self("~audit".to_owned())
+    }
+
     /// Returns the namespace's name: 1 to 63 visible ASCII characters, without braces, colons or slashes.
     pub fn as_str(&self) -> &str {
         &self.0

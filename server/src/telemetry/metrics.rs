@@ -94,6 +94,8 @@ pub struct Metrics {
     pub(super) store_errors: Family<Labels, Counter>,
     /// Times that the store was found to have lost acknowledged commits.
     pub lost_writes: Counter,
+    /// Entries of the audit log that could not be written.
+    pub audit_entries_lost: Counter,
     /// 1 while the store answers.
     pub(crate) store_up: Gauge,
     /// 1 while the store takes writes, 0 while it does not.
@@ -164,6 +166,10 @@ impl Metrics {
             ),
             store_errors: add.plain("store_errors", "Failures of the store, by operation and kind."),
             lost_writes: add.plain("lost_writes", "Times the store was found to have lost acknowledged commits."),
+            audit_entries_lost: add.plain(
+                "audit_entries_lost",
+                "Entries of the audit log that found no room in memory while the store took none.",
+            ),
             store_up: add.plain("store_up", "1 while the store answers, 0 while it does not."),
             store_writable: add.plain("store_writable", "1 while the store takes writes, 0 while it does not."),
             teams: add.plain("teams", "Teams in the store."),

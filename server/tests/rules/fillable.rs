@@ -24,6 +24,11 @@ impl Fillable {
     pub(crate) fn fill(&self) {
         self.is_full.store(true, Ordering::SeqCst);
     }
+
+    /// From now on it has room again.
+    pub(crate) fn empty(&self) {
+        self.is_full.store(false, Ordering::SeqCst);
+    }
 }
 
 impl StoreLayer for Fillable {

@@ -7,6 +7,7 @@
 
 mod access;
 mod activity;
+mod audit;
 mod board;
 mod board_check;
 mod calls;

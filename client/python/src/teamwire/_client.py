@@ -13,6 +13,7 @@ from ._identity import Identity, Tls, find, joining
 from ._subscription import AsyncSubscription, Message
 from .v1 import (
     access_pb2_grpc,
+    audit_pb2_grpc,
     history_pb2_grpc,
     host_pb2,
     host_pb2_grpc,
@@ -44,8 +45,8 @@ class Shutdown:
 class AsyncClient:
     """A client for one credential, usually a member's. Connects on first use, and reconnects when needed.
 
-    `teams`, `messages`, `requests`, `tasks`, `hosts`, `watches`, `access` and `history` have every call of the
-    protocol, as coroutines: `await me.tasks.ListTasks(...)`. Each takes `timeout`, the limit for all attempts
+    `teams`, `messages`, `requests`, `tasks`, `hosts`, `watches`, `access`, `audit` and `history` have every call of
+    the protocol, as coroutines: `await me.tasks.ListTasks(...)`. Each takes `timeout`, the limit for all attempts
     together, in seconds (default: `patience`; 0 makes one attempt), and raises Error.
     """
 
@@ -54,6 +55,7 @@ class AsyncClient:
         self._subscriptions: list[AsyncSubscription] = []
         channel = self._calls.channel
         self.access = access_pb2_grpc.AccessServiceStub(channel)
+        self.audit = audit_pb2_grpc.AuditServiceStub(channel)
         self.history = history_pb2_grpc.HistoryServiceStub(channel)
         self.hosts = host_pb2_grpc.HostServiceStub(channel)
         self.messages = message_pb2_grpc.MessageServiceStub(channel)

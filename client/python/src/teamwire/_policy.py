@@ -46,6 +46,8 @@ READ = {
     "GetTask",
     "GetTeam",
     "ListActivity",
+    "ListAuditChains",
+    "ListAuditEntries",
     "ListCredentials",
     "ListHistory",
     "ListHosts",

@@ -15,6 +15,7 @@ from ._identity import Identity
 from ._subscription import AsyncSubscription, End, Message
 from .v1 import (
     access_pb2_grpc,
+    audit_pb2_grpc,
     history_pb2_grpc,
     host_pb2_grpc,
     message_pb2_grpc,
@@ -111,6 +112,7 @@ class Client:
         self._aio = aio or connect(**options)
         channel = cast(grpc.Channel, _Channel(self._aio))
         self.access = access_pb2_grpc.AccessServiceStub(channel)
+        self.audit = audit_pb2_grpc.AuditServiceStub(channel)
         self.history = history_pb2_grpc.HistoryServiceStub(channel)
         self.hosts = host_pb2_grpc.HostServiceStub(channel)
         self.messages = message_pb2_grpc.MessageServiceStub(channel)

@@ -4,11 +4,11 @@ use prost::Message as _;
 use teamwire_proto::{
     Method, Reason, Refusal,
     v1::{
-        self, access_service_client::AccessServiceClient, backup_service_client::BackupServiceClient,
-        history_service_client::HistoryServiceClient, host_service_client::HostServiceClient,
-        message_service_client::MessageServiceClient, request_service_client::RequestServiceClient,
-        task_service_client::TaskServiceClient, team_service_client::TeamServiceClient,
-        watch_service_client::WatchServiceClient,
+        self, access_service_client::AccessServiceClient, audit_service_client::AuditServiceClient,
+        backup_service_client::BackupServiceClient, history_service_client::HistoryServiceClient,
+        host_service_client::HostServiceClient, message_service_client::MessageServiceClient,
+        request_service_client::RequestServiceClient, task_service_client::TaskServiceClient,
+        team_service_client::TeamServiceClient, watch_service_client::WatchServiceClient,
     },
 };
 use tonic::transport::Channel;
@@ -166,6 +166,10 @@ fn access(channel: Channel) -> AccessServiceClient<Channel> {
     AccessServiceClient::new(channel)
 }
 
+fn audit(channel: Channel) -> AuditServiceClient<Channel> {
+    AuditServiceClient::new(channel)
+}
+
 pub(crate) fn backups(channel: Channel) -> BackupServiceClient<Channel> {
     BackupServiceClient::new(channel)
 }
@@ -259,6 +263,10 @@ calls! {
     access.list_credentials = ListCredentials(ListCredentialsRequest.team) -> ListCredentialsResponse;
     /// Revokes a credential.
     access.revoke_credential = RevokeCredential(RevokeCredentialRequest.team) -> RevokeCredentialResponse;
+    /// Lists a page of the chains of the audit log.
+    audit.list_audit_chains = ListAuditChains(ListAuditChainsRequest.team) -> ListAuditChainsResponse;
+    /// Lists a page of the entries of the audit log.
+    audit.list_audit_entries = ListAuditEntries(ListAuditEntriesRequest.team) -> ListAuditEntriesResponse;
     /// Lists a page of the history.
     history.list_history = ListHistory(ListHistoryRequest.team) -> ListHistoryResponse;
 }

@@ -48,6 +48,8 @@ export const READ: ReadonlySet<string> = new Set([
   "GetTask",
   "GetTeam",
   "ListActivity",
+  "ListAuditChains",
+  "ListAuditEntries",
   "ListCredentials",
   "ListHistory",
   "ListHosts",

@@ -4,6 +4,7 @@
 //! it and it can gain fields without a migration. The records of the task board are in `task/board.rs`.
 
 mod activity;
+mod audit;
 mod credentials;
 mod host;
 mod notices;
@@ -15,6 +16,7 @@ mod session;
 mod team;
 
 pub use activity::{ActivityRecord, Failed, Used};
+pub use audit::{ChainRecord, OperatorMarkRecord};
 pub use credentials::{ActsFor, ConsoleRecord, JoinTokenRecord, ObserverRecord, SignInCodeRecord, SignInsRecord};
 pub use host::{HostRecord, ProfileRecord};
 pub use notices::{DueNoticesRecord, NoticeLevel, NoticeSlot, NoticesRecord, SentNotice, WaitingNotice};

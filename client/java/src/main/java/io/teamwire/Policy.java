@@ -73,6 +73,8 @@ final class Policy {
             case "GetTask" -> true;
             case "GetTeam" -> true;
             case "ListActivity" -> true;
+            case "ListAuditChains" -> true;
+            case "ListAuditEntries" -> true;
             case "ListCredentials" -> true;
             case "ListHistory" -> true;
             case "ListHosts" -> true;

@@ -3,6 +3,8 @@ package io.teamwire;
 import io.grpc.Deadline;
 import io.teamwire.v1.AccessServiceGrpc;
 import io.teamwire.v1.AccessServiceGrpc.AccessServiceBlockingStub;
+import io.teamwire.v1.AuditServiceGrpc;
+import io.teamwire.v1.AuditServiceGrpc.AuditServiceBlockingStub;
 import io.teamwire.v1.Broadcast;
 import io.teamwire.v1.CreateTeamRequest;
 import io.teamwire.v1.DeleteTeamRequest;
@@ -203,6 +205,11 @@ public final class Teamwire implements AutoCloseable {
     /** Returns the stub for signing in to the console, and for credentials. */
     public AccessServiceBlockingStub access() {
         return AccessServiceGrpc.newBlockingStub(calls);
+    }
+
+    /** Returns the stub for the audit log. */
+    public AuditServiceBlockingStub audit() {
+        return AuditServiceGrpc.newBlockingStub(calls);
     }
 
     /** Returns the stub for hosts and orders. */

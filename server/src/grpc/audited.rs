@@ -1,0 +1,158 @@
+//! Which calls the audit log is about, and what it says of them.
+
+use std::any::Any;
+
+use teamwire_proto::{Reason, Refusal, name::Name, v1};
+use tonic::Code;
+
+use crate::domain::audit::chain::Subject;
+
+/// What the paths of our methods begin with.
+const OURS: &str = "/teamwire.v1.";
+
+/// The methods that only the lead and the operator may call. Each call that succeeds gets an entry.
+const PRIVILEGED: [&str; 8] = [
+    "BackupService/Backup",
+    "HostService/Spawn",
+    "TeamService/CreateObserver",
+    "TeamService/CreateTeam",
+    "TeamService/DeleteTeam",
+    "TeamService/ForceStop",
+    "TeamService/Invite",
+    "TeamService/SetLead",
+];
+
+/// The other methods that create or revoke a credential.
+const ACCESS: [&str; 4] =
+    ["AccessService/CreateSignInCode", "AccessService/RevokeCredential", "AccessService/SignIn", "TeamService/Join"];
+
+/// Returns a method's name in the audit log. `None`: it is not ours.
+pub(super) fn method_of(path: &str) -> Option<&str> {
+    path.strip_prefix(OURS)
+}
+
+/// Returns which chain gets an entry when a call succeeds. `None`: none.
+pub(super) fn subject_of(method: &str) -> Option<Subject> {
+    if PRIVILEGED.contains(&method) {
+        Some(Subject::Privileged)
+    } else {
+        ACCESS.contains(&method).then_some(Subject::Access)
+    }
+}
+
+/// Returns whether a refusal says that the caller may not do this. Someone who asks for what it may not see learns that it does
+/// not exist.
+pub(super) fn is_denied(reason: Reason) -> bool {
+    let hides = [Reason::TeamNotFound, Reason::CredentialNotFound];
+    let has_ended = [Reason::SessionSuperseded, Reason::MemberStopped];
+    matches!(reason.code(), Code::PermissionDenied | Code::Unauthenticated)
+        || hides.contains(&reason)
+        || has_ended.contains(&reason)
+}
+
+/// What a call is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct About {
+    /// The team that the request names.
+    pub(super) team: String,
+    /// What it names within the team.
+    pub(super) object: String,
+}
+
+/// Reads what a request is about. Texts that are no names are left out: they may be anything, such as a secret.
+pub(super) fn about(request: &dyn Any) -> About {
+    macro_rules! read {
+        ($($request:ident($team:tt, $object:tt);)*) => {
+            $(if let Some(request) = request.downcast_ref::<v1::$request>() {
+                return About { team: read!(@field request $team), object: read!(@field request $object) };
+            })*
+        };
+        (@field $request:ident none) => { String::new() };
+        (@field $request:ident $field:ident) => { shown(&$request.$field) };
+    }
+    read! {
+        CreateObserverRequest(team, none);
+        CreateSignInCodeRequest(team, none);
+        CreateTeamRequest(name, lead_name);
+        DeleteTeamRequest(team, none);
+        ForceStopRequest(team, member);
+        InviteRequest(team, member);
+        JoinRequest(none, name);
+        RevokeCredentialRequest(team, id);
+        SetLeadRequest(team, member);
+        SpawnRequest(team, name);
+    }
+    About::default()
+}
+
+/// Returns a text if it is a name.
+fn shown(text: &str) -> String {
+    Name::parse(text, "object").map_or_else(|_| String::new(), |name| name.to_string())
+}
+
+impl About {
+    /// Returns what a refused call was about.
+    pub(super) fn refused(self, refusal: &Refusal) -> Self {
+        let named = refusal.metadata.get("team").map(|team| shown(team)).filter(|_| self.team.is_empty());
+        // An id that is none may be a part of a secret.
+        let object = if refusal.reason == Reason::CredentialNotFound { String::new() } else { self.object };
+        Self { team: named.unwrap_or(self.team), object }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use prost::Message as _;
+    use teamwire_proto::Method;
+
+    use super::*;
+
+    #[test]
+    fn every_listed_method_exists() {
+        let set = prost_types::FileDescriptorSet::decode(teamwire_proto::DESCRIPTORS).expect("descriptors");
+        let services = set.file.iter().flat_map(|file| &file.service);
+        let methods: BTreeSet<String> = services
+            .flat_map(|service| service.method.iter().map(|method| format!("{}/{}", service.name(), method.name())))
+            .collect();
+        for listed in PRIVILEGED.iter().chain(&ACCESS) {
+            assert!(methods.contains(*listed), "{listed}");
+        }
+    }
+
+    #[test]
+    fn every_call_that_creates_a_credential_is_audited() {
+        for method in Method::ALL.iter().filter(|method| method.is_secret()) {
+            let name = format!("{}/{}", method.service(), method.name());
+            // A host takes the token of an order that the lead's Spawn has created, and an owner sees the token of its claim.
+            let is_other = method.service() == "TaskService" || name == "HostService/TakeOrder";
+            assert!(subject_of(&name).is_some() || is_other, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_name_is_not_logged() {
+        let revoke = |id: &str| about(&v1::RevokeCredentialRequest { team: "acme".to_owned(), id: id.to_owned() });
+        assert_eq!(revoke("x1"), About { team: "acme".to_owned(), object: "x1".to_owned() });
+        assert_eq!(revoke("twv:acme:x1:0123456789abcdef0123").object, "");
+        assert_eq!(revoke("x1\u{1b}[2J").object, "");
+        let unknown = Refusal::new(Reason::CredentialNotFound, "");
+        assert_eq!(revoke("0123456789abcdef0123").refused(&unknown).object, "");
+        let elsewhere = Refusal::new(Reason::TeamNotFound, "").with("team", "other");
+        assert_eq!(About::default().refused(&elsewhere).team, "other");
+        assert_eq!(about(&v1::SendRequest::default()), About::default());
+    }
+
+    #[test]
+    fn reasons_that_deny_are_those_of_callers_that_may_not() {
+        for reason in Reason::ALL {
+            let denies = matches!(reason.code(), Code::PermissionDenied | Code::Unauthenticated);
+            assert!(is_denied(*reason) || !denies, "{reason}");
+        }
+        for reason in [Reason::RateLimited, Reason::InvalidName, Reason::StoreUnavailable, Reason::TaskClaimed] {
+            assert!(!is_denied(reason), "{reason}");
+        }
+        assert!(is_denied(Reason::MemberStopped) && is_denied(Reason::TeamNotFound));
+    }
+}
