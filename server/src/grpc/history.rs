@@ -42,6 +42,7 @@ impl HistoryService for Services {
             before: position.filter(|_| newest),
             limit: page_size(request.page_size)?,
             newest,
+            ..HistoryQuery::default()
         };
         let page = self.coordinator.history(&who, &request.team, &query).await?;
         let covered = if newest { page.looked_from } else { page.looked_to };
