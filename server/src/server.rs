@@ -10,17 +10,17 @@ use tonic_health::server::{HealthReporter, health_reporter};
 use tower::util::{MapResponseLayer, option_layer};
 
 use crate::{
+    budget::{Budgets, Rates, Shares},
     console::{Console, ConsoleLayer},
     coordinator::Coordinator,
     delivery::{Heartbeats, Pace, data_loss, due_worker, reconciler, retention_worker},
     domain::{Limits, secret::SecretHash},
     edge::{self, Acceptor, Listen, auth_gate::AuthGateLayer, tls::Tls},
     grpc::{
-        self, Advertised, ServiceConfig, Services, heartbeat_layer::HeartbeatLayer, metrics_layer::MetricsLayer,
-        request_errors,
+        self, Advertised, ServiceConfig, Services, budget_layer::BudgetLayer, heartbeat_layer::HeartbeatLayer,
+        metrics_layer::MetricsLayer, request_errors,
     },
     health,
-    rate::Rates,
     store::{Store, StoreError},
     telemetry::{Metrics, metered_conn::MeteredConn, metered_store::MeteredStore},
 };
@@ -34,8 +34,10 @@ pub struct Config {
     pub operator: SecretHash,
     /// The rhythm of sessions.
     pub pace: Pace,
-    /// How fast members may send.
+    /// How fast each credential may call.
     pub rates: Rates,
+    /// How much may be open, or wait, at once.
+    pub shares: Shares,
     /// The bounds of connections and of what goes over them.
     pub edge: edge::Bounds,
     /// The certificates. `None`: connections are not encrypted.
@@ -64,6 +66,7 @@ impl Config {
             operator: SecretHash::of(operator_secret),
             pace: Pace::default(),
             rates: Rates::default(),
+            shares: Shares::default(),
             edge: edge::Bounds::default(),
             tls: None,
             tls_reload_interval: Duration::from_secs(5),
@@ -122,12 +125,14 @@ pub async fn run<L: Listen>(
 
     let mut routes = Routes::builder();
     let (draining, sessions) = (shutdown.clone(), background.tasks.clone());
-    Services::new(Arc::clone(&coordinator), Arc::clone(&heartbeats), draining, sessions, config.services())
+    let budgets = Arc::new(Budgets::new(config.rates, config.shares, config.metrics.budget_refusals.clone()));
+    let services = config.services(Arc::clone(&budgets));
+    Services::new(Arc::clone(&coordinator), Arc::clone(&heartbeats), draining, sessions, services)
         .register(&mut routes);
     routes.add_service(health_service);
     add_reflection(&mut routes)?;
 
-    let served = serve(&config, listeners.protocol, routes.routes(), &heartbeats, &shutdown);
+    let served = serve(&config, listeners.protocol, budgets, routes.routes(), &heartbeats, &shutdown);
     let result = tokio::select! {
         served = served => served,
         () = grace_is_over(&shutdown, config.drain_grace) => {
@@ -140,11 +145,11 @@ pub async fn run<L: Listen>(
 }
 
 impl Config {
-    fn services(&self) -> ServiceConfig {
+    fn services(&self, budgets: Arc<Budgets>) -> ServiceConfig {
         ServiceConfig {
             advertised: self.advertised.clone(),
             pace: self.pace,
-            rates: self.rates,
+            budgets,
             request_bytes_max: self.edge.request_bytes_max,
             console_enabled: self.console.is_some(),
         }
@@ -155,11 +160,12 @@ impl Config {
 async fn serve<L: Listen>(
     config: &Config,
     listener: L,
+    budgets: Arc<Budgets>,
     routes: Routes,
     heartbeats: &Arc<Heartbeats>,
     shutdown: &CancellationToken,
 ) -> Result<(), RunError> {
-    let incoming = Acceptor::new(listener, config.tls.clone(), config.edge.clone()).incoming();
+    let incoming = Acceptor::new(listener, config.tls.clone(), config.edge.clone(), budgets).incoming();
     let metrics = Arc::clone(&config.metrics);
     let incoming = incoming.map(move |accepted| accepted.map(|connection| MeteredConn::new(connection, &metrics)));
     let is_web = config.console.is_some() || !config.web_origins.is_empty();
@@ -175,6 +181,7 @@ async fn serve<L: Listen>(
         .layer(MetricsLayer::new(Arc::clone(&config.metrics)))
         .layer(AuthGateLayer)
         .layer(grpc::credentials::layer())
+        .layer(BudgetLayer::new(config.pace.write_timeout))
         .layer(HeartbeatLayer::new(Arc::clone(heartbeats)))
         .layer(request_errors::too_large(config.edge.request_bytes_max))
         .layer(request_errors::unreadable())

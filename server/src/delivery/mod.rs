@@ -22,7 +22,7 @@ pub mod retention_worker;
 pub mod session;
 pub mod team_watch;
 
-pub use self::frames::Frame;
+pub use self::frames::{Frame, FrameQueue};
 pub use self::heartbeats::Heartbeats;
 pub use self::pace::Pace;
 pub use self::session::Session;

@@ -18,8 +18,12 @@ use std::{
 use futures::{FutureExt as _, future::BoxFuture};
 use http::{Request, Response};
 use parking_lot::Mutex;
+use teamwire_proto::Refusal;
 use tokio::sync::OwnedSemaphorePermit;
 use tower::{Layer, Service};
+
+use super::places::Place;
+use crate::budget::{Account, Known};
 
 /// The gate of a connection.
 #[derive(Debug, Default)]
@@ -29,9 +33,17 @@ pub struct AuthGate {
     deciding: AtomicUsize,
     /// The connection's place among those that load the console's page. `None`: it has none.
     loading: Mutex<Option<OwnedSemaphorePermit>>,
+    /// The connection's place among those that are open. `None`: it needs none.
+    place: Option<Place>,
+    known: Known,
 }
 
 impl AuthGate {
+    /// Makes the gate of a connection with a place.
+    pub(super) fn of(place: Place) -> Self {
+        Self { place: Some(place), ..Self::default() }
+    }
+
     /// Returns whether a call has presented a valid credential.
     pub fn is_open(&self) -> bool {
         self.open.load(Ordering::Acquire)
@@ -71,15 +83,25 @@ impl GatedCall {
         }
     }
 
-    /// Records that the credential is valid.
-    pub fn opens(&self) {
+    /// Records that the credential is valid, and whose account the connection counts for. Refuses it if there is no room for
+    /// another connection. `is_passing`: whether the credential is only good for getting another one.
+    pub fn opens(&self, account: &Arc<Account>, is_passing: bool) -> Result<(), Refusal> {
+        if let Some(place) = &self.gate.place {
+            place.establish(account, is_passing)?;
+        }
         self.gate.open.store(true, Ordering::Release);
         self.gate.loading.lock().take();
+        Ok(())
     }
 
-    /// Returns whether this call or an earlier one has presented a valid credential.
-    pub fn is_open(&self) -> bool {
-        self.gate.is_open()
+    /// Returns the account for which the connection counts. `None`: no call has presented a valid credential.
+    pub fn account(&self) -> Option<Arc<Account>> {
+        self.gate.place.as_ref()?.account()
+    }
+
+    /// Returns the valid credentials that the connection has shown.
+    pub fn known(&self) -> &Known {
+        &self.gate.known
     }
 }
 
@@ -141,6 +163,15 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        budget::{Budgets, Payer, Rates, Refusals, Shares},
+        domain::secret::SecretHash,
+    };
+
+    fn account() -> Arc<Account> {
+        let budgets = Budgets::new(Rates::default(), Shares::default(), Refusals::default());
+        budgets.account(Payer::Credential(SecretHash::of("ann")), false)
+    }
 
     fn call_of(gate: &Arc<AuthGate>) -> GatedCall {
         GatedCall { gate: Arc::clone(gate), has_presented: AtomicBool::new(false) }
@@ -157,10 +188,9 @@ mod tests {
         assert!(!gate.is_open(), "the credential is not valid");
         let call = call_of(&gate);
         call.has_credential();
-        call.opens();
+        call.opens(&account(), false).expect("a gate without a place");
         drop(call);
-        assert!(gate.is_open());
-        assert!(call_of(&gate).is_open(), "it stays open");
+        assert!(gate.is_open(), "it stays open");
     }
 
     #[test]

@@ -2,13 +2,15 @@
 //!
 //! - [`message`](self), `team`, `request`, `task`, `history`, `host`, `watch`, `access`: the services, one file each. [`follow`]: streams that follow a
 //!   team. [`advertised`]: what goes into join strings.
-//! - Layers: [`credentials`] reads them once; [`heartbeat_layer`] counts calls as heartbeats; [`metrics_layer`] counts, logs
+//! - Layers: [`credentials`] reads them once; [`budget_layer`] bounds what each call uses, as [`spending`] counts it,
+//!   and [`reply_body`] the replies that wait; [`heartbeat_layer`] counts calls as heartbeats; [`metrics_layer`] counts, logs
 //!   and traces calls; [`request_errors`] explains what tonic refuses; [`web`] translates gRPC-web.
 //!
 //! Architecture invariant: only this module names `tonic::Status`; no rule is in here.
 
 mod access;
 mod advertised;
+pub mod budget_layer;
 pub mod credentials;
 mod follow;
 pub mod heartbeat_layer;
@@ -16,9 +18,11 @@ mod history;
 mod host;
 mod message;
 pub mod metrics_layer;
+mod reply_body;
 mod request;
 pub mod request_errors;
 pub mod services;
+mod spending;
 mod task;
 mod team;
 mod watch;
