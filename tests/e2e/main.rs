@@ -48,6 +48,7 @@ macro_rules! redis_scenarios {
     )+};
 }
 
+mod budgets;
 mod cluster;
 mod configuration;
 mod console;
