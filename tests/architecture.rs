@@ -19,9 +19,9 @@ const UNTIED: [&str; 2] = ["proto/src", "server/src"];
 const SERVER_PARTS: [(&str, &[&str]); 13] = [
     (
         "server",
-        &["console", "coordinator", "delivery", "domain", "edge", "grpc", "health", "rate", "store", "telemetry"],
+        &["budget", "console", "coordinator", "delivery", "domain", "edge", "grpc", "health", "store", "telemetry"],
     ),
-    ("grpc", &["coordinator", "delivery", "domain", "edge", "failpoint", "rate", "store", "telemetry"]),
+    ("grpc", &["budget", "coordinator", "delivery", "domain", "edge", "failpoint", "store", "telemetry"]),
     ("delivery", &["coordinator", "domain", "notify", "store", "telemetry"]),
     ("coordinator", &["domain", "failpoint", "notify", "store", "telemetry"]),
     ("notify", &["domain", "store"]),
@@ -30,8 +30,8 @@ const SERVER_PARTS: [(&str, &[&str]); 13] = [
     ("console", &["edge"]),
     ("telemetry", &["domain", "edge", "store"]),
     ("health", &["edge", "store", "telemetry"]),
-    ("rate", &["domain"]),
-    ("edge", &[]),
+    ("edge", &["budget"]),
+    ("budget", &["domain"]),
     ("failpoint", &[]),
 ];
 

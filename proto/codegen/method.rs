@@ -19,7 +19,7 @@ pub(crate) fn table(pool: &DescriptorPool) -> String {
     };
     format!(
         "/// An RPC of the protocol.\n#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]\npub enum Method {{\n{variants}}}\n\
-         impl Method {{\n/// Every RPC, in the order of their names.\npub const ALL: &[Self] = &[{all}];\n{}{}{}{}{}{}{}}}\n",
+         impl Method {{\n/// Every RPC, in the order of their names.\npub const ALL: &[Self] = &[{all}];\n{}{}{}{}{}{}{}{}}}\n",
         by_variant(
             "name(self) -> &'static str",
             "Returns the RPC's name.",
@@ -29,6 +29,11 @@ pub(crate) fn table(pool: &DescriptorPool) -> String {
             "service(self) -> &'static str",
             "Returns the name of the RPC's service.",
             arms(&|method| format!("{:?}", method.parent_service().name())),
+        ),
+        by_variant(
+            "path(self) -> &'static str",
+            "Returns the path that a client calls.",
+            arms(&|method| format!("\"/{}/{}\"", method.parent_service().full_name(), method.name())),
         ),
         by_variant(
             "effect(self) -> Effect",

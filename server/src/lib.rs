@@ -5,13 +5,14 @@
 //! - [`notify`]: wakes those who wait for a commit. [`delivery`]: open sessions and background work.
 //! - [`grpc`]: the protocol's services. [`edge`]: connections, TLS, bounds of the transport.
 //! - [`console`]: the web page for people, and what browsers may ask for.
-//! - [`rate`]: how fast members may send.
+//! - [`budget`]: how much of the coordinator each credential may use.
 //! - [`telemetry`]: metrics and spans. [`health`]: whether the coordinator can work.
 //! - [`server`]: [`server::run`] builds a coordinator and serves it.
 //!
 //! Architecture invariant: arrows run `grpc` > `delivery` > `coordinator` > `notify` > `domain` > `store`, never back;
 //! `tests/architecture.rs` holds this.
 
+pub mod budget;
 pub mod console;
 pub mod coordinator;
 pub mod delivery;
@@ -21,7 +22,6 @@ mod failpoint;
 pub mod grpc;
 pub mod health;
 pub mod notify;
-pub mod rate;
 pub mod server;
 pub mod store;
 pub mod telemetry;

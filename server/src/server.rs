@@ -10,6 +10,7 @@ use tonic_health::server::{HealthReporter, health_reporter};
 use tower::util::{MapResponseLayer, option_layer};
 
 use crate::{
+    budget::{Budgets, Rates, Shares},
     console::{Console, ConsoleLayer},
     coordinator::Coordinator,
     delivery::{AuditWriter, Heartbeats, Pace, data_loss, due_worker, reconciler, retention_worker},
@@ -19,11 +20,10 @@ use crate::{
     },
     edge::{self, Acceptor, Listen, auth_gate::AuthGateLayer, tls::Tls},
     grpc::{
-        self, Advertised, ServiceConfig, Services, audit_layer::AuditLayer, heartbeat_layer::HeartbeatLayer,
-        metrics_layer::MetricsLayer, request_errors,
+        self, Advertised, ServiceConfig, Services, audit_layer::AuditLayer, budget_layer::BudgetLayer,
+        heartbeat_layer::HeartbeatLayer, metrics_layer::MetricsLayer, request_errors,
     },
     health,
-    rate::Rates,
     store::{Store, StoreError},
     telemetry::{Metrics, metered_conn::MeteredConn, metered_store::MeteredStore},
 };
@@ -37,8 +37,10 @@ pub struct Config {
     pub operator: watch::Receiver<OperatorSecrets>,
     /// The rhythm of sessions.
     pub pace: Pace,
-    /// How fast members may send.
+    /// How fast each credential may call.
     pub rates: Rates,
+    /// How much may be open, or wait, at once.
+    pub shares: Shares,
     /// The bounds of connections and of what goes over them.
     pub edge: edge::Bounds,
     /// The certificates. `None`: connections are not encrypted.
@@ -67,6 +69,7 @@ impl Config {
             operator: watch::channel(SecretHash::of(operator_secret).into()).1,
             pace: Pace::default(),
             rates: Rates::default(),
+            shares: Shares::default(),
             edge: edge::Bounds::default(),
             tls: None,
             tls_reload_interval: Duration::from_secs(5),
@@ -128,12 +131,14 @@ pub async fn run<L: Listen>(
 
     let mut routes = Routes::builder();
     let (draining, sessions) = (shutdown.clone(), background.tasks.clone());
+    let budgets = Arc::new(Budgets::new(config.rates, config.shares, config.metrics.budget_refusals.clone()));
+    let services = config.services(Arc::clone(&budgets));
     let (of, beats, log) = (Arc::clone(&coordinator), Arc::clone(&heartbeats), Arc::clone(&audit));
-    Services::new(of, beats, log, draining, sessions, config.services()).register(&mut routes);
+    Services::new(of, beats, log, draining, sessions, services).register(&mut routes);
     routes.add_service(health_service);
     add_reflection(&mut routes)?;
 
-    let served = serve(&config, listeners.protocol, routes.routes(), &heartbeats, audit, &shutdown);
+    let served = serve(&config, listeners.protocol, budgets, routes.routes(), &heartbeats, audit, &shutdown);
     let result = tokio::select! {
         served = served => served,
         () = grace_is_over(&shutdown, config.drain_grace) => {
@@ -146,11 +151,11 @@ pub async fn run<L: Listen>(
 }
 
 impl Config {
-    fn services(&self) -> ServiceConfig {
+    fn services(&self, budgets: Arc<Budgets>) -> ServiceConfig {
         ServiceConfig {
             advertised: self.advertised.clone(),
             pace: self.pace,
-            rates: self.rates,
+            budgets,
             request_bytes_max: self.edge.request_bytes_max,
             console_enabled: self.console.is_some(),
         }
@@ -161,12 +166,13 @@ impl Config {
 async fn serve<L: Listen>(
     config: &Config,
     listener: L,
+    budgets: Arc<Budgets>,
     routes: Routes,
     heartbeats: &Arc<Heartbeats>,
     audit: Arc<AuditWriter>,
     shutdown: &CancellationToken,
 ) -> Result<(), RunError> {
-    let incoming = Acceptor::new(listener, config.tls.clone(), config.edge.clone()).incoming();
+    let incoming = Acceptor::new(listener, config.tls.clone(), config.edge.clone(), budgets).incoming();
     let metrics = Arc::clone(&config.metrics);
     let incoming = incoming.map(move |accepted| accepted.map(|connection| MeteredConn::new(connection, &metrics)));
     let is_web = config.console.is_some() || !config.web_origins.is_empty();
@@ -183,6 +189,7 @@ async fn serve<L: Listen>(
         .layer(AuthGateLayer)
         .layer(grpc::credentials::layer())
         .layer(AuditLayer::new(audit))
+        .layer(BudgetLayer::new(config.pace.write_timeout))
         .layer(HeartbeatLayer::new(Arc::clone(heartbeats)))
         .layer(request_errors::too_large(config.edge.request_bytes_max))
         .layer(request_errors::unreadable())

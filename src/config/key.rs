@@ -1,6 +1,6 @@
 //! The one table of keys: the type and bounds of each, and the setting it sets.
 
-use std::{num::NonZeroU32, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use super::{
     Settings,
@@ -87,7 +87,7 @@ macro_rules! take {
     (Millis $value:ident) => { match $value { Value::Duration(duration) => duration, _ => return } };
     (Seconds $value:ident) => { take!(Millis $value) };
     (Rate $value:ident) => {
-        match $value { Value::Number(number) => NonZeroU32::new(number as u32).unwrap_or(NonZeroU32::MIN), _ => return }
+        match $value { Value::Number(number) => number as u32, _ => return }
     };
     // Every upper bound fits the field's type.
     ($kind:ident $value:ident) => { match $value { Value::Number(number) => number as _, _ => return } };
@@ -115,6 +115,8 @@ pub(super) const KEYS: &[Key] = keys! {
     "console.enabled": Choice(&["auto", "on", "off"]) => console_enabled;
     "console.hosts": List => console_hosts;
     "network.connections_max": Number(1..=100_000) => edge.connections_max;
+    "network.reserved_percent": Number(0..=50) => edge.reserved_percent;
+    "network.strangers_per_address_max": Number(1..=100_000) => edge.strangers_per_address_max;
     "network.handshake_timeout": Millis(10..=600_000) => edge.handshake_timeout;
     "network.authentication_timeout": Millis(10..=600_000) => edge.authentication_timeout;
     "network.keepalive_interval": Seconds(1..=3_600) => edge.keepalive_interval;
@@ -129,6 +131,16 @@ pub(super) const KEYS: &[Key] = keys! {
     "rates.sends_burst": Rate => rates.sends_burst;
     "rates.broadcasts_per_second": Rate => rates.broadcasts_per_second;
     "rates.broadcasts_burst": Rate => rates.broadcasts_burst;
+    "rates.writes_per_second": Rate => rates.writes_per_second;
+    "rates.writes_burst": Rate => rates.writes_burst;
+    "rates.read_bytes_per_second": Kib(64..=16_777_216) => rates.read_bytes_per_second;
+    "rates.read_bytes_burst": Kib(64..=16_777_216) => rates.read_bytes_burst;
+    "shares.connections_per_credential_max": Number(1..=100_000) => shares.connections_per_credential_max;
+    "shares.streams_per_credential_max": Number(1..=100_000) => shares.streams_per_credential_max;
+    "shares.reads_per_credential_max": Number(1..=1_000) => shares.reads_per_credential_max;
+    "shares.reads_max": Number(1..=10_000) => shares.reads_max;
+    "shares.reply_bytes_per_credential_max": Kib(1_024..=2_097_152) => shares.reply_bytes_per_credential_max;
+    "shares.reply_bytes_max": Kib(8_192..=67_108_864) => shares.reply_bytes_max;
     "delivery.heartbeat_interval": Millis(100..=600_000) => pace.heartbeat_interval;
     "delivery.write_timeout": Millis(100..=3_600_000) => pace.write_timeout;
     "delivery.stream_age": Seconds(1..=604_800) => pace.stream_age;

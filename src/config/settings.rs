@@ -4,7 +4,12 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use teamwire_proto::address::Address;
 use teamwire_server::{
-    console::is_host, delivery::Pace, domain::Limits, edge::Bounds, grpc::web::is_origin, rate::Rates,
+    budget::{Rates, Shares},
+    console::is_host,
+    delivery::Pace,
+    domain::Limits,
+    edge::Bounds,
+    grpc::web::is_origin,
 };
 
 use crate::failure::Failure;
@@ -39,6 +44,7 @@ pub struct Settings {
     pub console_hosts: Vec<String>,
     pub edge: Bounds,
     pub rates: Rates,
+    pub shares: Shares,
     pub pace: Pace,
     pub drain_grace: Duration,
     pub hard_stop: Duration,
@@ -70,6 +76,7 @@ impl Default for Settings {
             console_hosts: Vec::new(),
             edge: server.edge,
             rates: server.rates,
+            shares: server.shares,
             pace: server.pace,
             drain_grace: server.drain_grace,
             hard_stop: server.hard_stop,
@@ -96,6 +103,14 @@ impl Settings {
                 "network.request_bytes_max must be larger than limits.content_bytes_max; otherwise messages with the maximum \
                  content cannot be sent.",
             );
+        }
+        if self.shares.reply_bytes_per_credential_max > self.shares.reply_bytes_max {
+            return wrong(
+                "shares.reply_bytes_per_credential_max must be at most shares.reply_bytes_max, of which it is a part.",
+            );
+        }
+        if self.shares.reads_per_credential_max > self.shares.reads_max {
+            return wrong("shares.reads_per_credential_max must be at most shares.reads_max, of which it is a part.");
         }
         if self.pace.heartbeat_interval * 2 > self.limits.lease_ttl {
             return wrong(

@@ -113,6 +113,10 @@ fn errors_name_the_place_and_the_valid_values() {
     assert!(error.contains("limit.members_max") && error.contains("limits.members_max?"), "{error}");
     let error = refused("[network]\nconnections_max = 0\n");
     assert!(error.contains(":2: network.connections_max is 0; it must be 1 to 100000"), "{error}");
+    let error = refused("[shares]\nreply_bytes_max = \"1MiB\"\n");
+    assert!(error.contains(":2: shares.reply_bytes_max is \"1MiB\"; it must be \"8MiB\" to \"64GiB\""), "{error}");
+    let error = refused("[network]\nreserved_percent = 51\n");
+    assert!(error.contains("it must be 0 to 50"), "{error}");
     let error = refused("[drain]\ngrace = 3\n");
     assert!(error.contains("drain.grace is 3; it must be \"0s\" to \"1h\""), "{error}");
     let error = refused("[limits]\nmembers_max = \"3\"\n");
@@ -128,6 +132,8 @@ fn contradictory_settings_are_refused() {
     assert!(refused("[tls]\nclient_ca = \"a\"\n").contains("tls.cert"));
     assert!(refused("[drain]\nhard_stop = \"1s\"\n").contains("drain.grace"));
     assert!(refused("[network]\nrequest_bytes_max = \"64KiB\"\n").contains("limits.content_bytes_max"));
+    assert!(refused("[shares]\nreply_bytes_per_credential_max = \"512MiB\"\n").contains("shares.reply_bytes_max"));
+    assert!(refused("[shares]\nreads_per_credential_max = 33\n").contains("shares.reads_max"));
     assert!(refused("[delivery]\nheartbeat_interval = \"20s\"\n").contains("limits.lease_ttl"));
     assert!(refused("advertise = [\"host:1\"]\n").contains("http://HOST:PORT"));
     assert!(refused("advertise = [\"http://a:1\", \"https://b:2\"]\n").contains("advertise cannot be used"));

@@ -51,6 +51,7 @@ macro_rules! redis_scenarios {
 mod access;
 mod audit;
 mod backups;
+mod budgets;
 mod cluster;
 mod configuration;
 mod console;

@@ -22,11 +22,19 @@ use crate::Result;
 const CONFIGURATION: &str = "\
 [network]
 connections_max = 20000
+strangers_per_address_max = 20000
 [rates]
 sends_per_second = 1000000
 sends_burst = 1000000
 broadcasts_per_second = 1000000
 broadcasts_burst = 1000000
+writes_per_second = 1000000
+writes_burst = 1000000
+read_bytes_per_second = \"16GiB\"
+read_bytes_burst = \"16GiB\"
+[shares]
+connections_per_credential_max = 20000
+streams_per_credential_max = 20000
 [limits]
 inbox_entries_max = 1000000
 inbox_bytes_max = \"1GiB\"

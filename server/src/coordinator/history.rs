@@ -1,6 +1,6 @@
 //! The history: reading it, page by page.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
 use prost::Message as _;
 use teamwire_proto::{
@@ -8,23 +8,17 @@ use teamwire_proto::{
     v1::{self, history_entry::Event},
 };
 
-use super::{Coordinator, messages::ReceiptLookup, store_errors::corrupt};
+use super::{Coordinator, batch::Batch, messages::ReceiptLookup, store_errors::corrupt};
 use crate::{
-    domain::{identity::CallerCredentials, page::Page, query, search::Needle, streams::HISTORY},
+    domain::{
+        identity::CallerCredentials,
+        page::{PAGE_BYTES_MAX, Page, SEARCHED_BYTES_MAX, SEARCHED_MAX},
+        query,
+        search::Needle,
+        streams::HISTORY,
+    },
     store::{Entry, Namespace, Range},
 };
-
-/// How many entries are looked through for one page.
-const SEARCHED_MAX: usize = 10_000;
-
-/// How many bytes of entries are looked through for one page.
-const SEARCHED_BYTES_MAX: usize = 16 << 20;
-
-/// How many entries are read at once.
-const CHUNK: usize = 64;
-
-/// How many entries are read at once when a text is searched for, since few pass.
-const CHUNK_OF_SEARCH: usize = 256;
 
 impl Coordinator {
     /// Returns a page of the history: the entries that pass the filter, how far it has searched, and whether there are
@@ -42,26 +36,29 @@ impl Coordinator {
             text => Some(team.resolve(text, "filter.member")?.name.clone()),
         };
         let needle = Needle::parse(&filter.text)?;
-        let chunk = query.limit.max(if needle.is_some() { CHUNK_OF_SEARCH } else { CHUNK });
+        let mut batch = Batch::new();
         let (mut entries_left, mut bytes_left) = (SEARCHED_MAX, SEARCHED_BYTES_MAX);
-        let mut page = Page::new(query.limit);
+        let mut page = Page::within(query.limit, query.bytes_max);
         let (mut looked_from, mut looked_to, mut more) = (u64::MAX, query.after, false);
         let mut first = query.after.saturating_add(1);
         let mut last = query.before.map_or(u64::MAX, |before| before.saturating_sub(1));
         let mut lookup = ReceiptLookup::default();
         loop {
-            let range = Range { first, last, limit: chunk, newest_first: query.newest };
+            let range = Range { first, last, limit: batch.size(), newest_first: query.newest };
             let raw = self.entries(&namespace, HISTORY, range).await?;
             let is_last = raw.len() < range.limit;
             let Some(edge) = raw.last().map(|entry| entry.sequence) else { break };
-            for mut entry in self.join_history(&namespace, raw).await? {
+            let joined = self.join_history(&namespace, raw).await?;
+            let sizes: Vec<usize> = joined.iter().map(v1::HistoryEntry::encoded_len).collect();
+            batch.had(sizes.len(), sizes.iter().sum());
+            for (mut entry, bytes) in joined.into_iter().zip(sizes) {
                 let sequence = entry.sequence;
                 if entries_left == 0 || bytes_left == 0 {
                     more = true;
                     break;
                 }
                 entries_left -= 1;
-                bytes_left = bytes_left.saturating_sub(entry.encoded_len());
+                bytes_left = bytes_left.saturating_sub(bytes);
                 if query::may_see_entry(&caller, &entry)
                     && query::passes(&filter, member.as_ref(), &entry)
                     && needle.as_ref().is_none_or(|needle| needle.is_in(&entry))
@@ -91,7 +88,8 @@ impl Coordinator {
         if query.newest {
             entries.reverse();
         }
-        Ok(HistoryPage { entries, looked_from, looked_to, more })
+        let examined = SEARCHED_BYTES_MAX - bytes_left;
+        Ok(HistoryPage { entries, looked_from, looked_to, more, examined })
     }
 
     /// Loads the messages and requests that entries name, into those entries.
@@ -112,20 +110,19 @@ impl Coordinator {
                 _ => {}
             }
         }
-        let messages = self.fetch::<v1::Message>(namespace, message_ids).await?;
-        let messages: HashMap<_, _> = messages.iter().flatten().map(|message| (&message.id, message)).collect();
-        let requests = self.fetch::<v1::Request>(namespace, request_ids).await?;
-        let requests: HashMap<_, _> = requests.iter().flatten().map(|request| (&request.id, request)).collect();
+        // In the order of the entries.
+        let mut messages = self.fetch::<v1::Message>(namespace, message_ids).await?.into_iter();
+        let mut requests = self.fetch::<v1::Request>(namespace, request_ids).await?.into_iter();
         for entry in &mut entries {
             match &mut entry.event {
                 Some(Event::Message(stub)) => {
-                    if let Some(message) = messages.get(&stub.id) {
-                        *stub = v1::Message::clone(message);
+                    if let Some(message) = messages.next().flatten() {
+                        *stub = Arc::unwrap_or_clone(message);
                     }
                 }
                 Some(Event::Decision(stub)) => {
-                    if let Some(request) = requests.get(&stub.id) {
-                        *stub = v1::Request::clone(request);
+                    if let Some(request) = requests.next().flatten() {
+                        *stub = Arc::unwrap_or_clone(request);
                     }
                 }
                 _ => {}
@@ -141,7 +138,7 @@ impl Coordinator {
 }
 
 /// Which part of the history to return.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct HistoryQuery {
     /// Which entries pass.
     pub filter: Option<v1::HistoryFilter>,
@@ -151,8 +148,16 @@ pub struct HistoryQuery {
     pub before: Option<u64>,
     /// How many at most.
     pub limit: usize,
+    /// How many bytes they have at most, unless a single one has more.
+    pub bytes_max: usize,
     /// Whether to return the newest entries instead of the oldest.
     pub newest: bool,
+}
+
+impl Default for HistoryQuery {
+    fn default() -> Self {
+        Self { filter: None, after: 0, before: None, limit: 0, bytes_max: PAGE_BYTES_MAX, newest: false }
+    }
 }
 
 /// A page of the history.
@@ -166,4 +171,6 @@ pub struct HistoryPage {
     pub looked_to: u64,
     /// Whether there are more.
     pub more: bool,
+    /// How many bytes of entries were examined.
+    pub examined: usize,
 }

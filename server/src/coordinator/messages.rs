@@ -8,8 +8,9 @@ use std::{
 
 use prost::Message as _;
 use teamwire_proto::{Refusal, credential::Credential, id, name::Name, v1};
+use uuid::Uuid;
 
-use super::{Coordinator, keys::usual_keys, sessions::SessionFacts, store_errors::corrupt};
+use super::{Coordinator, batch::Batch, keys::usual_keys, sessions::SessionFacts, store_errors::corrupt};
 use crate::{
     domain::{
         dead_letters::is_for_another_life,
@@ -148,20 +149,26 @@ impl Coordinator {
         let incarnation = team.member(member).map_or(0, |member| member.incarnation);
         let total = self.extent(&namespace, &streams::inbox(member)).await?.entries;
         let entries = self.inbox_entries(&namespace, member, Range::after(covered, page.size())).await?;
-        let messages = self.messages(&namespace, entries.iter().map(|(_, id)| id.clone()).collect()).await?;
         let facts = self.session_facts(&namespace, member).await?;
         let mut may_have_more = entries.len() == page.size();
-        for ((sequence, _), message) in entries.into_iter().zip(messages) {
-            // The next session will move a message for another life to the dead letters.
-            if let Some(message) = message.filter(|message| !is_for_another_life(message, incarnation)) {
-                let delivery_count = facts.delivery_count(sequence);
-                let message = Some(v1::Message::clone(&message));
-                if !page.add(v1::Delivery { sequence, delivery_count, message }) {
-                    may_have_more = true;
-                    break;
+        let (mut rest, mut batch) = (&entries[..], Batch::new());
+        'page: while !rest.is_empty() {
+            let (next, others) = rest.split_at(batch.size().min(rest.len()));
+            rest = others;
+            let messages = self.messages(&namespace, next.iter().map(|(_, id)| id.clone()).collect()).await?;
+            batch.had(next.len(), messages.iter().flatten().map(|message| message.encoded_len()).sum());
+            for ((sequence, _), message) in next.iter().zip(messages) {
+                // The next session will move a message for another life to the dead letters.
+                if let Some(message) = message.filter(|message| !is_for_another_life(message, incarnation)) {
+                    let (sequence, delivery_count) = (*sequence, facts.delivery_count(*sequence));
+                    let message = Some(Arc::unwrap_or_clone(message));
+                    if !page.add(v1::Delivery { sequence, delivery_count, message }) {
+                        may_have_more = true;
+                        break 'page;
+                    }
                 }
+                covered = *sequence;
             }
-            covered = sequence;
         }
         let next_page_token = if may_have_more { page::token(covered) } else { String::new() };
         Ok(v1::ListInboxResponse { deliveries: page.into_items(), total, next_page_token })
@@ -199,12 +206,13 @@ impl Coordinator {
                 if !lookup.inboxes.contains_key(name) {
                     // The inbox first: the session read after it may be ahead, but never behind.
                     let entries = self.inbox_entries(namespace, name, WHOLE_INBOX).await?;
-                    let places = entries.into_iter().map(|(sequence, id)| (id, sequence)).collect();
+                    let place = |(sequence, id): (u64, String)| Some((Uuid::try_parse(&id).ok()?, sequence));
+                    let places = entries.into_iter().filter_map(place).collect();
                     let session = self.session_facts(namespace, name).await?;
                     lookup.inboxes.insert(name.clone(), (places, session));
                 }
                 let (places, session) = &lookup.inboxes[name];
-                facts.queued_at = places.get(&message.id).copied();
+                facts.queued_at = Uuid::try_parse(&message.id).ok().and_then(|id| places.get(&id).copied());
                 facts.session.clone_from(&session.session);
                 facts.cursor.clone_from(&session.cursor);
                 if facts.queued_at.is_none() {
@@ -219,10 +227,11 @@ impl Coordinator {
     }
 }
 
-/// Inboxes that were read for receipts: the sequence of each message, and how far the session has gotten.
+/// Inboxes that were read for receipts: the sequence of each message, and how far the session has gotten. Their ids are kept as
+/// numbers, since there may be very many.
 #[derive(Debug, Default)]
 pub(super) struct ReceiptLookup {
-    inboxes: HashMap<Name, (HashMap<String, u64>, SessionFacts)>,
+    inboxes: HashMap<Name, (HashMap<Uuid, u64>, SessionFacts)>,
 }
 
 fn durability(durability: Durability) -> v1::Durability {

@@ -6,7 +6,7 @@
 //!   that do more than carry out one rule. [`retention`]: finds what may be deleted.
 //!   [`revoked`]: which callers may no longer wait.
 //! - [`team_reader`]: reads what has changed in a team, for those who watch it.
-//! - [`keys`]: where records are. [`records`]: reads records that are only shown. [`store_errors`]: what callers learn when the store fails.
+//! - [`keys`]: where records are. [`records`]: reads records that are only shown; [`batch`]: how many at once. [`store_errors`]: what callers learn when the store fails.
 //!
 //! Architecture invariant: no rule is in here, and nothing here knows sessions' loops, the protocol's transport or a clock
 //! other than the store's.
@@ -15,6 +15,7 @@ mod access;
 mod activity;
 mod audit;
 mod backup;
+pub mod batch;
 mod cache;
 pub mod clock;
 pub mod decide;

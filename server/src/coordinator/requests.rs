@@ -2,18 +2,19 @@
 
 use std::{sync::Arc, time::Duration};
 
+use prost::Message as _;
 use teamwire_proto::{
     Refusal, id,
     name::Name,
     v1::{self, RequestKind, RequestState},
 };
 
-use super::{Coordinator, messages::WHOLE_INBOX};
+use super::{Coordinator, batch::Batch, messages::WHOLE_INBOX};
 use crate::{
     domain::{
         fields::{known, wait},
         identity::{CallerCredentials, Principal, namespace_of},
-        page::{self, PAGE_SIZE_MAX, Page, page_size},
+        page::{self, Page, SEARCHED_BYTES_MAX, SEARCHED_MAX, page_size},
         query,
         records::{RecordType, TeamRecord},
         streams::REQUESTS,
@@ -112,16 +113,25 @@ impl Coordinator {
                 && (state == RequestState::Unspecified || state == found.state())
                 && member.as_ref().is_none_or(|name| found.member.eq_ignore_ascii_case(name.folded()))
         };
+        let (mut batch, mut examined, mut bytes) = (Batch::new(), 0, 0);
         while covered > 1 {
-            let range = Range { first: 1, last: covered - 1, limit: PAGE_SIZE_MAX as usize, newest_first: true };
+            if examined >= SEARCHED_MAX || bytes >= SEARCHED_BYTES_MAX {
+                let next_page_token = page::token(covered);
+                return Ok(v1::ListRequestsResponse { requests: page.into_items(), next_page_token });
+            }
+            let range = Range { first: 1, last: covered - 1, limit: batch.size(), newest_first: true };
             let entries = self.entries(&namespace, REQUESTS, range).await?;
             if entries.is_empty() {
                 break;
             }
             let ids = entries.iter().map(|entry| String::from_utf8_lossy(&entry.data).into_owned()).collect();
-            for (entry, found) in entries.iter().zip(self.fetch::<v1::Request>(&namespace, ids).await?) {
+            let requests = self.fetch::<v1::Request>(&namespace, ids).await?;
+            let of_batch = requests.iter().flatten().map(|request| request.encoded_len()).sum();
+            batch.had(entries.len(), of_batch);
+            (examined, bytes) = (examined + entries.len(), bytes + of_batch);
+            for (entry, found) in entries.iter().zip(requests) {
                 if let Some(found) = found.filter(|found| is_wanted(found))
-                    && !page.add(v1::Request::clone(&found))
+                    && !page.add(Arc::unwrap_or_clone(found))
                 {
                     return Ok(v1::ListRequestsResponse {
                         requests: page.into_items(),

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
     Coordinator,
+    batch::Batch,
     decide::Touches,
     keys::{board_key, board_keys},
     turns::Turn,
@@ -20,7 +21,7 @@ use crate::{
     domain::{
         fields::wait,
         identity::{CallerCredentials, namespace_of},
-        page::{self, Page, page_size},
+        page::{self, PAGE_BYTES_MAX, Page, SEARCHED_BYTES_MAX, SEARCHED_MAX, page_size},
         streams::HISTORY,
         task::{
             board::{BoardRecord, TaskRecord, record_id, show},
@@ -35,9 +36,6 @@ use crate::{
 
 /// How often a waiting call tries to claim without a notification, in case one was lost; jittered by up to a half.
 const POLL: Duration = Duration::from_secs(2);
-
-/// How many tasks are read at once.
-const CHUNK: usize = 64;
 
 impl Coordinator {
     /// See `TaskService.ClaimNextTask`.
@@ -108,26 +106,44 @@ impl Coordinator {
         who: &CallerCredentials,
         request: &v1::ListTasksRequest,
     ) -> Result<v1::ListTasksResponse, Refusal> {
-        let mut page = Page::new(page_size(request.page_size)?);
+        self.list_tasks_within(who, request, PAGE_BYTES_MAX).await
+    }
+
+    /// Lists tasks on a page of up to so many bytes.
+    pub async fn list_tasks_within(
+        &self,
+        who: &CallerCredentials,
+        request: &v1::ListTasksRequest,
+        bytes_max: usize,
+    ) -> Result<v1::ListTasksResponse, Refusal> {
+        let mut page = Page::within(page_size(request.page_size)?, bytes_max);
         let mut covered = page::number(&request.page_token)?.unwrap_or(0);
         let namespace = namespace_of(who, &request.team)?;
         let listing = self.decide(&namespace, &board_keys(who, None), |tx| listing::list(tx, who, request)).await?;
         let Listing { board, ids, filter } = listing.value;
         let after = covered;
         let mut ids = ids.into_iter().filter(|id| *id > after).peekable();
+        let (mut batch, mut examined, mut bytes) = (Batch::new(), 0, 0);
         while ids.peek().is_some() {
-            let chunk: Vec<u64> = ids.by_ref().take(CHUNK).collect();
-            for (id, found) in chunk.iter().zip(self.tasks(&namespace, &chunk).await?) {
+            let is_over = examined >= SEARCHED_MAX || bytes >= SEARCHED_BYTES_MAX;
+            let chunk: Vec<u64> = ids.by_ref().take(batch.size()).collect();
+            let tasks = if is_over { Vec::new() } else { self.tasks(&namespace, &chunk).await? };
+            let of_batch = tasks.iter().flatten().map(|task| task.size()).sum();
+            batch.had(chunk.len(), of_batch);
+            (examined, bytes) = (examined + chunk.len(), bytes + of_batch);
+            let mut is_full = is_over;
+            for (id, found) in chunk.iter().zip(tasks) {
                 // It may have changed since the board was read.
-                if let Some(found) = found.filter(|found| filter.passes(found))
-                    && !page.add(show(&found, &board))
-                {
-                    return Ok(v1::ListTasksResponse {
-                        tasks: page.into_items(),
-                        next_page_token: page::token(covered),
-                    });
+                is_full =
+                    found.filter(|found| filter.passes(found)).is_some_and(|found| !page.add(show(&found, &board)));
+                if is_full {
+                    break;
                 }
                 covered = *id;
+            }
+            if is_full {
+                let next_page_token = page::token(covered);
+                return Ok(v1::ListTasksResponse { tasks: page.into_items(), next_page_token });
             }
         }
         Ok(v1::ListTasksResponse { tasks: page.into_items(), next_page_token: String::new() })

@@ -33,7 +33,7 @@ use super::{
     pace::Pace,
 };
 use crate::{
-    coordinator::Coordinator,
+    coordinator::{Coordinator, batch::Batch},
     domain::{
         Limits, dead_letters,
         inbox::Leaving,
@@ -282,23 +282,29 @@ impl DeliveryLoop {
         let Mailbox { namespace, member, .. } = &*self.mailbox;
         let range = Range::after(self.next - 1, AHEAD_MAX);
         let entries = self.coordinator.inbox_entries(namespace, member, range).await?;
-        let messages = self.coordinator.messages(namespace, entries.iter().map(|(_, id)| id.clone()).collect()).await?;
         let mut may_be_more = entries.len() == AHEAD_MAX;
-        let mut bytes = 0;
-        for ((sequence, id), message) in entries.into_iter().zip(messages) {
-            let Some(message) = message else {
-                tracing::error!(?namespace, %member, id, "an inbox names a message that does not exist");
-                if self.ahead.is_empty() {
-                    self.next = sequence + 1;
+        let (mut rest, mut batch, mut bytes) = (&entries[..], Batch::new(), 0);
+        'read: while !rest.is_empty() {
+            let (next, others) = rest.split_at(batch.size().min(rest.len()));
+            rest = others;
+            let messages =
+                self.coordinator.messages(namespace, next.iter().map(|(_, id)| id.clone()).collect()).await?;
+            batch.had(next.len(), messages.iter().flatten().map(|message| message.encoded_len()).sum());
+            for ((sequence, id), message) in next.iter().zip(messages) {
+                let Some(message) = message else {
+                    tracing::error!(?namespace, %member, id, "an inbox names a message that does not exist");
+                    if self.ahead.is_empty() {
+                        self.next = sequence + 1;
+                    }
+                    continue;
+                };
+                bytes += message.encoded_len() as u64;
+                if bytes > self.credit.bytes_max && !self.ahead.is_empty() {
+                    may_be_more = true;
+                    break 'read;
                 }
-                continue;
-            };
-            bytes += message.encoded_len() as u64;
-            if bytes > self.credit.bytes_max && !self.ahead.is_empty() {
-                may_be_more = true;
-                break;
+                self.ahead.push_back((*sequence, message));
             }
-            self.ahead.push_back((sequence, message));
         }
         if may_be_more {
             self.mailbox.set_look(true);

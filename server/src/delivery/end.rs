@@ -24,6 +24,11 @@ impl End {
         matches!(self, Self::Closing { reason: CloseReason::Draining, .. })
     }
 
+    /// Returns whether the frames that wait are of no use: the client reads none, or they will be delivered in a newer session.
+    pub(super) fn leaves_frames(&self) -> bool {
+        matches!(self, Self::Slow | Self::Closing { reason: CloseReason::Superseded, .. })
+    }
+
     /// The member has approved its shutdown or, without a request, is leaving voluntarily.
     pub(super) fn shutdown_approved(request_id: String) -> Self {
         let detail = match request_id.as_str() {

@@ -1,7 +1,13 @@
 //! The frames of a session's stream, and whether the client takes them.
 
-use std::time::Duration;
+use std::{
+    future::poll_fn,
+    sync::{Arc, Weak},
+    task::{Context, Poll},
+    time::Duration,
+};
 
+use parking_lot::Mutex;
 use teamwire_proto::{
     Refusal,
     v1::{self, stream_response},
@@ -26,8 +32,44 @@ pub(super) fn frame(frame: stream_response::Frame) -> Frame {
 
 /// Makes the channel between a session and its stream. It has one more place, reserved for the last frame, which must get
 /// through however full the channel is.
-pub(super) fn channel() -> (mpsc::Sender<Frame>, mpsc::Receiver<Frame>) {
-    mpsc::channel(FRAMES_MAX + 1)
+pub(super) fn channel() -> (mpsc::Sender<Frame>, FrameQueue) {
+    let (frames, queue) = mpsc::channel(FRAMES_MAX + 1);
+    (frames, FrameQueue(Arc::new(Mutex::new(queue))))
+}
+
+/// The frames that wait for the client of a session.
+#[derive(Debug)]
+pub struct FrameQueue(Arc<Mutex<mpsc::Receiver<Frame>>>);
+
+impl FrameQueue {
+    /// Waits for the next frame. `None`: there are no more.
+    pub async fn recv(&mut self) -> Option<Frame> {
+        poll_fn(|context| self.poll_recv(context)).await
+    }
+
+    /// Polls for the next frame.
+    pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<Frame>> {
+        self.0.lock().poll_recv(context)
+    }
+
+    /// Returns a way to empty the queue that does not keep it open.
+    pub(super) fn emptier(&self) -> Emptier {
+        Emptier(Arc::downgrade(&self.0))
+    }
+}
+
+/// Empties a queue.
+#[derive(Debug)]
+pub(super) struct Emptier(Weak<Mutex<mpsc::Receiver<Frame>>>);
+
+impl Emptier {
+    /// Drops the frames that wait. A client that does not read would keep them in memory.
+    pub(super) fn empty(&self) {
+        if let Some(queue) = self.0.upgrade() {
+            let mut queue = queue.lock();
+            while queue.try_recv().is_ok() {}
+        }
+    }
 }
 
 /// Writes frames to a stream.

@@ -25,7 +25,7 @@ pub mod session;
 pub mod team_watch;
 
 pub use self::audit_writer::AuditWriter;
-pub use self::frames::Frame;
+pub use self::frames::{Frame, FrameQueue};
 pub use self::heartbeats::Heartbeats;
 pub use self::pace::Pace;
 pub use self::session::Session;

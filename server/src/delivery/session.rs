@@ -13,7 +13,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     delivery_loop::{Credit, DeliveryLoop, OpenInbox},
     end::End,
-    frames::{Frame, channel, frame},
+    frames::{Emptier, Frame, FrameQueue, channel, frame},
     heartbeats::Heartbeats,
     pace::Pace,
 };
@@ -75,20 +75,23 @@ impl Session {
         })
     }
 
-    /// Runs the session on a separate task, one of `tasks`. Returns the channel that its frames come out of.
+    /// Runs the session on a separate task, one of `tasks`. Returns the queue that its frames come out of.
     pub fn start(
         mut self,
         pace: Pace,
         heartbeats: Arc<Heartbeats>,
         draining: CancellationToken,
         tasks: &TaskTracker,
-    ) -> mpsc::Receiver<Frame> {
+    ) -> FrameQueue {
         self.opened.heartbeat_interval = prost_types::Duration::try_from(pace.heartbeat_interval).ok();
         let (frames, out) = channel();
+        let emptier = out.emptier();
         tasks.spawn(async move {
             let opened = stream_response::Frame::Opened(self.opened);
             match self.kind {
-                Kind::Open(inbox) => run(self.coordinator, *inbox, opened, pace, frames, &heartbeats, &draining).await,
+                Kind::Open(inbox) => {
+                    run(self.coordinator, *inbox, opened, pace, (frames, emptier), &heartbeats, &draining).await;
+                }
                 Kind::Stopping { request_id } => {
                     let closing = last_frame(End::shutdown_approved(request_id), pace);
                     for frame in [Some(frame(opened)), closing].into_iter().flatten() {
@@ -110,7 +113,7 @@ async fn run(
     inbox: OpenInbox,
     opened: stream_response::Frame,
     pace: Pace,
-    frames: mpsc::Sender<Frame>,
+    (frames, emptier): (mpsc::Sender<Frame>, Emptier),
     heartbeats: &Heartbeats,
     draining: &CancellationToken,
 ) {
@@ -123,6 +126,9 @@ async fn run(
         Ok(()) => delivery.run(heartbeats, draining).await,
         Err(end) => end,
     };
+    if end.leaves_frames() {
+        emptier.empty();
+    }
     let is_asked_to_reconnect = end.is_asking_to_reconnect();
     let closed = close(delivery, &mailbox);
     let mut closed = pin!(closed);

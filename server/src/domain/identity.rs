@@ -247,11 +247,15 @@ pub struct LookedUp {
     pub operator_sign_in: Option<OperatorSignIn>,
     /// Whether its use should be recorded.
     pub is_use_due: bool,
+    /// Whether it now is a lead's or the operator's.
+    pub leads: bool,
+    /// The credential for which it acts, if it is a console's.
+    pub acts_for: Option<SecretHash>,
 }
 
 impl LookedUp {
     fn new(is_current: bool) -> Self {
-        Self { is_current, operator_sign_in: None, is_use_due: false }
+        Self { is_current, operator_sign_in: None, is_use_due: false, leads: false, acts_for: None }
     }
 }
 
@@ -259,7 +263,7 @@ impl LookedUp {
 pub fn look_up(tx: &mut Tx<'_>, who: &CallerCredentials) -> Result<LookedUp, RuleError> {
     let team = tx.read::<TeamRecord>("")?;
     match &who.credential {
-        Credential::Operator { .. } => operator(tx, who).map(|()| LookedUp::new(true)),
+        Credential::Operator { .. } => operator(tx, who).map(|()| LookedUp { leads: true, ..LookedUp::new(true) }),
         Credential::Observer { id, .. } => {
             authenticate(tx, who, "", Admit::Live)?;
             let used_ms = tx.read::<ObserverRecord>(id)?.map_or(0, |observer| observer.last_used_ms);
@@ -267,15 +271,19 @@ pub fn look_up(tx: &mut Tx<'_>, who: &CallerCredentials) -> Result<LookedUp, Rul
         }
         Credential::Console { team: named, id, .. } => {
             let console = console(tx, who, id)?;
-            let operator_sign_in = match named {
-                Some(_) => authenticate(tx, who, "", Admit::Stopping).map(|_| None)?,
+            let (operator_sign_in, leads) = match named {
+                Some(_) => {
+                    let caller = authenticate(tx, who, "", Admit::Stopping)?.caller;
+                    (None, matches!(caller, Principal::Member { lead: true, .. }))
+                }
                 None if console.acts_for == ActsFor::Operator && tx.ctx.is_operator(&console.proof) => {
-                    Some(OperatorSignIn::new(console.read_only))
+                    (Some(OperatorSignIn::new(console.read_only)), true)
                 }
                 None => return Err(revoked("The operator's credential has changed. Sign in again.").into()),
             };
             let is_use_due = is_use_due(tx, console.last_used_ms);
-            Ok(LookedUp { operator_sign_in, is_use_due, ..LookedUp::new(true) })
+            let acts_for = Some(console.proof);
+            Ok(LookedUp { operator_sign_in, is_use_due, leads, acts_for, ..LookedUp::new(true) })
         }
         Credential::SignInCode { id, .. } => {
             let code = sign_in_code(tx, who, id)?;
@@ -286,7 +294,8 @@ pub fn look_up(tx: &mut Tx<'_>, who: &CallerCredentials) -> Result<LookedUp, Rul
             if !is_or_was(record, who) {
                 return Err(invalid().into());
             }
-            Ok(LookedUp::new(record.credential == who.hash && !record.revoked))
+            let leads = team.as_ref().is_some_and(|team| team.is_lead(member));
+            Ok(LookedUp { leads, ..LookedUp::new(record.credential == who.hash && !record.revoked) })
         }
         Credential::Join { id, .. } => {
             let token = join_token(tx, id, who)?;

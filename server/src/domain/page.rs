@@ -10,6 +10,12 @@ use teamwire_proto::{Reason, Refusal, name::Name};
 /// How many bytes the items of a page take at most, encoded.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
 
+/// How many items are looked through for one page. If few of them pass a filter, the page ends there.
+pub const SEARCHED_MAX: usize = 10_000;
+
+/// How many bytes of items are looked through for one page.
+pub const SEARCHED_BYTES_MAX: usize = 16 << 20;
+
 /// How many items a page has when the request does not say.
 const PAGE_SIZE_DEFAULT: u32 = 100;
 
@@ -25,12 +31,18 @@ pub struct Page<T> {
     items: Vec<T>,
     size: usize,
     bytes: usize,
+    bytes_max: usize,
 }
 
 impl<T: Message> Page<T> {
     /// Starts a page of this many items.
     pub fn new(size: usize) -> Self {
-        Self { items: Vec::new(), size, bytes: 0 }
+        Self::within(size, PAGE_BYTES_MAX)
+    }
+
+    /// Starts a page of this many items, which have up to so many bytes.
+    pub fn within(size: usize, bytes_max: usize) -> Self {
+        Self { items: Vec::new(), size, bytes: 0, bytes_max }
     }
 
     /// Returns how many items the page takes at most.
@@ -41,7 +53,7 @@ impl<T: Message> Page<T> {
     /// Adds an item. `false`: it does not fit, and the page ends before it.
     pub fn add(&mut self, item: T) -> bool {
         let bytes = self.bytes + item.encoded_len() + ITEM_OVERHEAD_BYTES;
-        let fits = self.items.is_empty() || (self.items.len() < self.size && bytes <= PAGE_BYTES_MAX);
+        let fits = self.items.is_empty() || (self.items.len() < self.size && bytes <= self.bytes_max);
         if fits {
             self.bytes = bytes;
             self.items.push(item);

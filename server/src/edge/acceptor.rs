@@ -5,13 +5,19 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    sync::mpsc,
     time::{Instant, sleep, timeout_at},
 };
 use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
 use tokio_util::either::Either;
 
-use super::{Bounds, connection::Connection, tls::Tls};
+use super::{
+    Bounds,
+    connection::Connection,
+    places::{self, Place, Places},
+    tls::Tls,
+};
+use crate::budget::Budgets;
 
 /// How long to wait if the system cannot accept a connection, for example because file descriptors are used up.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -45,13 +51,18 @@ pub struct Acceptor<L = TcpListener> {
     listener: L,
     tls: Option<Arc<Tls>>,
     bounds: Bounds,
-    places: Arc<Semaphore>,
+    places: Arc<Places>,
 }
 
 impl<L: Listen> Acceptor<L> {
     /// Accepts the connections of a listener; with TLS if certificates are given.
-    pub fn new(listener: L, tls: Option<Arc<Tls>>, bounds: Bounds) -> Self {
-        let places = Arc::new(Semaphore::new(bounds.connections_max));
+    pub fn new(listener: L, tls: Option<Arc<Tls>>, bounds: Bounds, budgets: Arc<Budgets>) -> Self {
+        let of_all = places::Bounds {
+            all: bounds.connections_max,
+            reserved: bounds.connections_max * bounds.reserved_percent / 100,
+            strangers_per_address: bounds.strangers_per_address_max,
+        };
+        let places = Arc::new(Places::new(budgets, of_all));
         Self { listener, tls, bounds, places }
     }
 
@@ -81,7 +92,7 @@ impl<L: Listen> Acceptor<L> {
     }
 
     fn admit(&self, stream: L::Stream, peer: SocketAddr, ready: &mpsc::Sender<Connection<L::Stream>>) {
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+        let Some(place) = self.places.admit(peer) else {
             tracing::debug!(%peer, max = self.bounds.connections_max, "closed: too many connections are open");
             return;
         };
@@ -101,14 +112,18 @@ async fn prepare<S: AsyncRead + AsyncWrite + Unpin>(
     peer: SocketAddr,
     tls: Option<&Tls>,
     bounds: &Bounds,
-    place: OwnedSemaphorePermit,
+    place: Place,
 ) -> io::Result<Connection<S>> {
     let began = Instant::now();
     let stream = match tls {
         None => Either::Left(stream),
         Some(tls) => {
-            let shaken = timeout_at(began + bounds.handshake_timeout, tls.acceptor().accept(stream)).await;
-            Either::Right(Box::new(shaken.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??))
+            let shaken = timeout_at(began + bounds.handshake_timeout, tls.acceptor().accept(stream));
+            let shaken = tokio::select! {
+                shaken = shaken => shaken.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?,
+                () = place.evicted() => return Err(io::Error::other("another connection took its place")),
+            };
+            Either::Right(Box::new(shaken?))
         }
     };
     Ok(Connection::new(stream, peer, began + bounds.authentication_timeout, place))

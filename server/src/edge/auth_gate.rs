@@ -19,8 +19,12 @@ use std::{
 use futures::{FutureExt as _, future::BoxFuture};
 use http::{Request, Response};
 use parking_lot::Mutex;
+use teamwire_proto::Refusal;
 use tokio::sync::OwnedSemaphorePermit;
 use tower::{Layer, Service};
+
+use super::places::Place;
+use crate::budget::{Account, Known};
 
 /// The gate of a connection.
 #[derive(Debug, Default)]
@@ -32,12 +36,15 @@ pub struct AuthGate {
     loading: Mutex<Option<OwnedSemaphorePermit>>,
     /// Who is at the other end. `None`: unknown.
     peer: Option<SocketAddr>,
+    /// The connection's place among those that are open. `None`: it needs none.
+    place: Option<Place>,
+    known: Known,
 }
 
 impl AuthGate {
-    /// Makes the gate of a connection from this address.
-    pub fn of(peer: SocketAddr) -> Self {
-        Self { peer: Some(peer), ..Self::default() }
+    /// Makes the gate of a connection from this address, with a place.
+    pub(super) fn of(peer: SocketAddr, place: Place) -> Self {
+        Self { peer: Some(peer), place: Some(place), ..Self::default() }
     }
 
     /// Returns the address that the connection comes from.
@@ -84,15 +91,25 @@ impl GatedCall {
         }
     }
 
-    /// Records that the credential is valid.
-    pub fn opens(&self) {
+    /// Records that the credential is valid, and whose account the connection counts for. Refuses it if there is no room for
+    /// another connection. `is_passing`: whether the credential is only good for getting another one.
+    pub fn opens(&self, account: &Arc<Account>, is_passing: bool) -> Result<(), Refusal> {
+        if let Some(place) = &self.gate.place {
+            place.establish(account, is_passing)?;
+        }
         self.gate.open.store(true, Ordering::Release);
         self.gate.loading.lock().take();
+        Ok(())
     }
 
-    /// Returns whether this call or an earlier one has presented a valid credential.
-    pub fn is_open(&self) -> bool {
-        self.gate.is_open()
+    /// Returns the account for which the connection counts. `None`: no call has presented a valid credential.
+    pub fn account(&self) -> Option<Arc<Account>> {
+        self.gate.place.as_ref()?.account()
+    }
+
+    /// Returns the valid credentials that the connection has shown.
+    pub fn known(&self) -> &Known {
+        &self.gate.known
     }
 }
 
@@ -154,6 +171,15 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        budget::{Budgets, Payer, Rates, Refusals, Shares},
+        domain::secret::SecretHash,
+    };
+
+    fn account() -> Arc<Account> {
+        let budgets = Budgets::new(Rates::default(), Shares::default(), Refusals::default());
+        budgets.account(Payer::Credential(SecretHash::of("ann")), false)
+    }
 
     fn call_of(gate: &Arc<AuthGate>) -> GatedCall {
         GatedCall { gate: Arc::clone(gate), has_presented: AtomicBool::new(false) }
@@ -170,10 +196,9 @@ mod tests {
         assert!(!gate.is_open(), "the credential is not valid");
         let call = call_of(&gate);
         call.has_credential();
-        call.opens();
+        call.opens(&account(), false).expect("a gate without a place");
         drop(call);
-        assert!(gate.is_open());
-        assert!(call_of(&gate).is_open(), "it stays open");
+        assert!(gate.is_open(), "it stays open");
     }
 
     #[test]

@@ -7,8 +7,13 @@ use tonic::transport::Server;
 /// The bounds of connections and of calls over them, per coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// How many connections may be open. 2,000. Further ones are closed at once.
+    /// How many connections may be open. 2,000. Further ones take the place of one without a valid credential, or are closed at
+    /// once.
     pub connections_max: usize,
+    /// How many of 100 connections only leads and the operator may keep. 5.
+    pub reserved_percent: usize,
+    /// How many connections without a valid credential an address may have. 1,000. The oldest one makes way for a further one.
+    pub strangers_per_address_max: usize,
     /// How long the TLS handshake may take, from the start of the connection. 5 s.
     pub handshake_timeout: Duration,
     /// How long a connection may be open before a call over it has presented a valid credential. 5 s. Then it is
@@ -37,6 +42,8 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             connections_max: 2_000,
+            reserved_percent: 5,
+            strangers_per_address_max: 1_000,
             handshake_timeout: Duration::from_secs(5),
             authentication_timeout: Duration::from_secs(5),
             keepalive_interval: Duration::from_secs(20),

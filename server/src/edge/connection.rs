@@ -11,14 +11,13 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    sync::OwnedSemaphorePermit,
     time::{Instant, Sleep, sleep_until},
 };
 use tokio_rustls::server::TlsStream;
-use tokio_util::either::Either;
+use tokio_util::{either::Either, sync::WaitForCancellationFutureOwned};
 use tonic::transport::server::Connected;
 
-use super::auth_gate::AuthGate;
+use super::{auth_gate::AuthGate, places::Place};
 
 /// How soon a connection is checked again if its time was over while a call was being decided.
 const AGAIN: Duration = Duration::from_millis(250);
@@ -29,7 +28,8 @@ const PAGE_TIME: Duration = Duration::from_secs(25);
 /// With TLS or without.
 pub(super) type Stream<S> = Either<S, Box<TlsStream<S>>>;
 
-/// A connection that occupies a place among those that may be open, and fails if its gate is not open in time.
+/// A connection that has a place among those that may be open, and fails if its gate is not open in time, or if it must make
+/// way before that.
 ///
 /// Every read and write checks the deadline: hyper always has a read under way, unless it waits to write.
 #[derive(Debug)]
@@ -39,17 +39,18 @@ pub struct Connection<S> {
     gate: Arc<AuthGate>,
     /// `None`: the gate is open.
     deadline: Option<Pin<Box<Sleep>>>,
+    /// Ready when the connection must make way for another one, while its gate is not open.
+    eviction: Pin<Box<WaitForCancellationFutureOwned>>,
     /// The deadline if the connection loads the console's page.
     page_deadline: Instant,
-    _place: OwnedSemaphorePermit,
 }
 
 impl<S> Connection<S> {
-    pub(super) fn new(stream: Stream<S>, peer: SocketAddr, deadline: Instant, place: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new(stream: Stream<S>, peer: SocketAddr, deadline: Instant, place: Place) -> Self {
         let page_deadline = deadline + PAGE_TIME;
         let deadline = Some(Box::pin(sleep_until(deadline)));
-        let gate = Arc::new(AuthGate::of(peer));
-        Self { stream, peer, gate, deadline, page_deadline, _place: place }
+        let eviction = Box::pin(place.eviction().cancelled_owned());
+        Self { stream, peer, gate: Arc::new(AuthGate::of(peer, place)), deadline, eviction, page_deadline }
     }
 
     fn poll_deadline(&mut self, context: &mut Context<'_>) -> io::Result<()> {
@@ -57,6 +58,10 @@ impl<S> Connection<S> {
             if self.gate.is_open() {
                 self.deadline = None;
                 break;
+            }
+            if self.eviction.as_mut().poll(context).is_ready() {
+                tracing::debug!(peer = %self.peer, "closed: another connection took its place");
+                return Err(io::ErrorKind::ConnectionAborted.into());
             }
             if deadline.as_mut().poll(context).is_pending() {
                 break;

@@ -1,6 +1,7 @@
 //! The network edge: who may connect, how long that may take, and how much a client may demand at once.
 //!
-//! - [`Acceptor`]: accepts connections, up to a number, and shakes hands.
+//! - [`Acceptor`]: accepts connections, and shakes hands.
+//! - [`places`]: how many connections may be open, and whose.
 //! - [`tls`]: certificates, and reloading them while running.
 //! - [`connection`]: what hyper reads from and writes to; closes itself if no call presents a valid credential in time.
 //! - [`auth_gate`]: notes whether one has.
@@ -15,6 +16,7 @@ mod acceptor;
 pub mod auth_gate;
 mod bounds;
 pub mod connection;
+mod places;
 mod public_listener;
 pub mod tls;
 

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use prost::Message as _;
 use teamwire_proto::{
     Refusal,
     v1::{self, history_service_server::HistoryService},
@@ -10,10 +11,12 @@ use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
 use super::{
-    follow::{FRAMES_MAX, Followed, Frames},
+    follow::{FRAMES_MAX, Followed, Follower, Frames, READ_BYTES_MAX},
     services::Services,
+    spending::Examined,
 };
 use crate::{
+    budget::Account,
     coordinator::{Coordinator, decide::Touches, history::HistoryQuery},
     domain::{
         identity::{CallerCredentials, namespace_of},
@@ -42,29 +45,35 @@ impl HistoryService for Services {
             before: position.filter(|_| newest),
             limit: page_size(request.page_size)?,
             newest,
+            ..HistoryQuery::default()
         };
         let page = self.coordinator.history(&who, &request.team, &query).await?;
         let covered = if newest { page.looked_from } else { page.looked_to };
-        Ok(Response::new(v1::ListHistoryResponse {
+        let mut reply = Response::new(v1::ListHistoryResponse {
             entries: page.entries,
             last_sequence: page.looked_to,
             next_page_token: if page.more { page::token(covered) } else { String::new() },
-        }))
+        });
+        reply.extensions_mut().insert(Examined(page.examined));
+        Ok(reply)
     }
 
     async fn follow_history(
         &self,
         request: Request<v1::FollowHistoryRequest>,
     ) -> Result<Response<Self::FollowHistoryStream>, Status> {
-        let (who, v1::FollowHistoryRequest { team, filter, after_sequence, .. }) = self.open(request).await?;
+        let (who, account, request) = self.open_with_account(request).await?;
+        let v1::FollowHistoryRequest { team, filter, after_sequence, .. } = request;
         // Refuse at once rather than in the stream.
         self.coordinator.rule(&who, &team, Touches::Team, |tx| team::get(tx, &who, &team)).await?;
         let namespace = namespace_of(&who, &team)?;
-        let query = HistoryQuery { filter, after: after_sequence, limit: FRAMES_MAX, ..HistoryQuery::default() };
+        let (limit, bytes_max) = (FRAMES_MAX, READ_BYTES_MAX);
+        let query = HistoryQuery { filter, after: after_sequence, limit, bytes_max, ..HistoryQuery::default() };
         let watch = self.coordinator.notifier().watch(&namespace);
         let coordinator = Arc::clone(&self.coordinator);
-        let entries = Entries { coordinator, who: Arc::clone(&who), team, query, sent_at: None };
-        Ok(Response::new(self.follow(who, namespace, watch, entries)))
+        let entries =
+            Entries { coordinator, who: Arc::clone(&who), account: account.clone(), team, query, sent_at: None };
+        Ok(Response::new(self.follow(Follower { who, account, namespace }, watch, entries)))
     }
 }
 
@@ -72,6 +81,7 @@ impl HistoryService for Services {
 struct Entries {
     coordinator: Arc<Coordinator>,
     who: Arc<CallerCredentials>,
+    account: Option<Arc<Account>>,
     team: String,
     query: HistoryQuery,
     /// When the last frame was sent. `None`: the client did not have everything yet.
@@ -84,6 +94,11 @@ impl Followed for Entries {
 
     async fn next(&mut self) -> Result<(Vec<Self::Frame>, bool), Refusal> {
         let page = self.coordinator.history(&self.who, &self.team, &self.query).await?;
+        if let Some(account) = &self.account {
+            // What is sent is charged when it is.
+            let sent: usize = page.entries.iter().map(v1::HistoryEntry::encoded_len).sum();
+            account.charge_stream(page.examined.saturating_sub(sent) as u64);
+        }
         self.query.after = page.looked_to;
         let is_due = self.sent_at.is_none_or(|at| at.elapsed() >= KEEP_ALIVE && page.entries.is_empty());
         let everything = v1::FollowHistoryResponse { entry: None, last_sequence: page.looked_to };

@@ -2,8 +2,9 @@
 
 use std::pin::Pin;
 
+use futures::stream::poll_fn;
 use teamwire_proto::v1::{self, message_service_server::MessageService, send_request::Body};
-use tokio_stream::{Stream, StreamExt as _, wrappers::ReceiverStream};
+use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
 use super::services::Services;
@@ -16,8 +17,10 @@ impl MessageService for Services {
     type StreamStream = Frames;
 
     async fn send(&self, request: Request<v1::SendRequest>) -> Result<Response<v1::SendResponse>, Status> {
-        let (who, request) = self.open(request).await?;
-        self.meter.count(who.hash, matches!(request.body, Some(Body::Broadcast(_))))?;
+        let (who, account, request) = self.open_with_account(request).await?;
+        if let Some(account) = account {
+            account.send(matches!(request.body, Some(Body::Broadcast(_))))?;
+        }
         let reply = self.coordinator.send(&who, &request).await?;
         failpoint::reach("before-reply");
         Ok(Response::new(reply))
@@ -26,8 +29,9 @@ impl MessageService for Services {
     async fn stream(&self, request: Request<v1::StreamRequest>) -> Result<Response<Frames>, Status> {
         let (who, request) = self.open(request).await?;
         let session = Session::open(&self.coordinator, &who, &request).await?;
-        let frames = session.start(self.pace, self.heartbeats.clone(), self.draining.clone(), &self.sessions);
-        let frames = ReceiverStream::new(frames).map(|frame| frame.map_err(Status::from));
+        let mut frames = session.start(self.pace, self.heartbeats.clone(), self.draining.clone(), &self.sessions);
+        let frames =
+            poll_fn(move |context| frames.poll_recv(context).map(|frame| frame.map(|it| it.map_err(Status::from))));
         Ok(Response::new(Box::pin(frames)))
     }
 

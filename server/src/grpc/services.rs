@@ -21,13 +21,14 @@ use super::{
     audit_layer::Noted,
     audited::about,
     credentials::{self, Presented},
+    spending::Spending,
 };
 use crate::{
+    budget::{Account, Budgets, Payer},
     coordinator::Coordinator,
     delivery::{AuditWriter, Heartbeats, Pace, TeamWatches},
-    domain::identity::CallerCredentials,
+    domain::identity::{CallerCredentials, LookedUp},
     edge::auth_gate::GatedCall,
-    rate::{Meter, Rates},
 };
 
 /// How the services behave.
@@ -37,8 +38,8 @@ pub struct ServiceConfig {
     pub advertised: Advertised,
     /// The rhythm of sessions.
     pub pace: Pace,
-    /// How fast members may send.
-    pub rates: Rates,
+    /// How much each credential may use.
+    pub budgets: Arc<Budgets>,
     /// How many bytes a request may have.
     pub request_bytes_max: usize,
     /// Whether this coordinator serves the console.
@@ -55,7 +56,7 @@ pub struct Services {
     /// The sessions, which outlive the calls that have opened them.
     pub(super) sessions: TaskTracker,
     pub(super) pace: Pace,
-    pub(super) meter: Arc<Meter>,
+    budgets: Arc<Budgets>,
     pub(super) watches: Arc<TeamWatches>,
     pub(super) audit: Arc<AuditWriter>,
     pub(super) console_enabled: bool,
@@ -88,8 +89,8 @@ impl Services {
         sessions: TaskTracker,
         config: ServiceConfig,
     ) -> Self {
-        let ServiceConfig { advertised, pace, rates, request_bytes_max, console_enabled } = config;
-        let (advertised, meter) = (Arc::new(advertised), Arc::new(Meter::new(rates)));
+        let ServiceConfig { advertised, pace, budgets, request_bytes_max, console_enabled } = config;
+        let advertised = Arc::new(advertised);
         let watches = Arc::new(TeamWatches::new(Arc::clone(&coordinator), draining.clone()));
         Self {
             coordinator,
@@ -98,7 +99,7 @@ impl Services {
             draining,
             sessions,
             pace,
-            meter,
+            budgets,
             watches,
             audit,
             console_enabled,
@@ -123,13 +124,19 @@ impl Services {
     }
 
     /// Takes a call apart: who calls, and what it asks for.
+    pub(super) async fn open<T: 'static>(&self, request: Request<T>) -> Result<(Arc<CallerCredentials>, T), Status> {
+        let (who, _, request) = self.open_with_account(request).await?;
+        Ok((who, request))
+    }
+
+    /// Takes a call apart, and returns who pays for it, too. `None`: the credential is no longer valid.
     ///
     /// The credentials of a connection's first calls are looked up before anything else is done for them, so that strangers
-    /// are neither answered nor waited for. Once a connection is known, the rules of a member's calls look its credential up.
-    pub(super) async fn open<T: 'static>(
+    /// are neither answered nor waited for. Once a connection has shown a member's credential, the rules of the calls look it up.
+    pub(super) async fn open_with_account<T: 'static>(
         &self,
         mut request: Request<T>,
-    ) -> Result<(Arc<CallerCredentials>, T), Status> {
+    ) -> Result<(Arc<CallerCredentials>, Option<Arc<Account>>, T), Status> {
         if let Some(noted) = request.extensions_mut().remove::<Noted>() {
             let _ = noted.set(about(request.get_ref()));
         }
@@ -138,22 +145,46 @@ impl Services {
         }
         let mut who = request.extensions_mut().remove::<Presented>().unwrap_or_else(|| Err(credentials::missing()))?;
         let call = request.extensions().get::<Arc<GatedCall>>().cloned();
+        let spending = request.extensions().get::<Arc<Spending>>().cloned();
         let request = request.into_inner();
         if let Some(call) = &call {
             call.has_credential();
         }
-        let is_looked_up_by_its_rule =
-            matches!(who.credential, Credential::Member { .. }) && call.as_ref().is_some_and(|call| call.is_open());
-        if !is_looked_up_by_its_rule {
-            let found = self.coordinator.look_up(&who).await?;
-            if found.is_current {
-                call.inspect(|call| call.opens());
-            }
-            if found.operator_sign_in.is_some() {
-                Arc::make_mut(&mut who).operator_sign_in = found.operator_sign_in;
-            }
+        let known = call.as_ref().and_then(|call| call.known().get(&who.hash));
+        if let (Some(spending), Some(account)) = (&spending, &known) {
+            spending.pay(account).await?;
         }
-        Ok((who, request))
+        if known.is_some() && matches!(who.credential, Credential::Member { .. }) {
+            return Ok((who, known, request));
+        }
+        let stranger = known.is_none().then(|| call.as_ref().and_then(|call| call.account())).flatten();
+        if let Some(owner) = stranger {
+            // So that no one looks up invented credentials at will.
+            owner.write()?;
+        }
+        let found = self.coordinator.look_up(&who).await?;
+        if found.operator_sign_in.is_some() {
+            Arc::make_mut(&mut who).operator_sign_in = found.operator_sign_in;
+        }
+        if known.is_some() || !found.is_current {
+            return Ok((who, known, request));
+        }
+        let account = self.account_of(&who, &found);
+        if let Some(call) = &call {
+            let is_passing = matches!(who.credential, Credential::Join { .. } | Credential::SignInCode { .. });
+            call.opens(&account, is_passing)?;
+            call.known().put(who.hash, Arc::clone(&account));
+        }
+        if let Some(spending) = &spending {
+            spending.pay(&account).await?;
+        }
+        Ok((who, Some(account), request))
+    }
+
+    /// Returns the account of a valid credential.
+    fn account_of(&self, who: &CallerCredentials, found: &LookedUp) -> Arc<Account> {
+        let payer = found.acts_for.map_or(Payer::Credential(who.hash), Payer::ConsolesOf);
+        self.budgets.account(payer, found.leads)
     }
 }
 

@@ -1,6 +1,9 @@
 //! `TaskService`.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+};
 
 use teamwire_proto::{
     Refusal,
@@ -9,7 +12,7 @@ use teamwire_proto::{
 use tonic::{Request, Response, Status};
 
 use super::{
-    follow::{Followed, Frames},
+    follow::{Followed, Follower, Frames, READ_BYTES_MAX},
     services::{self, Services},
 };
 use crate::{
@@ -20,6 +23,9 @@ use crate::{
         team,
     },
 };
+
+/// How many changed tasks are read at once.
+const SHOWN_AT_ONCE: usize = 16;
 
 #[tonic::async_trait]
 impl TaskService for Services {
@@ -61,7 +67,7 @@ impl TaskService for Services {
         &self,
         request: Request<v1::FollowTasksRequest>,
     ) -> Result<Response<Self::FollowTasksStream>, Status> {
-        let (who, request) = self.open(request).await?;
+        let (who, account, request) = self.open_with_account(request).await?;
         // Refuse at once rather than in the stream.
         let namespace = self.coordinator.may_see_tasks(&who, &request.team).await?;
         let watch = self.coordinator.notifier().watch_tasks(&namespace);
@@ -70,9 +76,10 @@ impl TaskService for Services {
             who: Arc::clone(&who),
             seen: self.coordinator.history_end(&namespace).await?,
             listing: Some(v1::ListTasksRequest { team: request.team.clone(), ..Default::default() }),
+            changed: VecDeque::new(),
             team: request.team,
         };
-        Ok(Response::new(self.follow(who, namespace, watch, board)))
+        Ok(Response::new(self.follow(Follower { who, account, namespace }, watch, board)))
     }
 
     async fn update_task(
@@ -170,6 +177,8 @@ struct Board {
     listing: Option<v1::ListTasksRequest>,
     /// How far the history was searched for changes.
     seen: u64,
+    /// Tasks that have changed and were not shown since.
+    changed: VecDeque<u64>,
 }
 
 #[tonic::async_trait]
@@ -179,11 +188,10 @@ impl Followed for Board {
     async fn next(&mut self) -> Result<(Vec<Self::Frame>, bool), Refusal> {
         let frame = |task| v1::FollowTasksResponse { task: Some(task), caught_up: false };
         let Some(request) = &mut self.listing else {
-            let before = self.seen;
-            let tasks = self.changes().await?;
-            return Ok((tasks.into_iter().map(frame).collect(), self.seen != before));
+            let (tasks, has_more) = self.changes().await?;
+            return Ok((tasks.into_iter().map(frame).collect(), has_more));
         };
-        let page = self.coordinator.list_tasks(&self.who, request).await?;
+        let page = self.coordinator.list_tasks_within(&self.who, request, READ_BYTES_MAX).await?;
         request.page_token = page.next_page_token;
         let mut frames: Vec<_> = page.tasks.into_iter().map(frame).collect();
         if request.page_token.is_empty() {
@@ -195,16 +203,21 @@ impl Followed for Board {
 }
 
 impl Board {
-    async fn changes(&mut self) -> Result<Vec<v1::Task>, Refusal> {
+    /// Returns the current state of some tasks that have changed, and whether there may be more.
+    async fn changes(&mut self) -> Result<(Vec<v1::Task>, bool), Refusal> {
         let namespace = self.coordinator.may_see_tasks(&self.who, &self.team).await?;
-        let (ids, looked_to) = self.coordinator.changed_tasks(&namespace, self.seen).await?;
-        let mut tasks = self.coordinator.show_tasks(&namespace, &ids).await?;
+        let mut has_more = true;
+        if self.changed.is_empty() {
+            let (ids, looked_to) = self.coordinator.changed_tasks(&namespace, self.seen).await?;
+            has_more = looked_to != self.seen;
+            (self.seen, self.changed) = (looked_to, ids.into());
+        }
+        let ids: Vec<u64> = self.changed.drain(..self.changed.len().min(SHOWN_AT_ONCE)).collect();
+        let tasks = self.coordinator.show_tasks(&namespace, &ids).await?;
         // Tasks that waited for a closed task have changed, too.
-        let closed = tasks.iter().filter(|task| task.closed_at.is_some());
-        let waited: BTreeSet<u64> = closed.flat_map(|task| &task.blocks).copied().collect();
-        let waited: Vec<u64> = waited.into_iter().filter(|id| !ids.contains(id)).collect();
-        tasks.extend(self.coordinator.show_tasks(&namespace, &waited).await?);
-        self.seen = looked_to;
-        Ok(tasks)
+        let mut known: HashSet<u64> = self.changed.iter().chain(&ids).copied().collect();
+        let waited = tasks.iter().filter(|task| task.closed_at.is_some()).flat_map(|task| &task.blocks);
+        self.changed.extend(waited.copied().filter(|id| known.insert(*id)));
+        Ok((tasks, has_more))
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
 use super::{
-    follow::{Followed, Frames},
+    follow::{Followed, Follower, Frames},
     services::Services,
 };
 use crate::{
@@ -36,7 +36,7 @@ impl WatchService for Services {
         &self,
         request: Request<v1::WatchTeamRequest>,
     ) -> Result<Response<Self::WatchTeamStream>, Status> {
-        let (who, v1::WatchTeamRequest { team, resume_token, .. }) = self.open(request).await?;
+        let (who, account, v1::WatchTeamRequest { team, resume_token, .. }) = self.open_with_account(request).await?;
         let position = Position::parse(&resume_token)?;
         // Refuse at once rather than in the stream.
         let (namespace, _, caller) = self.coordinator.caller(&who, &team).await?;
@@ -53,7 +53,7 @@ impl WatchService for Services {
             position,
             sent_at: None,
         };
-        Ok(Response::new(self.follow(who, namespace, news, watcher)))
+        Ok(Response::new(self.follow(Follower { who, account, namespace }, news, watcher)))
     }
 }
 
@@ -78,6 +78,9 @@ impl Followed for Watcher {
 
     /// A frame may be large, and what waits longer is not in its latest state.
     const FRAMES_MAX: usize = 1;
+
+    /// What it shows is in memory.
+    const READS_RECORDS: bool = false;
 
     async fn next(&mut self) -> Result<(Vec<Self::Frame>, bool), Refusal> {
         let Some(roster) = self.watch.roster()? else { return Ok((Vec::new(), false)) };

@@ -84,6 +84,8 @@ pub struct Metrics {
     pub(crate) rpc_seconds: Times<Labels>,
     /// Calls refused, by reason.
     pub(crate) refusals: Family<Label, Counter>,
+    /// Calls refused and connections closed because of a budget, by its class.
+    pub(crate) budget_refusals: Family<Label, Counter>,
     /// Connections that are open.
     pub(crate) connections: Gauge,
     /// Sessions that are open.
@@ -157,6 +159,8 @@ impl Metrics {
                 Family::new_with_constructor(time as fn() -> Histogram),
             ),
             refusals: add.plain("refusals", "Calls refused, by reason."),
+            budget_refusals: add
+                .plain("budget_refusals", "Calls refused and connections closed because of a budget, by its class."),
             connections: add.plain("connections", "Connections that are open."),
             sessions: add.plain("sessions", "Sessions that are open at this coordinator."),
             store_seconds: add.add(

@@ -142,16 +142,16 @@ fn removing_the_oldest_entries_leaves_a_checkpoint_from_which_the_chain_verifies
 fn a_new_credential_of_the_operator_is_noted_once() {
     let mut world = World::with(&["lead"]);
     let (old, new) = (SecretHash::of("old"), SecretHash::of("new"));
-    let ((), first) = world.run(|tx| note_operator(tx, &old)).unwrap();
+    let ((), first) = world.run(|tx| note_operator(tx, old.fingerprint())).unwrap();
     assert!(appended(&first).is_empty(), "it is the first one");
     assert!(!put::<OperatorMarkRecord>(&first, "").unwrap().fingerprint.contains(&String::from(old)[..16]));
     world.apply(&first);
-    let ((), same) = world.run(|tx| note_operator(tx, &old)).unwrap();
+    let ((), same) = world.run(|tx| note_operator(tx, old.fingerprint())).unwrap();
     assert!(same.writes.is_empty());
-    let ((), changed) = world.run(|tx| note_operator(tx, &new)).unwrap();
+    let ((), changed) = world.run(|tx| note_operator(tx, new.fingerprint())).unwrap();
     assert_eq!(appended(&changed), ["audit/privileged"]);
     world.apply(&changed);
-    let ((), same) = world.run(|tx| note_operator(tx, &new)).unwrap();
+    let ((), same) = world.run(|tx| note_operator(tx, new.fingerprint())).unwrap();
     assert!(same.writes.is_empty());
 }
 

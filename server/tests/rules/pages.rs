@@ -1,9 +1,18 @@
-//! Lists, read page by page while they change.
+//! Lists, read page by page while they change; and how large their pages are.
 
-use teamwire_proto::v1::{self, RequestState, history_entry::Event};
-use teamwire_server::coordinator::history::HistoryQuery;
+use proptest::{collection::vec, prelude::*};
+use prost::Message as _;
+use teamwire_proto::v1::{self, RequestState, history_entry::Event, message::Body};
+use teamwire_server::{
+    coordinator::history::HistoryQuery,
+    domain::page::{PAGE_BYTES_MAX, SEARCHED_BYTES_MAX},
+    store::embedded::EmbeddedStore,
+};
 
-use crate::team::*;
+use crate::{
+    board::{task, task_for},
+    team::*,
+};
 
 #[tokio::test]
 async fn an_inbox_has_every_message_once_whatever_is_acknowledged_between_its_pages() {
@@ -80,4 +89,112 @@ async fn the_history_has_every_message_once_in_either_direction() {
         }
         assert_eq!(found, all);
     }
+}
+
+/// How many bytes a page has besides its items.
+const TOKEN_BYTES_MAX: usize = 100;
+
+/// Asserts that a page is within its bounds.
+fn fits(bytes: usize, items: usize, size: u32) {
+    assert!(items <= size as usize, "{items} of {size}");
+    assert!(bytes <= PAGE_BYTES_MAX + TOKEN_BYTES_MAX || items == 1, "{bytes} in {items}");
+}
+
+/// Sends and adds contents of these sizes, and reads them all, in pages of a size.
+async fn every_page_fits(sizes: Vec<usize>, page_size: u32) {
+    let t = Team::on(EmbeddedStore::in_memory().unwrap(), |limits| limits.inbox_bytes_max = 1 << 30).await;
+    let bob = t.join("bob").await;
+    for (number, bytes) in sizes.iter().enumerate() {
+        t.send(&t.lead, message("bob", &"x".repeat(*bytes))).await;
+        t.add(v1::CreateTaskRequest { description: "x".repeat(*bytes), ..task(&number.to_string()) }).await;
+    }
+    let content = |message: &v1::Message| match &message.body {
+        Some(Body::Message(message)) => Some(message.content.len()),
+        _ => None,
+    };
+
+    let mut request = v1::ListInboxRequest { page_size, ..Default::default() };
+    let mut found = Vec::new();
+    loop {
+        let page = t.coordinator.list_inbox(&bob.who, &request).await.unwrap();
+        fits(page.encoded_len(), page.deliveries.len(), page_size);
+        found.extend(page.deliveries.iter().filter_map(|delivery| content(delivery.message.as_ref()?)));
+        request.page_token = page.next_page_token;
+        if request.page_token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(found, sizes);
+
+    let mut request = v1::ListTasksRequest { page_size, ..Default::default() };
+    let mut found = Vec::new();
+    loop {
+        let page = t.coordinator.list_tasks(&bob.who, &request).await.unwrap();
+        fits(page.encoded_len(), page.tasks.len(), page_size);
+        found.extend(page.tasks.iter().map(|task| task.description.len()));
+        request.page_token = page.next_page_token;
+        if request.page_token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(found, sizes);
+
+    for (newest, bytes_max) in [(false, PAGE_BYTES_MAX), (true, PAGE_BYTES_MAX), (false, 1 << 18)] {
+        let mut query = HistoryQuery { limit: page_size as usize, newest, bytes_max, ..Default::default() };
+        let mut found = Vec::new();
+        loop {
+            let page = t.coordinator.history(&t.operator, "alpha", &query).await.unwrap();
+            let bytes: usize = page.entries.iter().map(|entry| entry.encoded_len() + 6).sum();
+            assert!(page.entries.len() <= page_size as usize);
+            assert!(bytes <= bytes_max || page.entries.len() == 1, "{bytes}");
+            let contents = page.entries.iter().filter_map(|entry| match &entry.event {
+                Some(Event::Message(message)) => content(message),
+                _ => None,
+            });
+            let place = if newest { 0 } else { found.len() };
+            found.splice(place..place, contents);
+            if !page.more {
+                break;
+            }
+            match newest {
+                true => query.before = Some(page.looked_from),
+                false => query.after = page.looked_to,
+            }
+        }
+        assert_eq!(found, sizes);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_the_sizes_of_its_items_each_page_fits_and_all_pages_are_complete(
+        sizes in vec(prop_oneof![1_usize..2_000, 1_usize..=65_536], 1..60),
+        page_size in prop_oneof![1_u32..10, 10_u32..=1_000],
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(every_page_fits(sizes, page_size));
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_finds_little_looks_through_so_much_and_says_where_to_go_on() {
+    let (t, [_bob]) = Team::of(["bob"]).await;
+    let description = "x".repeat(64 * 1024);
+    for _ in 0..SEARCHED_BYTES_MAX / description.len() + 20 {
+        t.add(v1::CreateTaskRequest { description: description.clone(), ..task("for anyone") }).await;
+    }
+    t.add(task_for("bob")).await;
+    let mut request = v1::ListTasksRequest { owner: "bob".to_owned(), ..Default::default() };
+    let mut pages = Vec::new();
+    loop {
+        let page = t.coordinator.list_tasks(&t.lead.who, &request).await.unwrap();
+        request.page_token = page.next_page_token;
+        pages.push(page.tasks.len());
+        if request.page_token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(pages, [0, 1]);
 }

@@ -27,7 +27,7 @@ const ENTRIES_MAX: u64 = 10_000;
 const BYTES_MAX: usize = 16 << 20;
 
 /// How many entries a call reads at once at least.
-const CHUNK_MIN: usize = 250;
+const CHUNK_MIN: usize = 110;
 
 #[tokio::test]
 async fn a_search_looks_through_10_000_entries_a_call_and_its_pages_cover_the_history_once() {

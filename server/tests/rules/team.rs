@@ -25,7 +25,7 @@ use teamwire_server::{
     },
     store::{Extent, Leases, Namespace, Record, Store, embedded::EmbeddedStore},
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tonic::Code;
 
@@ -419,7 +419,7 @@ pub(crate) struct Open {
     /// Presents the session with every call.
     pub(crate) member: Member,
     pub(crate) opened: v1::SessionOpened,
-    pub(crate) frames: mpsc::Receiver<teamwire_server::delivery::Frame>,
+    pub(crate) frames: teamwire_server::delivery::FrameQueue,
     coordinator: Arc<Coordinator>,
 }
 

@@ -175,6 +175,7 @@ impl Serve {
             limits: settings.limits,
             pace: settings.pace,
             rates: settings.rates,
+            shares: settings.shares,
             edge: settings.edge,
             tls,
             tls_reload_interval: settings.tls_reload_interval,

@@ -64,6 +64,11 @@ impl Coordinator {
         fs::read_to_string(self.state_directory().join("address")).unwrap().trim().to_owned()
     }
 
+    /// Returns the id of its process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Returns the address and port that it listens on.
     pub fn socket(&self) -> SocketAddr {
         self.address

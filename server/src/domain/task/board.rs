@@ -93,6 +93,13 @@ impl From<Status> for TaskStatus {
 }
 
 impl TaskRecord {
+    /// Returns about how many bytes it has.
+    pub fn size(&self) -> usize {
+        let metadata = self.metadata.iter().map(|(key, value)| key.len() + value.len());
+        let ids = 8 * (self.blocked_by.len() + self.blocks.len());
+        self.subject.len() + self.description.len() + self.result.len() + metadata.sum::<usize>() + ids
+    }
+
     /// Puts it back on the board.
     pub fn go_back(&mut self, because: &str, now_ms: u64) {
         self.status = Status::Pending;

@@ -7,7 +7,7 @@ use teamwire_proto::{
     v1::{self, CloseReason, SenderKind, stream_response::Frame},
 };
 use teamwire_server::store::Range;
-use tokio::{sync::mpsc, time::timeout};
+use tokio::time::timeout;
 
 use super::{PATIENCE, Story, check::content_of};
 use crate::team::operator;
@@ -20,7 +20,7 @@ pub(super) struct Listener {
     pub(super) member: String,
     pub(super) session_id: String,
     pub(super) incarnation: u64,
-    pub(super) frames: mpsc::Receiver<teamwire_server::delivery::Frame>,
+    pub(super) frames: teamwire_server::delivery::FrameQueue,
     /// The sequence delivered last.
     pub(super) last: u64,
     /// Why it must end, once it must.

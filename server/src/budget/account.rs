@@ -1,0 +1,224 @@
+//! What a credential has used of its budget.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use teamwire_proto::{Reason, Refusal};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::{
+    bounds::Class,
+    bucket::{Bucket, Rate},
+    shared::Shared,
+};
+
+/// What a read costs at least, in bytes: looking the caller up and finding nothing takes time, too.
+const READ_BYTES_MIN: u64 = 4 * 1024;
+
+/// How long a client waits before it repeats a call that others of its calls keep out.
+const OTHERS_END: Duration = Duration::from_secs(1);
+
+/// The account of a credential.
+#[derive(Debug)]
+pub struct Account {
+    pub(super) shared: Arc<Shared>,
+    sends: Bucket,
+    broadcasts: Bucket,
+    writes: Bucket,
+    read_bytes: Bucket,
+    connections: AtomicUsize,
+    streams: Arc<Semaphore>,
+    pub(super) reading: Arc<Semaphore>,
+    pub(super) reply_bytes: Arc<Semaphore>,
+    leads: AtomicBool,
+}
+
+/// A stream or a waiting call, which counts as open until it is dropped.
+#[derive(Debug)]
+pub struct OpenStream {
+    _place: OwnedSemaphorePermit,
+}
+
+/// A connection, which counts as open until it is dropped.
+#[derive(Debug)]
+pub struct ConnectionGuard {
+    account: Arc<Account>,
+}
+
+impl Drop for ConnectionGuard {
+    fn drop(&mut self) {
+        self.account.connections.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl ConnectionGuard {
+    /// Returns whether the connection counts for this account.
+    pub fn is_of(&self, account: &Arc<Account>) -> bool {
+        Arc::ptr_eq(&self.account, account)
+    }
+
+    /// Returns the account for which the connection counts.
+    pub fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+}
+
+impl Account {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        let semaphore = |size: usize| Arc::new(Semaphore::new(size.min(Semaphore::MAX_PERMITS)));
+        let shares = shared.shares;
+        Self {
+            shared,
+            sends: Bucket::default(),
+            broadcasts: Bucket::default(),
+            writes: Bucket::default(),
+            read_bytes: Bucket::default(),
+            connections: AtomicUsize::new(0),
+            streams: semaphore(shares.streams_per_credential_max),
+            reading: semaphore(shares.reads_per_credential_max),
+            reply_bytes: semaphore(shares.reply_bytes_per_credential_max),
+            leads: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns whether the credential is a lead's or the operator's.
+    pub fn leads(&self) -> bool {
+        self.leads.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_leads(&self, leads: bool) {
+        self.leads.store(leads, Ordering::Relaxed);
+    }
+
+    /// Returns whether nothing of the rates is used up.
+    pub(super) fn is_whole(&self, now: u64) -> bool {
+        [&self.sends, &self.broadcasts, &self.writes, &self.read_bytes].iter().all(|bucket| bucket.is_full(now))
+    }
+
+    /// Counts a send, or refuses it.
+    pub fn send(&self, is_broadcast: bool) -> Result<(), Refusal> {
+        if is_broadcast {
+            self.take(Class::Broadcasts, &self.broadcasts, "sending", "broadcasts")?;
+        }
+        self.take(Class::Sends, &self.sends, "sending", "messages")
+    }
+
+    /// Counts a call that may change something, or refuses it.
+    pub fn write(&self) -> Result<(), Refusal> {
+        self.take(Class::Writes, &self.writes, "making", "changes")
+    }
+
+    fn take(&self, class: Class, bucket: &Bucket, doing: &str, what: &str) -> Result<(), Refusal> {
+        let rate = self.shared.rates.of(class);
+        bucket.take(rate, self.shared.now(), 1).map_err(|wait| {
+            self.too_fast(class, rate, wait, &format!("{doing} more than {} {what}", rate.per_second()))
+        })
+    }
+
+    /// Refuses a read if earlier ones have used up the budget.
+    pub fn read(&self) -> Result<(), Refusal> {
+        let rate = self.shared.rates.of(Class::ReadBytes);
+        match self.read_bytes.debt(rate, self.shared.now()) {
+            None => Ok(()),
+            Some(wait) => {
+                let doing = format!("reading more than {} bytes", rate.per_second());
+                Err(self.too_fast(Class::ReadBytes, rate, wait, &doing))
+            }
+        }
+    }
+
+    /// Returns how long the next read of a stream has to wait. `None`: it may be made.
+    pub fn read_wait(&self) -> Option<Duration> {
+        self.read_bytes.debt(self.shared.rates.of(Class::ReadBytes), self.shared.now())
+    }
+
+    /// Charges what a read has returned, or examined.
+    pub fn charge_read(&self, bytes: usize) {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX).max(READ_BYTES_MIN);
+        self.charge_stream(bytes);
+    }
+
+    /// Charges what a stream has returned, or examined.
+    pub fn charge_stream(&self, bytes: u64) {
+        self.read_bytes.charge(self.shared.rates.of(Class::ReadBytes), self.shared.now(), bytes);
+    }
+
+    /// Counts a stream, or a waiting call, or refuses it.
+    pub fn stream(&self) -> Result<OpenStream, Refusal> {
+        let place = Arc::clone(&self.streams).try_acquire_owned();
+        place.map(|place| OpenStream { _place: place }).map_err(|_| {
+            let size = self.shared.shares.streams_per_credential_max;
+            self.too_many(Class::Streams, size, "streams and waiting calls open", "End some of them")
+        })
+    }
+
+    /// Counts a connection, or refuses it.
+    pub fn connection(self: &Arc<Self>) -> Result<ConnectionGuard, Refusal> {
+        let size = self.shared.shares.connections_per_credential_max;
+        let more = |open: usize| Some(open + 1).filter(|open| *open <= size);
+        match self.connections.fetch_update(Ordering::AcqRel, Ordering::Acquire, more) {
+            Ok(_) => Ok(ConnectionGuard { account: Arc::clone(self) }),
+            Err(_) => Err(self.too_many(
+                Class::Connections,
+                size,
+                "connections open",
+                "Use one for several calls, or close some",
+            )),
+        }
+    }
+
+    /// Refuses a connection because all places are taken.
+    pub fn no_place(&self, size: usize) -> Refusal {
+        self.shared.count(Class::AllConnections);
+        let key = Class::AllConnections.key();
+        let text = format!(
+            "All {size} connections to this coordinator are taken; the remaining ones are for leads and the operator ({key}). \
+             Try again, or use another coordinator."
+        );
+        explain(Class::AllConnections, size, text, Duration::from_secs(5))
+    }
+
+    fn too_fast(&self, class: Class, rate: Rate, wait: Duration, doing: &str) -> Refusal {
+        self.shared.count(class);
+        // A retry at exactly that instant could be too early, because clocks are coarse.
+        let wait = wait + Duration::from_millis(1);
+        let key = class.key();
+        let text = format!(
+            "You are {doing} a second with this credential ({key}). Repeat this call, with the same idempotency key if it has \
+             one, in {} ms.",
+            wait.as_millis()
+        );
+        explain(class, rate.per_second(), text, wait)
+    }
+
+    pub(super) fn too_many(&self, class: Class, size: usize, what: &str, todo: &str) -> Refusal {
+        self.shared.count(class);
+        let key = class.key();
+        let text =
+            format!("This credential already has {size} {what}, which is the maximum ({key}). {todo}, and try again.");
+        explain(class, size, text, OTHERS_END)
+    }
+
+    /// Refuses a read because others use up what all share.
+    pub(super) fn too_busy(&self) -> Refusal {
+        self.shared.count(Class::AllReads);
+        let shares = &self.shared.shares;
+        let (reads, bytes) = (shares.reads_max, shares.reply_bytes_max);
+        let text = format!(
+            "This coordinator is busy with {reads} reads (shares.reads_max), or has {bytes} bytes of replies that clients do not \
+             read (shares.reply_bytes_max). Try again, or use another coordinator."
+        );
+        explain(Class::AllReads, bytes, text, OTHERS_END)
+    }
+}
+
+/// Refuses a call, with facts for a program.
+fn explain(class: Class, size: impl ToString, text: String, wait: Duration) -> Refusal {
+    let refusal = Refusal::new(Reason::RateLimited, text).retry_after(wait);
+    refusal.with("budget", class.name()).with("size", size.to_string()).with("key", class.key())
+}

@@ -1,0 +1,65 @@
+//! The accounts of all credentials.
+
+use std::{collections::HashMap, sync::Arc};
+
+use parking_lot::Mutex;
+
+use super::{
+    account::Account,
+    bounds::{Class, Rates, Shares},
+    shared::{Refusals, Shared},
+};
+use crate::domain::secret::SecretHash;
+
+/// How many accounts are kept before those that nothing uses, and that have their whole burst, are dropped.
+pub(super) const ACCOUNTS_MAX: usize = 16_384;
+
+/// Whose budget it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Payer {
+    /// A credential.
+    Credential(SecretHash),
+    /// The console credentials that act for a credential.
+    ConsolesOf(SecretHash),
+}
+
+/// The accounts of all credentials.
+#[derive(Debug)]
+pub struct Budgets {
+    shared: Arc<Shared>,
+    accounts: Mutex<HashMap<Payer, Arc<Account>>>,
+}
+
+impl Budgets {
+    /// Makes the budgets of a coordinator, which count refusals into `refusals`.
+    pub fn new(rates: Rates, shares: Shares, refusals: Refusals) -> Self {
+        Self { shared: Arc::new(Shared::new(rates, shares, refusals)), accounts: Mutex::default() }
+    }
+
+    /// Returns the account of a valid credential. `leads`: whether it is now a lead's or the operator's.
+    pub fn account(&self, payer: Payer, leads: bool) -> Arc<Account> {
+        let mut accounts = self.accounts.lock();
+        if accounts.len() >= ACCOUNTS_MAX && !accounts.contains_key(&payer) {
+            let now = self.shared.now();
+            accounts.retain(|_, account| Arc::strong_count(account) > 1 || !account.is_whole(now));
+        }
+        let account = accounts.entry(payer).or_insert_with(|| Arc::new(Account::new(Arc::clone(&self.shared))));
+        account.set_leads(leads);
+        Arc::clone(account)
+    }
+
+    /// Returns how many accounts are kept.
+    pub fn len(&self) -> usize {
+        self.accounts.lock().len()
+    }
+
+    /// Returns whether no account is kept.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Counts a connection that was closed because of a budget.
+    pub fn count(&self, class: Class) {
+        self.shared.count(class);
+    }
+}

@@ -1,0 +1,37 @@
+//! The credentials that a connection has shown, so that not every call looks its credential up.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::account::Account;
+use crate::domain::secret::SecretHash;
+
+/// How many credentials of a connection are remembered. Most connections have one; a proxy may have many.
+const KNOWN_MAX: usize = 1_024;
+
+/// For how long. Then the next call looks the credential up again: it may have become a lead's.
+const KNOWN_FOR: Duration = Duration::from_secs(60);
+
+/// The valid credentials that a connection has shown.
+#[derive(Debug, Default)]
+pub struct Known(Mutex<HashMap<SecretHash, (Arc<Account>, Instant)>>);
+
+impl Known {
+    /// Returns the account of a credential that was valid a short time ago.
+    pub fn get(&self, credential: &SecretHash) -> Option<Arc<Account>> {
+        let known = self.0.lock();
+        let (account, until) = known.get(credential)?;
+        (Instant::now() < *until).then(|| Arc::clone(account))
+    }
+
+    /// Remembers a valid credential. If there are too many, forgets the others.
+    pub fn put(&self, credential: SecretHash, account: Arc<Account>) {
+        let mut known = self.0.lock();
+        if known.len() >= KNOWN_MAX {
+            known.clear();
+        }
+        known.insert(credential, (account, Instant::now() + KNOWN_FOR));
+    }
+}

@@ -1,0 +1,33 @@
+//! Budgets: how much of a coordinator each credential may use.
+//!
+//! Every credential has an [`Account`] at each coordinator. It counts sends, calls that change something, the bytes of reads,
+//! open streams, connections, and the bytes of replies that its clients have not taken. A console credential has the account of
+//! all console credentials of its identity, so that no identity multiplies its budget by signing in again.
+//!
+//! - [`bounds`]: the sizes. [`bucket`]: how fast. [`account`]: what a credential has used; [`room`]: of the memory for reads.
+//! - [`shared`]: of what all have a part. [`accounts`]: all accounts. [`known`]: the credentials that a connection has shown.
+//!
+//! Leads and the operator have the same budgets as others, and besides them a lane that others cannot use up: an eighth of what
+//! all share.
+//!
+//! Architecture invariant: nothing here knows calls, connections or what a credential may do.
+
+mod account;
+mod accounts;
+mod bounds;
+mod bucket;
+mod known;
+mod room;
+mod shared;
+
+pub use self::{
+    account::{Account, ConnectionGuard, OpenStream},
+    accounts::{Budgets, Payer},
+    bounds::{Class, Rates, Shares},
+    known::Known,
+    room::{ReadSlot, Room},
+    shared::Refusals,
+};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! What reads take in memory: their work while they are carried out, and the bytes of their replies while they wait for their
+//! clients.
+//!
+//! A call first gets what its own credential has, and then its part of what all share. So it never keeps others waiting while it
+//! waits for its own client.
+
+use std::{sync::Arc, time::Duration};
+
+use teamwire_proto::Refusal;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, timeout, timeout_at},
+};
+
+use super::{account::Account, bounds::Class, shared::Lanes};
+
+/// How long a read waits for its client to take earlier replies, and for others, before it is refused.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A place among the reads that are being carried out.
+#[derive(Debug)]
+pub struct ReadSlot {
+    _own: OwnedSemaphorePermit,
+    _all: OwnedSemaphorePermit,
+}
+
+/// Room for bytes of a reply that the client has not taken. It is free again once this is dropped.
+#[derive(Debug)]
+pub struct Room {
+    own: OwnedSemaphorePermit,
+    all: OwnedSemaphorePermit,
+}
+
+impl Room {
+    /// Returns for how many bytes there is room.
+    pub fn bytes(&self) -> usize {
+        self.own.num_permits()
+    }
+
+    /// Takes room for this many bytes out of it, or what is left.
+    pub fn take(&mut self, bytes: usize) -> Self {
+        let bytes = bytes.min(self.bytes());
+        let part = |permit: &mut OwnedSemaphorePermit| permit.split(bytes).expect("both have as much");
+        Self { own: part(&mut self.own), all: part(&mut self.all) }
+    }
+
+    /// Keeps room for at most this many bytes.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        for permit in [&mut self.own, &mut self.all] {
+            let excess = permit.num_permits().saturating_sub(bytes);
+            drop(permit.split(excess));
+        }
+    }
+}
+
+impl Account {
+    /// Waits until a read may be carried out whose reply has up to this many bytes, or refuses it.
+    pub async fn begin_read(&self, bytes: usize) -> Result<(ReadSlot, Room), Refusal> {
+        let until = Instant::now() + PATIENCE;
+        let own = timeout_at(until, acquire(&self.reading, 1)).await.map_err(|_| {
+            let size = self.shared.shares.reads_per_credential_max;
+            self.too_many(Class::Reads, size, "reads at once", "Make one after another")
+        })?;
+        let own_room = timeout_at(until, self.own_room(bytes)).await.map_err(|_| {
+            let size = self.shared.shares.reply_bytes_per_credential_max;
+            let what = "bytes of replies waiting that its clients do not read";
+            self.too_many(Class::ReplyBytes, size, what, "Read them, or ask for smaller pages")
+        })?;
+        let all = async {
+            let room = self.part_of(&self.shared.reply_bytes, own_room.num_permits()).await;
+            (room, self.part_of(&self.shared.reading, 1).await)
+        };
+        let (all_room, all) = timeout_at(until, all).await.map_err(|_| self.too_busy())?;
+        Ok((ReadSlot { _own: own, _all: all }, Room { own: own_room, all: all_room }))
+    }
+
+    /// Waits until there is room for this many bytes of a reply.
+    pub async fn room(&self, bytes: usize) -> Room {
+        let own = self.own_room(bytes).await;
+        let all = self.part_of(&self.shared.reply_bytes, own.num_permits()).await;
+        Room { own, all }
+    }
+
+    /// Waits until there is room for this many bytes of a stream. `None`: the credential's clients have taken too little for
+    /// this long.
+    pub async fn room_within(&self, bytes: usize, patience: Duration) -> Option<Room> {
+        let own = timeout(patience, self.own_room(bytes)).await.ok()?;
+        let all = self.part_of(&self.shared.reply_bytes, own.num_permits()).await;
+        Some(Room { own, all })
+    }
+
+    /// Waits until a read may be carried out for a stream.
+    pub async fn read_slot(&self) -> ReadSlot {
+        let own = acquire(&self.reading, 1).await;
+        ReadSlot { _own: own, _all: self.part_of(&self.shared.reading, 1).await }
+    }
+
+    /// Acquires room of the credential. A single larger reply gets all of it.
+    async fn own_room(&self, bytes: usize) -> OwnedSemaphorePermit {
+        let shares = self.shared.shares;
+        acquire(&self.reply_bytes, bytes.min(shares.reply_bytes_per_credential_max).min(shares.reply_bytes_max)).await
+    }
+
+    /// Acquires a part of what all share; for leads, of theirs if that is free first.
+    async fn part_of(&self, lanes: &Lanes, amount: usize) -> OwnedSemaphorePermit {
+        if !self.leads() {
+            return acquire(&lanes.all, amount).await;
+        }
+        tokio::select! {
+            biased;
+            permit = acquire(&lanes.all, amount) => permit,
+            permit = acquire(&lanes.leads, amount) => permit,
+        }
+    }
+}
+
+async fn acquire(semaphore: &Arc<Semaphore>, amount: usize) -> OwnedSemaphorePermit {
+    let amount = u32::try_from(amount).unwrap_or(u32::MAX);
+    Arc::clone(semaphore).acquire_many_owned(amount).await.expect("it is never closed")
+}

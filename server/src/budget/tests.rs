@@ -1,0 +1,177 @@
+//! Tests of budgets, on paused time.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{sync::Arc, time::Duration};
+
+use proptest::prelude::*;
+use teamwire_proto::{Reason, Refusal};
+use tokio::time::{advance, timeout};
+
+use super::{accounts::ACCOUNTS_MAX, *};
+use crate::domain::secret::SecretHash;
+
+fn budgets(rates: Rates, shares: Shares) -> Budgets {
+    Budgets::new(rates, shares, Refusals::default())
+}
+
+fn of(budgets: &Budgets, name: &str) -> Arc<Account> {
+    budgets.account(Payer::Credential(SecretHash::of(name)), false)
+}
+
+/// Asserts that a refusal names its budget. Returns how long to wait.
+fn names(refusal: &Refusal, class: Class, size: &str) -> Duration {
+    assert_eq!(refusal.reason, Reason::RateLimited);
+    assert_eq!(refusal.metadata["budget"], class.name());
+    assert_eq!(refusal.metadata["key"], class.key());
+    assert_eq!(refusal.metadata["size"], size);
+    assert!(refusal.message.contains(class.key()) && refusal.message.contains(size), "{refusal}");
+    refusal.retry_after.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_kind_of_call_has_its_rate_and_no_credential_uses_up_anothers() {
+    let rates = Rates {
+        sends_per_second: 10,
+        sends_burst: 3,
+        broadcasts_per_second: 1,
+        broadcasts_burst: 2,
+        ..Rates::default()
+    };
+    let budgets = budgets(Rates { writes_per_second: 5, writes_burst: 4, ..rates }, Shares::default());
+    let (ann, bob) = (of(&budgets, "ann"), of(&budgets, "bob"));
+    ann.send(true).unwrap();
+    ann.send(true).unwrap();
+    let wait = names(&ann.send(true).unwrap_err(), Class::Broadcasts, "1");
+    assert!(wait <= Duration::from_millis(1_001), "{wait:?}");
+    ann.send(false).unwrap();
+    let wait = names(&ann.send(false).unwrap_err(), Class::Sends, "10");
+    bob.send(false).unwrap();
+    advance(wait).await;
+    ann.send(false).unwrap();
+    for _ in 0..4 {
+        ann.write().unwrap();
+    }
+    names(&ann.write().unwrap_err(), Class::Writes, "5");
+    bob.write().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_is_paid_for_afterwards_by_its_bytes() {
+    let rates = Rates { read_bytes_per_second: 1 << 20, read_bytes_burst: 2 << 20, ..Rates::default() };
+    let budgets = budgets(rates, Shares::default());
+    let ann = of(&budgets, "ann");
+    ann.read().unwrap();
+    ann.charge_read(3 << 20);
+    let wait = names(&ann.read().unwrap_err(), Class::ReadBytes, "1048576");
+    assert!(wait > Duration::from_secs(1), "{wait:?}");
+    assert!(ann.read_wait().is_some());
+    advance(wait).await;
+    ann.read().unwrap();
+    // Finding nothing costs something, too.
+    for _ in 0..2 * (2 << 20) / 4_096 {
+        ann.charge_read(0);
+    }
+    names(&ann.read().unwrap_err(), Class::ReadBytes, "1048576");
+}
+
+#[tokio::test]
+async fn so_many_streams_and_connections_are_open_and_a_closed_one_makes_room() {
+    let shares = Shares { streams_per_credential_max: 2, connections_per_credential_max: 1, ..Shares::default() };
+    let budgets = budgets(Rates::default(), shares);
+    let ann = of(&budgets, "ann");
+    let (one, _two) = (ann.stream().unwrap(), ann.stream().unwrap());
+    names(&ann.stream().unwrap_err(), Class::Streams, "2");
+    drop(one);
+    ann.stream().unwrap();
+    let connection = ann.connection().unwrap();
+    names(&ann.connection().unwrap_err(), Class::Connections, "1");
+    of(&budgets, "bob").connection().unwrap();
+    drop(connection);
+    ann.connection().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_reads_nothing_waits_for_itself_and_keeps_nobody_out() {
+    let shares = Shares { reply_bytes_per_credential_max: 100, reply_bytes_max: 1_000, ..Shares::default() };
+    let budgets = budgets(Rates::default(), shares);
+    let (ann, bob) = (of(&budgets, "ann"), of(&budgets, "bob"));
+    let (slot, mut room) = ann.begin_read(80).await.unwrap();
+    drop(slot);
+    names(&ann.begin_read(80).await.unwrap_err(), Class::ReplyBytes, "100");
+    drop(bob.begin_read(80).await.unwrap());
+    room.shrink_to(20);
+    assert_eq!(room.bytes(), 20);
+    drop(ann.begin_read(80).await.unwrap());
+    drop(room);
+    assert_eq!(ann.room(1 << 30).await.bytes(), 100, "a larger reply gets all that there is");
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_wait_for_each_other_and_the_lead_has_a_lane() {
+    let shares = Shares { reads_per_credential_max: 1, reads_max: 2, ..Shares::default() };
+    let budgets = budgets(Rates::default(), shares);
+    let [ann, bob, eve] = ["ann", "bob", "eve"].map(|name| of(&budgets, name));
+    let first = ann.begin_read(1).await.unwrap();
+    names(&ann.begin_read(1).await.unwrap_err(), Class::Reads, "1");
+    let waiting = tokio::spawn({
+        let ann = Arc::clone(&ann);
+        async move { ann.begin_read(1).await.map(drop) }
+    });
+    tokio::task::yield_now().await;
+    drop(first);
+    waiting.await.unwrap().expect("it was its turn");
+    let _held = (ann.begin_read(1).await.unwrap(), bob.begin_read(1).await.unwrap());
+    let refusal = eve.begin_read(1).await.unwrap_err();
+    assert_eq!(refusal.metadata["budget"], Class::AllReads.name());
+    let lead = budgets.account(Payer::Credential(SecretHash::of("lead")), true);
+    timeout(Duration::from_secs(1), lead.begin_read(1)).await.expect("others do not keep it waiting").unwrap();
+    // It may have become the lead while it waited in vain.
+    budgets.account(Payer::Credential(SecretHash::of("eve")), true);
+    eve.begin_read(1).await.unwrap();
+}
+
+#[test]
+fn consoles_of_an_identity_share_one_account() {
+    let budgets = budgets(Rates::default(), Shares::default());
+    let ann = SecretHash::of("ann");
+    let consoles = budgets.account(Payer::ConsolesOf(ann), false);
+    assert!(Arc::ptr_eq(&consoles, &budgets.account(Payer::ConsolesOf(ann), false)));
+    assert!(!Arc::ptr_eq(&consoles, &budgets.account(Payer::Credential(ann), false)));
+}
+
+#[test]
+fn an_account_that_nothing_uses_is_dropped() {
+    let budgets = budgets(Rates { sends_per_second: 1, ..Rates::default() }, Shares::default());
+    let (busy, open) = (of(&budgets, "busy"), of(&budgets, "open"));
+    busy.send(false).unwrap();
+    drop(busy);
+    for number in 0..ACCOUNTS_MAX * 2 {
+        drop(of(&budgets, &number.to_string()));
+    }
+    assert!(budgets.len() <= ACCOUNTS_MAX);
+    assert!(Arc::ptr_eq(&open, &of(&budgets, "open")));
+    assert!(of(&budgets, "busy").send(false).is_ok());
+}
+
+#[test]
+fn every_class_has_a_name_and_a_key_of_its_own() {
+    let mut names: Vec<&str> = Class::ALL.iter().map(|class| class.name()).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), Class::ALL.len());
+}
+
+proptest! {
+    /// However the calls are spread, no more pass than the burst and what time has brought.
+    #[test]
+    fn no_more_passes_than_the_rate_allows(pauses in prop::collection::vec(0_u64..300, 1..200)) {
+        let (rate, bucket) = (bucket::Rate::new(10_u64, 5_u64), bucket::Bucket::default());
+        let (mut now, mut passed) = (0_u64, 0_u64);
+        for pause in pauses {
+            now += pause * 1_000_000;
+            passed += u64::from(bucket.take(rate, now, 1).is_ok());
+        }
+        prop_assert!(passed <= 5 + now / 100_000_000, "{passed} in {now} ns");
+    }
+}

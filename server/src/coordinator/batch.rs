@@ -1,0 +1,60 @@
+//! How many records are read at once, so that what is read fits into memory, whatever its size.
+
+/// How many bytes the records of a batch should have.
+const BYTES: usize = 1 << 20;
+
+/// How many records are read before it is known how large they are.
+const START: usize = 16;
+
+/// How many records are read at once at most.
+const RECORDS_MAX: usize = 128;
+
+/// The size of the next batch. It follows the size of the records in the last one, and at most doubles.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch(usize);
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Batch {
+    /// Starts with few records.
+    pub fn new() -> Self {
+        Self(START)
+    }
+
+    /// Returns how many records to read.
+    pub fn size(&self) -> usize {
+        self.0
+    }
+
+    /// Notes that so many records had so many bytes.
+    pub fn had(&mut self, records: usize, bytes: usize) {
+        if records > 0 {
+            let fit = BYTES / (bytes / records).max(1);
+            self.0 = fit.clamp(1, (self.0 * 2).min(RECORDS_MAX));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_records_are_read_many_at_once_and_large_ones_few() {
+        let mut batch = Batch::new();
+        let sizes: Vec<usize> = [100, 100, 100, 64 << 10, 8 << 20, 100, 0]
+            .into_iter()
+            .map(|bytes| {
+                batch.had(batch.size(), batch.size() * bytes);
+                batch.size()
+            })
+            .collect();
+        assert_eq!(sizes, [32, 64, 128, 16, 1, 2, 4]);
+        batch.had(0, 0);
+        assert_eq!(batch.size(), 4);
+    }
+}

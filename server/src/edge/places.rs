@@ -1,0 +1,324 @@
+//! The places of open connections, and who gets the next one.
+//!
+//! A connection whose client has not presented a valid credential is a *stranger*. When there are too many, strangers make way:
+//! a newcomer takes the place of the oldest one of its address if that has its full share; and if all places are taken, of
+//! the oldest one of the address that has the most, those of other machines first. An *established* connection keeps its place.
+//! Some places are for leads and the operator: others get in as strangers, but are not established there.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use teamwire_proto::Refusal;
+use tokio_util::sync::CancellationToken;
+
+use crate::budget::{Account, Budgets, Class, ConnectionGuard};
+
+/// How many bits of an IPv6 address count: a machine may have all addresses of such a network.
+const IPV6_BITS: u32 = 64;
+
+/// All places of a coordinator.
+#[derive(Debug)]
+pub(super) struct Places {
+    budgets: Arc<Budgets>,
+    bounds: Bounds,
+    state: Mutex<State>,
+}
+
+/// How many places there are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) all: usize,
+    /// How many of them are for leads and the operator.
+    pub(super) reserved: usize,
+    pub(super) strangers_per_address: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    open: usize,
+    /// Established connections of those that may not use reserved places.
+    established: usize,
+    strangers: HashMap<IpAddr, VecDeque<Stranger>>,
+    admitted: u64,
+}
+
+#[derive(Debug)]
+struct Stranger {
+    number: u64,
+    evict: CancellationToken,
+}
+
+/// The place of a connection. It is free again once this is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    places: Arc<Places>,
+    address: IpAddr,
+    number: u64,
+    evict: CancellationToken,
+    owner: Mutex<Option<Owner>>,
+}
+
+/// Whose an established connection is.
+#[derive(Debug)]
+struct Owner {
+    connection: ConnectionGuard,
+    /// Whether the place is one of those for leads and the operator only.
+    is_reserved: bool,
+    /// Whether the credential is only good for getting another one.
+    is_passing: bool,
+}
+
+impl Places {
+    pub(super) fn new(budgets: Arc<Budgets>, bounds: Bounds) -> Self {
+        Self { budgets, bounds, state: Mutex::default() }
+    }
+
+    /// Gives a newcomer a place. `None`: all are taken by established connections, or by those that come before it.
+    pub(super) fn admit(self: &Arc<Self>, peer: SocketAddr) -> Option<Place> {
+        let address = address_of(peer);
+        let mut state = self.state.lock();
+        let own = state.strangers.get(&address).map_or(0, VecDeque::len);
+        if own >= self.bounds.strangers_per_address {
+            self.budgets.count(Class::Strangers);
+            state.evict(address);
+        } else if state.open >= self.bounds.all {
+            self.budgets.count(Class::AllConnections);
+            let crowd = state.most_strangers()?;
+            state.evict(crowd);
+        }
+        state.open += 1;
+        state.admitted += 1;
+        let (number, evict) = (state.admitted, CancellationToken::new());
+        state.strangers.entry(address).or_default().push_back(Stranger { number, evict: evict.clone() });
+        Some(Place { places: Arc::clone(self), address, number, evict, owner: Mutex::default() })
+    }
+}
+
+impl State {
+    /// Closes the oldest stranger of an address. Its place is free at once.
+    fn evict(&mut self, address: IpAddr) {
+        let Some(strangers) = self.strangers.get_mut(&address) else { return };
+        let Some(oldest) = strangers.pop_front() else { return };
+        oldest.evict.cancel();
+        self.open -= 1;
+        if strangers.is_empty() {
+            self.strangers.remove(&address);
+        }
+    }
+
+    /// Returns the address with the most strangers, one of another machine if there is any.
+    fn most_strangers(&self) -> Option<IpAddr> {
+        let weight = |address: &IpAddr, strangers: &VecDeque<Stranger>| (!address.is_loopback(), strangers.len());
+        self.strangers.iter().max_by_key(|(address, strangers)| weight(address, strangers)).map(|(address, _)| *address)
+    }
+
+    /// Removes a stranger. Returns whether it was still there.
+    fn remove(&mut self, address: IpAddr, number: u64) -> bool {
+        let Some(strangers) = self.strangers.get_mut(&address) else { return false };
+        let Ok(at) = strangers.binary_search_by_key(&number, |stranger| stranger.number) else { return false };
+        strangers.remove(at);
+        if strangers.is_empty() {
+            self.strangers.remove(&address);
+        }
+        true
+    }
+}
+
+impl Place {
+    /// Waits until the connection must make way for another one.
+    pub(super) async fn evicted(&self) {
+        self.evict.cancelled().await;
+    }
+
+    /// Returns what is cancelled when the connection must make way for another one.
+    pub(super) fn eviction(&self) -> CancellationToken {
+        self.evict.clone()
+    }
+
+    /// Returns the account for which the connection counts. `None`: it is a stranger.
+    pub(super) fn account(&self) -> Option<Arc<Account>> {
+        self.owner.lock().as_ref().map(|owner| Arc::clone(owner.connection.account()))
+    }
+
+    /// Establishes the connection, with a valid credential. If it already is, with one that was only good for getting another
+    /// one, it counts for the new one from now on. `is_passing`: whether this credential is only good for that.
+    pub(super) fn establish(&self, account: &Arc<Account>, is_passing: bool) -> Result<(), Refusal> {
+        let mut owner = self.owner.lock();
+        if let Some(owner) = &*owner
+            && (!owner.is_passing || is_passing || owner.connection.is_of(account))
+        {
+            return Ok(());
+        }
+        let connection = account.connection()?;
+        let bounds = self.places.bounds;
+        let mut state = self.places.state.lock();
+        let was_counted = owner.as_ref().is_some_and(|owner| !owner.is_reserved);
+        let has_room = was_counted || state.established + bounds.reserved < bounds.all;
+        if !has_room && !account.leads() {
+            drop(state);
+            return Err(account.no_place(bounds.all));
+        }
+        if owner.is_none() {
+            // If it was just evicted, it ends as an established connection would: its place is no longer counted.
+            if !state.remove(self.address, self.number) {
+                state.open += 1;
+            }
+            if has_room {
+                state.established += 1;
+            }
+        }
+        drop(state);
+        *owner = Some(Owner { connection, is_reserved: !has_room, is_passing });
+        Ok(())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut state = self.places.state.lock();
+        match &*self.owner.lock() {
+            Some(owner) => {
+                state.open -= 1;
+                state.established -= usize::from(!owner.is_reserved);
+            }
+            // One that was evicted has given its place away.
+            None => {
+                if state.remove(self.address, self.number) {
+                    state.open -= 1;
+                }
+            }
+        }
+    }
+}
+
+/// Returns the address that counts for a peer.
+fn address_of(peer: SocketAddr) -> IpAddr {
+    match peer.ip().to_canonical() {
+        IpAddr::V6(address) if !address.is_loopback() => {
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << (128 - IPV6_BITS))))
+        }
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::{
+        budget::{Payer, Rates, Refusals, Shares},
+        domain::secret::SecretHash,
+    };
+
+    fn places(all: usize, reserved: usize, strangers_per_address: usize) -> Arc<Places> {
+        let shares = Shares { connections_per_credential_max: 4, ..Shares::default() };
+        let budgets = Arc::new(Budgets::new(Rates::default(), shares, Refusals::default()));
+        Arc::new(Places::new(budgets, Bounds { all, reserved, strangers_per_address }))
+    }
+
+    fn peer(address: &str) -> SocketAddr {
+        SocketAddr::new(address.parse().unwrap(), 1)
+    }
+
+    fn account(places: &Places, name: &str, leads: bool) -> Arc<Account> {
+        places.budgets.account(Payer::Credential(SecretHash::of(name)), leads)
+    }
+
+    fn is_evicted(place: &Place) -> bool {
+        place.evict.is_cancelled()
+    }
+
+    #[test]
+    fn an_address_with_its_full_share_keeps_its_newest_strangers_only() {
+        let places = places(10, 0, 2);
+        let mine: Vec<Place> = (0..3).map(|_| places.admit(peer("192.0.2.1")).unwrap()).collect();
+        let other = places.admit(peer("192.0.2.2")).unwrap();
+        assert_eq!(mine.iter().map(is_evicted).collect::<Vec<_>>(), [true, false, false]);
+        assert!(!is_evicted(&other));
+        drop(mine);
+        let state = places.state.lock();
+        assert_eq!((state.open, state.strangers.len()), (1, 1));
+    }
+
+    #[test]
+    fn one_network_of_ipv6_is_one_address() {
+        let of = |text: &str| address_of(peer(text));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+        assert!(of("::1").is_loopback());
+    }
+
+    #[test]
+    fn if_all_places_are_taken_the_address_with_the_most_strangers_makes_way() {
+        let places = places(5, 0, 10);
+        let known = places.admit(peer("192.0.2.9")).unwrap();
+        known.establish(&account(&places, "ann", false), false).unwrap();
+        let here = [places.admit(peer("127.0.0.1")).unwrap(), places.admit(peer("127.0.0.1")).unwrap()];
+        let crowd = [places.admit(peer("192.0.2.1")).unwrap(), places.admit(peer("192.0.2.1")).unwrap()];
+        let newcomer = places.admit(peer("192.0.2.2")).unwrap();
+        assert!(is_evicted(&crowd[0]), "the oldest one of the largest crowd");
+        assert!(![&known, &here[0], &here[1], &crowd[1], &newcomer].into_iter().any(is_evicted));
+        let _more = [places.admit(peer("127.0.0.1")).unwrap(), places.admit(peer("127.0.0.1")).unwrap()];
+        assert!(is_evicted(&crowd[1]) && is_evicted(&newcomer) && !is_evicted(&here[0]), "this machine's come first");
+        let _last = places.admit(peer("192.0.2.3")).unwrap();
+        assert!(is_evicted(&here[0]) && !is_evicted(&known));
+    }
+
+    #[test]
+    fn established_connections_keep_their_places_and_leads_find_one() {
+        let places = places(4, 1, 10);
+        let mut held = Vec::new();
+        for name in ["a", "b", "c"] {
+            let place = places.admit(peer("192.0.2.1")).unwrap();
+            place.establish(&account(&places, name, false), false).unwrap();
+            held.push(place);
+        }
+        let late = places.admit(peer("192.0.2.2")).unwrap();
+        let refusal = late.establish(&account(&places, "d", false), false).unwrap_err();
+        assert!(refusal.message.contains("network.connections_max"), "{refusal}");
+        let lead = places.admit(peer("192.0.2.3")).unwrap();
+        assert!(is_evicted(&late), "the lead takes the place of a stranger");
+        lead.establish(&account(&places, "lead", true), false).unwrap();
+        assert!(places.admit(peer("192.0.2.4")).is_none(), "all are established");
+        drop(held.pop());
+        let next = places.admit(peer("192.0.2.4")).unwrap();
+        next.establish(&account(&places, "d", false), false).unwrap();
+        drop((held, lead, next, late));
+        let state = places.state.lock();
+        assert_eq!((state.open, state.established, state.strangers.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_credential_has_so_many_connections_and_a_join_token_passes_its_on() {
+        let places = places(100, 0, 100);
+        let token = account(&places, "token", false);
+        let mut joined = Vec::new();
+        for number in 0..20 {
+            let place = places.admit(peer("192.0.2.1")).unwrap();
+            place.establish(&token, true).unwrap();
+            place.establish(&account(&places, &format!("member {number}"), false), false).unwrap();
+            place.establish(&token, true).unwrap();
+            joined.push(place);
+        }
+        let ann = account(&places, "ann", false);
+        let mut hers = Vec::new();
+        for _ in 0..4 {
+            let place = places.admit(peer("192.0.2.1")).unwrap();
+            place.establish(&ann, false).unwrap();
+            hers.push(place);
+        }
+        let fifth = places.admit(peer("192.0.2.1")).unwrap();
+        let refusal = fifth.establish(&ann, false).unwrap_err();
+        assert!(refusal.message.contains("shares.connections_per_credential_max"), "{refusal}");
+        assert!(refusal.retry_after.is_some() && fifth.account().is_none());
+        drop(hers.pop());
+        fifth.establish(&ann, false).unwrap();
+        assert_eq!(places.state.lock().established, 24);
+    }
+}

@@ -1,0 +1,99 @@
+//! What a call costs and uses, and who pays for it.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use teamwire_proto::{Method, Refusal, method::Effect};
+
+use crate::{
+    budget::{Account, OpenStream, ReadSlot, Room},
+    domain::page::PAGE_BYTES_MAX,
+};
+
+/// How many bytes a call has examined besides those that it returns: an extension of its response.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Examined(pub(super) usize);
+
+/// What a call costs, and who pays for it: an extension of its request.
+#[derive(Debug)]
+pub(super) struct Spending {
+    method: Method,
+    spent: Mutex<Option<Spent>>,
+}
+
+/// What a call has used up.
+#[derive(Debug)]
+pub(super) struct Spent {
+    method: Method,
+    account: Arc<Account>,
+    /// A stream's or a waiting call's place.
+    _open: Option<OpenStream>,
+    slot: Option<ReadSlot>,
+    room: Option<Room>,
+}
+
+impl Spending {
+    /// Makes the spending of a call.
+    pub(super) fn of(method: Method) -> Self {
+        Self { method, spent: Mutex::default() }
+    }
+
+    /// Returns what the call has used up. `None`: no one has paid.
+    pub(super) fn take(&self) -> Option<Spent> {
+        self.spent.lock().take()
+    }
+
+    /// Pays for the call, or refuses it. A read waits until it may be carried out.
+    pub(super) async fn pay(&self, account: &Arc<Account>) -> Result<(), Refusal> {
+        let method = self.method;
+        let is_read = method.effect() == Effect::Read;
+        if is_read {
+            account.read()?
+        } else {
+            account.write()?
+        }
+        let may_wait = method.is_streaming() || method.wait().is_some();
+        let open = if may_wait { Some(account.stream()?) } else { None };
+        let mut spent = Spent { method, account: Arc::clone(account), _open: open, slot: None, room: None };
+        if is_read && !may_wait {
+            let (slot, room) = account.begin_read(PAGE_BYTES_MAX).await?;
+            (spent.slot, spent.room) = (Some(slot), Some(room));
+        }
+        *self.spent.lock() = Some(spent);
+        Ok(())
+    }
+}
+
+impl Spent {
+    /// Returns whether the reply is a stream.
+    pub(super) fn is_of_stream(&self) -> bool {
+        self.method.is_streaming()
+    }
+
+    /// Returns whether the call changes nothing.
+    pub(super) fn is_of_read(&self) -> bool {
+        self.method.effect() == Effect::Read
+    }
+
+    /// Charges a read that was carried out, and returns the room that its reply takes until the client has it. One that the
+    /// connection takes at once, of up to `piece` bytes, takes none.
+    pub(super) async fn read(&mut self, bytes: usize, examined: usize, piece: usize) -> Option<Room> {
+        self.slot = None;
+        self.account.charge_read(bytes.max(examined));
+        match self.room.take() {
+            _ if bytes <= piece => None,
+            Some(mut room) => {
+                room.shrink_to(bytes);
+                Some(room)
+            }
+            None => Some(self.account.room(bytes).await),
+        }
+    }
+
+    /// Charges bytes that a stream has returned. Messages for a session were paid for when they were sent.
+    pub(super) fn charge(&self, bytes: usize) {
+        if self.is_of_read() {
+            self.account.charge_stream(u64::try_from(bytes).unwrap_or(u64::MAX));
+        }
+    }
+}
