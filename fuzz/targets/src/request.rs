@@ -200,7 +200,7 @@ impl World {
                 let (filter, after, newest) = (request.filter, request.after_sequence, request.newest);
                 match page_size(request.page_size) {
                     Ok(limit) => {
-                        let query = HistoryQuery { filter, after, before: None, limit, newest };
+                        let query = HistoryQuery { filter, after, limit, newest, ..HistoryQuery::default() };
                         c.history(who, &request.team, &query).await.map(drop)
                     }
                     Err(refusal) => Err(refusal),
