@@ -69,8 +69,8 @@ fn before(chain: &str, first: u64, records: &[v1::AuditRecord]) -> Result<Hash, 
     if first == 1 {
         return Ok(start(chain));
     }
-    let checkpoints = records.iter().filter_map(|record| record.entry.as_ref()?.checkpoint.as_ref());
-    let of_the_first = checkpoints.filter(|checkpoint| checkpoint.through_sequence + 1 == first).next_back();
+    let mut checkpoints = records.iter().filter_map(|record| record.entry.as_ref()?.checkpoint.as_ref());
+    let of_the_first = checkpoints.rfind(|checkpoint| checkpoint.through_sequence + 1 == first);
     let hash = of_the_first.and_then(|checkpoint| Hash::try_from(checkpoint.hash.as_slice()).ok());
     hash.ok_or(Break::NoCheckpoint(first - 1))
 }
