@@ -1,1 +1,0 @@
-import{C as e,d as t}from"./Time-CYai3Syb.js";import{n}from"./index-s1HCgLlj.js";async function r(r,i){try{let e=await r(),t=typeof i==`string`?i:i(e);return t&&n.show(t),e}catch(r){!t.hasEnded(r)&&t.client&&n.show(e(r),!0);return}}export{r as t};
