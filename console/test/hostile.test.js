@@ -124,9 +124,7 @@ test("what a reader would not see is named, and links lead nowhere unasked", asy
 
 test("every text of the corpus is shown as what it is", async () => {
   /** @type {{ texts: { name: string, text: string, shown?: string }[] }} */
-  const corpus = JSON.parse(
-    await readFile(new URL("../../proto/testdata/hostile_text.json", import.meta.url), "utf8"),
-  );
+  const corpus = JSON.parse(await readFile(new URL("../../proto/testdata/hostile_text.json", import.meta.url), "utf8"));
   const coordinator = await Coordinator.start();
   await coordinator.team();
   await coordinator.join("ann");
@@ -137,15 +135,14 @@ test("every text of the corpus is shown as what it is", async () => {
   const { page, problems } = await console_(coordinator, "lead", "#/messages");
   for (const { name, text, shown } of corpus.texts) {
     const wanted = `[${shown ?? text}]`;
-    await page.waitForFunction(
-      (wanted) => {
+    await page
+      .waitForFunction((wanted) => {
         const text = document.querySelector("#app")?.textContent ?? "";
         // Repetitions of a hidden character are shown as a number.
         const plain = text.replace(/(\\u\{[0-9a-f]+\})×(\d+)/g, (_, escape, times) => escape.repeat(Number(times)));
         return plain.includes(wanted);
-      },
-      wanted,
-    ).catch(() => assert.fail(`${name}: ${wanted}`));
+      }, wanted)
+      .catch(() => assert.fail(`${name}: ${wanted}`));
   }
   assert.deepEqual(problems, []);
 });

@@ -311,7 +311,7 @@ fn a_credential_has_so_many_streams_open_and_its_consoles_have_as_many_together(
 }
 
 #[test]
-fn a_reader_that_hammers_is_slowed_and_nobody_else_is() {
+fn a_reader_that_hammers_slows_only_itself() {
     let world = World::configured("[rates]\nread_bytes_per_second = \"64KiB\"\nread_bytes_burst = \"256KiB\"\n");
     world.create_team("acme");
     let (ann, bob) = (world.join("ann"), world.join("bob"));

@@ -30,7 +30,7 @@ fn names(refusal: &Refusal, class: Class, size: &str) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_kind_of_call_has_its_rate_and_no_credential_uses_up_anothers() {
+async fn each_kind_of_call_has_its_rate_and_each_credential_its_budget() {
     let rates = Rates {
         sends_per_second: 10,
         sends_burst: 3,
@@ -155,7 +155,7 @@ fn an_account_that_nothing_uses_is_dropped() {
 }
 
 #[test]
-fn every_class_has_a_name_and_a_key_of_its_own() {
+fn every_class_has_its_name_and_key() {
     let mut names: Vec<&str> = Class::ALL.iter().map(|class| class.name()).collect();
     names.sort_unstable();
     names.dedup();

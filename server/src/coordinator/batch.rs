@@ -32,8 +32,8 @@ impl Batch {
 
     /// Notes that so many records had so many bytes.
     pub fn had(&mut self, records: usize, bytes: usize) {
-        if records > 0 {
-            let fit = BYTES / (bytes / records).max(1);
+        if let Some(mean) = bytes.checked_div(records) {
+            let fit = BYTES / mean.max(1);
             self.0 = fit.clamp(1, (self.0 * 2).min(RECORDS_MAX));
         }
     }

@@ -49,7 +49,7 @@ impl Restore {
             let url = self.store.url()?.ok_or_else(|| {
                 Failure::usage("Name the store with --store or --store-file, or only check the backup with --check.")
             })?;
-            self.into_store(&url, &progress).await?;
+            self.write_to(&url, &progress).await?;
         }
         drop(progress);
         if self.output.json {
@@ -64,7 +64,7 @@ impl Restore {
         Ok(())
     }
 
-    async fn into_store(&self, url: &str, progress: &Progress) -> Result<(), Failure> {
+    async fn write_to(&self, url: &str, progress: &Progress) -> Result<(), Failure> {
         if url == "memory:" {
             return Err(Failure::usage("A store in memory would be gone when this command ends: use embedded:PATH."));
         }

@@ -186,7 +186,6 @@ impl Serve {
             hard_stop: settings.hard_stop,
             metrics: Arc::new(Metrics::new(settings.metrics_members_max)),
             operator: operator_secrets,
-            ..server::Config::new("")
         };
         if settings.metrics_teams {
             config.metrics.name_teams();

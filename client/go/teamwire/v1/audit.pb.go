@@ -104,7 +104,7 @@ type AuditCaller struct {
 	Kind AuditCallerKind `protobuf:"varint,1,opt,name=kind,proto3,enum=teamwire.v1.AuditCallerKind" json:"kind,omitempty"`
 	// The name of the member or host. Empty: it is neither.
 	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
-	// Which life of the member. Zero: an earlier one than the current one, or it is no member.
+	// Which life of the member. Zero: an earlier one than the current one, or the caller is not a member.
 	Incarnation uint64 `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// Whether the member led the team.
 	IsLead bool `protobuf:"varint,4,opt,name=is_lead,json=isLead,proto3" json:"is_lead,omitempty"`

@@ -81,7 +81,7 @@ class AuditCaller(google.protobuf.message.Message):
     member: builtins.str
     """The name of the member or host. Empty: it is neither."""
     incarnation: builtins.int
-    """Which life of the member. Zero: an earlier one than the current one, or it is no member."""
+    """Which life of the member. Zero: an earlier one than the current one, or the caller is not a member."""
     is_lead: builtins.bool
     """Whether the member led the team."""
     credential_id: builtins.str

@@ -37,7 +37,7 @@ export type AuditCaller = Message<"teamwire.v1.AuditCaller"> & {
   member: string;
 
   /**
-   * Which life of the member. Zero: an earlier one than the current one, or it is no member.
+   * Which life of the member. Zero: an earlier one than the current one, or the caller is not a member.
    *
    * @generated from field: uint64 incarnation = 3;
    */
