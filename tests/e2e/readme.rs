@@ -42,7 +42,9 @@ fn the_first_minute_works_as_printed() {
     let machine = FreshMachine::new();
     let first = block_with("cargo run");
     assert_eq!(first.len(), 1, "{first:?}");
-    for command in first.into_iter().chain(block_with("teamwire down")) {
+    let then = block_with("teamwire task list");
+    assert_eq!(then[then.len() - 2..], ["teamwire console", "teamwire down"]);
+    for command in first.into_iter().chain(then) {
         let typed = command.replace("cargo run --release -- ", "teamwire ");
         let output = machine.type_in(Path::new(CLONE), &typed).output().succeeds().stdout;
         let expected = match typed.as_str() {
