@@ -20,17 +20,17 @@ const READS_MAX: usize = 3;
 /// Show or verify the audit log: who used which powers, and who was refused
 ///
 /// Shows invitations, joins, forced stops, changes of the lead, teams created and deleted, orders to hosts, credentials created
-/// and revoked, sign-ins, and refused calls. For the operator, or for the lead of a team. The log of a team remains when the team
-/// is deleted.
+/// and revoked, sign-ins, backups, and refused calls. For the operator, or for the lead of a team. The log of a team remains when
+/// the team is deleted.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire audit --since 24h\n    teamwire --team acme audit --all --json > acme.jsonl\n    teamwire audit --verify"
 )]
 pub struct Audit {
-    /// Only entries of this period until now, such as 90s, 30m or 24h
+    /// Only entries from the last DURATION, such as 90s, 30m or 24h
     #[arg(long, value_name = "DURATION")]
     since: Option<Wait>,
-    /// How many entries to show, the newest ones
+    /// How many of the newest entries to show
     #[arg(long, short = 'n', default_value_t = 50, value_name = "N")]
     limit: usize,
     /// Show all entries
@@ -38,7 +38,7 @@ pub struct Audit {
     all: bool,
     /// Recompute the hashes of all chains, say where one breaks, and print the newest hash of each (operator only)
     ///
-    /// Keep these hashes elsewhere. If the log was rewritten from a point before them, they are no longer in it.
+    /// Keep these hashes elsewhere. If the log is later rewritten from an earlier point on, it no longer contains these hashes.
     #[arg(long, conflicts_with_all = ["since", "limit", "all"])]
     verify: bool,
     #[command(flatten)]

@@ -23,7 +23,7 @@ use crate::{
 /// Make the agent sessions that you start yourself act as a member of your team
 ///
 /// Adds teamwire's tools (an MCP server) and hooks to the settings of the program. The hooks show the model the messages that
-/// arrive for you. Shows the difference first, and asks. Everything else in the files stays, except that a file that is a
+/// arrive for you. Shows a diff first, and asks. Everything else in the files stays, except that a file that is a
 /// single line is split over several. --undo removes what was added, and with it an empty `hooks` or `mcpServers`.
 ///
 /// The sessions act as the identity that --as names, or as your current one. Choosing another identity later does not change
@@ -46,7 +46,7 @@ pub struct Setup {
     /// Remove what setup has added, whichever identity it names
     #[arg(long)]
     undo: bool,
-    /// Show the difference, and change nothing
+    /// Show the diff, and change nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

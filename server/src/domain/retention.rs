@@ -284,12 +284,12 @@ pub fn alarm_quota(tx: &mut Tx<'_>, team_id: Uuid, held: Held) -> Result<Option<
     let full = held.parts(&limits).into_iter().filter(|(_, held, max)| percent(*held, *max) >= ALARM_PERCENT);
     let lines: Vec<String> = full
         .map(|(what, held, max)| {
-            format!("{what} uses {} % of its quota: {} of {}.", percent(held, max), Bytes(held), Bytes(max))
+            format!("{what} uses {}% of its quota: {} of {}.", percent(held, max), Bytes(held), Bytes(max))
         })
         .collect();
     let then = match reached {
         FULL_PERCENT => "Teammates can add nothing more there; you and the operator have a reserve.",
-        _ => "At 100 %, teammates can add nothing more there.",
+        _ => "At 100%, teammates can add nothing more there.",
     };
     let text = format!("{} {then} {REMEDY}", lines.join(" "));
     let notice = v1::Notice { kind: NoticeKind::Quota.into(), text: text.clone(), ..v1::Notice::default() };

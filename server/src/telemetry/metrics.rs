@@ -191,7 +191,7 @@ impl Metrics {
             team_quota_percent_max: add
                 .plain("team_quota_percent_max", "How many percent of its quota the fullest team uses."),
             teams_by_quota: add
-                .plain("teams_by_quota", "Teams that use most of their quota: near (80 %) includes full (99 %)."),
+                .plain("teams_by_quota", "Teams that use most of their quota: near (80%) includes full (99%)."),
             registry,
         };
         metrics.begin_at_zero();

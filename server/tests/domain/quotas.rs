@@ -100,7 +100,7 @@ fn alarm_is_raised_once_for_each_level_and_again_after_a_fall() {
     assert_eq!(alarm(QUOTA * 79 / 100), (None, None));
     let (text, level) = alarm(QUOTA * 80 / 100);
     assert_eq!(level, Some(80));
-    assert!(text.unwrap().starts_with("The team uses 80 % of its quota: 781.2 KiB of 976.6 KiB."));
+    assert!(text.unwrap().starts_with("The team uses 80% of its quota: 781.2 KiB of 976.6 KiB."));
     for quiet in [80, 90, 98, 79, 71, 85] {
         assert_eq!(alarm(QUOTA * quiet / 100), (None, None), "{quiet}");
     }
@@ -117,8 +117,8 @@ fn alarm_names_the_share_that_is_full() {
     let held = Held { team: 10, tasks: QUOTA / 5, task_changes: QUOTA / 4 };
     let (text, txn) = world.run(|tx| retention::alarm_quota(tx, world.team.id, held)).unwrap();
     let text = text.unwrap();
-    assert!(text.starts_with("Its tasks, which may use a quarter of the quota, uses 80 %"), "{text}");
-    assert!(text.contains("The history of its tasks") && text.contains("100 %"), "{text}");
+    assert!(text.starts_with("Its tasks, which may use a quarter of the quota, uses 80%"), "{text}");
+    assert!(text.contains("The history of its tasks") && text.contains("100%"), "{text}");
     assert_eq!(put::<QuotaRecord>(&txn, "").unwrap().percent, 99);
     assert_eq!(QuotaRecord::KIND, "quota");
     let notice = txn.writes.iter().find_map(|write| match write {

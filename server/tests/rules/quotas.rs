@@ -159,7 +159,7 @@ async fn the_lead_is_notified_when_the_team_is_nearly_full_and_when_it_is_full()
     while t.usage().await < QUOTA * 79 / 100 - 6_000 {
         sent.push(t.send(&bob, long("lead", sent.len())).await.message_id);
     }
-    assert!(tidy(&mut t).await.is_empty(), "less than 80 %");
+    assert!(tidy(&mut t).await.is_empty(), "less than 80%");
     while t.usage().await < QUOTA * 80 / 100 {
         sent.push(t.send(&bob, long("lead", sent.len())).await.message_id);
     }

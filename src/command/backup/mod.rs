@@ -37,7 +37,7 @@ const PIECES_MAX: usize = 4;
 pub struct Backup {
     /// The file to write, which only you can read; `-` for standard output
     ///
-    /// It holds JSON lines, compressed with gzip. It appears under its name when it is complete.
+    /// It holds JSON lines, compressed with gzip. It gets its final name only once it is complete.
     #[arg(value_name = "FILE")]
     file: String,
     /// Replace the file if it exists

@@ -8,17 +8,15 @@ use teamwire_server::store::backup;
 use super::{
     failed,
     file::{self, Progress},
-    json,
-    store::{self, StoreArgs},
-    summary,
+    json, store, summary,
 };
 use crate::{command::Output, context::make_private_directory, failure::Failure, show};
 
 /// Restore a backup into an empty store
 ///
-/// The store may be of another kind than the one that the backup is from. Members keep their credentials, and inboxes
-/// their sequence numbers and what was delivered. First stop all coordinators of the store, and start them when the restore
-/// is done. If a restore is interrupted, run it again.
+/// The store may be of a different kind from the one that was backed up. Members keep their credentials. Inboxes keep their
+/// sequence numbers and the record of what was delivered. First stop all coordinators of the store, and start them when the
+/// restore is done. If a restore is interrupted, run it again.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire restore teamwire.jsonl.gz --check\n    teamwire restore teamwire.jsonl.gz --store embedded:/var/lib/teamwire/teamwire.redb\n    teamwire restore teamwire.jsonl.gz --store redis://HOST:6379"
@@ -27,8 +25,14 @@ pub struct Restore {
     /// The backup
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    #[command(flatten)]
-    store: StoreArgs,
+    /// The empty store to restore into, as in `teamwire serve --store`; required unless --store-file or --check is given
+    ///
+    /// Other users of this machine can see a password in the process list: prefer --store-file.
+    #[arg(long, value_name = "URL", conflicts_with = "store_file")]
+    store: Option<String>,
+    /// The file with the store's URL
+    #[arg(long, value_name = "FILE")]
+    store_file: Option<PathBuf>,
     /// Only check that the backup is complete and undamaged
     #[arg(long, conflicts_with_all = ["store", "store_file"])]
     check: bool,
@@ -46,7 +50,8 @@ impl Restore {
         }
         let (header, counts) = checked.check().map_err(failed)?;
         if !self.check {
-            let url = self.store.url()?.ok_or_else(|| {
+            let named = store::url(self.store.as_deref(), self.store_file.as_deref())?;
+            let url = named.ok_or_else(|| {
                 Failure::usage("Name the store with --store or --store-file, or only check the backup with --check.")
             })?;
             self.write_to(&url, &progress).await?;

@@ -1,6 +1,10 @@
 //! The store that a command uses without a coordinator.
 
-use std::{fs, path::PathBuf, sync::Arc};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use clap::Args;
 use teamwire_server::store::{self, Store};
@@ -23,12 +27,16 @@ pub(super) struct StoreArgs {
 impl StoreArgs {
     /// Returns the store's URL. `None`: none is named.
     pub(super) fn url(&self) -> Result<Option<String>, Failure> {
-        let Some(file) = &self.store_file else { return Ok(self.store.clone()) };
-        let url = fs::read_to_string(file).map_err(|error| {
-            Failure::usage(format!("Cannot read the store's URL from {}: {error}.", file.display()))
-        })?;
-        Ok(Some(url.trim().to_owned()))
+        url(self.store.as_deref(), self.store_file.as_deref())
     }
+}
+
+/// Returns a store's URL, or the one that a file contains. `None`: neither is named.
+pub(super) fn url(store: Option<&str>, file: Option<&Path>) -> Result<Option<String>, Failure> {
+    let Some(file) = file else { return Ok(store.map(str::to_owned)) };
+    let url = fs::read_to_string(file)
+        .map_err(|error| Failure::usage(format!("Cannot read the store's URL from {}: {error}.", file.display())))?;
+    Ok(Some(url.trim().to_owned()))
 }
 
 /// Opens a store.

@@ -21,7 +21,7 @@ pub(super) fn quota(reader: &Reader, team: &v1::Team) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (what, bytes, max) in parts.into_iter().filter(|(.., max)| *max > 0) {
         let percent = bytes.saturating_mul(100) / max;
-        let text = format!("{what} uses {percent} % of its quota: {} of {} MiB.", bytes >> 20, max >> 20);
+        let text = format!("{what} uses {percent}% of its quota: {} of {} MiB.", bytes >> 20, max >> 20);
         let wait = "Delete tasks that are no longer needed, or wait until old history is deleted";
         let next = match reader.can_lead() {
             true => format!("{wait}; the coordinator's operator can raise `limits.team_bytes_max`."),

@@ -131,7 +131,7 @@ const (
 	NoticeKind_NOTICE_KIND_SPAWN_STARTED NoticeKind = 17
 	// A member that was ordered from a host has not started; `text` says why. To the lead and to the member that ordered it.
 	NoticeKind_NOTICE_KIND_SPAWN_FAILED NoticeKind = 18
-	// The team uses 80 % of its quota, or all of it; `text` says of what, and what frees space. To the lead.
+	// The team uses 80% or 99% of its quota; `text` says of what, and what frees space. To the lead.
 	NoticeKind_NOTICE_KIND_QUOTA NoticeKind = 19
 	// Unimportant notices, gathered over a few minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a
 	// line for each of them.

@@ -106,7 +106,7 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     NOTICE_KIND_SPAWN_FAILED: _NoticeKind.ValueType  # 18
     """A member that was ordered from a host has not started; `text` says why. To the lead and to the member that ordered it."""
     NOTICE_KIND_QUOTA: _NoticeKind.ValueType  # 19
-    """The team uses 80 % of its quota, or all of it; `text` says of what, and what frees space. To the lead."""
+    """The team uses 80% or 99% of its quota; `text` says of what, and what frees space. To the lead."""
     NOTICE_KIND_DIGEST: _NoticeKind.ValueType  # 20
     """Unimportant notices, gathered over a few minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a
     line for each of them.
@@ -166,7 +166,7 @@ NOTICE_KIND_SPAWN_STARTED: NoticeKind.ValueType  # 17
 NOTICE_KIND_SPAWN_FAILED: NoticeKind.ValueType  # 18
 """A member that was ordered from a host has not started; `text` says why. To the lead and to the member that ordered it."""
 NOTICE_KIND_QUOTA: NoticeKind.ValueType  # 19
-"""The team uses 80 % of its quota, or all of it; `text` says of what, and what frees space. To the lead."""
+"""The team uses 80% or 99% of its quota; `text` says of what, and what frees space. To the lead."""
 NOTICE_KIND_DIGEST: NoticeKind.ValueType  # 20
 """Unimportant notices, gathered over a few minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a
 line for each of them.

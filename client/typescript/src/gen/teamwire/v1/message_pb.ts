@@ -1767,7 +1767,7 @@ export enum NoticeKind {
   SPAWN_FAILED = 18,
 
   /**
-   * The team uses 80 % of its quota, or all of it; `text` says of what, and what frees space. To the lead.
+   * The team uses 80% or 99% of its quota; `text` says of what, and what frees space. To the lead.
    *
    * @generated from enum value: NOTICE_KIND_QUOTA = 19;
    */
