@@ -154,7 +154,7 @@ test("the lead deletes the team, and the page says that the sign-in ended with i
   await dialog.getByRole("alert").getByText("ann").waitFor();
   await coordinator.cli(["shutdown", "ann", "--wait"], "lead");
   await dialog.getByRole("button", { name: "Delete the team" }).click();
-  await page.getByRole("alert").getByText("The team acme is deleted").waitFor();
+  await page.getByRole("alert").getByText("The team acme was deleted").waitFor();
   await page.getByLabel("Code").waitFor();
   assert.deepEqual(problems, []);
 });
@@ -170,7 +170,7 @@ test("hosts show what they have left, and orders wait under their names", async 
 
   if (host.pid) process.kill(host.pid, "SIGSTOP");
   await coordinator.cli(["spawn", "ann", "--profile", "sleeper", "--no-wait"], "lead");
-  const order = page.getByRole("list", { name: "Orders that wait" }).getByRole("listitem");
+  const order = page.getByRole("list", { name: "Pending orders" }).getByRole("listitem");
   await order.getByRole("link", { name: "ann" }).waitFor();
   await order.getByText(/^on lab$/).waitFor();
   await row.getByText(/^1 of \d+ slots taken$/).waitFor();

@@ -65,7 +65,7 @@ test("a plan is rejected with a reason, and the next one is compared with it and
   assert.deepEqual([rejected.state, rejected.reason], ["rejected", "keep a copy"]);
 
   const second = await submit(coordinator, "ann", "# Steps\n\n1. copy\n2. drop the old one\n", "copy, then drop");
-  await page.getByRole("button", { name: "Next that waits for you" }).click();
+  await page.getByRole("button", { name: "Next request for you" }).click();
   await detail.getByRole("heading", { name: "copy, then drop" }).waitFor();
   await detail.getByText("keep a copy").waitFor();
   await detail.getByRole("button", { name: "Changes +1 −1" }).click();

@@ -54,9 +54,9 @@ test("a coordinator that is gone is said at once, and the page counts the losses
   const { page, problems } = await console_(coordinator, "lead", "#/health");
   await page.getByText("No problems found.").waitFor();
   await coordinator.kill();
-  await page.getByText(/What is below was true before/).waitFor({ timeout: 3_000 });
+  await page.getByText(/The information below may be out of date/).waitFor({ timeout: 3_000 });
   await coordinator.serve();
-  await page.getByText(/What is below was true before/).waitFor({ state: "detached" });
+  await page.getByText(/The information below may be out of date/).waitFor({ state: "detached" });
   await page.getByText(/lost 1 time since the page was opened/).waitFor();
   assert.deepEqual(problems, []);
 });

@@ -126,7 +126,7 @@ test("a person leads a team from the page, from its creation to its deletion", {
   await dialog.getByLabel("Reason").fill("Keep the data");
   await dialog.getByRole("button", { name: "Reject" }).click();
   await request.getByText("rejected by operator").waitFor();
-  await page.getByRole("button", { name: "Next that waits for you" }).click();
+  await page.getByRole("button", { name: "Next request for you" }).click();
   await request.getByRole("button", { name: "Changes +1 −1" }).click();
   await request.locator(".added").getByText("Keep the data").waitFor();
   await request
@@ -136,7 +136,7 @@ test("a person leads a team from the page, from its creation to its deletion", {
   await request.getByText("approved by operator").waitFor();
 
   // Now that it may begin, ann claims its task, and asks before it does it.
-  await page.getByRole("button", { name: "Next that waits for you" }).click();
+  await page.getByRole("button", { name: "Next request for you" }).click();
   await request.getByText("redis-benchmark -q").waitFor();
   await request
     .getByRole("button", { name: /^Approve/ })
@@ -172,7 +172,7 @@ test("a person leads a team from the page, from its creation to its deletion", {
   // ann ends when it is asked. bob does not, and is stopped.
   await goTo("Team");
   await page.getByRole("link", { name: "ann", exact: true }).click();
-  const way = page.getByRole("list", { name: "How its shutdown goes" });
+  const way = page.getByRole("list", { name: "Progress of its shutdown" });
   const ask = async () => {
     await page.getByRole("button", { name: "Ask to shut down…" }).click();
     await dialog.getByLabel("Reason").fill("The work is done.");
@@ -208,7 +208,7 @@ test("a person leads a team from the page, from its creation to its deletion", {
   await goTo("Access");
   await remove();
   await page.getByText("There is no team yet.").waitFor();
-  await page.getByText("The team acme is deleted.").waitFor();
+  await page.getByText("Deleted the team acme.").waitFor();
   assert.equal(await page.getByRole("banner").getByText("acme").count(), 0);
   assert.deepEqual(problems, []);
 });

@@ -44,7 +44,7 @@ test("a shutdown that is asked from the page is rejected with a reason, and then
     await page.getByRole("dialog").getByLabel("Reason").fill(reason);
     await page.getByRole("dialog").getByRole("button", { name: "Ask", exact: true }).click();
   };
-  const way = page.getByRole("list", { name: "How its shutdown goes" });
+  const way = page.getByRole("list", { name: "Progress of its shutdown" });
 
   await ask("We are done here.");
   await way.getByText("We are done here.").waitFor();
@@ -57,6 +57,39 @@ test("a shutdown that is asked from the page is rejected with a reason, and then
   await way.getByText("exit code 0").waitFor();
   await page.getByRole("region", { name: "Lives" }).getByText("exit code 0").waitFor();
   assert.equal(await page.getByRole("button", { name: "Ask to shut down…" }).isDisabled(), true);
+  assert.deepEqual(problems, []);
+});
+
+test("a shutdown that is rejected before the watched team shows it is on the page all the same", async () => {
+  const coordinator = await Coordinator.start();
+  await coordinator.team();
+  await runProgram(coordinator, "ann");
+  const { page, problems } = await console_(coordinator, "lead", "#/member?name=ann");
+  // Frames of the watched team wait for as long as the test wants.
+  await page.addInitScript(() => {
+    const own = window.fetch;
+    const gate = { isShut: false };
+    Object.assign(window, { gate });
+    window.fetch = async (input, init) => {
+      const reply = await own(input, init);
+      if (!reply.url.endsWith("/WatchTeam") || !reply.body) return reply;
+      const held = new TransformStream({
+        transform: (chunk, to) => (gate.isShut ? new Promise(() => {}) : to.enqueue(chunk)),
+      });
+      return new Response(reply.body.pipeThrough(held), reply);
+    };
+  });
+  await page.reload();
+  await page.getByRole("status").getByText("live", { exact: true }).waitFor();
+  await page.evaluate(() => void Object.assign(Reflect.get(window, "gate"), { isShut: true }));
+
+  await page.getByRole("button", { name: "Ask to shut down…" }).click();
+  await page.getByRole("dialog").getByLabel("Reason").fill("We are done here.");
+  await page.getByRole("dialog").getByRole("button", { name: "Ask", exact: true }).click();
+  const way = page.getByRole("list", { name: "Progress of its shutdown" });
+  await way.getByText("We are done here.").waitFor();
+  await way.getByText("Rejected").waitFor();
+  await way.getByText("Two tests still run.").waitFor();
   assert.deepEqual(problems, []);
 });
 
@@ -109,13 +142,13 @@ test("a member is stopped by force in a second step, and is made the lead in ano
   const { page, problems } = await console_(coordinator, "lead", "#/member?name=ann");
   await page.getByRole("button", { name: "Stop by force…" }).click();
   const dialog = page.getByRole("dialog");
-  await dialog.getByText(/is not asked/).waitFor();
+  await dialog.getByText(/is not consulted/).waitFor();
   await dialog.getByLabel("Reason").fill("It went astray.");
   await dialog.getByRole("button", { name: "Stop ann now" }).click();
-  await page.getByRole("list", { name: "How its shutdown goes" }).getByText("Exited").waitFor();
+  await page.getByRole("list", { name: "Progress of its shutdown" }).getByText("Exited").waitFor();
   await page
     .getByRole("region", { name: "Lives" })
-    .getByText(/by force of lead/)
+    .getByText(/forced by lead/)
     .waitFor();
 
   await page.goto(page.url().replace("name=ann", "name=bob"));
@@ -148,7 +181,7 @@ test("a host's page shows its offer, its members and its orders, and stops it by
   await page.getByText("Has ended. No order goes to it.").waitFor();
   await page
     .getByRole("region", { name: "Lives" })
-    .getByText(/by force of lead/)
+    .getByText(/forced by lead/)
     .waitFor();
   assert.deepEqual(problems, []);
 });

@@ -138,9 +138,9 @@ test("a request shows its decision, which is one line in the stream", async () =
   await coordinator.cli(["reject", "last", "--reason", "Too slow"], "lead");
   await request.getByText("rejected").waitFor();
   await request.getByText("Too slow").waitFor();
-  await rows(page, "lead rejected the plan of ann: Too slow").getByRole("button", { name: "Show the request" }).click();
+  await rows(page, "lead rejected ann's plan: Too slow").getByRole("button", { name: "Show the request" }).click();
   await page.locator(".here").filter({ hasText: "Measure" }).waitFor();
-  assert.equal(await rows(page, "rejected the plan of ann").count(), 1);
+  assert.equal(await rows(page, "rejected ann's plan").count(), 1);
   assert.deepEqual(problems, []);
 });
 

@@ -94,7 +94,7 @@ impl ConsoleCommand {
             OPERATOR => "the operator, who sees every team".to_owned(),
             who => who.to_owned(),
         };
-        let read_only = if self.read_only { ", only to read" } else { "" };
+        let read_only = if self.read_only { " (read-only)" } else { "" };
         let why = why_operator.map(|why| format!(" {why}")).unwrap_or_default();
         let how = match is_opening {
             true => "The console opens in your browser. If it does not, go to",

@@ -674,7 +674,7 @@ fn without_a_browser_the_address_and_the_code_are_printed() {
     let world = World::embedded();
     world.create_team("acme");
     let printed = world.cli(LEAD, &["console", "--read-only"]).succeeds().stdout;
-    assert!(printed.starts_with("You sign in as lead@acme, only to read.\n"), "{printed}");
+    assert!(printed.starts_with("You sign in as lead@acme (read-only).\n"), "{printed}");
     let code = printed.split_whitespace().find(|word| word.starts_with("twk:acme:")).expect("a code");
     let signed_in: v1::SignInResponse =
         call(&world, "AccessService/SignIn", code, &v1::SignInRequest::default()).unwrap();

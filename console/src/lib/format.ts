@@ -56,14 +56,14 @@ export const STATE_MEANING: Readonly<Record<number, string>> = {
   [v1.MemberState.STOPPING]: "Is ending: its exit has not been reported yet.",
   [v1.MemberState.EXITED]: "Its process has ended. The name may be joined again.",
   [v1.MemberState.LOST]:
-    "Its lease has run out: its machine, its runner or the network is gone. It is back as soon as it calls.",
-  [v1.MemberState.AWAY]: "No one is at it right now: it is a person or an agent that calls now and then.",
+    "Its lease has run out: its machine, its runner or the network is gone. It comes back as soon as it makes a call.",
+  [v1.MemberState.AWAY]: "Between commands: a person, or an agent that runs a command now and then.",
   [v1.MemberState.SPAWNING]: "Is ordered from a host, and has not started yet. Its inbox already takes messages.",
 };
 
 /** Returns how a process ended, in words. */
 export function exitName(exit: v1.ExitReport): string {
   const how =
-    exit.signal > 0 ? `signal ${exit.signal}` : exit.code === undefined ? "not known how" : `exit code ${exit.code}`;
+    exit.signal > 0 ? `signal ${exit.signal}` : exit.code === undefined ? "unknown cause" : `exit code ${exit.code}`;
   return exit.detail ? `${how}: ${exit.detail}` : how;
 }

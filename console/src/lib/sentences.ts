@@ -122,23 +122,25 @@ export function stateReason(request: v1.Request): string {
 }
 
 const DECIDED: Readonly<Record<number, string>> = {
-  [v1.RequestKind.SHUTDOWN]: "the shutdown of",
-  [v1.RequestKind.PLAN_APPROVAL]: "the plan of",
-  [v1.RequestKind.PERMISSION]: "the permission request of",
-  [v1.RequestKind.SPAWN]: "the order to start",
+  [v1.RequestKind.SHUTDOWN]: "shutdown",
+  [v1.RequestKind.PLAN_APPROVAL]: "plan",
+  [v1.RequestKind.PERMISSION]: "permission request",
 };
 
 function decision(request: v1.Request): string {
-  const what = `${DECIDED[request.kind] ?? "the request of"} ${request.member}`;
+  const isOrder = request.kind === v1.RequestKind.SPAWN;
+  const what = isOrder
+    ? `order to start ${request.member}`
+    : `${request.member}'s ${DECIDED[request.kind] ?? "request"}`;
   const [state = "decided"] = REQUEST_STATE[request.state] ?? [];
   const reason = stateReason(request);
   const tail = reason ? `: ${reason}` : "";
   return request.decidedBy
-    ? `${actorName(request.decidedBy)} ${state} ${what}${tail}`
-    : `${capital(what)} ${state === "expired" ? "" : "was "}${state}${tail}`;
+    ? `${actorName(request.decidedBy)} ${state} ${isOrder ? "the " : ""}${what}${tail}`
+    : `${isOrder ? "The " : ""}${what} ${state === "expired" ? "" : "was "}${state}${tail}`;
 }
 
-/** Why a message was given up. */
+/** Why a message became a dead letter. */
 export const DEAD_LETTER: Readonly<Record<number, string>> = {
   [v1.DeadLetterCause.DELIVERY_LIMIT]: "it was delivered too many times without being processed",
   [v1.DeadLetterCause.TARGET_REPLACED]: "it asked an earlier life of the member to shut down",
@@ -162,7 +164,7 @@ const MEMBER: Readonly<Record<number, string>> = {
 function memberEvent(event: v1.MemberEvent): string {
   const life = event.incarnation > 1n ? ` (life ${event.incarnation})` : "";
   const parts = [`${event.member}${life} ${MEMBER[event.state] ?? "has another state"}`];
-  if (event.forcedBy) parts.push(`stopped by force by ${senderName(event.forcedBy)}`);
+  if (event.forcedBy) parts.push(`forced by ${senderName(event.forcedBy)}`);
   if (event.exit) parts.push(exitName(event.exit));
   if (event.detail) parts.push(event.detail);
   return parts.join(", ");
@@ -182,7 +184,7 @@ function teamEvent({ kind, actor, member, readOnly }: v1.TeamEvent): string {
     case v1.TeamEventKind.WRITES_LOST:
       return "The store has lost changes that were confirmed";
     case v1.TeamEventKind.SIGNED_IN:
-      return `${who} signed in to the console${readOnly ? ", only to read" : ""}`;
+      return `${who} signed in to the console${readOnly ? " (read-only)" : ""}`;
     case v1.TeamEventKind.CREDENTIAL_REVOKED:
       return `${who} revoked a credential${member ? ` of ${member}` : ""}`;
     default:
@@ -197,7 +199,7 @@ function taskEvent({ kind, taskId, subject, actor, owner, detail }: v1.TaskEvent
     case v1.TaskEventKind.CREATED:
       return `${who} created ${task}${tail}`;
     case v1.TaskEventKind.ASSIGNED:
-      return `${who} assigned ${task}, to ${owner}${tail}`;
+      return `${who} assigned ${task} to ${owner}${tail}`;
     case v1.TaskEventKind.CLAIMED:
       return `${owner} claimed ${task}${tail}`;
     case v1.TaskEventKind.COMPLETED:
@@ -227,7 +229,7 @@ export function sentence({ event }: v1.HistoryEntry): string {
     case "decision":
       return decision(event.value);
     case "deadLetter":
-      return `A message to ${event.value.recipient} was given up: ${DEAD_LETTER[event.value.cause] ?? "no reason is known"}`;
+      return `A message to ${event.value.recipient} became a dead letter: ${DEAD_LETTER[event.value.cause] ?? "unknown reason"}`;
     default:
       return "Something that this page does not know";
   }

@@ -121,8 +121,8 @@ impl Doctor {
                 reader.advise(
                     member,
                     format!(
-                        "See what happened: `teamwire logs {name}`. If it will not pass, stop it with `teamwire shutdown \
-                         {name} --force`, mend the cause, and start it again: {} It then receives its messages.",
+                        "See what happened: `teamwire logs {name}`. If it doesn't recover, stop it with `teamwire \
+                         shutdown {name} --force`, fix the cause, and start it again: {} It then receives its messages.",
                         begin_again(member)
                     ),
                 ),

@@ -61,7 +61,7 @@ export function meaning(request: v1.Request): string {
         ? `Approving lets ${member} claim tasks and carry out this plan. A rejection sends it your reason.`
         : `Approving tells ${member} to carry out this plan. A rejection sends it your reason.`;
     case v1.RequestKind.PERMISSION:
-      return `Approving lets ${member} do what is shown here. A rejection refuses it, and so does no answer by the deadline.`;
+      return `Approving lets ${member} do what is shown here. If you reject it, or no one answers by the deadline, it is refused.`;
     default:
       return `The host starts ${member}, or refuses. There is nothing to answer here.`;
   }
@@ -112,7 +112,7 @@ export async function answer(request: v1.Request, approve: boolean, reason: stri
       return false;
     }
   }
-  // The same answer from someone else before is no error, so only the request tells whose it was.
+  // If someone else gave the same answer first, this call succeeds, too, so only the request tells whose answer counted.
   const decided = await read(request.id).catch(() => undefined);
   const isMine = !isLate && (!decided || isBy(caller, decided.decidedBy));
   if (isMine) toasts.show(approve ? "Approved." : "Rejected.");

@@ -5,7 +5,7 @@ import { act } from "../../lib/act.js";
 import { session } from "../../session.svelte.js";
 import { team } from "../../team.svelte.js";
 
-/** An action that is asked back before it is done. */
+/** An action that the person confirms first. */
 export interface Question {
   readonly name: string;
   readonly explains: string;
@@ -28,7 +28,7 @@ async function call(done: string, make: (client: Client) => Promise<unknown>): P
 }
 
 export function claim({ id }: v1.Task): Promise<unknown> {
-  return call(`You have claimed #${id}.`, (client) => client.tasks.claimTask({ taskId: id }));
+  return call(`Claimed #${id}.`, (client) => client.tasks.claimTask({ taskId: id }));
 }
 
 /** `token`: of the caller's claim. Empty: another member's, which the lead and the operator may release. */
@@ -46,13 +46,13 @@ export function release(task: v1.Task, token: string): Question {
 
 export function complete(task: v1.Task, token: string): Question {
   const ends = task.owner && !token ? ` It is ${task.owner}'s.` : "";
-  const unblocks = task.blocks.length > 0 ? " Tasks that wait for it go on." : "";
+  const unblocks = task.blocks.length > 0 ? " Tasks that wait for it can go ahead." : "";
   return {
     name: "Complete",
     explains: `#${task.id} is done, which is final.${ends}${unblocks}`,
     field: { label: "Result (optional)", isLong: true },
     run: (result) =>
-      call(`#${task.id} is completed.`, (client) =>
+      call(`Completed #${task.id}.`, (client) =>
         client.tasks.completeTask({ team: team.name, taskId: task.id, claimToken: token, result }),
       ),
   };
@@ -66,7 +66,7 @@ export function assign(task: v1.Task, isClaimed: boolean): Question {
       : "The owner gets a notice. Without an owner, any member may claim the task.",
     field: { label: "Owner (empty: no member)", isMember: true, value: task.owner },
     run: (owner) =>
-      call(owner ? `#${task.id} is assigned to ${owner}.` : `#${task.id} has no owner.`, (client) =>
+      call(owner ? `Assigned #${task.id} to ${owner}.` : `#${task.id} has no owner.`, (client) =>
         client.tasks.updateTask({ team: team.name, taskId: task.id, expectedVersion: task.version, owner }),
       ),
   };
@@ -75,9 +75,8 @@ export function assign(task: v1.Task, isClaimed: boolean): Question {
 export function remove(task: v1.Task): Question {
   return {
     name: "Delete",
-    explains: `#${task.id} leaves the board, and tasks that wait for it no longer do.`,
+    explains: `#${task.id} leaves the board, and no longer blocks other tasks.`,
     isDangerous: true,
-    run: () =>
-      call(`#${task.id} is deleted.`, (client) => client.tasks.deleteTask({ team: team.name, taskId: task.id })),
+    run: () => call(`Deleted #${task.id}.`, (client) => client.tasks.deleteTask({ team: team.name, taskId: task.id })),
   };
 }

@@ -50,6 +50,7 @@ function ofMember(member: v1.Member, { now, history }: View): Finding[] {
   const { name, state, inboxDepth, failedTurns } = member;
   const since = ageOf(member.stateSince, now);
   const unread = count(inboxDepth, "message");
+  const areWaiting = inboxDepth === 1n ? "is waiting" : "are waiting";
   const link = { text: `See ${name}`, page: "member" as const, params: { name } };
   const found: Finding[] = [];
   const problem = (kind: string, text: string, next: string, isProblem = true) =>
@@ -57,7 +58,7 @@ function ofMember(member: v1.Member, { now, history }: View): Finding[] {
   if (state === v1.MemberState.LOST) {
     problem(
       "lost",
-      `${name} has been lost for ${span(since)}: its lease has run out. ${inboxDepth > 0n ? `${unread} wait in its inbox.` : ""}`,
+      `${name} has been lost for ${span(since)}: its lease has run out. ${inboxDepth > 0n ? `${unread} ${areWaiting} in its inbox.` : ""}`,
       "If it is still needed, start its program again: it then receives its messages. If not, stop it by force.",
     );
   }
@@ -69,7 +70,7 @@ function ofMember(member: v1.Member, { now, history }: View): Finding[] {
   if (state === v1.MemberState.STOPPING && since >= PATIENCE_MS) {
     problem(
       "not exited",
-      `${name} is to end for ${span(since)}, but its exit was not reported.`,
+      `${name} should have exited ${span(since)} ago, but has not reported its exit.`,
       `Find its process${member.attributes?.host ? ` on ${member.attributes.host}` : ""}, and end it. Stopping it by force revokes its credential.`,
     );
   }
@@ -77,14 +78,14 @@ function ofMember(member: v1.Member, { now, history }: View): Finding[] {
     problem(
       "failing",
       `${name}'s program has failed for ${span(ageOf(failedTurns.since, now))}, ${count(failedTurns.count, "time")} in a row: ${failedTurns.error}`,
-      "See its activity. If it will not pass, stop it, mend the cause, and start it again.",
+      "See its activity. If it doesn't recover, stop it, fix the cause, and start it again.",
     );
   }
   if (hasNoLease(member)) {
     problem(
       "lease",
       `${name}'s lease has run out.`,
-      "It is lost soon, unless it calls: check its machine and its network.",
+      "It will soon count as lost unless it makes a call: check its machine and its network.",
     );
   }
   if (hasEnded(state) || state === v1.MemberState.LOST) return found;
@@ -97,17 +98,17 @@ function ofMember(member: v1.Member, { now, history }: View): Finding[] {
         : "Start its program again: it then receives its messages.",
     );
   } else if (inboxDepth > 0n && isUnread(member) && since >= PATIENCE_MS) {
-    problem("unread", `No process reads ${name}'s inbox: ${unread} wait.`, "Start its program again.");
+    problem("unread", `No process reads ${name}'s inbox: ${unread} ${areWaiting}.`, "Start its program again.");
   } else if (inboxDepth > 0n && isStuck(member, history)) {
     problem(
       "stuck",
-      `${name} has not processed its messages for too long: ${unread} wait.`,
+      `${name} has not processed its messages for too long: ${unread} ${areWaiting}.`,
       "It may still be working on them. Ask it, or see its activity.",
     );
   } else if (inboxDepth > 0n && member.connected && state === v1.MemberState.IDLE && since >= PATIENCE_MS) {
     problem(
       "idle",
-      `${name} has been idle for ${span(since)} although ${unread} wait in its inbox.`,
+      `${name} has been idle for ${span(since)} although ${unread} ${areWaiting} in its inbox.`,
       "Its program may not acknowledge what it receives. Ask it, or see its activity.",
     );
   }
@@ -143,14 +144,14 @@ function ofHost(host: v1.Host, members: readonly v1.Member[], now: number): Find
     return finding(
       true,
       "host lost",
-      `The host ${name} has been lost for ${since}, and is responsible for ${named.join(", ")}. They may still run.`,
+      `The host ${name} has been lost for ${since}, and is responsible for ${named.join(", ")}. They may still be running.`,
       `Start \`teamwire host\` on ${name} again: it finds the members that it started.`,
     );
   }
   if (!offer) {
     if (ageOf(host.joinedAt, now) < PATIENCE_MS) return [];
     const next = `Check the output of \`teamwire host\` on ${name}, and restart it.`;
-    return finding(true, "no offer", `The host ${name} has not said what it offers.`, next);
+    return finding(true, "no offer", `The host ${name} has not declared what it offers.`, next);
   }
   if (offer.profiles.length === 0) {
     const next = `Install an agent program on ${name}, or add a profile to its host.toml; then restart it.`;
@@ -219,8 +220,8 @@ function ofHistory({ history, now }: View): Finding[] {
     found.push({
       isProblem: false,
       key: "dead letters",
-      text: `${count(dead.length, "message")} became dead letters in the last hour, for ${names}: no one has processed them.`,
-      next: "If they still matter, send them again.",
+      text: `${count(dead.length, "message")} for ${names} became ${dead.length === 1 ? "a dead letter" : "dead letters"} in the last hour, unprocessed.`,
+      next: `If ${dead.length === 1 ? "it still matters, send it" : "they still matter, send them"} again.`,
       link: { text: "See the messages", page: "messages", params: { member: dead.at(-1) } },
     });
   }

@@ -27,7 +27,7 @@ export function memberNeed(member: v1.Member): Need | undefined {
   if (failedTurns && failedTurns.count > 0) {
     return { rank: 4, reason: `${count(failedTurns.count, "turn")} failed in a row: ${failedTurns.error}` };
   }
-  if (member.inboxFull) return { rank: 4, reason: `Its inbox is full: with ${unread}, it takes no more.` };
+  if (member.inboxFull) return { rank: 4, reason: `Its inbox is full (${unread}) and accepts no more.` };
   if (member.pendingPermissions.length > 0) {
     return {
       rank: 3,
@@ -35,7 +35,8 @@ export function memberNeed(member: v1.Member): Need | undefined {
     };
   }
   if (member.pendingPlan) return { rank: 3, reason: "Waits for the answer to its plan." };
-  if (hasNoLease(member)) return { rank: 3, reason: "Its lease has run out. It is lost soon, unless it calls." };
+  if (hasNoLease(member))
+    return { rank: 3, reason: "Its lease has run out. It will soon count as lost unless it makes a call." };
   if (inboxDepth > 0n && isUnread(member)) return { rank: 2, reason: `No process reads its inbox: ${unread} waiting.` };
   return undefined;
 }
@@ -68,7 +69,7 @@ export function hostNeed(host: v1.Host, running: number): Need | undefined {
     return running > 0
       ? {
           rank: 5,
-          reason: `Lost, with ${count(running, "member")}, which may still run. Start it again: it finds them.`,
+          reason: `Lost, with ${count(running, "member")}, which may still be running. Start it again: it finds them.`,
         }
       : { rank: 3, reason: "Lost: its lease has run out. Start it again, or stop it." };
   }
