@@ -62,7 +62,7 @@ mod tests {
                 let Some(start) = line.find("teamwire ") else { continue };
                 let typed = &line[start..];
                 let typed =
-                    [" && ", " > ", " < "].iter().fold(typed, |typed, end| typed.split(end).next().unwrap_or(typed));
+                    [" | ", " && ", " > ", " < "].iter().fold(typed, |typed, end| typed.split(end).next().unwrap_or(typed));
                 let words = shlex::split(typed).unwrap_or_else(|| panic!("{path}: {typed}"));
                 if let Err(error) = command().try_get_matches_from(words) {
                     panic!("the example `{typed}` of `{path}` does not parse: {error}");
