@@ -61,8 +61,9 @@ mod tests {
             for line in examples.to_string().lines().filter_map(|line| line.strip_prefix("    ")) {
                 let Some(start) = line.find("teamwire ") else { continue };
                 let typed = &line[start..];
-                let typed =
-                    [" | ", " && ", " > ", " < "].iter().fold(typed, |typed, end| typed.split(end).next().unwrap_or(typed));
+                let typed = [" | ", " && ", " > ", " < "]
+                    .iter()
+                    .fold(typed, |typed, end| typed.split(end).next().unwrap_or(typed));
                 let words = shlex::split(typed).unwrap_or_else(|| panic!("{path}: {typed}"));
                 if let Err(error) = command().try_get_matches_from(words) {
                     panic!("the example `{typed}` of `{path}` does not parse: {error}");

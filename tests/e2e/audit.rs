@@ -180,7 +180,7 @@ fn refused_calls_and_sign_ins_leave_entries_without_their_secrets(world: World) 
     has(&log, ["SignIn", "", "SIGN_IN_CODE_USED", "member"]);
     has(&log, ["ForceStop", "ann", "CREDENTIAL_INVALID", "stranger"]);
     has(&log, ["RevokeCredential", "", "CREDENTIAL_NOT_FOUND", "member"]);
-    has(&log, ["CreateTeam", "", "OPERATOR_ONLY", "stranger"]);
+    has(&log, ["CreateTeam", "", "CREDENTIAL_INVALID", "stranger"]);
     has(&log, ["ForceStop", "lead", "LEAD_ONLY", "member"]);
     has(&log, ["ForceStop", "lead", "MEMBER_STOPPED", "member"]);
     let guessed = log.iter().find(|record| record["entry"]["caller"]["claim"] == "member lead@acme").unwrap();
