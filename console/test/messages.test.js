@@ -76,6 +76,31 @@ test("a message goes out, and its receipts turn without a reload", async () => {
   assert.deepEqual(problems, []);
 });
 
+test("the page that is opened next works if Messages is left before its receipts are read", async () => {
+  const coordinator = await Coordinator.start();
+  await coordinator.team();
+  await coordinator.join("ann");
+  const { page, problems } = await console_(coordinator, "lead", "#/team");
+  await coordinator.cli(["send", "ann", "No process reads this yet."], "lead");
+  await page.goto(`${coordinator.address}/#/messages`);
+  // Leaves as soon as the message is there, which is when its receipts are wanted.
+  await page.evaluate(
+    () =>
+      new Promise((resolve) => {
+        const look = () => {
+          if (!document.querySelector(".receipts")) return void requestAnimationFrame(look);
+          location.hash = "#/team";
+          resolve(undefined);
+        };
+        look();
+      }),
+  );
+  await page.getByRole("heading", { level: 1, name: "Team" }).waitFor();
+  const moment = page.evaluate(() => new Promise((resolve) => setTimeout(resolve, 500, "over")));
+  assert.equal(await Promise.race([moment, new Promise((resolve) => setTimeout(resolve, 10_000, "stuck"))]), "over");
+  assert.deepEqual(problems, []);
+});
+
 test("a broadcast to many says how many have processed it, and names each when asked", async () => {
   const coordinator = await Coordinator.start();
   await coordinator.team();
