@@ -18,6 +18,8 @@ function rows(page, hasText) {
  * @param {Page} page @param {string} to @param {string} text */
 async function write(page, to, text) {
   const form = page.getByRole("form", { name: "Write a message" });
+  // The page takes keys once it is loaded.
+  await form.or(page.getByRole("button", { name: /^(Write a message|Continue writing)/ })).waitFor();
   if (!(await form.isVisible())) await page.keyboard.press("c");
   await form.getByLabel("To", { exact: true }).selectOption(to);
   await form.getByLabel("Message", { exact: true }).fill(text);
