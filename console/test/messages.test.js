@@ -18,6 +18,8 @@ function rows(page, hasText) {
  * @param {Page} page @param {string} to @param {string} text */
 async function write(page, to, text) {
   const form = page.getByRole("form", { name: "Write a message" });
+  // The page takes keys once it is loaded.
+  await form.or(page.getByRole("button", { name: /^(Write a message|Continue writing)/ })).waitFor();
   if (!(await form.isVisible())) await page.keyboard.press("c");
   await form.getByLabel("To", { exact: true }).selectOption(to);
   await form.getByLabel("Message", { exact: true }).fill(text);
@@ -73,6 +75,31 @@ test("a message goes out, and its receipts turn without a reload", async () => {
   await coordinator.cli(["send", "bob", "now"], "lead");
   await broadcast.getByRole("img", { name: /^bob: processed at / }).waitFor();
   assert.equal(await page.evaluate("window.sameDocument"), true);
+  assert.deepEqual(problems, []);
+});
+
+test("the page that is opened next works if Messages is left before its receipts are read", async () => {
+  const coordinator = await Coordinator.start();
+  await coordinator.team();
+  await coordinator.join("ann");
+  const { page, problems } = await console_(coordinator, "lead", "#/team");
+  await coordinator.cli(["send", "ann", "No process reads this yet."], "lead");
+  await page.goto(`${coordinator.address}/#/messages`);
+  // Leaves as soon as the message is there, which is when its receipts are wanted.
+  await page.evaluate(
+    () =>
+      new Promise((resolve) => {
+        const look = () => {
+          if (!document.querySelector(".receipts")) return void requestAnimationFrame(look);
+          location.hash = "#/team";
+          resolve(undefined);
+        };
+        look();
+      }),
+  );
+  await page.getByRole("heading", { level: 1, name: "Team" }).waitFor();
+  const moment = page.evaluate(() => new Promise((resolve) => setTimeout(resolve, 500, "over")));
+  assert.equal(await Promise.race([moment, new Promise((resolve) => setTimeout(resolve, 10_000, "stuck"))]), "over");
   assert.deepEqual(problems, []);
 });
 

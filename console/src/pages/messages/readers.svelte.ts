@@ -40,7 +40,8 @@ export class Reader<T> {
     this.#wanted.add(id);
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
-      while (this.#running < CALLS_MAX && this.#wanted.size > this.#running) void this.#work();
+      // After the end, work returns at once and leaves what is wanted: the loop would not end.
+      while (!this.#stop.aborted && this.#running < CALLS_MAX && this.#wanted.size > this.#running) void this.#work();
     }, GATHER_MS);
   }
 
