@@ -193,7 +193,7 @@ async fn serve<L: Listen>(
         .layer(HeartbeatLayer::new(Arc::clone(heartbeats)))
         .layer(request_errors::too_large(config.edge.request_bytes_max))
         .layer(request_errors::unreadable())
-        .layer(request_errors::too_slow(config.edge.request_timeout))
+        .layer(request_errors::incomplete(config.edge.request_bytes_max, config.edge.request_timeout))
         .add_routes(routes)
         .serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned())
         .await?;

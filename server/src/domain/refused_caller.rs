@@ -44,7 +44,8 @@ pub fn invalid() -> Refusal {
     Refusal::new(
         Reason::CredentialInvalid,
         "The credential is not valid here. Its team may have been deleted or lost with the coordinator's store, or the \
-         address may be another coordinator's. Join again with a new token.",
+         address may be another coordinator's. Join again with a new token; an operator uses the current \
+         credential, because an earlier one may have been replaced.",
     )
 }
 

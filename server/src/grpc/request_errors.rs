@@ -6,8 +6,9 @@ use std::{
     time::Duration,
 };
 
+use bytes::{Bytes, BytesMut};
 use http::{Request, Response};
-use http_body::{Frame, SizeHint};
+use http_body::Frame;
 use teamwire_proto::{Reason, Refusal};
 use tokio::time::{Sleep, sleep};
 use tonic::{Code, Status, body::Body};
@@ -55,53 +56,144 @@ pub fn unreadable() -> MapResponseLayer<impl Fn(Response<Body>) -> Response<Body
     })
 }
 
-/// Makes the layer that ends a request that is not complete in time, with DEADLINE_EXCEEDED, and frees what was kept of it.
-pub fn too_slow(
+/// Makes the layer that hands a request on once it is complete, and ends one that is not complete in time, with
+/// DEADLINE_EXCEEDED.
+///
+/// tonic reserves memory for a whole request as soon as it knows its length, so a few bytes could otherwise take 256 KiB.
+pub fn incomplete(
+    request_bytes_max: usize,
     request_timeout: Duration,
 ) -> MapRequestLayer<impl Fn(Request<Body>) -> Request<Body> + Clone + Send + 'static> {
     MapRequestLayer::new(move |request: Request<Body>| {
         if request.uri().path().starts_with(OURS) {
-            request.map(|body| Body::new(TimedBody { body, timeout: request_timeout, deadline: None }))
+            request.map(|body| Body::new(WholeBody::new(body, request_bytes_max, request_timeout)))
         } else {
             request
         }
     })
 }
 
-/// A body that fails when it is not complete in time.
-struct TimedBody {
+/// How many bytes of a request come before its message: whether it is compressed, and its length.
+const PREFIX: usize = 5;
+
+/// A body that comes in one piece, and fails when it is not complete in time. It holds no more memory than twice what has
+/// arrived.
+struct WholeBody {
     body: Body,
+    bytes_max: usize,
     timeout: Duration,
+    /// What has arrived.
+    arrived: BytesMut,
     /// `None`: nothing had to be waited for so far.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
-impl http_body::Body for TimedBody {
-    type Data = bytes::Bytes;
+impl WholeBody {
+    fn new(body: Body, bytes_max: usize, timeout: Duration) -> Self {
+        Self { body, bytes_max, timeout, arrived: BytesMut::new(), deadline: None }
+    }
+
+    /// Returns whether the request has, or announces, more than it may have, so that it can be refused at once.
+    fn is_too_large(&self) -> bool {
+        let announced = self.arrived.get(1..PREFIX).and_then(|length| length.try_into().ok()).map(u32::from_be_bytes);
+        let announced = announced.map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
+        announced.max(self.arrived.len().saturating_sub(PREFIX)) > self.bytes_max
+    }
+}
+
+impl http_body::Body for WholeBody {
+    type Data = Bytes;
     type Error = Status;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<bytes::Bytes>, Status>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(context);
-        if frame.is_ready() {
-            return frame;
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        loop {
+            match Pin::new(&mut self.body).poll_frame(context) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    let Ok(data) = frame.into_data() else { continue };
+                    if self.arrived.is_empty() && self.body.is_end_stream() {
+                        return Poll::Ready(Some(Ok(Frame::data(data))));
+                    }
+                    self.arrived.extend_from_slice(&data);
+                    if self.is_too_large() {
+                        return Poll::Ready(Some(Ok(Frame::data(self.arrived.split().freeze()))));
+                    }
+                }
+                Poll::Ready(None) if !self.arrived.is_empty() => {
+                    return Poll::Ready(Some(Ok(Frame::data(self.arrived.split().freeze()))));
+                }
+                Poll::Ready(ended) => return Poll::Ready(ended),
+                Poll::Pending => {
+                    let timeout = self.timeout;
+                    let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(timeout)));
+                    return deadline.as_mut().poll(context).map(|()| {
+                        Some(Err(Status::deadline_exceeded(format!(
+                            "The request was not complete after {timeout:?}. Send it again, faster."
+                        ))))
+                    });
+                }
+            }
         }
-        let timeout = self.timeout;
-        let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(timeout)));
-        deadline.as_mut().poll(context).map(|()| {
-            Some(Err(Status::deadline_exceeded(format!(
-                "The request was not complete after {timeout:?}. Send it again, faster."
-            ))))
-        })
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.arrived.is_empty() && self.body.is_end_stream()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use http_body_util::{BodyExt as _, StreamBody};
+    use tokio::sync::mpsc;
+    use tokio_stream::wrappers::UnboundedReceiverStream;
+
+    use super::*;
+
+    const MAX: usize = 1_000;
+
+    /// Returns a body that consists of what is sent to it, as the layer hands it on.
+    fn body() -> (mpsc::UnboundedSender<Vec<u8>>, WholeBody) {
+        let (to, from) = mpsc::unbounded_channel::<Vec<u8>>();
+        let frames = tokio_stream::StreamExt::map(UnboundedReceiverStream::new(from), |data| {
+            Ok::<_, Status>(Frame::data(Bytes::from(data)))
+        });
+        (to, WholeBody::new(Body::new(StreamBody::new(frames)), MAX, Duration::from_secs(10)))
     }
 
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+    fn prefix(length: u32) -> Vec<u8> {
+        [&[0][..], &length.to_be_bytes()].concat()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_comes_in_one_piece_once_it_is_complete() {
+        let (to, mut whole) = body();
+        to.send(prefix(6)).unwrap();
+        to.send(b"abc".to_vec()).unwrap();
+        assert!(futures::poll!(whole.frame()).is_pending());
+        to.send(b"def".to_vec()).unwrap();
+        assert!(futures::poll!(whole.frame()).is_pending());
+        drop(to);
+        assert_eq!(whole.frame().await.unwrap().unwrap().into_data().unwrap(), [&prefix(6)[..], b"abcdef"].concat());
+        assert!(whole.frame().await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_is_too_large_is_handed_on_at_once() {
+        let (to, mut whole) = body();
+        to.send(prefix(1_001)).unwrap();
+        assert_eq!(whole.frame().await.unwrap().unwrap().into_data().unwrap(), prefix(1_001));
+        let (to_another, mut another) = body();
+        to_another.send([&prefix(10)[..], &[0; MAX + 1]].concat()).unwrap();
+        assert_eq!(another.frame().await.unwrap().unwrap().into_data().unwrap().len(), MAX + 1 + PREFIX);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_does_not_become_complete_fails() {
+        let (to, mut whole) = body();
+        to.send(prefix(6)).unwrap();
+        let failed = whole.frame().await.unwrap().unwrap_err();
+        assert_eq!(failed.code(), Code::DeadlineExceeded);
+        drop(to);
     }
 }

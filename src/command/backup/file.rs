@@ -1,7 +1,7 @@
 //! The file that holds a backup.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, BufReader, BufWriter, IsTerminal as _, Write},
     path::{Path, PathBuf},
 };
@@ -53,9 +53,19 @@ impl BackupFile {
             }
             Target::Stdout(io::stdout())
         } else {
-            let path = PathBuf::from(name);
+            let mut path = PathBuf::from(name);
             if path.exists() && !force {
                 return Err(exists(&path));
+            }
+            // A file that a link names is replaced, not the link.
+            if let Ok(linked) = fs::canonicalize(&path) {
+                path = linked;
+            }
+            if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
+                return Err(Failure::usage(format!(
+                    "{} is not a regular file. Name a file, or redirect the output: `teamwire backup - > {0}`.",
+                    path.display()
+                )));
             }
             let file = tempfile::Builder::new().prefix(".teamwire-backup-").tempfile_in(directory_of(&path));
             let file = file.map_err(|error| cannot_write(&path, error))?;

@@ -106,9 +106,7 @@ async fn from_store(url: &str, file: &mut BackupFile) -> Result<(), Failure> {
 
 /// Returns what a backup holds, for a person.
 fn summary(counts: &Counts) -> String {
-    // The directory is a namespace, too.
-    let teams = show::count(counts.namespaces.saturating_sub(1), "team");
-    format!("{teams}, with {} and {}", show::count(counts.records, "record"), show::count(counts.entries, "entry"))
+    format!("{} and {}", show::count(counts.records, "record"), show::count(counts.entries, "entry"))
 }
 
 fn size(bytes: u64) -> String {

@@ -45,7 +45,7 @@ impl Header {
 /// How many lines of each sort a backup has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Namespaces: teams, and the directory.
+    /// Namespaces: teams, the directory and the audit log.
     pub namespaces: u64,
     /// Records.
     pub records: u64,
