@@ -161,7 +161,7 @@ pub const PROMISES: [PromiseSpec; 20] = [
     },
     PromiseSpec {
         promise: Promise::MemoryBounded,
-        says: "A coordinator's memory stays below 512 MiB, of which the embedded store may cache 256 MiB.",
+        says: "In these runs, a coordinator's memory stays below 512 MiB, of which the embedded store may cache 256 MiB.",
         checked: "the peak memory of each coordinator (VmHWM)",
         checker: liveness::memory_bounded,
     },
