@@ -76,7 +76,8 @@ fn misconfigured(error: &RedisError, address: &str, code: Option<&str>) -> Optio
         _ if error.kind() == ErrorKind::AuthenticationFailed => {
             format!("{address} does not accept the user and password in the store URL: correct them ({error})")
         }
-        Some("NOAUTH") => {
+        // Before a client has authenticated, the server also refuses commands that are as long as our library.
+        _ if code == Some("NOAUTH") || error.to_string().contains("unauthenticated bulk length") => {
             format!("{address} requires a password: write it into the store URL, as redis://[USER]:PASSWORD@HOST")
         }
         Some("NOPERM") => format!("{address}: the user in the store URL lacks a right that teamwire needs: {error}"),
@@ -154,7 +155,7 @@ mod tests {
         for unknown in ["ERR x", "SOMETHING new"] {
             assert!(matches!(failed(unknown).error, StoreError::Unavailable(_)), "{unknown}");
         }
-        for denied in ["NOAUTH x", "NOPERM x"] {
+        for denied in ["NOAUTH x", "NOPERM x", "ERR Protocol error: unauthenticated bulk length"] {
             assert!(matches!(failed(denied).error, StoreError::Misconfigured(_)), "{denied}");
         }
     }
