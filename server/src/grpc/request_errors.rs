@@ -146,16 +146,16 @@ mod tests {
 
     use http_body_util::{BodyExt as _, StreamBody};
     use tokio::sync::mpsc;
-    use tokio_stream::wrappers::UnboundedReceiverStream;
+    use tokio_stream::wrappers::ReceiverStream;
 
     use super::*;
 
     const MAX: usize = 1_000;
 
     /// Returns a body that consists of what is sent to it, as the layer hands it on.
-    fn body() -> (mpsc::UnboundedSender<Vec<u8>>, WholeBody) {
-        let (to, from) = mpsc::unbounded_channel::<Vec<u8>>();
-        let frames = tokio_stream::StreamExt::map(UnboundedReceiverStream::new(from), |data| {
+    fn body() -> (mpsc::Sender<Vec<u8>>, WholeBody) {
+        let (to, from) = mpsc::channel::<Vec<u8>>(8);
+        let frames = tokio_stream::StreamExt::map(ReceiverStream::new(from), |data| {
             Ok::<_, Status>(Frame::data(Bytes::from(data)))
         });
         (to, WholeBody::new(Body::new(StreamBody::new(frames)), MAX, Duration::from_secs(10)))
@@ -168,10 +168,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_comes_in_one_piece_once_it_is_complete() {
         let (to, mut whole) = body();
-        to.send(prefix(6)).unwrap();
-        to.send(b"abc".to_vec()).unwrap();
+        to.try_send(prefix(6)).unwrap();
+        to.try_send(b"abc".to_vec()).unwrap();
         assert!(futures::poll!(whole.frame()).is_pending());
-        to.send(b"def".to_vec()).unwrap();
+        to.try_send(b"def".to_vec()).unwrap();
         assert!(futures::poll!(whole.frame()).is_pending());
         drop(to);
         assert_eq!(whole.frame().await.unwrap().unwrap().into_data().unwrap(), [&prefix(6)[..], b"abcdef"].concat());
@@ -181,17 +181,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_request_that_is_too_large_is_handed_on_at_once() {
         let (to, mut whole) = body();
-        to.send(prefix(1_001)).unwrap();
+        to.try_send(prefix(1_001)).unwrap();
         assert_eq!(whole.frame().await.unwrap().unwrap().into_data().unwrap(), prefix(1_001));
         let (to_another, mut another) = body();
-        to_another.send([&prefix(10)[..], &[0; MAX + 1]].concat()).unwrap();
+        to_another.try_send([&prefix(10)[..], &[0; MAX + 1]].concat()).unwrap();
         assert_eq!(another.frame().await.unwrap().unwrap().into_data().unwrap().len(), MAX + 1 + PREFIX);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_that_does_not_become_complete_fails() {
         let (to, mut whole) = body();
-        to.send(prefix(6)).unwrap();
+        to.try_send(prefix(6)).unwrap();
         let failed = whole.frame().await.unwrap().unwrap_err();
         assert_eq!(failed.code(), Code::DeadlineExceeded);
         drop(to);
