@@ -42,7 +42,7 @@ test("a thousand tasks are on the board, of which the document has only those th
   await page.getByLabel("Filter by text").fill("part 77");
   await column(page, "Blocked").getByRole("heading", { name: "Blocked 10" }).waitFor();
   await page.getByRole("link", { name: "Graph" }).click();
-  await page.getByRole("button", { name: "Show all" }).or(page.getByText("No task here waits")).first().waitFor();
+  await page.getByRole("button", { name: "Show all" }).or(page.getByText("No task here is blocked")).first().waitFor();
   await page.getByLabel("Filter by text").fill("");
   await page.getByRole("link", { name: /#1000 Part 999/ }).waitFor();
   assert.deepEqual(problems, []);
