@@ -1,4 +1,4 @@
-//! Every fault. `docs/proof.md` has a row per fault and store.
+//! Every fault. `docs/proof.md` has a row for each store on which a fault was run for it.
 
 use super::{Fault, Kind, Mix};
 use crate::{
