@@ -88,7 +88,7 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
     private final Thread reader = daemon(this::read);
     private final ExecutorService acker = Executors.newSingleThreadExecutor(Subscription::daemon);
     private final Calls calls;
-    private volatile End end;
+    private End end;
     private volatile TeamwireException refusal;
 
     Subscription(Calls calls) {
@@ -99,7 +99,10 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
 
     /** Returns how it ended. Empty if it has not ended, was closed, or ended with the error that was thrown. */
     public Optional<End> end() {
-        return Optional.ofNullable(end);
+        // The queue holds no messages once a caller sees the end.
+        synchronized (over) {
+            return Optional.ofNullable(end);
+        }
     }
 
     /**
@@ -189,18 +192,19 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
         var request = StreamRequest.newBuilder()
                 .setInstanceId(UUID.randomUUID().toString())
                 .build();
+        End reached = null;
         try {
-            for (var attempts = 0; end == null && refusal == null; ) {
+            for (var attempts = 0; reached == null && refusal == null; ) {
                 var began = System.nanoTime();
                 var channel = calls.channels.channel();
                 try {
-                    end = session(channel, request);
+                    reached = session(channel, request);
                 } catch (TeamwireException lost) {
                     calls.channels.leave(channel, lost);
                     attempts = System.nanoTime() - began > SETTLED_AFTER_NS ? 1 : attempts + 1;
                     var reason = REFUSED.get(lost.reason());
                     if (reason != null) {
-                        end = new End(reason, "");
+                        reached = new End(reason, "");
                     } else if (isFinal(lost) || calls.isHopeless(lost, attempts)) {
                         refusal = lost;
                     } else {
@@ -215,8 +219,11 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
             LOG.log(Level.DEBUG, "the inbox or the client was closed");
         } finally {
             calls.reopening(false);
-            queue.clear();
-            queue.offerFirst(over);
+            synchronized (over) {
+                end = reached;
+                queue.clear();
+                queue.offerFirst(over);
+            }
         }
     }
 

@@ -64,6 +64,9 @@ class FakeCoordinatorTest {
     private final List<Metadata> headers = Collections.synchronizedList(new ArrayList<>());
     private final BlockingQueue<String> acked = new LinkedBlockingQueue<>();
     private final BlockingQueue<StreamObserver<StreamResponse>> sessions = new LinkedBlockingQueue<>();
+    /** What the fake does before it answers a call of Send. */
+    private volatile Runnable beforeSend = () -> {};
+
     private Server server;
     private Teamwire me;
 
@@ -91,6 +94,7 @@ class FakeCoordinatorTest {
     private final class Messages extends MessageServiceImplBase {
         @Override
         public void send(SendRequest request, StreamObserver<SendResponse> reply) {
+            beforeSend.run();
             answer(request, SendResponse.getDefaultInstance(), reply);
         }
 
@@ -310,12 +314,19 @@ class FakeCoordinatorTest {
             var silent = open("1-a", 1);
             silent.onNext(message("m1", false));
             assertEquals("m1", nextId(inbox));
-            // The call runs while the client opens another session.
-            var second = sessions.take();
+            // The call begins in the first session, and is refused once the client is in the second one.
+            var hasBegun = new CompletableFuture<Void>();
+            var isReplaced = new CompletableFuture<Void>();
+            beforeSend = () -> {
+                hasBegun.complete(null);
+                isReplaced.join();
+            };
             failures.add(refusal(Code.ABORTED, "SESSION_SUPERSEDED"));
             var sending = CompletableFuture.runAsync(() -> me.send("lead", "s", "hello"));
-            sessions.add(second);
-            open("2-a", 60_000);
+            hasBegun.join();
+            open("2-a", 60_000).onNext(message("m2", false));
+            assertEquals("m2", nextId(inbox));
+            isReplaced.complete(null);
             sending.join();
             assertEquals("2-a", header(headers.size() - 1, "teamwire-session"));
         }
