@@ -29,6 +29,7 @@ type fake struct {
 	address string
 
 	mu        sync.Mutex
+	onCall    func()  // runs once, when the next call arrives
 	answers   []error // to the next calls; nil, or none left, means success
 	calls     []call
 	decisions []v1.RequestState
@@ -78,6 +79,10 @@ func client(t *testing.T, fakes ...*fake) *Client {
 func (f *fake) answer(ctx context.Context, key, team string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.onCall != nil {
+		f.onCall()
+		f.onCall = nil
+	}
 	headers, _ := metadata.FromIncomingContext(ctx)
 	first := func(name string) string { return append(headers.Get(name), "")[0] }
 	f.calls = append(f.calls, call{first("authorization"), first("teamwire-session"), key, team})

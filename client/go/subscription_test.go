@@ -197,12 +197,12 @@ func TestACallSupersededByOurOwnNextSessionIsRetriedInIt(t *testing.T) {
 	c := client(t, f)
 	inbox := c.Subscribe(context.Background())
 	next(t, inbox)
-	time.AfterFunc(50*time.Millisecond, breaks)
+	f.onCall = func() { time.AfterFunc(50*time.Millisecond, breaks) }
 	if _, err := c.Send(context.Background(), "ann", "hi", "hello"); err != nil || f.calls[0].session != "s1" || f.calls[1].session != "s2" {
 		t.Error(err, f.calls)
 	}
 	next(t, inbox)
-	time.AfterFunc(50*time.Millisecond, ends)
+	f.onCall = func() { time.AfterFunc(50*time.Millisecond, ends) }
 	var e *Error
 	if _, err := c.Send(context.Background(), "ann", "hi", "hello"); !errors.As(err, &e) || e.Reason != "SESSION_SUPERSEDED" {
 		t.Error("another process has taken over: ", err)
