@@ -8,11 +8,11 @@ use teamwire_proto::v1::{
     self, history_service_client::HistoryServiceClient, message_service_client::MessageServiceClient,
 };
 use tokio::{runtime::Runtime, time::timeout};
-use tonic::{Code, Status, Streaming};
+use tonic::{Code, Streaming};
 
 use crate::{
     agents,
-    raw::{Raw, refused},
+    raw::{Raw, end_of, refused},
     world::{LEAD, PATIENCE, World, eventually, is_alive},
 };
 
@@ -32,20 +32,6 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 fn raw(address: &str, credential: &str) -> Raw {
     let _entered = RUNTIME.enter();
     Raw::at(address, credential)
-}
-
-/// Reads a stream to its end. Returns why it has ended.
-async fn end_of<T>(mut frames: Streaming<T>) -> Status {
-    let end = async {
-        loop {
-            match frames.message().await {
-                Ok(Some(_)) => {}
-                Ok(None) => panic!("the stream ended without saying why"),
-                Err(status) => return status,
-            }
-        }
-    };
-    timeout(PATIENCE, end).await.expect("the stream ends")
 }
 
 async fn following(raw: &Raw, team: &str) -> Streaming<v1::FollowHistoryResponse> {

@@ -26,7 +26,7 @@ use tokio_rustls::{
 use tonic::{Code, Status, Streaming};
 
 use crate::{
-    raw::{Raw, refused},
+    raw::{Raw, end_of, refused},
     world::{LEAD, PATIENCE, ScriptedHost, World, eventually, offer},
 };
 
@@ -179,20 +179,6 @@ impl Raw {
         while !frames.message().await.unwrap().unwrap().caught_up {}
         frames
     }
-}
-
-/// Reads a stream to its end. Returns why it has ended.
-async fn end_of<T>(mut frames: Streaming<T>) -> Status {
-    let end = async {
-        loop {
-            match frames.message().await {
-                Ok(Some(_)) => {}
-                Ok(None) => panic!("the stream ended without saying why"),
-                Err(status) => return status,
-            }
-        }
-    };
-    timeout(PATIENCE, end).await.expect("the stream ends")
 }
 
 /// The id of a console credential.

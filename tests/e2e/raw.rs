@@ -3,8 +3,11 @@
 use teamwire_proto::v1::{
     self, message_service_client::MessageServiceClient, send_request::Body, team_service_client::TeamServiceClient,
 };
-use tonic::{Code, Request, Status, transport::Channel};
+use tokio::time::timeout;
+use tonic::{Code, Request, Status, Streaming, transport::Channel};
 use tonic_types::StatusExt as _;
+
+use crate::world::PATIENCE;
 
 /// Calls as the protocol has it, without anything that a client library adds.
 pub struct Raw {
@@ -53,4 +56,18 @@ pub fn refused(outcome: Result<(), Status>, code: Code, reason: &str, field: &st
     assert!(status.message().len() > 20, "no help: {status}");
     assert!(violation.is_none_or(|violation| !violation.description.is_empty()), "{status}");
     status
+}
+
+/// Reads a stream to its end. Returns why it has ended.
+pub async fn end_of<T>(mut frames: Streaming<T>) -> Status {
+    let end = async {
+        loop {
+            match frames.message().await {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("the stream ended without saying why"),
+                Err(status) => return status,
+            }
+        }
+    };
+    timeout(PATIENCE, end).await.expect("the stream ends")
 }

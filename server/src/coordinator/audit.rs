@@ -59,19 +59,10 @@ impl Coordinator {
 
     /// Removes what is old from the chains of the audit log, or what exceeds their bounds.
     pub async fn trim_audit(&self) -> Result<(), Refusal> {
-        let mut after = String::new();
-        loop {
-            let found = self.scan_chains(&after).await?;
-            for (name, record) in &found {
-                if let Some(chain) = Chain::parse(name) {
-                    self.trim_audit_chain(&chain, record).await?;
-                }
-            }
-            match found.last() {
-                Some((last, _)) if found.len() == CHAINS => after.clone_from(last),
-                _ => return Ok(()),
-            }
+        for (chain, record) in self.all_chains().await? {
+            self.trim_audit_chain(&chain, &record).await?;
         }
+        Ok(())
     }
 
     async fn trim_audit_chain(&self, chain: &Chain, record: &ChainRecord) -> Result<(), Refusal> {
@@ -208,14 +199,20 @@ impl Coordinator {
         if let Some(chain) = Chain::parse(named) {
             return Ok(vec![chain]);
         }
-        let mut chains: Vec<Chain> = Vec::new();
+        Ok(self.all_chains().await?.into_iter().map(|(chain, _)| chain).filter(is_wanted).collect())
+    }
+
+    /// Returns all chains, in the order of their names.
+    async fn all_chains(&self) -> Result<Vec<(Chain, ChainRecord)>, Refusal> {
+        let mut chains = Vec::new();
         let mut after = String::new();
         loop {
             let found = self.scan_chains(&after).await?;
-            chains.extend(found.iter().filter_map(|(name, _)| Chain::parse(name)).filter(is_wanted));
-            match found.last() {
-                Some((last, _)) if found.len() == CHAINS => after.clone_from(last),
-                _ => return Ok(chains),
+            let last = found.last().map(|(name, _)| name.clone()).filter(|_| found.len() == CHAINS);
+            chains.extend(found.into_iter().filter_map(|(name, record)| Some((Chain::parse(&name)?, record))));
+            match last {
+                Some(last) => after = last,
+                None => return Ok(chains),
             }
         }
     }

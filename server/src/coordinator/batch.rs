@@ -1,4 +1,7 @@
-//! How many records are read at once, so that what is read fits into memory, whatever its size.
+//! How many records are read at once, so that what is read fits into memory, whatever its size; and how many for one page, so that
+//! a search that finds little ends.
+
+use crate::domain::page::{SEARCHED_BYTES_MAX, SEARCHED_MAX};
 
 /// How many bytes the records of a batch should have.
 const BYTES: usize = 1 << 20;
@@ -9,9 +12,13 @@ const START: usize = 16;
 /// How many records are read at once at most.
 const RECORDS_MAX: usize = 128;
 
-/// The size of the next batch. It follows the size of the records in the last one, and at most doubles.
+/// The size of the next batch, which follows the size of the records in the last one, and at most doubles.
 #[derive(Clone, Copy, Debug)]
-pub struct Batch(usize);
+pub struct Batch {
+    size: usize,
+    /// How many records were read so far, and their bytes.
+    read: (usize, usize),
+}
 
 impl Default for Batch {
     fn default() -> Self {
@@ -22,19 +29,25 @@ impl Default for Batch {
 impl Batch {
     /// Starts with few records.
     pub fn new() -> Self {
-        Self(START)
+        Self { size: START, read: (0, 0) }
     }
 
     /// Returns how many records to read.
     pub fn size(&self) -> usize {
-        self.0
+        self.size
+    }
+
+    /// Returns whether enough was read for one page.
+    pub fn is_enough(&self) -> bool {
+        self.read.0 >= SEARCHED_MAX || self.read.1 >= SEARCHED_BYTES_MAX
     }
 
     /// Notes that so many records had so many bytes.
     pub fn had(&mut self, records: usize, bytes: usize) {
+        self.read = (self.read.0 + records, self.read.1 + bytes);
         if let Some(mean) = bytes.checked_div(records) {
             let fit = BYTES / mean.max(1);
-            self.0 = fit.clamp(1, (self.0 * 2).min(RECORDS_MAX));
+            self.size = fit.clamp(1, (self.size * 2).min(RECORDS_MAX));
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     domain::{
         fields::{known, wait},
         identity::{CallerCredentials, Principal, namespace_of},
-        page::{self, Page, SEARCHED_BYTES_MAX, SEARCHED_MAX, page_size},
+        page::{self, Page, page_size},
         query,
         records::{RecordType, TeamRecord},
         streams::REQUESTS,
@@ -113,11 +113,12 @@ impl Coordinator {
                 && (state == RequestState::Unspecified || state == found.state())
                 && member.as_ref().is_none_or(|name| found.member.eq_ignore_ascii_case(name.folded()))
         };
-        let (mut batch, mut examined, mut bytes) = (Batch::new(), 0, 0);
-        while covered > 1 {
-            if examined >= SEARCHED_MAX || bytes >= SEARCHED_BYTES_MAX {
-                let next_page_token = page::token(covered);
-                return Ok(v1::ListRequestsResponse { requests: page.into_items(), next_page_token });
+        let mut batch = Batch::new();
+        let mut may_have_more = false;
+        'page: while covered > 1 {
+            may_have_more = batch.is_enough();
+            if may_have_more {
+                break;
             }
             let range = Range { first: 1, last: covered - 1, limit: batch.size(), newest_first: true };
             let entries = self.entries(&namespace, REQUESTS, range).await?;
@@ -126,22 +127,19 @@ impl Coordinator {
             }
             let ids = entries.iter().map(|entry| String::from_utf8_lossy(&entry.data).into_owned()).collect();
             let requests = self.fetch::<v1::Request>(&namespace, ids).await?;
-            let of_batch = requests.iter().flatten().map(|request| request.encoded_len()).sum();
-            batch.had(entries.len(), of_batch);
-            (examined, bytes) = (examined + entries.len(), bytes + of_batch);
+            batch.had(entries.len(), requests.iter().flatten().map(|request| request.encoded_len()).sum());
             for (entry, found) in entries.iter().zip(requests) {
                 if let Some(found) = found.filter(|found| is_wanted(found))
                     && !page.add(Arc::unwrap_or_clone(found))
                 {
-                    return Ok(v1::ListRequestsResponse {
-                        requests: page.into_items(),
-                        next_page_token: page::token(covered),
-                    });
+                    may_have_more = true;
+                    break 'page;
                 }
                 covered = entry.sequence;
             }
         }
-        Ok(v1::ListRequestsResponse { requests: page.into_items(), next_page_token: String::new() })
+        let next_page_token = if may_have_more { page::token(covered) } else { String::new() };
+        Ok(v1::ListRequestsResponse { requests: page.into_items(), next_page_token })
     }
 
     /// See `RequestService.WaitForDecision`.

@@ -239,8 +239,13 @@ impl Coordinator {
 
     /// Reads how much a team holds.
     pub(super) async fn held(&self, namespace: &Namespace) -> Result<Held, Refusal> {
-        let team = self.store().usage(namespace).await.map_err(unavailable)?;
         let board = self.fetch::<BoardRecord>(namespace, vec![String::new()]).await?.pop().flatten();
+        self.held_with(namespace, board.as_deref()).await
+    }
+
+    /// Reads how much a team with this board holds.
+    pub(super) async fn held_with(&self, namespace: &Namespace, board: Option<&BoardRecord>) -> Result<Held, Refusal> {
+        let team = self.store().usage(namespace).await.map_err(unavailable)?;
         let task_changes = self.extent(namespace, HISTORY).await?.weight;
         Ok(Held { team, tasks: board.map_or(0, |board| board.bytes), task_changes })
     }

@@ -21,7 +21,7 @@ use crate::{
     domain::{
         fields::wait,
         identity::{CallerCredentials, namespace_of},
-        page::{self, PAGE_BYTES_MAX, Page, SEARCHED_BYTES_MAX, SEARCHED_MAX, page_size},
+        page::{self, PAGE_BYTES_MAX, Page, page_size},
         streams::HISTORY,
         task::{
             board::{BoardRecord, TaskRecord, record_id, show},
@@ -123,30 +123,29 @@ impl Coordinator {
         let Listing { board, ids, filter } = listing.value;
         let after = covered;
         let mut ids = ids.into_iter().filter(|id| *id > after).peekable();
-        let (mut batch, mut examined, mut bytes) = (Batch::new(), 0, 0);
-        while ids.peek().is_some() {
-            let is_over = examined >= SEARCHED_MAX || bytes >= SEARCHED_BYTES_MAX;
+        let mut batch = Batch::new();
+        let mut may_have_more = false;
+        'page: while ids.peek().is_some() {
+            may_have_more = batch.is_enough();
+            if may_have_more {
+                break;
+            }
             let chunk: Vec<u64> = ids.by_ref().take(batch.size()).collect();
-            let tasks = if is_over { Vec::new() } else { self.tasks(&namespace, &chunk).await? };
-            let of_batch = tasks.iter().flatten().map(|task| task.size()).sum();
-            batch.had(chunk.len(), of_batch);
-            (examined, bytes) = (examined + chunk.len(), bytes + of_batch);
-            let mut is_full = is_over;
+            let tasks = self.tasks(&namespace, &chunk).await?;
+            batch.had(chunk.len(), tasks.iter().flatten().map(|task| task.size()).sum());
             for (id, found) in chunk.iter().zip(tasks) {
                 // It may have changed since the board was read.
-                is_full =
-                    found.filter(|found| filter.passes(found)).is_some_and(|found| !page.add(show(&found, &board)));
-                if is_full {
-                    break;
+                if let Some(found) = found.filter(|found| filter.passes(found))
+                    && !page.add(show(&found, &board))
+                {
+                    may_have_more = true;
+                    break 'page;
                 }
                 covered = *id;
             }
-            if is_full {
-                let next_page_token = page::token(covered);
-                return Ok(v1::ListTasksResponse { tasks: page.into_items(), next_page_token });
-            }
         }
-        Ok(v1::ListTasksResponse { tasks: page.into_items(), next_page_token: String::new() })
+        let next_page_token = if may_have_more { page::token(covered) } else { String::new() };
+        Ok(v1::ListTasksResponse { tasks: page.into_items(), next_page_token })
     }
 
     /// Returns the current state of tasks.

@@ -188,7 +188,7 @@ impl Coordinator {
         let extents = self.store.extents(namespace, &inboxes).await.map_err(unavailable)?;
         let leases = self.store.leases(namespace).await.map_err(unavailable)?;
         let board = self.fetch::<BoardRecord>(namespace, vec![String::new()]).await?.pop().flatten();
-        let tasks = board.map(|board| board.open_by_status()).unwrap_or_default();
+        let tasks = board.as_ref().map(|board| board.open_by_status()).unwrap_or_default();
         let mut count = TeamCount { name: team.name.to_string(), tasks, ..TeamCount::default() };
         for member in team.members.iter().filter(|member| !member.is_host) {
             let state = match member.life {
@@ -205,7 +205,7 @@ impl Coordinator {
         count.messages = extents.iter().map(|extent| extent.entries).sum();
         count.messages_max = extents.iter().map(|extent| extent.entries).max().unwrap_or(0);
         count.bytes = extents.iter().map(|extent| extent.weight).sum();
-        let held = self.held(namespace).await?;
+        let held = self.held_with(namespace, board.as_deref()).await?;
         (count.held_bytes, count.quota_percent) = (held.team, held.percent(&self.limits));
         Ok(Some((count, team.members.iter().map(|member| member.name.clone()).collect())))
     }

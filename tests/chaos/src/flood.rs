@@ -70,7 +70,7 @@ impl Flood {
 }
 
 /// Attacks over one connection after the other.
-async fn again<F: Future<Output = Result<(), h2::Error>>>(port: u16, act: fn(TcpStream) -> F) {
+pub(crate) async fn again<F: Future<Output = Result<(), h2::Error>>>(port: u16, act: impl Fn(TcpStream) -> F) {
     loop {
         if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)).await {
             // The outcome does not matter.
@@ -120,7 +120,7 @@ async fn send_headers(stream: TcpStream) -> Result<(), h2::Error> {
     }
 }
 
-pub(crate) async fn begin(stream: TcpStream) -> Result<SendRequest<Bytes>, h2::Error> {
+async fn begin(stream: TcpStream) -> Result<SendRequest<Bytes>, h2::Error> {
     let (calls, connection) = h2::client::handshake(stream).await?;
     tokio::spawn(connection);
     calls.ready().await
@@ -180,6 +180,6 @@ async fn open_and_hold(port: u16, credential: &str) -> Result<(), h2::Error> {
     std::future::pending().await
 }
 
-pub(crate) fn h2_error(_: io::Error) -> h2::Error {
+fn h2_error(_: io::Error) -> h2::Error {
     h2::Reason::CONNECT_ERROR.into()
 }

@@ -1,10 +1,8 @@
 //! Members of another team that do all the harm that their credentials permit, and what the others in that team notice of it.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    collections::BTreeSet,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::Duration,
 };
 
@@ -12,12 +10,13 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use h2::client::SendRequest;
 use prost::Message;
 use rand::RngExt as _;
-use teamwire_client::{Client, Error, Event, Retry, SubscribeOptions, message, v1};
+use teamwire_client::{Client, Error, Retry, SubscribeOptions, message, v1};
 use tokio::{net::TcpStream, task::JoinSet, time::sleep};
 
 use crate::{
-    flood::{as_caller, h2_error},
+    flood::{again, as_caller},
     history::{Recorder, What},
+    lead,
 };
 
 /// What hostile members do.
@@ -101,7 +100,6 @@ impl HostileTeam {
 
     /// Lets the hostile members do harm for some time, while the lead, the witness and the operator record how they are served.
     pub async fn run(self, harms: &[Harm], duration: Duration, recorder: Recorder) -> Result<(), Error> {
-        let recorder = Arc::new(recorder);
         let mut attacks = JoinSet::new();
         for (number, (name, credential)) in self.hostile.iter().enumerate() {
             let harm = harms[number % harms.len()];
@@ -109,21 +107,21 @@ impl HostileTeam {
             harm.begin(self.port, name, &member, &mut attacks);
         }
         let mut inbox = JoinSet::new();
-        inbox.spawn(read_inbox(self.lead.with_credential(self.lead.credential())?));
+        inbox.spawn(lead::read_all(self.lead.with_credential(self.lead.credential())?));
         let (done, op, said) = (AtomicBool::new(false), AtomicU64::new(0), parking_lot::Mutex::new(Vec::new()));
         let probes = async {
             tokio::join!(
-                self.probe(&done, &op, &recorder, "a send of another member to the lead", async || {
+                Self::probe(&done, &op, &recorder, "a send of another member to the lead", async || {
                     let text = uuid::Uuid::now_v7().to_string();
                     let sent = self.witness.send(message::direct("lead", "I saw it", text)).await?;
                     said.lock().push(sent.message_id);
                     Ok(())
                 }),
-                self.probe(&done, &op, &recorder, "a new connection of the lead", async || {
+                Self::probe(&done, &op, &recorder, "a new connection of the lead", async || {
                     let new = Client::connect(&self.address)?.with_retry(Retry::within(Duration::from_secs(5)));
                     new.with_credential(self.lead.credential())?.get_team(v1::GetTeamRequest::default()).await.map(drop)
                 }),
-                self.probe(&done, &op, &recorder, "a new connection of the operator", async || {
+                Self::probe(&done, &op, &recorder, "a new connection of the operator", async || {
                     let new = Client::connect(&self.address)?.with_retry(Retry::within(Duration::from_secs(5)));
                     new.with_credential(&self.operator)?.list_teams(v1::ListTeamsRequest::default()).await.map(drop)
                 }),
@@ -133,10 +131,8 @@ impl HostileTeam {
             sleep(duration).await;
             // The lead can end a hostile member at any time.
             let (name, _) = &self.hostile[0];
-            let number = op.fetch_add(1, Ordering::Relaxed);
-            recorder.note(What::Probing { op: number, call: format!("a forced stop of {name}") });
-            let error = self.lead.force_stop(name, "It does harm.").await.err().map(|error| error.to_string());
-            recorder.note(What::Probed { op: number, error });
+            let stop = async || self.lead.force_stop(name, "It does harm.").await.map(drop);
+            probe_once(&op, &recorder, &format!("a forced stop of {name}"), stop).await;
             done.store(true, Ordering::Relaxed);
         };
         tokio::join!(probes, end);
@@ -145,9 +141,8 @@ impl HostileTeam {
         self.look_for(&said, &recorder).await
     }
 
-    /// Makes a call at every interval until the run is done, and records whether and when it was answered.
+    /// Makes a call at every interval until the run is done.
     async fn probe(
-        &self,
         done: &AtomicBool,
         ops: &AtomicU64,
         recorder: &Recorder,
@@ -155,10 +150,7 @@ impl HostileTeam {
         attempt: impl AsyncFn() -> Result<(), Error>,
     ) {
         while !done.load(Ordering::Relaxed) {
-            let op = ops.fetch_add(1, Ordering::Relaxed);
-            recorder.note(What::Probing { op, call: call.to_owned() });
-            let error = attempt().await.err().map(|error| error.to_string());
-            recorder.note(What::Probed { op, error });
+            probe_once(ops, recorder, call, &attempt).await;
             sleep(PROBE).await;
         }
     }
@@ -166,19 +158,12 @@ impl HostileTeam {
     /// Records which of these messages the history lacks.
     async fn look_for(&self, said: &[String], recorder: &Recorder) -> Result<(), Error> {
         let filter = v1::HistoryFilter { member: "witness".to_owned(), messages_only: true, ..Default::default() };
-        let mut request = v1::ListHistoryRequest { filter: Some(filter), page_size: 1_000, ..Default::default() };
-        let mut missing: std::collections::BTreeSet<&String> = said.iter().collect();
-        loop {
-            let page = self.lead.list_history(request.clone()).await?;
-            for entry in page.entries {
-                if let Some(v1::history_entry::Event::Message(message)) = entry.event {
-                    missing.remove(&message.id);
-                }
+        let request = v1::ListHistoryRequest { filter: Some(filter), ..Default::default() };
+        let mut missing: BTreeSet<&String> = said.iter().collect();
+        for entry in self.lead.list_all_history(request, usize::MAX).await?.entries {
+            if let Some(v1::history_entry::Event::Message(message)) = entry.event {
+                missing.remove(&message.id);
             }
-            if page.next_page_token.is_empty() {
-                break;
-            }
-            request.page_token = page.next_page_token;
         }
         let missing = missing.into_iter().cloned().collect();
         recorder.note(What::Kept { said: said.len(), missing });
@@ -186,60 +171,40 @@ impl HostileTeam {
     }
 }
 
-/// Takes messages as a lead that means well, so that its inbox has room.
-async fn read_inbox(lead: Client) {
-    let mut inbox = lead.subscribe(SubscribeOptions::default());
-    while let Some(Ok(event)) = inbox.next().await {
-        if let Event::Delivery(delivery) = event {
-            delivery.ack();
-        }
-    }
+/// Makes a call, and records whether and when it was answered.
+async fn probe_once(ops: &AtomicU64, recorder: &Recorder, call: &str, attempt: impl AsyncFn() -> Result<(), Error>) {
+    let op = ops.fetch_add(1, Ordering::Relaxed);
+    recorder.note(What::Probing { op, call: call.to_owned() });
+    let error = attempt().await.err().map(|error| error.to_string());
+    recorder.note(What::Probed { op, error });
 }
 
 impl Harm {
     /// Spawns what one hostile member does.
     fn begin(self, port: u16, name: &str, member: &Client, attacks: &mut JoinSet<()>) {
-        match self {
-            Self::UnreadReplies => {
-                for _ in 0..AT_ONCE {
-                    attacks.spawn(leave_unread(port, member.credential().to_owned()));
+        let times = match self {
+            Self::Connections => CONNECTIONS,
+            Self::Restarts => 1,
+            _ => AT_ONCE,
+        };
+        for _ in 0..times {
+            let (member, credential) = (member.clone(), member.credential().to_owned());
+            match self {
+                Self::UnreadReplies => {
+                    attacks.spawn(again(port, move |stream| ask_and_hold(stream, credential.clone())))
                 }
-            }
-            Self::Connections => {
-                for _ in 0..CONNECTIONS {
-                    attacks.spawn(keep_connections(port, member.credential().to_owned()));
-                }
-            }
-            Self::Restarts => drop(attacks.spawn(restart(member.clone()))),
-            Self::TaskChanges => {
-                for _ in 0..AT_ONCE {
-                    attacks.spawn(change_tasks(member.clone()));
-                }
-            }
-            Self::TaskChurn => {
-                for _ in 0..AT_ONCE {
-                    attacks.spawn(churn_tasks(member.clone()));
-                }
-            }
-            Self::Reads => {
-                for _ in 0..AT_ONCE {
-                    attacks.spawn(read_much(member.clone(), name.to_owned()));
-                }
-            }
+                Self::Connections => attacks.spawn(again(port, move |stream| hold(stream, credential.clone()))),
+                Self::Restarts => attacks.spawn(restart(member)),
+                Self::TaskChanges => attacks.spawn(change_tasks(member)),
+                Self::TaskChurn => attacks.spawn(churn_tasks(member)),
+                Self::Reads => attacks.spawn(read_much(member, name.to_owned())),
+            };
         }
     }
 }
 
-/// Opens connections that take nothing, and asks for as much as possible on each.
-async fn leave_unread(port: u16, credential: String) {
-    loop {
-        let _ = ask_and_hold(port, &credential).await;
-        sleep(Duration::from_millis(50)).await;
-    }
-}
-
-async fn ask_and_hold(port: u16, credential: &str) -> Result<(), h2::Error> {
-    let stream = TcpStream::connect(("127.0.0.1", port)).await.map_err(h2_error)?;
+/// Asks for as much as possible on a connection that takes nothing.
+async fn ask_and_hold(stream: TcpStream, credential: String) -> Result<(), h2::Error> {
     let (calls, connection) = h2::client::Builder::new().initial_window_size(0).handshake::<_, Bytes>(stream).await?;
     let mut connection = tokio::spawn(connection);
     let mut calls = calls.ready().await?;
@@ -248,9 +213,9 @@ async fn ask_and_hold(port: u16, credential: &str) -> Result<(), h2::Error> {
         let list = v1::ListHistoryRequest { page_size: 1_000, ..Default::default() };
         let follow = v1::FollowHistoryRequest::default();
         let reply = match number % 4 {
-            0 => ask(&mut calls, "HistoryService/FollowHistory", credential, &follow).await?,
-            1 => ask(&mut calls, "WatchService/WatchTeam", credential, &v1::WatchTeamRequest::default()).await?,
-            _ => ask(&mut calls, "HistoryService/ListHistory", credential, &list).await?,
+            0 => ask(&mut calls, "HistoryService/FollowHistory", &credential, &follow).await?,
+            1 => ask(&mut calls, "WatchService/WatchTeam", &credential, &v1::WatchTeamRequest::default()).await?,
+            _ => ask(&mut calls, "HistoryService/ListHistory", &credential, &list).await?,
         };
         replies.push(reply);
     }
@@ -275,20 +240,12 @@ async fn ask(
     Ok(reply)
 }
 
-/// Keeps a connection open, and opens another one if the coordinator closes it.
-async fn keep_connections(port: u16, credential: String) {
-    loop {
-        let _ = hold(port, &credential).await;
-        sleep(Duration::from_millis(200)).await;
-    }
-}
-
-async fn hold(port: u16, credential: &str) -> Result<(), h2::Error> {
-    let stream = TcpStream::connect(("127.0.0.1", port)).await.map_err(h2_error)?;
+/// Makes one call on a connection, and keeps it open.
+async fn hold(stream: TcpStream, credential: String) -> Result<(), h2::Error> {
     let (calls, connection) = h2::client::handshake(stream).await?;
     let connection = tokio::spawn(connection);
     let mut calls = calls.ready().await?;
-    let reply = ask(&mut calls, "TeamService/GetTeam", credential, &v1::GetTeamRequest::default()).await?;
+    let reply = ask(&mut calls, "TeamService/GetTeam", &credential, &v1::GetTeamRequest::default()).await?;
     let _ = reply.await?;
     let _ = connection.await;
     Ok(())
