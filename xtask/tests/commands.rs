@@ -199,7 +199,7 @@ fn a_failed_test_runs_once_more_alone() {
     let output = flaky.xtask(&["test"], &[]);
     assert!(output.status.success(), "{output:?}");
     assert!(stderr(&output).contains("FLAKY") && stderr(&output).contains("a::b"), "{output:?}");
-    let again = "cargo test --locked -p x --lib -- --exact --test-threads=1 a::b";
+    let again = "cargo test --locked --workspace --lib -- --exact --test-threads=1 a::b";
     assert_eq!(flaky.calls().last().map(String::as_str), Some(again));
 
     let output = machine("failing", "echo 'test a::b ... FAILED'; exit 101").xtask(&["test"], &[]);

@@ -166,7 +166,7 @@ async fn a_server_that_is_not_a_coordinator_is_recognized() {
         while stream.read(&mut buffer).await.is_ok_and(|n| n > 0) {}
     });
     let why = insecure(&address.to_string(), TlsOptions::default()).await;
-    assert!(why.contains("no coordinator"), "{why}");
+    assert!(why.contains("is not a coordinator"), "{why}");
     web_server.await.expect("no panic");
 }
 
