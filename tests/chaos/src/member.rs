@@ -100,13 +100,18 @@ pub async fn run_over(client: Client, config: Config) -> Result<u8, Error> {
                     this.note(What::AnswerDelivered { request_id, approve });
                 }
                 sleep(Duration::from_millis(random.random_range(0..4))).await;
-                this.note(What::Acking { message_id: delivery.message.id.clone() });
-                delivery.ack();
-                unconfirmed += 1;
                 let request = match &delivery.message.body {
                     Some(Body::ShutdownRequest(_)) => Some(delivery.message.request_id.clone()),
                     _ => None,
                 };
+                let ack = || {
+                    this.note(What::Acking { message_id: delivery.message.id.clone() });
+                    delivery.ack();
+                };
+                if request.is_none() {
+                    ack();
+                    unconfirmed += 1;
+                }
                 if unconfirmed >= 16 || request.is_some() {
                     unconfirmed = 0;
                     let op = this.begin(|op| What::Flushing { op });
@@ -118,7 +123,9 @@ pub async fn run_over(client: Client, config: Config) -> Result<u8, Error> {
                 if let Some(request_id) = request {
                     // Stop other calls first: a stopping member may not claim or send.
                     parts.shutdown().await;
+                    // If another process has superseded this one, that one must get the request.
                     this.client.approve_shutdown(&request_id).await?;
+                    ack();
                 }
             }
             Event::ShutdownApproved { .. } => {
