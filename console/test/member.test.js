@@ -60,39 +60,6 @@ test("a shutdown that is asked from the page is rejected with a reason, and then
   assert.deepEqual(problems, []);
 });
 
-test("a shutdown that is rejected before the watched team shows it is on the page all the same", async () => {
-  const coordinator = await Coordinator.start();
-  await coordinator.team();
-  await runProgram(coordinator, "ann");
-  const { page, problems } = await console_(coordinator, "lead", "#/member?name=ann");
-  // Frames of the watched team wait for as long as the test wants.
-  await page.addInitScript(() => {
-    const own = window.fetch;
-    const gate = { isShut: false };
-    Object.assign(window, { gate });
-    window.fetch = async (input, init) => {
-      const reply = await own(input, init);
-      if (!reply.url.endsWith("/WatchTeam") || !reply.body) return reply;
-      const held = new TransformStream({
-        transform: (chunk, to) => (gate.isShut ? new Promise(() => {}) : to.enqueue(chunk)),
-      });
-      return new Response(reply.body.pipeThrough(held), reply);
-    };
-  });
-  await page.reload();
-  await page.getByRole("status").getByText("live", { exact: true }).waitFor();
-  await page.evaluate(() => void Object.assign(Reflect.get(window, "gate"), { isShut: true }));
-
-  await page.getByRole("button", { name: "Ask to shut down…" }).click();
-  await page.getByRole("dialog").getByLabel("Reason").fill("We are done here.");
-  await page.getByRole("dialog").getByRole("button", { name: "Ask", exact: true }).click();
-  const way = page.getByRole("list", { name: "Progress of its shutdown" });
-  await way.getByText("We are done here.").waitFor();
-  await way.getByText("Rejected").waitFor();
-  await way.getByText("Two tests still run.").waitFor();
-  assert.deepEqual(problems, []);
-});
-
 test("a message from the page reaches the program, whose activity and usage follow live", async () => {
   const coordinator = await Coordinator.start();
   await coordinator.team();

@@ -17,6 +17,7 @@ use crate::{
 
 scenarios! {
     a_watch_begins_with_what_the_lists_say_and_each_kind_of_change_follows,
+    a_request_is_seen_in_its_final_state_however_soon_it_is_decided,
     a_client_that_reconnects_gets_what_has_changed_since_or_a_new_snapshot,
     a_slow_client_gets_only_the_latest_states,
     a_watch_is_for_members_observers_and_the_operator_and_ends_with_the_team,
@@ -301,6 +302,25 @@ fn a_watch_begins_with_what_the_lists_say_and_each_kind_of_change_follows(world:
         again.until_member("lead", |lead| lead.role() == v1::Role::Teammate).await;
         let shown = again.items.clone().into_iter().map(|(key, item)| (key, without_lease(item))).collect();
         similar(&listed(&raw(&world, "bob")).await, &shown);
+    });
+}
+
+/// A request that was asked and decided between two reads of the team used to be in no frame.
+fn a_request_is_seen_in_its_final_state_however_soon_it_is_decided(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    let (lead, ann) = (raw(&world, LEAD), raw(&world, "ann"));
+    RUNTIME.block_on(async {
+        let mut watch = lead.watch("").await;
+        let mut keys = Vec::new();
+        for _ in 0..8 {
+            let request = plan(&ann).await;
+            approve(&lead, &request).await;
+            keys.push(format!("{:?}", Key::RequestId(request)));
+        }
+        let is_approved =
+            |item: Option<&Item>| matches!(item, Some(Item::Request(it)) if it.state() == RequestState::Approved);
+        watch.until("every decision", |items| keys.iter().all(|key| is_approved(items.get(key)))).await;
     });
 }
 

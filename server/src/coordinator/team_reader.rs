@@ -24,12 +24,12 @@ use crate::{
         identity::team_not_found,
         query::{MemberFacts, show_member, show_team},
         records::{HostRecord, MemberRecord, TeamRecord},
-        streams::{self, HISTORY},
+        streams::{self, HISTORY, REQUESTS},
         task::{
             board::{BoardRecord, show as show_task},
             listing::undeleted,
         },
-        team_view::{ItemKey, TeamView},
+        team_view::{GONE_MAX, ItemKey, TeamView},
         tx::CachedRecord,
     },
     notify::Unread,
@@ -55,6 +55,8 @@ pub struct TeamReader {
     offers: HashMap<String, Option<Arc<HostRecord>>>,
     /// The sequence that each member's next activity line gets, by folded name.
     activity: HashMap<String, u64>,
+    /// The sequence that the next request gets. `None`: the requests were not read yet.
+    requests: Option<u64>,
     /// How far the history was searched for changed tasks. `None`: the board was not read yet.
     searched: Option<u64>,
     /// When the board was read, by the store's clock.
@@ -78,6 +80,7 @@ impl TeamReader {
             facts: HashMap::new(),
             offers: HashMap::new(),
             activity: HashMap::new(),
+            requests: None,
             searched: None,
             board_ms: 0,
         }
@@ -230,7 +233,7 @@ impl Coordinator {
 
     async fn request_changes(
         &self,
-        reader: &TeamReader,
+        reader: &mut TeamReader,
         unread: &Unread,
         team: &TeamRecord,
         view: &Mutex<TeamView>,
@@ -242,8 +245,16 @@ impl Coordinator {
             let has_moved = pending.contains(*id) != shown.contains(*id);
             unread.everything || unread.all_requests || unread.requests.contains(*id) || has_moved
         };
-        let ids: Vec<String> = pending.union(&shown).filter(is_unread).cloned().collect();
+        let mut ids: BTreeSet<String> = pending.union(&shown).filter(is_unread).cloned().collect();
+        let mut next = reader.requests;
+        if unread.everything || unread.all_requests || !unread.requests.is_empty() {
+            let (new, after) = self.new_requests(reader).await?;
+            ids.extend(new);
+            next = Some(after);
+        }
+        let ids = Vec::from_iter(ids);
         let found = self.fetch::<v1::Request>(&reader.namespace, ids.clone()).await?;
+        reader.requests = next;
         let change = |(id, found): (String, Option<Arc<v1::Request>>)| {
             let is_pending = pending.contains(&id);
             let key = ItemKey::Request(id);
@@ -255,6 +266,21 @@ impl Coordinator {
             }
         };
         Ok(ids.into_iter().zip(found).filter_map(change).collect())
+    }
+
+    /// Returns the requests made since the last time, and the sequence that the next one gets. One that was decided since then is
+    /// not among the pending ones of any member.
+    async fn new_requests(&self, reader: &TeamReader) -> Result<(Vec<String>, u64), Refusal> {
+        let Extent { next, .. } = self.extent(&reader.namespace, REQUESTS).await?;
+        // Of more, the view would forget the first ones.
+        let first = reader.requests.unwrap_or(next).max(next.saturating_sub(GONE_MAX as u64));
+        let mut ids = Vec::new();
+        if first < next {
+            let range = Range { first, last: next - 1, limit: GONE_MAX, newest_first: false };
+            let entries = self.entries(&reader.namespace, REQUESTS, range).await?;
+            ids.extend(entries.iter().map(|entry| String::from_utf8_lossy(&entry.data).into_owned()));
+        }
+        Ok((ids, next))
     }
 
     async fn task_changes(

@@ -20,7 +20,7 @@ use teamwire_proto::{
 use super::{identity::Principal, page, query::may_see_request};
 
 /// How many items that are gone a view remembers.
-const GONE_MAX: usize = 2_000;
+pub const GONE_MAX: usize = 2_000;
 
 /// How many bytes the last states of items that are gone take at most.
 const GONE_BYTES_MAX: usize = 1 << 20;
@@ -140,13 +140,11 @@ impl TeamView {
         self.record(key, shown_key, item, false);
     }
 
-    /// Records the last state of an item, which is gone with it. Does nothing if it is not there.
+    /// Records the last state of an item, which is gone with it, even if nobody has seen it before.
     pub fn end(&mut self, key: ItemKey, item: Item) {
-        if self.get(&key).is_some() {
-            let shown_key = shown_key(&item).unwrap_or_else(team_key);
-            self.record(key, shown_key, item, true);
-            self.forget_excess();
-        }
+        let shown_key = shown_key(&item).unwrap_or_else(team_key);
+        self.record(key, shown_key, item, true);
+        self.forget_excess();
     }
 
     /// Records that an item is gone. Does nothing if it is not there.

@@ -145,7 +145,12 @@ fn a_teammate_sees_only_requests_that_concern_it_and_learns_when_one_no_longer_d
     put(&mut view, request("req_2", "", Pending));
     let (key, decided) = request("req_2", "", Approved);
     view.end(key, decided);
-    assert_eq!(drain(&view, Some(fresh), &Principal::Observer).1, ["req_2 REQUEST_STATE_APPROVED"]);
+    assert_eq!(drain(&view, Some(fresh.clone()), &Principal::Observer).1, ["req_2 REQUEST_STATE_APPROVED"]);
+    // It was asked and decided between two reads of the team.
+    let (key, decided) = request("req_3", "", Approved);
+    view.end(key, decided);
+    assert_eq!(drain(&view, Some(fresh), &Principal::Observer).1.len(), 2);
+    assert!(drain(&view, None, &Principal::Observer).1.is_empty(), "in no snapshot");
 }
 
 #[test]
