@@ -9,6 +9,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use futures::future::join_all;
 use proptest::{
     collection::vec,
     option,
@@ -36,10 +37,19 @@ const CASES: u32 = 256;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Commit { namespace: usize, checks: Vec<Wanted>, writes: Vec<Write>, bytes_max: Option<u64>, drop: bool },
+    /// Commits transactions at the same time. A store executes them in the order in which they come.
+    Commit { namespace: usize, txns: Vec<WantedTxn> },
     Read { namespace: usize, keys: Vec<Key> },
     Scan { namespace: usize, kind: &'static str, after: &'static str, limit: usize },
     Range { namespace: usize, stream: &'static str, range: Range },
+}
+
+#[derive(Clone, Debug, Default)]
+struct WantedTxn {
+    checks: Vec<Wanted>,
+    writes: Vec<Write>,
+    bytes_max: Option<u64>,
+    drop: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -60,6 +70,7 @@ enum Answer {
     Scanned(Vec<(String, Record)>),
     Entries(Vec<super::Entry>),
     Rest(Vec<super::Extent>, Vec<String>, u64),
+    All(Vec<Answer>),
 }
 
 fn keys() -> impl Strategy<Value = Key> {
@@ -119,11 +130,17 @@ fn ranges() -> impl Strategy<Value = Range> {
         .prop_map(|(first, last, limit, newest_first)| Range { first, last, limit, newest_first })
 }
 
+fn txns() -> impl Strategy<Value = WantedTxn> {
+    let bytes_max = option::weighted(0.3, 0..1_500_u64);
+    (vec(checks(), 0..3), vec(writes(), 0..6), bytes_max, prop::bool::weighted(0.05))
+        .prop_map(|(checks, writes, bytes_max, drop)| WantedTxn { checks, writes, bytes_max, drop })
+}
+
 fn steps() -> impl Strategy<Value = Step> {
     let namespaces = 0..SPACES;
     prop_oneof![
-        6 => (namespaces.clone(), vec(checks(), 0..3), vec(writes(), 0..6), option::weighted(0.3, 0..1_500_u64), prop::bool::weighted(0.05))
-            .prop_map(|(namespace, checks, writes, bytes_max, drop)| Step::Commit { namespace, checks, writes, bytes_max, drop }),
+        4 => (namespaces.clone(), txns()).prop_map(|(namespace, txn)| Step::Commit { namespace, txns: vec![txn] }),
+        2 => (namespaces.clone(), vec(txns(), 2..8)).prop_map(|(namespace, txns)| Step::Commit { namespace, txns }),
         1 => (namespaces.clone(), vec(keys(), 0..6)).prop_map(|(namespace, keys)| Step::Read { namespace, keys }),
         1 => (namespaces.clone(), select(&KINDS[..]), select(&["", "a", "aa", "~"][..]), 0..4_usize)
             .prop_map(|(namespace, kind, after, limit)| Step::Scan { namespace, kind, after, limit }),
@@ -171,9 +188,7 @@ impl Side {
 
     async fn answer(&mut self, namespaces: &[Namespace], step: &Step) -> Answer {
         match step {
-            Step::Commit { namespace, checks, writes, bytes_max, drop } => {
-                self.commit(&namespaces[*namespace], checks, writes, *bytes_max, *drop).await
-            }
+            Step::Commit { namespace, txns } => self.commit(&namespaces[*namespace], txns).await,
             Step::Read { namespace, keys } => {
                 let records = self.store.read(&namespaces[*namespace], keys).await.unwrap();
                 let renamed = records.into_iter().map(|record| record.map(|record| self.renamed(record)));
@@ -189,19 +204,22 @@ impl Side {
         }
     }
 
-    async fn commit(
-        &mut self,
-        namespace: &Namespace,
-        wanted: &[Wanted],
-        writes: &[Write],
-        bytes_max: Option<u64>,
-        drop: bool,
-    ) -> Answer {
-        let mut txn = Txn { bytes_max, ..Txn::default() };
+    async fn commit(&mut self, namespace: &Namespace, wanted: &[WantedTxn]) -> Answer {
+        let mut txns = Vec::new();
         for wanted in wanted {
+            txns.push(self.txn(namespace, wanted).await);
+        }
+        let outcomes = join_all(txns.iter().map(|txn| self.store.commit(namespace, txn))).await;
+        let answers = txns.iter().zip(outcomes).map(|(txn, outcome)| self.outcome(txn, outcome.unwrap()));
+        Answer::All(answers.collect())
+    }
+
+    async fn txn(&self, namespace: &Namespace, wanted: &WantedTxn) -> Txn {
+        let mut txn = Txn { bytes_max: wanted.bytes_max, ..Txn::default() };
+        for wanted in &wanted.checks {
             txn.checks.push(self.check(namespace, wanted).await);
         }
-        for write in writes {
+        for write in &wanted.writes {
             if let Write::RememberReply { key, .. } = write {
                 let check = Check::KeyUnused { key: key.clone() };
                 // A transaction uses a key once.
@@ -213,13 +231,18 @@ impl Side {
             }
             txn.writes.push(write.clone());
         }
-        if drop {
+        if wanted.drop {
             txn.writes.push(Write::DropNamespace);
         }
-        match self.store.commit(namespace, &txn).await.unwrap() {
+        txn
+    }
+
+    fn outcome(&mut self, txn: &Txn, outcome: Outcome) -> Answer {
+        match outcome {
             Outcome::Committed(commit) => Answer::Committed {
                 // The version matters only if a record was put.
-                version: writes
+                version: txn
+                    .writes
                     .iter()
                     .any(|write| matches!(write, Write::Put { .. }))
                     .then(|| self.ordinal(commit.version)),
@@ -262,7 +285,7 @@ async fn compare(sides: &mut [Side; 2], case: usize, steps: &[Step]) -> Result<(
         let (all, other) = (left.everything(&namespaces, index).await, right.everything(&namespaces, index).await);
         prop_assert_eq!(all, other, "in the end, namespace {}", index);
         // Free the memory, so that it does not grow with the number of cases.
-        let drop = Step::Commit { namespace: index, checks: vec![], writes: vec![], bytes_max: None, drop: true };
+        let drop = Step::Commit { namespace: index, txns: vec![WantedTxn { drop: true, ..WantedTxn::default() }] };
         prop_assert_eq!(left.answer(&namespaces, &drop).await, right.answer(&namespaces, &drop).await);
     }
     Ok(())

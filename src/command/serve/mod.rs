@@ -114,6 +114,15 @@ pub struct Serve {
     log: Option<String>,
 }
 
+/// Tells the kernel to give this process no huge pages. The allocator asks for them, and to clear one takes the kernel milliseconds,
+/// in which a call waits; a coordinator also takes less memory without them.
+fn avoid_huge_pages() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = nix::sys::prctl::set_thp_disable(true) {
+        tracing::debug!(%error, "cannot turn off huge pages");
+    }
+}
+
 impl Serve {
     pub async fn run(self, context: &ContextArgs, traces: &Traces) -> Result<(), Failure> {
         if self.print_config_schema {
@@ -131,6 +140,7 @@ impl Serve {
         start_log(&settings, traces)?;
         let tls = certificate::load(&settings)?;
         raise_open_file_limit(settings.edge.connections_max);
+        avoid_huge_pages();
         let state_dir = context.state_dir()?;
         make_private_directory(&state_dir)?;
         refuse_shared(&state_dir)?;
