@@ -341,7 +341,10 @@ fn a_client_that_reconnects_gets_what_has_changed_since_or_a_new_snapshot(mut wo
     let lead = raw(&world, LEAD);
     let token = runtime.block_on(async {
         let tasks = [lead.create_task("one", &[]).await, lead.create_task("two", &[]).await];
-        let token = lead.watch("").await.token;
+        let mut watch = lead.watch("").await;
+        // A new lead is away until its first call, which counts a little later.
+        watch.until_member(LEAD, |lead| lead.state() != v1::MemberState::Away).await;
+        let token = watch.token;
         let delete = v1::DeleteTaskRequest { task_id: tasks[0], ..Default::default() };
         lead.tasks().delete_task(lead.request(delete)).await.unwrap();
         let third = lead.create_task("three", &[]).await;
