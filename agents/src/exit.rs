@@ -42,7 +42,8 @@ pub struct RunnerExit {
     /// - 64: the configuration cannot be used.
     /// - 69: the coordinator could not be reached at startup.
     /// - 75: the outcome of the last call is unknown, or another incarnation of the name has not ended yet.
-    /// - 77: not permitted to join, or to continue because the member was stopped by force or another process took over.
+    /// - 77: not permitted to join, or to continue because the member was stopped by force, its credential was revoked, or
+    ///   another process took over.
     pub code: u8,
     /// Why, in words for a person.
     pub detail: String,

@@ -7,7 +7,7 @@
 //! | output | function | a hidden character becomes |
 //! |---|---|---|
 //! | what an agent reads | [`agent_text`](crate::agent_text) | `&#x202E;` |
-//! | a line of JSON | [`json_line`] | `\\u202e`, which every JSON parser turns back |
+//! | a line of JSON | [`json_line`] | `\\u202e`, which every JSON parser decodes to the character |
 //! | what a person reads at a terminal, and a log | [`shown`], [`shown_line`] | `\\u{202e}` |
 //!
 //! The console has its own, in `console/src/lib/text.ts`. `proto/testdata/hostile_text.json` has texts to test them with.

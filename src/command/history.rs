@@ -40,7 +40,7 @@ pub struct History {
     /// Continue the file of an earlier --export, after its last entry
     #[arg(long, requires = "export", conflicts_with = "force")]
     resume: bool,
-    /// Replace the file of --export if it exists
+    /// Replace the --export file if it exists
     #[arg(long, requires = "export")]
     force: bool,
     #[command(flatten)]

@@ -118,8 +118,8 @@ pub struct Run {
     /// "request_id": ID, "approve": true}, or by calling `teamwire approve`. With --via exec, the runner starts the program for
     /// the request alone, after the current batch. Exit code 0 then approves, and any other code rejects, with the program's
     /// output as the reason. `approve` does not ask the program: the runner approves at once, even in the middle of a batch.
-    /// With --via exec, leaving the option out is a third behavior: the runner does not ask the program either, but approves
-    /// only after the current batch.
+    /// With --via exec, if you leave the option out, the runner does not ask the program either, but approves only after
+    /// the current batch.
     #[arg(long, value_enum)]
     on_shutdown: Option<Answer>,
     /// Whether to restart the program after a failure, each time in a new incarnation of the member [default: never; for an

@@ -1,4 +1,4 @@
-//! Makes the fixture of this release: stores that later versions must open.
+//! Makes this release's fixture: stores that later versions must be able to open.
 
 use crate::step::{Failure, Step, root};
 

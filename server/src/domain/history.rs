@@ -21,8 +21,8 @@ pub fn append(tx: &mut Tx<'_>, event: Event) {
     tx.append(HISTORY, data, 0, None);
 }
 
-/// Adds a change to a task. It counts against the share of the history that such changes may use, so that they take no room of other
-/// entries. `spender`: who makes it.
+/// Adds a change to a task. It counts against the share of the history that such changes may use, so that they take no room from
+/// other entries. `spender`: who makes it.
 pub fn append_task_change(tx: &mut Tx<'_>, event: v1::TaskEvent, spender: Spender) {
     let data = encode(tx, Event::Task(event));
     let (weight, bound) = (weight_of_task_change(data.len()), spender.task_changes_bound(&tx.ctx.limits));

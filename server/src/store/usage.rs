@@ -1,14 +1,14 @@
 //! How many bytes a namespace holds, and what a transaction adds to them.
 //!
-//! A record counts the bytes of its id and its data, an entry those of its data, and a remembered reply those of its key and its
-//! data; each of them also counts [`ITEM_BYTES`]. A record without data counts nothing. Replies are counted by the day of their use, so that they stop counting without
-//! being read. Every store counts alike, so that a quota means the same on each.
+//! A record counts as the size of its id and its data, an entry as that of its data, and a remembered reply as that of its
+//! key and its data, each plus [`ITEM_BYTES`]. A record without data counts as nothing. Replies are counted by the day of their
+//! use, so that they stop counting without being read. Every store counts alike, so that a quota means the same on each.
 
 use std::collections::HashMap;
 
 use super::{Key, Txn, Write};
 
-/// What an item counts besides its contents: about what stores need to keep it.
+/// What is added to the size of an item's contents: about what stores need to keep it.
 const ITEM_BYTES: u64 = 64;
 
 /// The length of a day, by which replies are counted.

@@ -149,7 +149,7 @@ pub const PROMISES: [PromiseSpec; 20] = [
         promise: Promise::Unharmed,
         says: "In a team with hostile members, the other members, the lead and the operator get their answers within 5 s, also \
                over new connections, and the lead can stop a hostile member by force.",
-        checked: "sends to the lead, calls of the lead and of the operator over new connections four times a second, and a forced \
+        checked: "sends to the lead, calls by the lead and by the operator over new connections four times a second, and a forced \
                   stop",
         checker: liveness::unharmed,
     },

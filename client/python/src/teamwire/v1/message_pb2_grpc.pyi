@@ -122,7 +122,7 @@ class MessageServiceStub(typing.Generic[_MessageServiceSendType, _MessageService
     A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer
     replicas than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing
     was changed). Reading, acknowledging, leaving, approving a shutdown and stopping a member by force also work in a full
-    store. A call that adds something to a team that has used its quota fails with QUOTA_EXCEEDED (RESOURCE_EXHAUSTED); its
+    store. A call that adds something to a team that has used up its quota fails with QUOTA_EXCEEDED (RESOURCE_EXHAUSTED); its
     metadata has `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. Calls that end something
     still work, such as acknowledgements, answers, releasing and deleting tasks, and stopping members; and the lead and the
     operator may use a tenth more. After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
@@ -270,7 +270,7 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
     A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer
     replicas than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing
     was changed). Reading, acknowledging, leaving, approving a shutdown and stopping a member by force also work in a full
-    store. A call that adds something to a team that has used its quota fails with QUOTA_EXCEEDED (RESOURCE_EXHAUSTED); its
+    store. A call that adds something to a team that has used up its quota fails with QUOTA_EXCEEDED (RESOURCE_EXHAUSTED); its
     metadata has `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. Calls that end something
     still work, such as acknowledgements, answers, releasing and deleting tasks, and stopping members; and the lead and the
     operator may use a tenth more. After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
