@@ -26,8 +26,8 @@ const PIECES_MAX: usize = 4;
 /// Back up everything in the store to a file
 ///
 /// The backup has all teams with their members, messages, tasks and history, each team as of one instant. The coordinator goes
-/// on serving. The file has the contents of all messages, and no credential: the store keeps only hashes. `teamwire restore`
-/// writes it into an empty store of any kind.
+/// on serving. The file has the contents of all messages. Like the store, it has no credentials, only their hashes.
+/// `teamwire restore` writes it into an empty store of any kind.
 ///
 /// Only the operator can do this. If no coordinator is running, name the store with --store.
 #[derive(Args, Debug)]

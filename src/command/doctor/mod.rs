@@ -38,7 +38,8 @@ use crate::{
 ///
 /// - store refuses writes: nothing can be sent until the coordinator's operator has acted
 ///
-/// - quota exceeded: the team, its tasks or their history has used its quota, so teammates can add nothing more there
+/// - quota exceeded: the team, its tasks, or the history of its tasks has reached its quota, so teammates can add nothing more
+///   to it
 ///
 /// - not delivered: messages wait because no process reads the inbox
 ///
