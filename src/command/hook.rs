@@ -27,7 +27,7 @@ const WAKES: u8 = 2;
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire hook claude --as lead@acme")]
 pub struct Hook {
-    /// The program that calls
+    /// The agent program that runs this command
     #[arg(value_parser = program_parser())]
     program: AgentProgram,
     /// Wait until a message arrives, then exit with 2. This wakes an idle session of Claude Code. Does nothing in `claude -p`

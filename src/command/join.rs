@@ -31,8 +31,8 @@ pub struct Join {
     /// Your name in the team; optional if the token is bound to a name
     #[arg(long, short, default_value = "", hide_default_value = true)]
     name: String,
-    /// Without a join string: begin a new life although the present one continues, and so replace your credential, which ends
-    /// at once
+    /// Without a join string: begin a new life even though the current one has not ended; this replaces your credential, and
+    /// the old one ends at once
     ///
     /// As with each new life, your tasks return to the board, and the requests that you made are cancelled.
     #[arg(long, conflicts_with = "token")]

@@ -33,9 +33,9 @@ const POLL: Duration = Duration::from_millis(200);
 pub enum Operator {
     /// Replace the operator's credential, without a restart
     ///
-    /// Writes a new credential to the state directory of this machine's coordinator, which reads it within seconds, and waits
-    /// until it does. The old credential works for a while longer; then its streams, and the sign-ins to the console that were
-    /// created with it, end. If it leaked, use --grace 0.
+    /// Writes a new credential to the state directory of this machine's coordinator, and waits until the coordinator has read
+    /// it, which takes seconds. The old credential works for a while longer; then its streams, and the sign-ins to the console
+    /// that were created with it, end. If it leaked, use --grace 0.
     ///
     /// If the configuration names a file (`operator_credential`), replace that file instead: give it with --file.
     Rotate(Rotate),

@@ -14,13 +14,13 @@ use crate::{context::ContextArgs, failure::Failure, show};
 pub enum Permission {
     /// Ask the lead or another member for permission
     ///
-    /// A request that is not answered in time, 10 minutes by default, is refused.
+    /// A request that is not answered in time, 10 minutes by default, expires, which counts as a rejection.
     Request(Request),
     /// Withdraw a request for permission that you made
     Withdraw(Withdraw),
     /// Grant a member's request for permission
     Approve(answer::Approve),
-    /// Refuse a member's request for permission
+    /// Reject a member's request for permission
     Reject(answer::Reject),
 }
 

@@ -48,7 +48,7 @@ const SESSIONS_DIRECTORY: &str = "sessions";
 ///
 /// - your current identity, if it has this name and --join is not given
 ///
-/// - the identity that an earlier run saved under this name; it begins a new incarnation
+/// - the identity that an earlier run saved under this name; the runner then begins a new life
 ///
 /// - the join string of --join
 ///
@@ -122,8 +122,8 @@ pub struct Run {
     /// the current batch.
     #[arg(long, value_enum)]
     on_shutdown: Option<Answer>,
-    /// Whether to restart the program after a failure, each time in a new incarnation of the member [default: never; for an
-    /// agent program: on-failure]
+    /// Whether to restart the program after a failure, each time in a new life of the member [default: never; for an agent
+    /// program: on-failure]
     ///
     /// A restarted agent program resumes its own session.
     #[arg(long, value_enum)]
@@ -403,7 +403,7 @@ impl Run {
         Ok(Caller { credential: token, ..caller })
     }
 
-    /// Returns the saved identity of a member that ran here before, if it can still join in a new incarnation.
+    /// Returns the saved identity of a member that ran here before, if it can still begin a new life.
     async fn kept(&self, context: &ContextArgs, name: &str, team: Option<&str>) -> Result<Option<Caller>, Failure> {
         // A program that a runner started uses no saved identity, but it may run others that its member invites.
         if name.is_empty() || is_within_runner() {

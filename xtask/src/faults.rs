@@ -17,7 +17,7 @@ pub(crate) fn inject(options: &[&str]) -> Result<(), Failure> {
     let step = Step::cargo(&[&run[..], options].concat());
     let step = faketime.into_iter().fold(step, |step, library| step.env(faketime::VARIABLE, library));
     step.env(redis::SERVERS[0].variable, redis)
-        .advice("repeat it with the --seed that it names; `teamwire-chaos check DIR` checks the recorded run again")
+        .advice("repeat it with the --seed that it names; `teamwire-chaos check DIR/history` checks the run again")
         .run()
 }
 

@@ -38,7 +38,8 @@ use crate::{
 ///
 /// - store refuses writes: nothing can be sent until the coordinator's operator has acted
 ///
-/// - quota exceeded: the quota of the team, of its tasks or of their history is used up, so teammates can add nothing more there
+/// - quota exceeded: the team, its tasks, or the history of its tasks has reached its quota, so teammates can add nothing more
+///   to it
 ///
 /// - not delivered: messages wait because no process reads the inbox
 ///
@@ -58,13 +59,13 @@ use crate::{
 ///
 /// - failed: the member's program failed and left messages behind
 ///
-/// - failing: the member's program runs, but its latest turn has failed
+/// - failing: the member's program runs, but its recent turns have all failed
 ///
 /// - crashing: the member's program has crashed at least three times in 10 minutes, and its runner restarts it
 ///
 /// It also notes the following, which are not problems:
 ///
-/// - a quota that is nearly used up
+/// - a quota that is nearly used
 ///
 /// - messages that you have not read
 ///

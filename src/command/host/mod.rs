@@ -63,8 +63,8 @@ pub struct HostCommand {
     /// How many members may run at a time, 1 to 1,000 [default: as the file says, or else 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     slots: Option<u32>,
-    /// Where members whose profile has neither `dir` nor `worktree` start [default: as the file says, or else a separate directory
-    /// for each, in the state directory]
+    /// The working directory of members whose profile has neither `dir` nor `worktree` [default: as the file says, or else a
+    /// separate directory for each, in the state directory]
     ///
     /// They share it with each other and with you: the host neither creates nor removes anything there.
     #[arg(long, value_name = "DIR")]

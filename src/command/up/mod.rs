@@ -45,7 +45,7 @@ pub(super) const FILE: &str = "team.toml";
 /// file or restarted the machine. docs/team-file.md describes the file.
 ///
 /// If a member cannot be started, the command continues with the others; the exit code is then that of `teamwire spawn`. To
-/// stop the processes in the background, run `teamwire down`.
+/// stop the background processes, run `teamwire down`.
 #[derive(Args, Debug)]
 #[command(
     after_help = "A file:\n\n    name = \"acme\"\n\n    [[members]]\n    name = \"backend\"\n    profile = \"claude\"\n    prompt = \"You own the API.\"\n\nExamples:\n\n    teamwire up\n    teamwire up --dry-run\n    teamwire up backend-team.toml --json"

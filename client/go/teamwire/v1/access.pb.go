@@ -97,7 +97,7 @@ const (
 	CredentialKind_CREDENTIAL_KIND_OBSERVER CredentialKind = 2
 	// A join token.
 	CredentialKind_CREDENTIAL_KIND_JOIN_TOKEN CredentialKind = 3
-	// A member's or a host's, of its present life.
+	// A member's or a host's, of its current life.
 	CredentialKind_CREDENTIAL_KIND_MEMBER CredentialKind = 4
 )
 
@@ -598,7 +598,7 @@ type Credential struct {
 	LastUsedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
 	// How many members or hosts can still join with it. Zero: it is not a join token.
 	UsesLeft uint32 `protobuf:"varint,9,opt,name=uses_left,json=usesLeft,proto3" json:"uses_left,omitempty"`
-	// Who created it. Absent: an observer; or it is a member's or a host's.
+	// Who created it. Absent: an observer did, or it is the credential of a member or a host.
 	CreatedBy *Sender `protobuf:"bytes,10,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	// Whether the call that lists it was made with it.
 	IsCalling     bool `protobuf:"varint,11,opt,name=is_calling,json=isCalling,proto3" json:"is_calling,omitempty"`

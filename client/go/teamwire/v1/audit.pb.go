@@ -28,9 +28,9 @@ const (
 type AuditCallerKind int32
 
 const (
-	// The entry is about calls of several callers, or about none.
+	// The entry is about calls by several callers, or about no call.
 	AuditCallerKind_AUDIT_CALLER_KIND_UNSPECIFIED AuditCallerKind = 0
-	// No valid credential was presented, not even one that has ended.
+	// The caller presented no credential that the coordinator knows, neither a valid one nor one that has ended.
 	AuditCallerKind_AUDIT_CALLER_KIND_STRANGER AuditCallerKind = 1
 	// The operator.
 	AuditCallerKind_AUDIT_CALLER_KIND_OPERATOR AuditCallerKind = 2
@@ -100,7 +100,7 @@ func (AuditCallerKind) EnumDescriptor() ([]byte, []int) {
 // Who called.
 type AuditCaller struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is. For a code or a console credential: what the one is that it acts for.
+	// What it is. For a code or a console credential: the kind of caller that it acts for.
 	Kind AuditCallerKind `protobuf:"varint,1,opt,name=kind,proto3,enum=teamwire.v1.AuditCallerKind" json:"kind,omitempty"`
 	// The name of the member or host. Empty: it is neither.
 	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
@@ -108,11 +108,11 @@ type AuditCaller struct {
 	Incarnation uint64 `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// Whether the member led the team.
 	IsLead bool `protobuf:"varint,4,opt,name=is_lead,json=isLead,proto3" json:"is_lead,omitempty"`
-	// The id of its credential, as in Credential.id; of a code, that of the console credential that it was exchanged for. Empty: its
-	// credential has none.
+	// The id of the join token, observer's credential or console credential that the caller used, as in Credential.id. For a
+	// code: the id of the console credential for which it was exchanged. Empty: the caller used another credential, or none.
 	CredentialId string `protobuf:"bytes,5,opt,name=credential_id,json=credentialId,proto3" json:"credential_id,omitempty"`
-	// What a stranger's credential said that it was, such as `member ann@acme`. Empty: it was malformed or missing, or the caller is
-	// no stranger.
+	// Who a stranger's credential claimed to be, such as `member ann@acme`. Empty: the credential was malformed or missing, or
+	// the caller is not a stranger.
 	Claim         string `protobuf:"bytes,6,opt,name=claim,proto3" json:"claim,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -279,22 +279,22 @@ type AuditEntry struct {
 	At *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
 	// Who called. Absent: the entry is a checkpoint.
 	Caller *AuditCaller `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
-	// The address and the port from which the call came; of several calls, the first one. Empty: it was not a call.
+	// The address and the port from which the call came; for several calls, those of the first one. Empty: it was not a call.
 	Address string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
 	// The call, such as `TeamService/ForceStop`; `operator credential` if the operator's credential was replaced; empty if the entry
 	// is about different calls, or a checkpoint.
 	Method string `protobuf:"bytes,4,opt,name=method,proto3" json:"method,omitempty"`
 	// The team that the call was about. Empty: none, or the caller named none.
 	Team string `protobuf:"bytes,5,opt,name=team,proto3" json:"team,omitempty"`
-	// What the call was about within the team: a member, or the id of a credential; of several calls, the first one. Empty: nothing,
-	// or the caller's text was no name.
+	// What the call was about within the team: a member, or the id of a credential; for several calls, that of the first one.
+	// Empty: nothing, or the text that the caller gave was not a name.
 	Object string `protobuf:"bytes,6,opt,name=object,proto3" json:"object,omitempty"`
 	// `OK`; the name of the Reason for which it was refused; or `CANCELLED` if the caller did not wait for the reply. After
 	// `CANCELLED` and reasons that leave the outcome unknown, the call may have been carried out. Empty: several outcomes.
 	Outcome string `protobuf:"bytes,7,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	// How many calls the entry is about.
 	Calls uint64 `protobuf:"varint,8,opt,name=calls,proto3" json:"calls,omitempty"`
-	// When the last of them ended. Absent: there was one.
+	// When the last of them ended. Absent: there was only one call.
 	LastAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=last_at,json=lastAt,proto3" json:"last_at,omitempty"`
 	// How many entries of this coordinator are missing before this one: it had no more room for them while the store took none.
 	Missing uint64 `protobuf:"varint,10,opt,name=missing,proto3" json:"missing,omitempty"`
@@ -496,9 +496,9 @@ func (x *AuditRecord) GetHash() []byte {
 // A chain of the audit log.
 type AuditChain struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `privileged/TEAM`: what the lead and the operator did with their powers. `access/TEAM`: who joined and signed in, who revoked
-	// credentials, and which calls were refused. `privileged` and `access`: the same of the coordinator itself; `access` has what
-	// strangers tried.
+	// `privileged/TEAM`: what the lead and the operator did with their powers. `access/TEAM`: who joined and signed in, who
+	// revoked credentials, and which calls were refused. `privileged` and `access`: the same for the coordinator itself; `access`
+	// also has what strangers tried.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The team's name in lower case. Empty: it is a chain of the coordinator.
 	Team string `protobuf:"bytes,2,opt,name=team,proto3" json:"team,omitempty"`

@@ -43,7 +43,7 @@ const (
 // Old entries are removed. A later entry of the chain, the checkpoint, records the hash of the last one that was removed.
 type AuditServiceClient interface {
 	// Lists the chains of the audit log, in the order of their names. The operator gets all of them, or those of the team that it
-	// names, also if that team was deleted.
+	// names, even if that team was deleted.
 	//
 	// PERMISSION_DENIED: OPERATOR_ONLY. INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD.
 	ListAuditChains(ctx context.Context, in *ListAuditChainsRequest, opts ...grpc.CallOption) (*ListAuditChainsResponse, error)
@@ -103,7 +103,7 @@ func (c *auditServiceClient) ListAuditEntries(ctx context.Context, in *ListAudit
 // Old entries are removed. A later entry of the chain, the checkpoint, records the hash of the last one that was removed.
 type AuditServiceServer interface {
 	// Lists the chains of the audit log, in the order of their names. The operator gets all of them, or those of the team that it
-	// names, also if that team was deleted.
+	// names, even if that team was deleted.
 	//
 	// PERMISSION_DENIED: OPERATOR_ONLY. INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD.
 	ListAuditChains(context.Context, *ListAuditChainsRequest) (*ListAuditChainsResponse, error)

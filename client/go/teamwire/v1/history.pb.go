@@ -183,7 +183,7 @@ type TeamEvent struct {
 	Actor *Sender `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
 	// The member concerned. Empty: none.
 	Member string `protobuf:"bytes,3,opt,name=member,proto3" json:"member,omitempty"`
-	// Set when a person signed in. Whether it may only read.
+	// Set when a person signed in. Whether that person may only read.
 	ReadOnly bool `protobuf:"varint,4,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	// Set when a credential was revoked. Its kind.
 	Credential    CredentialKind `protobuf:"varint,5,opt,name=credential,proto3,enum=teamwire.v1.CredentialKind" json:"credential,omitempty"`

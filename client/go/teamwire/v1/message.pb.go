@@ -82,7 +82,7 @@ func (RestartPolicy) EnumDescriptor() ([]byte, []int) {
 	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{0}
 }
 
-// What a notice of the coordinator is about. Its policy says which kinds are important; see NoticeLevel.
+// What a notice of the coordinator is about. The policy of each kind says whether its notices are important; see NoticeLevel.
 type NoticeKind int32
 
 const (
@@ -104,8 +104,8 @@ const (
 	// A request can no longer be answered. To the requester; `text` says why.
 	NoticeKind_NOTICE_KIND_REQUEST_CANCELLED NoticeKind = 7
 	// A message was delivered too many times without an acknowledgement, and became a dead letter
-	// (DEAD_LETTER_CAUSE_DELIVERY_LIMIT). To its sender and to the lead; `message_id` is set. Other dead letters, and notices,
-	// cause no notice.
+	// (DEAD_LETTER_CAUSE_DELIVERY_LIMIT). To its sender and to the lead; `message_id` is set. A dead letter that has another
+	// cause, or that is itself a notice, causes no notice.
 	NoticeKind_NOTICE_KIND_DEAD_LETTER NoticeKind = 8
 	// A member is the team's lead now. To the old lead and the new one.
 	NoticeKind_NOTICE_KIND_LEAD_CHANGED NoticeKind = 9
@@ -2083,10 +2083,10 @@ type SendRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The operator must name the team. Members may leave it empty; any team but their own is TEAM_NOT_FOUND.
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
-	// Optional but recommended; client libraries always set it. 1 to 64 visible ASCII characters, made by the client;
-	// keys that sort by time, such as UUIDs of version 7, are the cheapest. The same key with the same payload returns
-	// the first reply again, with `replayed` set; with another payload it is IDEMPOTENCY_KEY_REUSED. Kept for 24 hours or
-	// more, for each member of each team. Empty: no de-duplication.
+	// Optional but recommended; client libraries always set it. 1 to 64 visible ASCII characters, made by the client; keys that
+	// sort by time, such as UUIDs of version 7, are the cheapest. The same key with the same payload returns the first reply
+	// again, with `replayed` set; with another payload it is IDEMPOTENCY_KEY_REUSED. Each caller in each team has its own keys,
+	// and the coordinator keeps them for 24 hours or more. Empty: no de-duplication.
 	IdempotencyKey string `protobuf:"bytes,2,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	// Optional. The id of a message that this one answers. It may no longer be in the history.
 	InReplyTo string `protobuf:"bytes,3,opt,name=in_reply_to,json=inReplyTo,proto3" json:"in_reply_to,omitempty"`

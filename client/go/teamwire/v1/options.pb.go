@@ -303,7 +303,7 @@ func (x *NoticePolicy) GetAbout() string {
 // How long a coordinator holds back a reply. A client adds this time to the deadline of each attempt.
 type WaitPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long it waits when the field is absent. Absent: not at all.
+	// How long it waits if the request leaves the field out. If this default is absent, too: not at all.
 	Default *durationpb.Duration `protobuf:"bytes,1,opt,name=default,proto3" json:"default,omitempty"`
 	// The longest time that it waits; larger values are treated as this.
 	Max           *durationpb.Duration `protobuf:"bytes,2,opt,name=max,proto3" json:"max,omitempty"`
@@ -355,8 +355,8 @@ func (x *WaitPolicy) GetMax() *durationpb.Duration {
 	return nil
 }
 
-// One kind of message. Whether it has a recipient, a summary, a request's id or a decision follows from the fields of its
-// message; its name is the name of its field in Message.body.
+// One kind of message. The fields of its protobuf message show whether the kind has a recipient, a summary, a request's id or a
+// decision. The kind's name is the name of its field in Message.body.
 type KindPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What a reader calls it, such as `plan`.

@@ -138,7 +138,7 @@ const (
 	Reason_REASON_INBOX_FULL Reason = 53
 	// The caller sends too fast.
 	Reason_REASON_RATE_LIMITED Reason = 54
-	// The team has reached a limit. Someone has to make room first, so clients don't retry.
+	// The team, a member or a task has reached a limit. Someone has to make room first, so clients don't retry.
 	Reason_REASON_QUOTA_EXCEEDED Reason = 55
 	// The subscriber did not read its stream.
 	Reason_REASON_SLOW_CONSUMER Reason = 56
@@ -151,7 +151,8 @@ const (
 	Reason_REASON_DRAINING Reason = 59
 	// An internal error in the coordinator.
 	Reason_REASON_INTERNAL Reason = 60
-	// The store's memory or disk is full. Acknowledging messages and deleting teams makes room, and so can the operator.
+	// The store's memory or disk is full. Acknowledging messages and deleting teams make room, and the operator can make room,
+	// too.
 	Reason_REASON_STORE_FULL Reason = 61
 	// No host can start the member that was ordered.
 	Reason_REASON_NO_HOST_FITS Reason = 62

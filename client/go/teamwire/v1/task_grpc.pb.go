@@ -55,7 +55,8 @@ type TaskServiceClient interface {
 	// AGENT_EXITED (owner). ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (open tasks,
 	// blocked_by, or the share of the team's quota that tasks may use).
 	CreateTask(ctx context.Context, in *CreateTaskRequest, opts ...grpc.CallOption) (*CreateTaskResponse, error)
-	// Returns one task, including a deleted one for as long as the coordinator keeps it, without its description, metadata and result.
+	// Returns one task. It also returns a deleted one for as long as the coordinator keeps it, but without the description,
+	// metadata and result.
 	//
 	// NOT_FOUND: TASK_NOT_FOUND.
 	GetTask(ctx context.Context, in *GetTaskRequest, opts ...grpc.CallOption) (*GetTaskResponse, error)
@@ -252,7 +253,8 @@ type TaskServiceServer interface {
 	// AGENT_EXITED (owner). ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (open tasks,
 	// blocked_by, or the share of the team's quota that tasks may use).
 	CreateTask(context.Context, *CreateTaskRequest) (*CreateTaskResponse, error)
-	// Returns one task, including a deleted one for as long as the coordinator keeps it, without its description, metadata and result.
+	// Returns one task. It also returns a deleted one for as long as the coordinator keeps it, but without the description,
+	// metadata and result.
 	//
 	// NOT_FOUND: TASK_NOT_FOUND.
 	GetTask(context.Context, *GetTaskRequest) (*GetTaskResponse, error)

@@ -1739,9 +1739,9 @@ type LeaveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. How the process ended. Absent: unknown.
 	Exit *ExitReport `protobuf:"bytes,1,opt,name=exit,proto3" json:"exit,omitempty"`
-	// Optional. True: the caller's process is still running, and its runner will report how it ends with another Leave. The
-	// member becomes `stopping`, and its session ends with CLOSE_REASON_SHUTDOWN_APPROVED and no request. `exit.detail` says why
-	// the member leaves. Ignored for a detached life, which has no runner.
+	// Optional. True: the caller's process is still running, and its runner will call Leave again, to report how the process
+	// ended. The member becomes `stopping`, and its session ends with CLOSE_REASON_SHUTDOWN_APPROVED and no request.
+	// `exit.detail` says why the member leaves. Ignored for a detached life, which has no runner.
 	ExitFollows   bool `protobuf:"varint,2,opt,name=exit_follows,json=exitFollows,proto3" json:"exit_follows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2166,7 +2166,7 @@ type ForceStopRequest struct {
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
 	// Required. The member: see DirectMessage.recipient.
 	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
-	// Optional. Why, for the audit entry in the history; up to 200 characters.
+	// Optional. Why, for the history; up to 200 characters.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -40,7 +40,7 @@ fn expire(tx: &mut Tx<'_>, team: &mut TeamRecord, request: &v1::Request) -> Resu
             let approver = approver(team, request)?;
             tell(tx, team, request, &approver, NoticeKind::RequestExpired, text)?;
             format!(
-                "Your request for permission to use {} was not answered in time, so it is refused. Do not do it. Ask again if \
+                "Your request for permission to use {} was not answered in time, so it expired. Do not do it. Ask again if \
                  you still need to.",
                 request.tool
             )

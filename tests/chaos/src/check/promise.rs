@@ -51,7 +51,7 @@ pub const PROMISES: [PromiseSpec; 20] = [
     PromiseSpec {
         promise: Promise::NothingInvented,
         says: "Every delivered message was sent, by the sender it names and to the member that receives it.",
-        checked: "every delivery against the one send with its content",
+        checked: "every delivery against the only send that has the same content",
         checker: messages::nothing_invented,
     },
     PromiseSpec {
@@ -149,8 +149,8 @@ pub const PROMISES: [PromiseSpec; 20] = [
         promise: Promise::Unharmed,
         says: "In a team with hostile members, the other members, the lead and the operator get their answers within 5 s, also \
                over new connections, and the lead can stop a hostile member by force.",
-        checked: "sends to the lead, calls by the lead and by the operator over new connections four times a second, and a forced \
-                  stop",
+        checked: "four times a second, sends to the lead, and calls by the lead and the operator over new connections; in the end, a \
+                  forced stop",
         checker: liveness::unharmed,
     },
     PromiseSpec {

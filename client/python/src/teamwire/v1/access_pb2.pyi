@@ -68,7 +68,7 @@ class _CredentialKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper.
     CREDENTIAL_KIND_JOIN_TOKEN: _CredentialKind.ValueType  # 3
     """A join token."""
     CREDENTIAL_KIND_MEMBER: _CredentialKind.ValueType  # 4
-    """A member's or a host's, of its present life."""
+    """A member's or a host's, of its current life."""
 
 class CredentialKind(_CredentialKind, metaclass=_CredentialKindEnumTypeWrapper):
     """A kind of credential that can be revoked."""
@@ -82,7 +82,7 @@ CREDENTIAL_KIND_OBSERVER: CredentialKind.ValueType  # 2
 CREDENTIAL_KIND_JOIN_TOKEN: CredentialKind.ValueType  # 3
 """A join token."""
 CREDENTIAL_KIND_MEMBER: CredentialKind.ValueType  # 4
-"""A member's or a host's, of its present life."""
+"""A member's or a host's, of its current life."""
 Global___CredentialKind: typing_extensions.TypeAlias = CredentialKind
 
 @typing.final
@@ -318,7 +318,7 @@ class Credential(google.protobuf.message.Message):
 
     @property
     def created_by(self) -> teamwire.v1.message_pb2.Sender:
-        """Who created it. Absent: an observer; or it is a member's or a host's."""
+        """Who created it. Absent: an observer did, or it is the credential of a member or a host."""
 
     def __init__(
         self,

@@ -97,9 +97,9 @@ class AccessServiceServicer(object):
         """Exchanges a code for a console credential. The call's credential is the code. If the caller that created the code has 16
         console credentials, the oldest one is revoked.
 
-        The console credential ends after 8 hours; with the member's life, or when the observer's credential ends; and when it is
-        revoked. From then on calls with it are refused, and its streams end within 2 s: CREDENTIAL_EXPIRED or CREDENTIAL_REVOKED
-        (UNAUTHENTICATED).
+        The console credential ends after 8 hours. It ends earlier if it is revoked, if the life of the member that created the
+        code ends, or if the operator's or observer's credential that created the code ends. From then on, calls with it are
+        refused, and its streams end within 2 s: CREDENTIAL_EXPIRED or CREDENTIAL_REVOKED (UNAUTHENTICATED).
 
         UNAUTHENTICATED: SIGN_IN_CODE_USED, CREDENTIAL_EXPIRED, CREDENTIAL_REVOKED (the member's life has ended).
         PERMISSION_DENIED: NOT_PERMITTED (the credential is not a code). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
@@ -130,8 +130,8 @@ class AccessServiceServicer(object):
 
     def RevokeCredential(self, request, context):
         """Revokes a credential: a console credential, an observer's, a join token, or a member's or host's. The lead and the operator
-        may revoke any of the team's, except the lead its own; every other caller may revoke its own console credentials, and a
-        console credential itself. Repeating the call is harmless.
+        may revoke any of the team's credentials, but the lead may not revoke that of its current life. Every other caller may
+        revoke its own console credentials, and a console credential may revoke itself. Repeating the call is harmless.
 
         From then on every coordinator refuses calls with the credential, and its streams and waiting calls end within 2 s:
         CREDENTIAL_REVOKED (UNAUTHENTICATED). So do those of the console credentials that were created with it.

@@ -27,9 +27,9 @@ class _AuditCallerKind:
 class _AuditCallerKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_AuditCallerKind.ValueType], builtins.type):
     DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
     AUDIT_CALLER_KIND_UNSPECIFIED: _AuditCallerKind.ValueType  # 0
-    """The entry is about calls of several callers, or about none."""
+    """The entry is about calls by several callers, or about no call."""
     AUDIT_CALLER_KIND_STRANGER: _AuditCallerKind.ValueType  # 1
-    """No valid credential was presented, not even one that has ended."""
+    """The caller presented no credential that the coordinator knows, neither a valid one nor one that has ended."""
     AUDIT_CALLER_KIND_OPERATOR: _AuditCallerKind.ValueType  # 2
     """The operator."""
     AUDIT_CALLER_KIND_MEMBER: _AuditCallerKind.ValueType  # 3
@@ -47,9 +47,9 @@ class AuditCallerKind(_AuditCallerKind, metaclass=_AuditCallerKindEnumTypeWrappe
     """The kind of a caller that the audit log names."""
 
 AUDIT_CALLER_KIND_UNSPECIFIED: AuditCallerKind.ValueType  # 0
-"""The entry is about calls of several callers, or about none."""
+"""The entry is about calls by several callers, or about no call."""
 AUDIT_CALLER_KIND_STRANGER: AuditCallerKind.ValueType  # 1
-"""No valid credential was presented, not even one that has ended."""
+"""The caller presented no credential that the coordinator knows, neither a valid one nor one that has ended."""
 AUDIT_CALLER_KIND_OPERATOR: AuditCallerKind.ValueType  # 2
 """The operator."""
 AUDIT_CALLER_KIND_MEMBER: AuditCallerKind.ValueType  # 3
@@ -77,7 +77,7 @@ class AuditCaller(google.protobuf.message.Message):
     CREDENTIAL_ID_FIELD_NUMBER: builtins.int
     CLAIM_FIELD_NUMBER: builtins.int
     kind: Global___AuditCallerKind.ValueType
-    """What it is. For a code or a console credential: what the one is that it acts for."""
+    """What it is. For a code or a console credential: the kind of caller that it acts for."""
     member: builtins.str
     """The name of the member or host. Empty: it is neither."""
     incarnation: builtins.int
@@ -85,12 +85,12 @@ class AuditCaller(google.protobuf.message.Message):
     is_lead: builtins.bool
     """Whether the member led the team."""
     credential_id: builtins.str
-    """The id of its credential, as in Credential.id; of a code, that of the console credential that it was exchanged for. Empty: its
-    credential has none.
+    """The id of the join token, observer's credential or console credential that the caller used, as in Credential.id. For a
+    code: the id of the console credential for which it was exchanged. Empty: the caller used another credential, or none.
     """
     claim: builtins.str
-    """What a stranger's credential said that it was, such as `member ann@acme`. Empty: it was malformed or missing, or the caller is
-    no stranger.
+    """Who a stranger's credential claimed to be, such as `member ann@acme`. Empty: the credential was malformed or missing, or
+    the caller is not a stranger.
     """
     def __init__(
         self,
@@ -161,7 +161,7 @@ class AuditEntry(google.protobuf.message.Message):
     MISSING_FIELD_NUMBER: builtins.int
     CHECKPOINT_FIELD_NUMBER: builtins.int
     address: builtins.str
-    """The address and the port from which the call came; of several calls, the first one. Empty: it was not a call."""
+    """The address and the port from which the call came; for several calls, those of the first one. Empty: it was not a call."""
     method: builtins.str
     """The call, such as `TeamService/ForceStop`; `operator credential` if the operator's credential was replaced; empty if the entry
     is about different calls, or a checkpoint.
@@ -169,8 +169,8 @@ class AuditEntry(google.protobuf.message.Message):
     team: builtins.str
     """The team that the call was about. Empty: none, or the caller named none."""
     object: builtins.str
-    """What the call was about within the team: a member, or the id of a credential; of several calls, the first one. Empty: nothing,
-    or the caller's text was no name.
+    """What the call was about within the team: a member, or the id of a credential; for several calls, that of the first one.
+    Empty: nothing, or the text that the caller gave was not a name.
     """
     outcome: builtins.str
     """`OK`; the name of the Reason for which it was refused; or `CANCELLED` if the caller did not wait for the reply. After
@@ -190,7 +190,7 @@ class AuditEntry(google.protobuf.message.Message):
 
     @property
     def last_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When the last of them ended. Absent: there was one."""
+        """When the last of them ended. Absent: there was only one call."""
 
     @property
     def checkpoint(self) -> Global___AuditCheckpoint:
@@ -266,9 +266,9 @@ class AuditChain(google.protobuf.message.Message):
     HASH_FIELD_NUMBER: builtins.int
     BYTES_FIELD_NUMBER: builtins.int
     name: builtins.str
-    """`privileged/TEAM`: what the lead and the operator did with their powers. `access/TEAM`: who joined and signed in, who revoked
-    credentials, and which calls were refused. `privileged` and `access`: the same of the coordinator itself; `access` has what
-    strangers tried.
+    """`privileged/TEAM`: what the lead and the operator did with their powers. `access/TEAM`: who joined and signed in, who
+    revoked credentials, and which calls were refused. `privileged` and `access`: the same for the coordinator itself; `access`
+    also has what strangers tried.
     """
     team: builtins.str
     """The team's name in lower case. Empty: it is a chain of the coordinator."""

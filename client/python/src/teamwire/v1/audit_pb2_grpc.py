@@ -75,7 +75,7 @@ class AuditServiceServicer(object):
 
     def ListAuditChains(self, request, context):
         """Lists the chains of the audit log, in the order of their names. The operator gets all of them, or those of the team that it
-        names, also if that team was deleted.
+        names, even if that team was deleted.
 
         PERMISSION_DENIED: OPERATOR_ONLY. INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD.
         """

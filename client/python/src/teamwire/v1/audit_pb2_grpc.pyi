@@ -98,7 +98,7 @@ class AuditServiceStub(typing.Generic[_AuditServiceListAuditChainsType, _AuditSe
 
     ListAuditChains: _AuditServiceListAuditChainsType
     """Lists the chains of the audit log, in the order of their names. The operator gets all of them, or those of the team that it
-    names, also if that team was deleted.
+    names, even if that team was deleted.
 
     PERMISSION_DENIED: OPERATOR_ONLY. INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD.
     """
@@ -146,7 +146,7 @@ class AuditServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.audit_pb2.ListAuditChainsResponse, collections.abc.Awaitable[teamwire.v1.audit_pb2.ListAuditChainsResponse]]:
         """Lists the chains of the audit log, in the order of their names. The operator gets all of them, or those of the team that it
-        names, also if that team was deleted.
+        names, even if that team was deleted.
 
         PERMISSION_DENIED: OPERATOR_ONLY. INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD.
         """

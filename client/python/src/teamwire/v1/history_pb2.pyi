@@ -132,7 +132,7 @@ class TeamEvent(google.protobuf.message.Message):
     member: builtins.str
     """The member concerned. Empty: none."""
     read_only: builtins.bool
-    """Set when a person signed in. Whether it may only read."""
+    """Set when a person signed in. Whether that person may only read."""
     credential: teamwire.v1.access_pb2.CredentialKind.ValueType
     """Set when a credential was revoked. Its kind."""
     @property

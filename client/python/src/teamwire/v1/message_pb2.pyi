@@ -75,8 +75,8 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     """A request can no longer be answered. To the requester; `text` says why."""
     NOTICE_KIND_DEAD_LETTER: _NoticeKind.ValueType  # 8
     """A message was delivered too many times without an acknowledgement, and became a dead letter
-    (DEAD_LETTER_CAUSE_DELIVERY_LIMIT). To its sender and to the lead; `message_id` is set. Other dead letters, and notices,
-    cause no notice.
+    (DEAD_LETTER_CAUSE_DELIVERY_LIMIT). To its sender and to the lead; `message_id` is set. A dead letter that has another
+    cause, or that is itself a notice, causes no notice.
     """
     NOTICE_KIND_LEAD_CHANGED: _NoticeKind.ValueType  # 9
     """A member is the team's lead now. To the old lead and the new one."""
@@ -113,7 +113,7 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     """
 
 class NoticeKind(_NoticeKind, metaclass=_NoticeKindEnumTypeWrapper):
-    """What a notice of the coordinator is about. Its policy says which kinds are important; see NoticeLevel."""
+    """What a notice of the coordinator is about. The policy of each kind says whether its notices are important; see NoticeLevel."""
 
 NOTICE_KIND_UNSPECIFIED: NoticeKind.ValueType  # 0
 """Never sent."""
@@ -135,8 +135,8 @@ NOTICE_KIND_REQUEST_CANCELLED: NoticeKind.ValueType  # 7
 """A request can no longer be answered. To the requester; `text` says why."""
 NOTICE_KIND_DEAD_LETTER: NoticeKind.ValueType  # 8
 """A message was delivered too many times without an acknowledgement, and became a dead letter
-(DEAD_LETTER_CAUSE_DELIVERY_LIMIT). To its sender and to the lead; `message_id` is set. Other dead letters, and notices,
-cause no notice.
+(DEAD_LETTER_CAUSE_DELIVERY_LIMIT). To its sender and to the lead; `message_id` is set. A dead letter that has another
+cause, or that is itself a notice, causes no notice.
 """
 NOTICE_KIND_LEAD_CHANGED: NoticeKind.ValueType  # 9
 """A member is the team's lead now. To the old lead and the new one."""
@@ -1092,10 +1092,10 @@ class SendRequest(google.protobuf.message.Message):
     team: builtins.str
     """The operator must name the team. Members may leave it empty; any team but their own is TEAM_NOT_FOUND."""
     idempotency_key: builtins.str
-    """Optional but recommended; client libraries always set it. 1 to 64 visible ASCII characters, made by the client;
-    keys that sort by time, such as UUIDs of version 7, are the cheapest. The same key with the same payload returns
-    the first reply again, with `replayed` set; with another payload it is IDEMPOTENCY_KEY_REUSED. Kept for 24 hours or
-    more, for each member of each team. Empty: no de-duplication.
+    """Optional but recommended; client libraries always set it. 1 to 64 visible ASCII characters, made by the client; keys that
+    sort by time, such as UUIDs of version 7, are the cheapest. The same key with the same payload returns the first reply
+    again, with `replayed` set; with another payload it is IDEMPOTENCY_KEY_REUSED. Each caller in each team has its own keys,
+    and the coordinator keeps them for 24 hours or more. Empty: no de-duplication.
     """
     in_reply_to: builtins.str
     """Optional. The id of a message that this one answers. It may no longer be in the history."""

@@ -119,15 +119,18 @@ class MessageServiceStub(typing.Generic[_MessageServiceSendType, _MessageService
     request is too large or cannot be decoded. MEMBER_STOPPED means that this life of the member has ended; its metadata has
     `may_join` = `true` if the credential can still begin a new life with TeamService.Join.
 
-    A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer
-    replicas than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing
-    was changed). Reading, acknowledging, leaving, approving a shutdown and stopping a member by force also work in a full
-    store. A call that adds something to a team that has used up its quota fails with QUOTA_EXCEEDED (RESOURCE_EXHAUSTED); its
-    metadata has `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. Calls that end something
-    still work, such as acknowledgements, answers, releasing and deleting tasks, and stopping members; and the lead and the
-    operator may use a tenth more. After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
-    the outcome is unknown, except with DRAINING: then the coordinator has not begun the call. Either way, retry with the
-    same idempotency key.
+    A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer replicas
+    than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing was
+    changed). Reading, acknowledging, leaving, approving a shutdown and stopping a member by force also work in a full store. A
+    call that adds something to a team that has used up its quota fails with QUOTA_EXCEEDED (RESOURCE_EXHAUSTED); its metadata has
+    `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. Calls that end something still work, such
+    as acknowledgements, answers, releasing and deleting tasks, and stopping members; and the lead and the operator may use a
+    tenth more. A call that would exceed another limit, such as that on the claims of a member, fails with the same reason, but
+    without this metadata.
+
+    After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN, the outcome is unknown, with these exceptions: after DRAINING,
+    the coordinator has not begun the call; after DURABILITY_NOT_REACHED, the change was made; and after STORE_UNAVAILABLE with
+    `nothing_changed` = `true` in its metadata, this attempt changed nothing. In any case, retry with the same idempotency key.
     """
 
     @typing.overload
@@ -267,15 +270,18 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
     request is too large or cannot be decoded. MEMBER_STOPPED means that this life of the member has ended; its metadata has
     `may_join` = `true` if the credential can still begin a new life with TeamService.Join.
 
-    A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer
-    replicas than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing
-    was changed). Reading, acknowledging, leaving, approving a shutdown and stopping a member by force also work in a full
-    store. A call that adds something to a team that has used up its quota fails with QUOTA_EXCEEDED (RESOURCE_EXHAUSTED); its
-    metadata has `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. Calls that end something
-    still work, such as acknowledgements, answers, releasing and deleting tasks, and stopping members; and the lead and the
-    operator may use a tenth more. After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
-    the outcome is unknown, except with DRAINING: then the coordinator has not begun the call. Either way, retry with the
-    same idempotency key.
+    A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer replicas
+    than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing was
+    changed). Reading, acknowledging, leaving, approving a shutdown and stopping a member by force also work in a full store. A
+    call that adds something to a team that has used up its quota fails with QUOTA_EXCEEDED (RESOURCE_EXHAUSTED); its metadata has
+    `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. Calls that end something still work, such
+    as acknowledgements, answers, releasing and deleting tasks, and stopping members; and the lead and the operator may use a
+    tenth more. A call that would exceed another limit, such as that on the claims of a member, fails with the same reason, but
+    without this metadata.
+
+    After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN, the outcome is unknown, with these exceptions: after DRAINING,
+    the coordinator has not begun the call; after DURABILITY_NOT_REACHED, the change was made; and after STORE_UNAVAILABLE with
+    `nothing_changed` = `true` in its metadata, this attempt changed nothing. In any case, retry with the same idempotency key.
     """
 
     @abc.abstractmethod

@@ -177,7 +177,7 @@ class WaitPolicy(google.protobuf.message.Message):
     MAX_FIELD_NUMBER: builtins.int
     @property
     def default(self) -> google.protobuf.duration_pb2.Duration:
-        """How long it waits when the field is absent. Absent: not at all."""
+        """How long it waits if the request leaves the field out. If this default is absent, too: not at all."""
 
     @property
     def max(self) -> google.protobuf.duration_pb2.Duration:
@@ -196,8 +196,8 @@ Global___WaitPolicy: typing_extensions.TypeAlias = WaitPolicy
 
 @typing.final
 class KindPolicy(google.protobuf.message.Message):
-    """One kind of message. Whether it has a recipient, a summary, a request's id or a decision follows from the fields of its
-    message; its name is the name of its field in Message.body.
+    """One kind of message. The fields of its protobuf message show whether the kind has a recipient, a summary, a request's id or a
+    decision. The kind's name is the name of its field in Message.body.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor

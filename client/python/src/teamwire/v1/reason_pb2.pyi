@@ -135,7 +135,7 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_RATE_LIMITED: _Reason.ValueType  # 54
     """The caller sends too fast."""
     REASON_QUOTA_EXCEEDED: _Reason.ValueType  # 55
-    """The team has reached a limit. Someone has to make room first, so clients don't retry."""
+    """The team, a member or a task has reached a limit. Someone has to make room first, so clients don't retry."""
     REASON_SLOW_CONSUMER: _Reason.ValueType  # 56
     """The subscriber did not read its stream."""
     REASON_STORE_UNAVAILABLE: _Reason.ValueType  # 57
@@ -149,7 +149,9 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_INTERNAL: _Reason.ValueType  # 60
     """An internal error in the coordinator."""
     REASON_STORE_FULL: _Reason.ValueType  # 61
-    """The store's memory or disk is full. Acknowledging messages and deleting teams makes room, and so can the operator."""
+    """The store's memory or disk is full. Acknowledging messages and deleting teams make room, and the operator can make room,
+    too.
+    """
     REASON_NO_HOST_FITS: _Reason.ValueType  # 62
     """No host can start the member that was ordered."""
     REASON_CREDENTIAL_REVOKED: _Reason.ValueType  # 63
@@ -275,7 +277,7 @@ REASON_INBOX_FULL: Reason.ValueType  # 53
 REASON_RATE_LIMITED: Reason.ValueType  # 54
 """The caller sends too fast."""
 REASON_QUOTA_EXCEEDED: Reason.ValueType  # 55
-"""The team has reached a limit. Someone has to make room first, so clients don't retry."""
+"""The team, a member or a task has reached a limit. Someone has to make room first, so clients don't retry."""
 REASON_SLOW_CONSUMER: Reason.ValueType  # 56
 """The subscriber did not read its stream."""
 REASON_STORE_UNAVAILABLE: Reason.ValueType  # 57
@@ -289,7 +291,9 @@ REASON_DRAINING: Reason.ValueType  # 59
 REASON_INTERNAL: Reason.ValueType  # 60
 """An internal error in the coordinator."""
 REASON_STORE_FULL: Reason.ValueType  # 61
-"""The store's memory or disk is full. Acknowledging messages and deleting teams makes room, and so can the operator."""
+"""The store's memory or disk is full. Acknowledging messages and deleting teams make room, and the operator can make room,
+too.
+"""
 REASON_NO_HOST_FITS: Reason.ValueType  # 62
 """No host can start the member that was ordered."""
 REASON_CREDENTIAL_REVOKED: Reason.ValueType  # 63

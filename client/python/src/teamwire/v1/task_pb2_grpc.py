@@ -122,7 +122,8 @@ class TaskServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetTask(self, request, context):
-        """Returns one task, including a deleted one for as long as the coordinator keeps it, without its description, metadata and result.
+        """Returns one task. It also returns a deleted one for as long as the coordinator keeps it, but without the description,
+        metadata and result.
 
         NOT_FOUND: TASK_NOT_FOUND.
         """

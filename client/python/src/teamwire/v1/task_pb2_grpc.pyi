@@ -296,7 +296,8 @@ class TaskServiceStub(typing.Generic[_TaskServiceCreateTaskType, _TaskServiceGet
     """
 
     GetTask: _TaskServiceGetTaskType
-    """Returns one task, including a deleted one for as long as the coordinator keeps it, without its description, metadata and result.
+    """Returns one task. It also returns a deleted one for as long as the coordinator keeps it, but without the description,
+    metadata and result.
 
     NOT_FOUND: TASK_NOT_FOUND.
     """
@@ -445,7 +446,8 @@ class TaskServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.task_pb2.GetTaskRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.task_pb2.GetTaskResponse, collections.abc.Awaitable[teamwire.v1.task_pb2.GetTaskResponse]]:
-        """Returns one task, including a deleted one for as long as the coordinator keeps it, without its description, metadata and result.
+        """Returns one task. It also returns a deleted one for as long as the coordinator keeps it, but without the description,
+        metadata and result.
 
         NOT_FOUND: TASK_NOT_FOUND.
         """

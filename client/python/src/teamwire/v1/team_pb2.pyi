@@ -878,9 +878,9 @@ class LeaveRequest(google.protobuf.message.Message):
     EXIT_FIELD_NUMBER: builtins.int
     EXIT_FOLLOWS_FIELD_NUMBER: builtins.int
     exit_follows: builtins.bool
-    """Optional. True: the caller's process is still running, and its runner will report how it ends with another Leave. The
-    member becomes `stopping`, and its session ends with CLOSE_REASON_SHUTDOWN_APPROVED and no request. `exit.detail` says why
-    the member leaves. Ignored for a detached life, which has no runner.
+    """Optional. True: the caller's process is still running, and its runner will call Leave again, to report how the process
+    ended. The member becomes `stopping`, and its session ends with CLOSE_REASON_SHUTDOWN_APPROVED and no request.
+    `exit.detail` says why the member leaves. Ignored for a detached life, which has no runner.
     """
     @property
     def exit(self) -> teamwire.v1.message_pb2.ExitReport:
@@ -1072,7 +1072,7 @@ class ForceStopRequest(google.protobuf.message.Message):
     member: builtins.str
     """Required. The member: see DirectMessage.recipient."""
     reason: builtins.str
-    """Optional. Why, for the audit entry in the history; up to 200 characters."""
+    """Optional. Why, for the history; up to 200 characters."""
     def __init__(
         self,
         *,

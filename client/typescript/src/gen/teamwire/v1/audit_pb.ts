@@ -23,7 +23,7 @@ export const file_teamwire_v1_audit: GenFile = /*@__PURE__*/
  */
 export type AuditCaller = Message<"teamwire.v1.AuditCaller"> & {
   /**
-   * What it is. For a code or a console credential: what the one is that it acts for.
+   * What it is. For a code or a console credential: the kind of caller that it acts for.
    *
    * @generated from field: teamwire.v1.AuditCallerKind kind = 1;
    */
@@ -51,16 +51,16 @@ export type AuditCaller = Message<"teamwire.v1.AuditCaller"> & {
   isLead: boolean;
 
   /**
-   * The id of its credential, as in Credential.id; of a code, that of the console credential that it was exchanged for. Empty: its
-   * credential has none.
+   * The id of the join token, observer's credential or console credential that the caller used, as in Credential.id. For a
+   * code: the id of the console credential for which it was exchanged. Empty: the caller used another credential, or none.
    *
    * @generated from field: string credential_id = 5;
    */
   credentialId: string;
 
   /**
-   * What a stranger's credential said that it was, such as `member ann@acme`. Empty: it was malformed or missing, or the caller is
-   * no stranger.
+   * Who a stranger's credential claimed to be, such as `member ann@acme`. Empty: the credential was malformed or missing, or
+   * the caller is not a stranger.
    *
    * @generated from field: string claim = 6;
    */
@@ -144,7 +144,7 @@ export type AuditEntry = Message<"teamwire.v1.AuditEntry"> & {
   caller?: AuditCaller | undefined;
 
   /**
-   * The address and the port from which the call came; of several calls, the first one. Empty: it was not a call.
+   * The address and the port from which the call came; for several calls, those of the first one. Empty: it was not a call.
    *
    * @generated from field: string address = 3;
    */
@@ -166,8 +166,8 @@ export type AuditEntry = Message<"teamwire.v1.AuditEntry"> & {
   team: string;
 
   /**
-   * What the call was about within the team: a member, or the id of a credential; of several calls, the first one. Empty: nothing,
-   * or the caller's text was no name.
+   * What the call was about within the team: a member, or the id of a credential; for several calls, that of the first one.
+   * Empty: nothing, or the text that the caller gave was not a name.
    *
    * @generated from field: string object = 6;
    */
@@ -189,7 +189,7 @@ export type AuditEntry = Message<"teamwire.v1.AuditEntry"> & {
   calls: bigint;
 
   /**
-   * When the last of them ended. Absent: there was one.
+   * When the last of them ended. Absent: there was only one call.
    *
    * @generated from field: google.protobuf.Timestamp last_at = 9;
    */
@@ -273,9 +273,9 @@ export const AuditRecordSchema: GenMessage<AuditRecord> = /*@__PURE__*/
  */
 export type AuditChain = Message<"teamwire.v1.AuditChain"> & {
   /**
-   * `privileged/TEAM`: what the lead and the operator did with their powers. `access/TEAM`: who joined and signed in, who revoked
-   * credentials, and which calls were refused. `privileged` and `access`: the same of the coordinator itself; `access` has what
-   * strangers tried.
+   * `privileged/TEAM`: what the lead and the operator did with their powers. `access/TEAM`: who joined and signed in, who
+   * revoked credentials, and which calls were refused. `privileged` and `access`: the same for the coordinator itself; `access`
+   * also has what strangers tried.
    *
    * @generated from field: string name = 1;
    */
@@ -479,14 +479,14 @@ export const ListAuditEntriesResponseSchema: GenMessage<ListAuditEntriesResponse
  */
 export enum AuditCallerKind {
   /**
-   * The entry is about calls of several callers, or about none.
+   * The entry is about calls by several callers, or about no call.
    *
    * @generated from enum value: AUDIT_CALLER_KIND_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
-   * No valid credential was presented, not even one that has ended.
+   * The caller presented no credential that the coordinator knows, neither a valid one nor one that has ended.
    *
    * @generated from enum value: AUDIT_CALLER_KIND_STRANGER = 1;
    */
@@ -560,7 +560,7 @@ export const AuditCallerKindSchema: GenEnum<AuditCallerKind> = /*@__PURE__*/
 export const AuditService: GenService<{
   /**
    * Lists the chains of the audit log, in the order of their names. The operator gets all of them, or those of the team that it
-   * names, also if that team was deleted.
+   * names, even if that team was deleted.
    *
    * PERMISSION_DENIED: OPERATOR_ONLY. INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD.
    *

@@ -52,7 +52,7 @@ export type TeamEvent = Message<"teamwire.v1.TeamEvent"> & {
   member: string;
 
   /**
-   * Set when a person signed in. Whether it may only read.
+   * Set when a person signed in. Whether that person may only read.
    *
    * @generated from field: bool read_only = 4;
    */

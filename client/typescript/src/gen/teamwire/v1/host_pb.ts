@@ -576,9 +576,9 @@ export const ReportExitResponseSchema: GenMessage<ReportExitResponse> = /*@__PUR
  * Starts members on hosts. MessageService describes credentials and errors, which apply here too.
  *
  * A host joins a team with a token that was created with InviteRequest.host, and has an inbox, sessions and a lease, as a
- * member does. Its credential takes orders and nothing else: besides TakeOrder, RefuseOrder, ReportExit and UpdateHost, a host
- * may call MessageService.Stream and Ack, TeamService.Join, Heartbeat and Leave, and AccessService.GetCaller. The coordinator
- * refuses every other call with NOT_PERMITTED.
+ * member does. Its credential is good only for taking orders: a host may call TakeOrder, RefuseOrder, ReportExit, UpdateHost,
+ * MessageService.Stream and Ack, TeamService.Join, Heartbeat and Leave, and AccessService.GetCaller. The coordinator refuses
+ * every other call with NOT_PERMITTED.
  *
  * An order is a request of REQUEST_KIND_SPAWN. The coordinator puts a SpawnOrder into the inbox of the host that it chose. The
  * host takes the order, starts a runner with the join token that it gets, and acknowledges the message. The order is approved

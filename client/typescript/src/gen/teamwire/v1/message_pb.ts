@@ -901,10 +901,10 @@ export type SendRequest = Message$1<"teamwire.v1.SendRequest"> & {
   team: string;
 
   /**
-   * Optional but recommended; client libraries always set it. 1 to 64 visible ASCII characters, made by the client;
-   * keys that sort by time, such as UUIDs of version 7, are the cheapest. The same key with the same payload returns
-   * the first reply again, with `replayed` set; with another payload it is IDEMPOTENCY_KEY_REUSED. Kept for 24 hours or
-   * more, for each member of each team. Empty: no de-duplication.
+   * Optional but recommended; client libraries always set it. 1 to 64 visible ASCII characters, made by the client; keys that
+   * sort by time, such as UUIDs of version 7, are the cheapest. The same key with the same payload returns the first reply
+   * again, with `replayed` set; with another payload it is IDEMPOTENCY_KEY_REUSED. Each caller in each team has its own keys,
+   * and the coordinator keeps them for 24 hours or more. Empty: no de-duplication.
    *
    * @generated from field: string idempotency_key = 2;
    */
@@ -1621,7 +1621,7 @@ export const RestartPolicySchema: GenEnum<RestartPolicy> = /*@__PURE__*/
   enumDesc(file_teamwire_v1_message, 0);
 
 /**
- * What a notice of the coordinator is about. Its policy says which kinds are important; see NoticeLevel.
+ * What a notice of the coordinator is about. The policy of each kind says whether its notices are important; see NoticeLevel.
  *
  * @generated from enum teamwire.v1.NoticeKind
  */
@@ -1685,8 +1685,8 @@ export enum NoticeKind {
 
   /**
    * A message was delivered too many times without an acknowledgement, and became a dead letter
-   * (DEAD_LETTER_CAUSE_DELIVERY_LIMIT). To its sender and to the lead; `message_id` is set. Other dead letters, and notices,
-   * cause no notice.
+   * (DEAD_LETTER_CAUSE_DELIVERY_LIMIT). To its sender and to the lead; `message_id` is set. A dead letter that has another
+   * cause, or that is itself a notice, causes no notice.
    *
    * @generated from enum value: NOTICE_KIND_DEAD_LETTER = 8;
    */
@@ -2099,15 +2099,18 @@ export const DeadLetterCauseSchema: GenEnum<DeadLetterCause> = /*@__PURE__*/
  * request is too large or cannot be decoded. MEMBER_STOPPED means that this life of the member has ended; its metadata has
  * `may_join` = `true` if the credential can still begin a new life with TeamService.Join.
  *
- * A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer
- * replicas than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing
- * was changed). Reading, acknowledging, leaving, approving a shutdown and stopping a member by force also work in a full
- * store. A call that adds something to a team that has used up its quota fails with QUOTA_EXCEEDED (RESOURCE_EXHAUSTED); its
- * metadata has `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. Calls that end something
- * still work, such as acknowledgements, answers, releasing and deleting tasks, and stopping members; and the lead and the
- * operator may use a tenth more. After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN
- * the outcome is unknown, except with DRAINING: then the coordinator has not begun the call. Either way, retry with the
- * same idempotency key.
+ * A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer replicas
+ * than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing was
+ * changed). Reading, acknowledging, leaving, approving a shutdown and stopping a member by force also work in a full store. A
+ * call that adds something to a team that has used up its quota fails with QUOTA_EXCEEDED (RESOURCE_EXHAUSTED); its metadata has
+ * `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. Calls that end something still work, such
+ * as acknowledgements, answers, releasing and deleting tasks, and stopping members; and the lead and the operator may use a
+ * tenth more. A call that would exceed another limit, such as that on the claims of a member, fails with the same reason, but
+ * without this metadata.
+ *
+ * After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN, the outcome is unknown, with these exceptions: after DRAINING,
+ * the coordinator has not begun the call; after DURABILITY_NOT_REACHED, the change was made; and after STORE_UNAVAILABLE with
+ * `nothing_changed` = `true` in its metadata, this attempt changed nothing. In any case, retry with the same idempotency key.
  *
  * @generated from service teamwire.v1.MessageService
  */

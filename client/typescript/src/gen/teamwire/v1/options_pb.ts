@@ -101,7 +101,7 @@ export const NoticePolicySchema: GenMessage<NoticePolicy> = /*@__PURE__*/
  */
 export type WaitPolicy = Message<"teamwire.v1.WaitPolicy"> & {
   /**
-   * How long it waits when the field is absent. Absent: not at all.
+   * How long it waits if the request leaves the field out. If this default is absent, too: not at all.
    *
    * @generated from field: google.protobuf.Duration default = 1;
    */
@@ -123,8 +123,8 @@ export const WaitPolicySchema: GenMessage<WaitPolicy> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_options, 2);
 
 /**
- * One kind of message. Whether it has a recipient, a summary, a request's id or a decision follows from the fields of its
- * message; its name is the name of its field in Message.body.
+ * One kind of message. The fields of its protobuf message show whether the kind has a recipient, a summary, a request's id or a
+ * decision. The kind's name is the name of its field in Message.body.
  *
  * @generated from message teamwire.v1.KindPolicy
  */

@@ -407,7 +407,7 @@ export enum Reason {
   RATE_LIMITED = 54,
 
   /**
-   * The team has reached a limit. Someone has to make room first, so clients don't retry.
+   * The team, a member or a task has reached a limit. Someone has to make room first, so clients don't retry.
    *
    * @generated from enum value: REASON_QUOTA_EXCEEDED = 55;
    */
@@ -450,7 +450,8 @@ export enum Reason {
   INTERNAL = 60,
 
   /**
-   * The store's memory or disk is full. Acknowledging messages and deleting teams makes room, and so can the operator.
+   * The store's memory or disk is full. Acknowledging messages and deleting teams make room, and the operator can make room,
+   * too.
    *
    * @generated from enum value: REASON_STORE_FULL = 61;
    */

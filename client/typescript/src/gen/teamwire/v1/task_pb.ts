@@ -969,7 +969,8 @@ export const TaskService: GenService<{
     output: typeof CreateTaskResponseSchema;
   },
   /**
-   * Returns one task, including a deleted one for as long as the coordinator keeps it, without its description, metadata and result.
+   * Returns one task. It also returns a deleted one for as long as the coordinator keeps it, but without the description,
+   * metadata and result.
    *
    * NOT_FOUND: TASK_NOT_FOUND.
    *

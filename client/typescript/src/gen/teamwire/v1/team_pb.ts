@@ -865,9 +865,9 @@ export type LeaveRequest = Message<"teamwire.v1.LeaveRequest"> & {
   exit?: ExitReport | undefined;
 
   /**
-   * Optional. True: the caller's process is still running, and its runner will report how it ends with another Leave. The
-   * member becomes `stopping`, and its session ends with CLOSE_REASON_SHUTDOWN_APPROVED and no request. `exit.detail` says why
-   * the member leaves. Ignored for a detached life, which has no runner.
+   * Optional. True: the caller's process is still running, and its runner will call Leave again, to report how the process
+   * ended. The member becomes `stopping`, and its session ends with CLOSE_REASON_SHUTDOWN_APPROVED and no request.
+   * `exit.detail` says why the member leaves. Ignored for a detached life, which has no runner.
    *
    * @generated from field: bool exit_follows = 2;
    */
@@ -1101,7 +1101,7 @@ export type ForceStopRequest = Message<"teamwire.v1.ForceStopRequest"> & {
   member: string;
 
   /**
-   * Optional. Why, for the audit entry in the history; up to 200 characters.
+   * Optional. Why, for the history; up to 200 characters.
    *
    * @generated from field: string reason = 3;
    */
