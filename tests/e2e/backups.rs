@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{Read as _, Write as _},
+    net::TcpListener,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::{
@@ -17,7 +18,7 @@ use serde_json::Value;
 use teamwire_client::{Client, message};
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
-use crate::world::{Coordinator, LEAD, Output, TestRedis, World, eventually};
+use crate::world::{Coordinator, LEAD, Output, Running, TestRedis, World, eventually};
 
 scenarios! {
     a_backup_under_load_has_everything_that_was_acknowledged_before_and_nothing_that_was_not_sent,
@@ -382,6 +383,24 @@ fn a_backup_that_cannot_be_restored_is_refused_with_words_and_changes_nothing() 
     restore(&world, &home.join("missing.jsonl.gz"), &url).exits(64).complains_of("missing.jsonl.gz");
     restore(&world, &backup, "memory:").exits(64).complains_of("embedded:PATH");
     world.cli(LEAD, &["restore", &backup.display().to_string()]).exits(64).complains_of("--store");
+}
+
+#[test]
+fn an_interrupted_backup_leaves_nothing_behind() {
+    let world = World::embedded();
+    // A coordinator that accepts connections and never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", silent.local_addr().unwrap());
+    let files = || -> Vec<String> {
+        let names = fs::read_dir(world.home(LEAD)).unwrap().map(|entry| entry.unwrap().file_name());
+        names.map(|name| name.into_string().unwrap()).filter(|name| name.contains("backup")).collect()
+    };
+    for end in [Running::interrupt, Running::terminate] {
+        let backup = world.spawn_in(LEAD, &["backup", "new-backup"], &[("TEAMWIRE_ADDRESS", &address)]);
+        eventually("the backup begins", || (!files().is_empty()).then_some(()));
+        end(backup).exits(130).complains_of("no backup was written");
+        assert_eq!(files(), Vec::<String>::new());
+    }
 }
 
 #[test]
