@@ -184,6 +184,30 @@ fn the_operators_credential_is_replaced_without_a_restart(world: World) {
     assert!(works(&world, &address, &fourth) && !works(&world, &address, &third));
 }
 
+#[test]
+fn another_identity_neither_replaces_the_operators_credential_nor_makes_a_backup() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let (operator, lead) = (world.operator(), world.credential(LEAD));
+    let rotate = |environment: &[(&str, &str)]| world.cli_in(LEAD, &["operator", "rotate"], environment);
+    rotate(&[("TEAMWIRE_AS", LEAD)]).exits(77).complains_of("--as operator");
+    rotate(&[("TEAMWIRE_CREDENTIAL", &lead)]).exits(77).complains_of("not the operator's");
+    world.cli(LEAD, &["operator", "rotate", "--as", LEAD]).exits(77).complains_of("--as operator");
+    assert_eq!(world.operator(), operator);
+    assert!(!world.coordinator.state_directory().join("operator.former").exists());
+
+    let backup = |who: &str| world.cli(LEAD, &["backup", "whole.jsonl.gz", "--as", who]);
+    backup(LEAD).exits(77).complains_of("operator");
+    backup("ann").exits(64).complains_of("ann");
+    assert!(!world.home(LEAD).join("whole.jsonl.gz").exists());
+    backup("operator").succeeds();
+    let listed = |who: &str| world.cli(LEAD, &["team", "list", "--json", "--as", who]).succeeds().lines().len();
+    world.cli(LEAD, &["team", "create", "other"]).succeeds();
+    assert_eq!((listed("lead@acme"), listed("operator")), (1, 2));
+    world.cli(LEAD, &["operator", "rotate", "--as", "operator"]).succeeds();
+    assert_ne!(world.operator(), operator);
+}
+
 fn write_private(path: &Path, text: &str) {
     fs::write(path, text).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();

@@ -80,7 +80,7 @@ async fn until<T>(stop: &CancellationToken, part: impl Future<Output = Result<T,
 
 /// Backs up the store of a coordinator.
 async fn from_coordinator(context: &ContextArgs, file: &mut BackupFile) -> Result<(), Failure> {
-    let mut frames = context.operator()?.client.backup().await?;
+    let mut frames = context.named_or_operator()?.client.backup().await?;
     while let Some(lines) = frames.next().await? {
         file.push(&lines)?;
     }
