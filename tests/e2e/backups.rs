@@ -317,7 +317,8 @@ fn a_backup_is_a_private_file_that_only_the_operator_can_make(mut world: World) 
         .cli(LEAD, &["backup", "five.jsonl.gz", "--store", "embedded:missing.redb"])
         .exits(64)
         .complains_of("no store");
-    assert!(!home.join("missing.redb").exists());
+    world.cli(LEAD, &["backup", "five.jsonl.gz", "--store", "memory:"]).exits(64).complains_of("--address");
+    assert!(!home.join("missing.redb").exists() && !home.join("five.jsonl.gz").exists());
     assert_eq!(teams_in(&home.join("four.jsonl.gz")), teams_in(&backup));
     restore(&world, &backup, &store).exits(1).complains_of("not empty").complains_of("acme");
     world.coordinator.restart();

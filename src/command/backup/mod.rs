@@ -89,6 +89,12 @@ async fn from_coordinator(context: &ContextArgs, file: &mut BackupFile) -> Resul
 
 /// Backs a store up that no coordinator needs to serve.
 async fn from_store(url: &str, file: &mut BackupFile, stop: &CancellationToken) -> Result<(), Failure> {
+    if url == "memory:" {
+        return Err(Failure::usage(
+            "A store in memory exists only in its coordinator. To back that one up, leave out --store and --store-file, and name \
+             the coordinator with --address.",
+        ));
+    }
     if let Some(path) = url.strip_prefix("embedded:")
         && !Path::new(path).exists()
     {
