@@ -387,6 +387,27 @@ fn a_backup_that_cannot_be_restored_is_refused_with_words_and_changes_nothing() 
 }
 
 #[test]
+fn a_backup_is_restored_from_standard_input() {
+    let world = World::embedded();
+    world.create_team("acme");
+    world.join("bob");
+    world.cli(LEAD, &["send", "bob", "hello"]).succeeds();
+    let backup = back_up(&world, "whole.jsonl.gz");
+    let shell = |script: &str| world.spawn_shell(LEAD, script).output();
+    let cut = shell("head -c 200 whole.jsonl.gz | \"$0\" restore - --store embedded:piped.redb");
+    cut.exits(1).complains_of("cut short");
+    assert!(!world.home(LEAD).join("piped.redb").exists());
+    shell("cat whole.jsonl.gz | \"$0\" restore - --store embedded:piped.redb").succeeds();
+    let checked = shell("cat whole.jsonl.gz | \"$0\" restore - --check").succeeds().stdout;
+    assert!(checked.contains("is complete"), "{checked}");
+    let url = format!("embedded:{}", world.home(LEAD).join("piped.redb").display());
+    let restored = world.coordinator_on("piped", &url);
+    let inbox = world.cli_in("bob", &["inbox"], &[("TEAMWIRE_ADDRESS", &restored.address())]).succeeds().stdout;
+    assert!(inbox.contains("hello"), "{inbox}");
+    assert!(backup.exists());
+}
+
+#[test]
 fn an_interrupted_backup_leaves_nothing_behind() {
     let world = World::embedded();
     // A coordinator that accepts connections and never answers.

@@ -2,6 +2,7 @@
 
 mod file;
 mod restore;
+mod source;
 mod store;
 
 use std::path::Path;
