@@ -371,6 +371,12 @@ fn a_backup_that_cannot_be_restored_is_refused_with_words_and_changes_nothing() 
         fs::write(&other, &bytes[..length]).unwrap();
         refused("cut short");
     }
+    for more in [b"\n".as_slice(), &[0; 512]] {
+        fs::write(&other, [&bytes, more].concat()).unwrap();
+        refused("follow its end");
+    }
+    fs::write(&other, [&*bytes, &*bytes].concat()).unwrap();
+    refused("something follows the end");
     pack(&other, &text.lines().take(5).map(|line| format!("{line}\n")).collect::<String>());
     refused("cut short");
     pack(&other, &text.replacen("acme", "acne", 1));

@@ -2,14 +2,17 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader, IsTerminal as _, Seek as _},
+    io::{self, BufRead, BufReader, IsTerminal as _, Read, Seek as _},
     path::Path,
 };
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use teamwire_server::store::backup::Reader;
 
 use crate::failure::Failure;
+
+/// The first byte of a member of a gzip file.
+const GZIP_MAGIC: u8 = 0x1f;
 
 /// A backup that can be read several times.
 pub(super) struct Source(File);
@@ -33,6 +36,36 @@ impl Source {
     /// Reads it from its beginning.
     pub(super) fn read(&self) -> Result<Reader<impl BufRead + '_>, Failure> {
         (&self.0).rewind().map_err(|error| Failure::local("Cannot read the backup", error))?;
-        Ok(Reader::new(BufReader::new(MultiGzDecoder::new(BufReader::new(&self.0)))))
+        Ok(Reader::new(BufReader::new(Gunzip::new(BufReader::new(&self.0)))))
+    }
+}
+
+/// The contents of a gzip file. Unlike flate2's `MultiGzDecoder`, it tells a file that was cut short from one with bytes after its
+/// last member.
+struct Gunzip<R> {
+    /// `None` only while the next member begins.
+    member: Option<GzDecoder<R>>,
+}
+
+impl<R: BufRead> Gunzip<R> {
+    fn new(file: R) -> Self {
+        Self { member: Some(GzDecoder::new(file)) }
+    }
+}
+
+impl<R: BufRead> Read for Gunzip<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.member {
+            let length = member.read(buffer)?;
+            if length > 0 || buffer.is_empty() {
+                return Ok(length);
+            }
+            match member.get_mut().fill_buf()?.first().copied() {
+                None => break,
+                Some(GZIP_MAGIC) => self.member = self.member.take().map(|member| GzDecoder::new(member.into_inner())),
+                Some(_) => return Err(io::Error::other("other bytes follow its end. Use another copy")),
+            }
+        }
+        Ok(0)
     }
 }
