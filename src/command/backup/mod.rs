@@ -67,7 +67,7 @@ impl Backup {
         if self.output.json {
             show::line(&json(&header, &counts, Some((&self.file, bytes))));
         } else if self.file != "-" {
-            anstream::println!("{} is a backup of {}: {}.", self.file, summary(&counts), size(bytes));
+            anstream::println!("{} is a backup of {}: {}.", self.file, summary(&counts), show::size(bytes));
         }
         Ok(())
     }
@@ -127,10 +127,6 @@ async fn from_store(url: &str, file: &mut BackupFile, stop: &CancellationToken) 
 /// Returns what a backup holds, for a person.
 fn summary(counts: &Counts) -> String {
     format!("{} and {}", show::count(counts.records, "record"), show::count(counts.entries, "entry"))
-}
-
-fn size(bytes: u64) -> String {
-    bytesize::ByteSize(bytes).to_string()
 }
 
 /// Returns what a backup is, for a program.
