@@ -60,7 +60,7 @@ mod up;
 mod waiting;
 mod watchdog;
 
-use std::{env, fs, path::Path};
+use std::{env, fs, io::IsTerminal as _, path::Path};
 
 use clap::{
     ArgMatches, Args, FromArgMatches as _, Parser, Subcommand, builder::Resettable, error::ErrorKind,
@@ -301,6 +301,9 @@ fn join_string(given: Option<&str>, file: Option<&Path>) -> Result<Option<String
             .map(Some)
             .map_err(|error| Failure::usage(format!("Cannot read the join string from {}: {error}.", file.display()))),
         (None, Some("-")) => {
+            if std::io::stdin().is_terminal() {
+                anstream::eprint!("Paste the join string: ");
+            }
             let mut line = String::new();
             std::io::stdin().read_line(&mut line)?;
             Ok(Some(line))
