@@ -90,7 +90,7 @@ fn a_members_credential_is_taken_back_and_its_runner_ends(world: World) {
     let again = world.run("bob", &[], agents::WILLING).ready();
     again.await_text("ping");
     world.await_inbox(LEAD, "the answer", |message| message["content"] == "pong");
-    world.cli(LEAD, &["access", "revoke", "nobody"]).exits(1).complains_of("no such credential");
+    world.cli(LEAD, &["access", "revoke", "nobody"]).exits(1).complains_of("`teamwire access list`");
     world.cli(LEAD, &["access", "revoke", LEAD]).exits(77).complains_of("--new-credential");
 }
 
