@@ -161,6 +161,7 @@ fn a_forced_shutdown_cancels_an_order(world: World) {
     waiting.output().exits(4).complains_of("backend was not started: the order was cancelled");
     assert!(host.take(&order).unwrap_err().to_string().contains("do not start the member"));
     world.cli(LEAD, &spawn).succeeds();
+    world.cli(LEAD, &["shutdown", "gpu-1", "--wait"]).exits(1).complains_of("teamwire shutdown gpu-1 --force");
     let stopped = world.cli(LEAD, &["shutdown", "gpu-1", "--force", "--wait"]).succeeds().stdout;
     assert!(stopped.contains("Stopped the host gpu-1"), "{stopped}");
 }
