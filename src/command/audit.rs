@@ -47,10 +47,7 @@ pub struct Audit {
 
 impl Audit {
     pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = match context.named() {
-            Some(_) => context.caller()?,
-            None => context.operator().or_else(|_| context.caller())?,
-        };
+        let caller = context.named_or_operator().or_else(|_| context.caller())?;
         if self.verify { self.verify(&caller).await } else { self.list(&caller).await }
     }
 

@@ -136,7 +136,7 @@ fn print(authority: &CertificateAuthority, server: &Files, hosts: &[String], cli
     anstream::println!("Next:  {next}");
     if let Some((_, files)) = clients.first() {
         let (cert, key) = (files.cert.display(), files.key.display());
-        anstream::println!("       teamwire join JOIN_STRING --cert {cert} --key {key}");
+        anstream::println!("       teamwire join - --cert {cert} --key {key}");
     } else {
         anstream::println!("       teamwire invite NAME");
     }

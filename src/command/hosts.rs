@@ -28,7 +28,7 @@ impl Hosts {
         } else if hosts.is_empty() {
             anstream::println!(
                 "The team has no host. The lead invites one with `teamwire invite --host`, and starts it on the other machine \
-                 with `teamwire host --join JOIN_STRING`."
+                 with `teamwire host --join -`."
             );
         } else {
             show::hosts(&hosts);

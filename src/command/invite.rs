@@ -9,10 +9,10 @@ use crate::{context::ContextArgs, failure::Failure, show};
 
 /// Invite a new member or a host
 ///
-/// Prints a join string: the coordinator's addresses, the fingerprint of its certificate authority, and a join token. Paste it
-/// on the other machine: `teamwire join JOIN_STRING`, or `teamwire run NAME --join JOIN_STRING -- COMMAND`. With --host, it is
-/// for a machine that starts teammates: `teamwire host --join JOIN_STRING`. Anyone who has it can join, so treat it like a
-/// password.
+/// Prints a join string: the coordinator's addresses, the fingerprint of its certificate authority, and a join token. On the other
+/// machine, run `teamwire join -` or `teamwire run NAME --join - -- COMMAND`, and paste the string there. With --host, it is for a
+/// machine that starts teammates: `teamwire host --join -`. Anyone who has the string can join, so treat it like a password: do
+/// not give it as an argument, because all users of the machine could see it in the process list.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire invite backend\n    teamwire invite --uses 10 --minutes 60\n    teamwire invite --host\n    teamwire invite --observer"
@@ -47,7 +47,8 @@ impl Invite {
         if self.observer {
             let request = v1::CreateObserverRequest { team: String::new(), ttl };
             let reply = caller.client.create_observer(request).await?;
-            let use_it = format!("TEAMWIRE_CREDENTIAL=TOKEN teamwire history --address {}", caller.address);
+            let use_it =
+                format!("Use it with: TEAMWIRE_CREDENTIAL=TOKEN teamwire history --address {}", caller.address);
             let value = serde_json::json!({ "token": reply.credential, "address": caller.address });
             self.print(value, &reply.credential, reply.expires_at, &use_it);
             return Ok(());
@@ -67,11 +68,13 @@ impl Invite {
         let value = serde_json::json!({
             "token": reply.join_token, "join_string": join_string, "address": caller.address,
         });
-        // A host is started by a paste, so its command is complete.
-        let use_it = match self.host {
-            true => format!("teamwire host --join {join_string}"),
-            false => "teamwire join JOIN_STRING".to_owned(),
+        // An argument would be visible in the process list.
+        let command = match (self.host, &self.name) {
+            (true, _) => "teamwire host --join -",
+            (false, Some(_)) => "teamwire join -",
+            (false, None) => "teamwire join --name NAME -",
         };
+        let use_it = format!("Run this on the other machine, and paste the string there: {command}");
         self.print(value, &join_string, reply.expires_at, &use_it);
         match JoinString::parse(&join_string).map(|joining| joining.addresses).unwrap_or_default().as_slice() {
             [] => warn("The token does not include the coordinator's address. Join with --address URL."),
@@ -94,7 +97,7 @@ impl Invite {
             return;
         }
         anstream::println!("{minted}");
-        let hint = format!("Valid until {}. Use it with: {use_it}", show::time(until.as_ref()));
+        let hint = format!("Valid until {}. {use_it}", show::time(until.as_ref()));
         anstream::eprintln!("{}", show::paint(show::dim(), hint));
     }
 }

@@ -4,7 +4,7 @@ use clap::Args;
 use teamwire_client::{JOIN_VARIABLE, v1};
 use teamwire_proto::v1::Liveness;
 
-use super::{Output, pair};
+use super::{Output, join_string, pair};
 use crate::{
     context::{Caller, ContextArgs, identity, may_rejoin, refuse_within_runner},
     failure::{Failure, REFUSED},
@@ -20,10 +20,12 @@ use crate::{
 /// Without a join string, begins a new life with your current identity, or with the one that --as names. It fails while a
 /// runner or another program is connected under that identity.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n\n    teamwire join JOIN_STRING --name backend\n    teamwire --as lead join")]
+#[command(
+    after_help = "Examples:\n\n    teamwire join --name backend -    # then paste the join string\n    teamwire --as lead join"
+)]
 pub struct Join {
-    /// The join string that `teamwire invite` printed, or a bare join token with --address; use '-' to read it from
-    /// standard input
+    /// The join string that `teamwire invite` printed, or a bare join token with --address; use '-' to read a line
+    /// from standard input
     ///
     /// Other users of this machine can see it in the process list: prefer '-' or the environment.
     #[arg(value_name = "JOIN_STRING", env = JOIN_VARIABLE, hide_env_values = true)]
@@ -81,8 +83,8 @@ impl Attributes {
 impl Join {
     pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         refuse_within_runner("To run another member, use `teamwire run`; you cannot join as one here.")?;
-        let caller = match &self.token {
-            Some(token) => context.caller_for_join(&super::text(token)?)?,
+        let caller = match join_string(self.token.as_deref(), None)? {
+            Some(token) => context.caller_for_join(&token)?,
             None => may_rejoin_as(context, self.new_credential).await?,
         };
         let request = v1::JoinRequest {
@@ -121,7 +123,7 @@ impl Join {
 
 /// Returns the caller, whose credential may begin a new life: the last one has ended, or its runner no longer has a session.
 async fn may_rejoin_as(context: &ContextArgs, is_replaced: bool) -> Result<Caller, Failure> {
-    const JOIN_ANOTHER: &str = "To join with another identity, give a join string: teamwire join JOIN_STRING.";
+    const JOIN_ANOTHER: &str = "To join with another identity, give a join string: teamwire join -";
     let caller = context.caller()?;
     let (Some(member), Some(team)) = (&caller.member, &caller.team) else {
         return Err(Failure::usage(format!("You have no identity to join again with. {JOIN_ANOTHER}")));

@@ -60,7 +60,7 @@ mod up;
 mod waiting;
 mod watchdog;
 
-use std::{env, fs, path::Path};
+use std::{env, fs, io::IsTerminal as _, path::Path};
 
 use clap::{
     ArgMatches, Args, FromArgMatches as _, Parser, Subcommand, builder::Resettable, error::ErrorKind,
@@ -86,7 +86,8 @@ pub(crate) use help::command;
 Exit codes: 0 success; 1 the coordinator refused the call, or a local failure; 3 the member, the lead or the host rejected \
 the request; 4 the request expired or was cancelled; 5 timed out; 64 wrong usage; 69 coordinator unreachable; 74 output \
 cannot be written; 75 outcome unknown (`run`: also if the name is taken); 77 not permitted; 126 and 127 the program of \
-`run` cannot be executed or found; 130 `spawn` was interrupted while it waited. `run` otherwise returns the program's exit code."
+`run` cannot be executed or found; 130 `spawn` was interrupted while it waited, or `backup` \
+before it was complete. `run` otherwise returns the program's exit code."
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -300,6 +301,9 @@ fn join_string(given: Option<&str>, file: Option<&Path>) -> Result<Option<String
             .map(Some)
             .map_err(|error| Failure::usage(format!("Cannot read the join string from {}: {error}.", file.display()))),
         (None, Some("-")) => {
+            if std::io::stdin().is_terminal() {
+                anstream::eprint!("Paste the join string: ");
+            }
             let mut line = String::new();
             std::io::stdin().read_line(&mut line)?;
             Ok(Some(line))

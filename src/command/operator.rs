@@ -75,6 +75,7 @@ enum Outcome {
 
 impl Rotate {
     async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+        context.refuse_others("replace the operator's credential")?;
         let state_dir = context.state_dir()?;
         let path = self.file.clone().unwrap_or_else(|| state_dir.join(OPERATOR_FILE));
         refuse_shared(&path)?;

@@ -59,7 +59,7 @@ const SESSIONS_DIRECTORY: &str = "sessions";
 /// stopped by force.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n\n    teamwire run backend --echo\n    teamwire run backend -- python3 agent.py\n    teamwire run reviewer --via exec --claim -- ./review.sh\n    teamwire run --join JOIN_STRING --restart on-failure -- ./agent"
+    after_help = "Examples:\n\n    teamwire run backend --echo\n    teamwire run backend -- python3 agent.py\n    teamwire run reviewer --via exec --claim -- ./review.sh\n    teamwire run --join - --restart on-failure -- ./agent"
 )]
 pub struct Run {
     /// The member's name; optional if the join token is bound to a name

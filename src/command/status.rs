@@ -4,7 +4,7 @@ use clap::Args;
 use teamwire_client::{TeamChange, v1};
 use teamwire_proto::v1::team_item::Item;
 
-use super::Output;
+use super::{Output, doctor::crashes};
 use crate::{
     context::{Caller, ContextArgs},
     failure::Failure,
@@ -13,7 +13,8 @@ use crate::{
 
 /// Show your team and its members: role, state, inbox size, what they are doing, and what they have used
 ///
-/// If the team has hosts, it also shows how many of their slots are taken.
+/// If the team has hosts, it also shows how many of their slots are taken. It names members whose programs keep crashing, and what
+/// has used 80% or more of its quota.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire status\n    teamwire status --follow --json")]
 pub struct Status {
@@ -51,7 +52,7 @@ impl Status {
             if is_shown {
                 changes.iter().for_each(|change| self.print(change));
             } else if watcher.is_current() {
-                print(caller, &Shown::of(watcher.items())?, self.output);
+                print(caller, &Shown::of(watcher.items())?.with_crashes(caller).await?, self.output);
                 anstream::println!();
                 is_shown = true;
             }
@@ -72,6 +73,8 @@ struct Shown {
     team: v1::Team,
     members: Vec<v1::Member>,
     hosts: Vec<v1::Host>,
+    /// What is said about members whose programs keep crashing.
+    crashing: Vec<String>,
 }
 
 impl Shown {
@@ -90,7 +93,17 @@ impl Shown {
             |at: Option<&prost_types::Timestamp>, name: &str| (at.map(|at| (at.seconds, at.nanos)), name.to_owned());
         members.sort_by_key(|member| place(member.joined_at.as_ref(), &member.name));
         hosts.sort_by_key(|host| place(host.joined_at.as_ref(), &host.name));
-        Ok(Self { team: team.ok_or_else(show::incomplete)?, members, hosts })
+        Ok(Self { team: team.ok_or_else(show::incomplete)?, members, hosts, crashing: Vec::new() })
+    }
+
+    /// Finds the members whose programs keep crashing.
+    async fn with_crashes(mut self, caller: &Caller) -> Result<Self, Failure> {
+        for member in &self.members {
+            if let Some(crashes) = crashes(caller, member).await? {
+                self.crashing.push(format!("{} keeps crashing: {}.", member.name, crashes.text()));
+            }
+        }
+        Ok(self)
     }
 }
 
@@ -104,11 +117,16 @@ pub async fn show(caller: &Caller, named: Option<&str>, output: Output) -> Resul
     let members = client.list_all_members(of_team, usize::MAX).await?.members;
     let of_team = v1::ListHostsRequest { team: named, ..Default::default() };
     let hosts = client.list_all_hosts(of_team, usize::MAX).await?.hosts;
-    print(caller, &Shown { team, members, hosts }, output);
+    let mut shown = Shown { team, members, hosts, crashing: Vec::new() };
+    if !output.json {
+        let of_team = caller.clone().in_team(&shown.team.name);
+        shown = shown.with_crashes(&of_team).await?;
+    }
+    print(caller, &shown, output);
     Ok(())
 }
 
-fn print(caller: &Caller, Shown { team, members, hosts }: &Shown, output: Output) {
+fn print(caller: &Caller, Shown { team, members, hosts, crashing }: &Shown, output: Output) {
     let usage = show::usage_of_all(members);
     if output.json {
         let shown: Vec<_> = members.iter().map(|member| show::json("Member", member)).collect();
@@ -131,6 +149,13 @@ fn print(caller: &Caller, Shown { team, members, hosts }: &Shown, output: Output
     }
     anstream::println!();
     show::members(members);
+    for text in crashing {
+        anstream::println!("\n{}", show::paint(show::warning(), show::plain(text)));
+    }
+    for part in show::nearly_full(team) {
+        let style = if part.is_full { show::warning() } else { show::dim() };
+        anstream::println!("\n{}", show::paint(style, part.text));
+    }
     if let Some(text) = show::hosts_in_all(hosts) {
         anstream::println!("\n{text}");
     }

@@ -1,4 +1,4 @@
-//! Ends a long-running command in order.
+//! Ends a command in order.
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -27,4 +27,20 @@ pub fn stop_on_signal(doing: &'static str) -> Result<CancellationToken, Failure>
         std::process::exit(130);
     });
     Ok(shutdown)
+}
+
+/// Returns a token that SIGTERM and SIGINT cancel. From now on, these signals have no other effect.
+pub fn cancel_on_signal() -> Result<CancellationToken, Failure> {
+    let cancelled = CancellationToken::new();
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let cancel = cancelled.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        cancel.cancel();
+    });
+    Ok(cancelled)
 }

@@ -140,10 +140,7 @@ pub(super) async fn create(
 
 impl List {
     async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
-        let caller = match context.operator() {
-            Ok(operator) => operator,
-            Err(_) => context.caller()?,
-        };
+        let caller = context.named_or_operator().or_else(|_| context.caller())?;
         let teams = caller.client.list_all_teams(v1::ListTeamsRequest::default(), usize::MAX).await?.teams;
         if self.output.json {
             teams.iter().for_each(|team| show::line(&show::json("Team", team)));

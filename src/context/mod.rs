@@ -6,6 +6,7 @@
 
 mod advice;
 mod identities;
+mod operator;
 mod private_file;
 mod runner;
 mod waiting;

@@ -7,7 +7,7 @@ use super::{count, one_line, paint, table_with_texts, text::date_and_time, time,
 /// Prints entries as a table.
 pub fn audit(records: &[v1::AuditRecord]) {
     let rows = records.iter().map(|record| match &record.entry {
-        Some(entry) => row(entry),
+        Some(entry) => row(entry, &record.chain),
         None => {
             let place = format!("entry {} of {} cannot be read", record.sequence, record.chain);
             vec!["-".to_owned(), String::new(), String::new(), paint(warning(), place), String::new(), String::new()]
@@ -16,7 +16,7 @@ pub fn audit(records: &[v1::AuditRecord]) {
     table_with_texts(1, &["time", "outcome", "call", "about", "who", "from"], rows.collect());
 }
 
-fn row(entry: &v1::AuditEntry) -> Vec<String> {
+fn row(entry: &v1::AuditEntry, chain: &str) -> Vec<String> {
     let (mut call, mut about) = (method(&entry.method), about(entry));
     if let Some(checkpoint) = &entry.checkpoint {
         let why = if checkpoint.because_full { "the chain was full" } else { "they were too old" };
@@ -35,7 +35,7 @@ fn row(entry: &v1::AuditEntry) -> Vec<String> {
     if entry.missing > 0 {
         about = format!("{about} ({} missing before this one)", entry.missing);
     }
-    let who = entry.caller.as_ref().map(|caller| who(caller, &entry.team)).unwrap_or_default();
+    let who = entry.caller.as_ref().map(|caller| who(caller, own_team(chain))).unwrap_or_default();
     vec![time(entry.at.as_ref()), outcome, call, about, who, one_line(&entry.address)]
 }
 
@@ -50,6 +50,11 @@ fn about(entry: &v1::AuditEntry) -> String {
         (object, "") => one_line(object),
         (object, team) => one_line(&format!("{object}@{team}")),
     }
+}
+
+/// Returns the team of a member whose call a chain has. The team that the call was about may be another one, or none.
+fn own_team(chain: &str) -> &str {
+    chain.split_once('/').map_or("", |(_, team)| team)
 }
 
 fn who(caller: &v1::AuditCaller, team: &str) -> String {

@@ -10,6 +10,7 @@ mod history;
 mod host;
 mod member;
 mod message;
+mod quota;
 mod request;
 #[cfg(test)]
 pub mod schema;
@@ -34,11 +35,12 @@ pub use self::{
     host::{hosts, hosts_in_all},
     member::{failed_turns, members},
     message::{dead_letter_cause, delivery, delivery_json, message, summary_and_content},
+    quota::{is_full, nearly_full},
     request::{first_line_of_request, last_lines, order_in_full, request_kind, request_text, summary_of_request},
     style::{bold, dim, paint, warning},
     table::{table, table_with_texts},
     task::{task, task_line, tasks},
-    text::{count, one_line, plain, short_id, shorten, time},
+    text::{count, one_line, plain, short_id, shorten, size, time},
 };
 
 static POOL: LazyLock<DescriptorPool> =

@@ -31,6 +31,11 @@ pub fn count(number: u64, noun: &str) -> String {
     }
 }
 
+/// Writes a number of bytes in its largest useful unit: `1.5 MiB`.
+pub fn size(bytes: u64) -> String {
+    bytesize::ByteSize(bytes).to_string()
+}
+
 /// Formats a timestamp in local time; omits the date if it is today. `-` if there is none.
 pub fn time(at: Option<&prost_types::Timestamp>) -> String {
     let Some(zoned) = local(at) else { return "-".to_owned() };

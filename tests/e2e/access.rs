@@ -90,7 +90,7 @@ fn a_members_credential_is_taken_back_and_its_runner_ends(world: World) {
     let again = world.run("bob", &[], agents::WILLING).ready();
     again.await_text("ping");
     world.await_inbox(LEAD, "the answer", |message| message["content"] == "pong");
-    world.cli(LEAD, &["access", "revoke", "nobody"]).exits(1).complains_of("no such credential");
+    world.cli(LEAD, &["access", "revoke", "nobody"]).exits(1).complains_of("`teamwire access list`");
     world.cli(LEAD, &["access", "revoke", LEAD]).exits(77).complains_of("--new-credential");
 }
 
@@ -182,6 +182,30 @@ fn the_operators_credential_is_replaced_without_a_restart(world: World) {
     let fourth = world.operator();
     world.coordinator.restart();
     assert!(works(&world, &address, &fourth) && !works(&world, &address, &third));
+}
+
+#[test]
+fn another_identity_neither_replaces_the_operators_credential_nor_makes_a_backup() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let (operator, lead) = (world.operator(), world.credential(LEAD));
+    let rotate = |environment: &[(&str, &str)]| world.cli_in(LEAD, &["operator", "rotate"], environment);
+    rotate(&[("TEAMWIRE_AS", LEAD)]).exits(77).complains_of("--as operator");
+    rotate(&[("TEAMWIRE_CREDENTIAL", &lead)]).exits(77).complains_of("not the operator's");
+    world.cli(LEAD, &["operator", "rotate", "--as", LEAD]).exits(77).complains_of("--as operator");
+    assert_eq!(world.operator(), operator);
+    assert!(!world.coordinator.state_directory().join("operator.former").exists());
+
+    let backup = |who: &str| world.cli(LEAD, &["backup", "whole.jsonl.gz", "--as", who]);
+    backup(LEAD).exits(77).complains_of("operator");
+    backup("ann").exits(64).complains_of("ann");
+    assert!(!world.home(LEAD).join("whole.jsonl.gz").exists());
+    backup("operator").succeeds();
+    let listed = |who: &str| world.cli(LEAD, &["team", "list", "--json", "--as", who]).succeeds().lines().len();
+    world.cli(LEAD, &["team", "create", "other"]).succeeds();
+    assert_eq!((listed("lead@acme"), listed("operator")), (1, 2));
+    world.cli(LEAD, &["operator", "rotate", "--as", "operator"]).succeeds();
+    assert_ne!(world.operator(), operator);
 }
 
 fn write_private(path: &Path, text: &str) {

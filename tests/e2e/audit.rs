@@ -9,7 +9,7 @@ use tonic::{Request, Status, transport::Channel};
 
 use crate::{
     raw::Raw,
-    world::{LEAD, ScriptedHost, World, offer},
+    world::{LEAD, ScriptedHost, World, eventually, offer},
 };
 
 scenarios! {
@@ -274,11 +274,22 @@ fn a_lead_reads_the_log_of_its_team_and_a_teammate_does_not(world: World) {
     assert_eq!(table.lines().count(), 2, "{table}");
     let recent = world.cli(LEAD, &["--as", "operator", "audit", "--since", "1h"]).succeeds().stdout;
     assert!(recent.contains("CreateTeam") && recent.contains("lead of acme"), "{recent}");
+    // Calls about no team, or about another one.
+    world.cli(LEAD, &["--as", "lead@acme", "backup", "all.jsonl.gz"]).exits(77);
+    let of_other = world.credential(LEAD);
+    let refused = world.cli_in(LEAD, &["--team", "acme", "invite", "bob"], &[("TEAMWIRE_CREDENTIAL", &of_other)]);
+    assert_ne!(refused.code, 0);
+    for (call, who) in [("Backup", "lead (lead of acme)"), ("Invite", "lead (lead of other)")] {
+        eventually("the entry names the caller's team", || {
+            let listed = world.cli(LEAD, &["--as", "operator", "audit", "--since", "1h"]).succeeds().stdout;
+            listed.lines().any(|line| line.contains(call) && !line.contains(" OK ") && line.contains(who)).then_some(())
+        });
+    }
 }
 
 fn a_new_credential_of_the_operator_leaves_an_entry(mut world: World) {
     world.create_team("acme");
-    crate::world::eventually("the operator's credential is noted", || {
+    eventually("the operator's credential is noted", || {
         world.coordinator.end();
         fs::remove_file(world.coordinator.state_directory().join("operator.credential")).unwrap();
         world.coordinator.restart();

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{Read as _, Write as _},
+    net::TcpListener,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     sync::{
@@ -17,7 +18,7 @@ use serde_json::Value;
 use teamwire_client::{Client, message};
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
-use crate::world::{Coordinator, LEAD, Output, TestRedis, World, eventually};
+use crate::world::{Coordinator, LEAD, Output, Running, TestRedis, World, eventually};
 
 scenarios! {
     a_backup_under_load_has_everything_that_was_acknowledged_before_and_nothing_that_was_not_sent,
@@ -316,7 +317,8 @@ fn a_backup_is_a_private_file_that_only_the_operator_can_make(mut world: World) 
         .cli(LEAD, &["backup", "five.jsonl.gz", "--store", "embedded:missing.redb"])
         .exits(64)
         .complains_of("no store");
-    assert!(!home.join("missing.redb").exists());
+    world.cli(LEAD, &["backup", "five.jsonl.gz", "--store", "memory:"]).exits(64).complains_of("--address");
+    assert!(!home.join("missing.redb").exists() && !home.join("five.jsonl.gz").exists());
     assert_eq!(teams_in(&home.join("four.jsonl.gz")), teams_in(&backup));
     restore(&world, &backup, &store).exits(1).complains_of("not empty").complains_of("acme");
     world.coordinator.restart();
@@ -369,6 +371,12 @@ fn a_backup_that_cannot_be_restored_is_refused_with_words_and_changes_nothing() 
         fs::write(&other, &bytes[..length]).unwrap();
         refused("cut short");
     }
+    for more in [b"\n".as_slice(), &[0; 512]] {
+        fs::write(&other, [&bytes, more].concat()).unwrap();
+        refused("follow its end");
+    }
+    fs::write(&other, [&*bytes, &*bytes].concat()).unwrap();
+    refused("something follows the end");
     pack(&other, &text.lines().take(5).map(|line| format!("{line}\n")).collect::<String>());
     refused("cut short");
     pack(&other, &text.replacen("acme", "acne", 1));
@@ -382,6 +390,45 @@ fn a_backup_that_cannot_be_restored_is_refused_with_words_and_changes_nothing() 
     restore(&world, &home.join("missing.jsonl.gz"), &url).exits(64).complains_of("missing.jsonl.gz");
     restore(&world, &backup, "memory:").exits(64).complains_of("embedded:PATH");
     world.cli(LEAD, &["restore", &backup.display().to_string()]).exits(64).complains_of("--store");
+}
+
+#[test]
+fn a_backup_is_restored_from_standard_input() {
+    let world = World::embedded();
+    world.create_team("acme");
+    world.join("bob");
+    world.cli(LEAD, &["send", "bob", "hello"]).succeeds();
+    let backup = back_up(&world, "whole.jsonl.gz");
+    let shell = |script: &str| world.spawn_shell(LEAD, script).output();
+    let cut = shell("head -c 200 whole.jsonl.gz | \"$0\" restore - --store embedded:piped.redb");
+    cut.exits(1).complains_of("cut short");
+    assert!(!world.home(LEAD).join("piped.redb").exists());
+    shell("cat whole.jsonl.gz | \"$0\" restore - --store embedded:piped.redb").succeeds();
+    let checked = shell("cat whole.jsonl.gz | \"$0\" restore - --check").succeeds().stdout;
+    assert!(checked.contains("is complete"), "{checked}");
+    let url = format!("embedded:{}", world.home(LEAD).join("piped.redb").display());
+    let restored = world.coordinator_on("piped", &url);
+    let inbox = world.cli_in("bob", &["inbox"], &[("TEAMWIRE_ADDRESS", &restored.address())]).succeeds().stdout;
+    assert!(inbox.contains("hello"), "{inbox}");
+    assert!(backup.exists());
+}
+
+#[test]
+fn an_interrupted_backup_leaves_nothing_behind() {
+    let world = World::embedded();
+    // A coordinator that accepts connections and never answers.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", silent.local_addr().unwrap());
+    let files = || -> Vec<String> {
+        let names = fs::read_dir(world.home(LEAD)).unwrap().map(|entry| entry.unwrap().file_name());
+        names.map(|name| name.into_string().unwrap()).filter(|name| name.contains("backup")).collect()
+    };
+    for end in [Running::interrupt, Running::terminate] {
+        let backup = world.spawn_in(LEAD, &["backup", "new-backup"], &[("TEAMWIRE_ADDRESS", &address)]);
+        eventually("the backup begins", || (!files().is_empty()).then_some(()));
+        end(backup).exits(130).complains_of("no backup was written");
+        assert_eq!(files(), Vec::<String>::new());
+    }
 }
 
 #[test]

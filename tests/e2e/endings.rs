@@ -319,6 +319,11 @@ fn a_failing_program_is_reported_with_its_last_words(world: World) {
     assert_eq!((&finding["severity"], &finding["member"]), (&"problem".into(), &"backend".into()));
     let text = finding["text"].as_str().unwrap();
     assert!(text.starts_with("backend's program has crashed ") && text.contains("unknown option"), "{text}");
+    eventually("status names it", || {
+        let status = world.cli(LEAD, &["status"]).succeeds().stdout;
+        let line = status.lines().find(|line| line.starts_with("backend keeps crashing: "))?;
+        line.contains("unknown option").then_some(())
+    });
     let history = world.cli(LEAD, &["history", "--all"]).succeeds().stdout;
     assert!(history.contains(&format!("backend exited: {reason}")), "{history}");
 

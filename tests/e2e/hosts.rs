@@ -329,6 +329,24 @@ fn an_agent_program_that_fails_at_its_start_fails_its_order() {
 }
 
 #[test]
+fn a_host_says_how_its_members_ended_also_after_a_restart() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    let gpu = host(&world, &lead, agents::WILLING, "");
+    let end = |member: &str, gpu: &HostProcess| {
+        world.cli(LEAD, &["shutdown", member, "--wait"]).succeeds();
+        gpu.await_said(&format!("{member} has ended: approved its shutdown and ended with code 0"));
+    };
+    lead.start("backend");
+    lead.start("frontend");
+    end("backend", &gpu);
+    gpu.kill();
+    let gpu = HostProcess::start(&world, "gpu-1", &[]);
+    end("frontend", &gpu);
+}
+
+#[test]
 fn a_worktree_goes_when_it_is_clean_and_stays_with_changes() {
     let world = World::embedded();
     world.create_team("acme");

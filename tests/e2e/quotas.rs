@@ -43,6 +43,7 @@ fn a_full_team_is_reported_and_its_lead_still_acts(mut world: World) {
     world.create_team("acme");
     world.join("ann");
     world.join("bob");
+    assert!(!world.cli(LEAD, &["status"]).succeeds().stdout.contains("quota"));
     let sent = fill(&world, "ann", "bob", 40_000);
     assert!((4..7).contains(&sent), "{sent}");
     let more = fill(&world, "ann", "bob", 1_000);
@@ -54,6 +55,15 @@ fn a_full_team_is_reported_and_its_lead_still_acts(mut world: World) {
     });
     let doctor = world.cli(LEAD, &["doctor", "--json"]).exits(1);
     assert!(doctor.lines().iter().any(|finding| finding["class"] == "quota_exceeded"), "{}", doctor.stdout);
+    let status = world.cli("ann", &["status"]).succeeds().stdout;
+    assert!(status.contains("% of its quota: 25") && status.contains("KiB of 256.0 KiB"), "{status}");
+    let status = world.cli("ann", &["status", "--json"]).succeeds().json();
+    assert_eq!(status["team"]["storage"]["bytes_max"], 256 << 10);
+    // Each reader gets advice that still works.
+    let found = world.cli("ann", &["doctor", "--json"]).exits(1).lines();
+    let finding = found.iter().find(|finding| finding["class"] == "quota_exceeded").unwrap();
+    assert!(finding["text"].as_str().unwrap().contains("KiB of 256.0 KiB"), "{finding}");
+    assert!(found.iter().all(|finding| !finding["next"].as_str().unwrap().contains("teamwire send")), "{found:?}");
 
     // Another team has room.
     let (address, operator) = (world.coordinator.address(), world.operator());
@@ -69,6 +79,9 @@ fn a_full_team_is_reported_and_its_lead_still_acts(mut world: World) {
     // What ends something works, and the lead has a reserve.
     world.cli("bob", &["inbox", "--json"]).succeeds();
     world.cli(LEAD, &["send", "ann", "Stop sending.", "-s", "stop"]).succeeds();
+    fill(&world, LEAD, "bob", 1_000);
+    let refused = world.cli(LEAD, &["send", "bob", &"x".repeat(1_000), "-s", "long"]);
+    refused.exits(1).complains_of("The tenth more").complains_of("deleted");
     world.cli("bob", &["leave"]).succeeds();
     world.cli(LEAD, &["shutdown", "ann", "--force"]).succeeds();
     assert_ne!(world.cli("ann", &["send", "team-lead", "more", "-s", "more"]).code, 0, "ann was stopped");

@@ -100,7 +100,10 @@ fn no_secret_is_an_argument_of_any_process(world: World) {
     let watched = Arguments::watch(&world);
     world.create_team("acme");
     // Join strings come by standard input, a file or the environment.
-    world.cli_with_input("ann", &["join", "-"], &world.invite("ann")).succeeds();
+    let invited = world.cli(LEAD, &["invite", "ann"]).succeeds();
+    assert!(!invited.stderr.contains(invited.stdout.trim()), "the hint shows it as an argument: {}", invited.stderr);
+    let join_string = invited.complains_of("teamwire join -").stdout;
+    world.cli_with_input("ann", &["join", "-"], &join_string).succeeds();
     let willing = agents::script(agents::WILLING);
     let filed = run_from_file(&world, "filed", &[], &["sh", "-c", &willing]).ready();
     let of_ben = world.invite("ben");

@@ -140,10 +140,13 @@ impl<B: Backend> Orders<B> {
                 Ok(())
             }
             Err(error) if is_over(&error) => {
-                let detail = word::exit(&exit);
-                let report = v1::ReportExitRequest { request_id: request_id.clone(), exit: Some(exit) };
-                (self.on_event)(&HostEvent::Ended { member: member.clone(), request_id: request_id.clone(), detail });
-                client.report_exit(report).await.map(|_| ())
+                let report = v1::ReportExitRequest { request_id: request_id.clone(), exit: Some(exit.clone()) };
+                client.report_exit(report).await.map(|reply| {
+                    // The runner has usually reported how the program ended, which the host does not see.
+                    let detail = word::exit(&reply.exit.unwrap_or(exit));
+                    let (member, request_id) = (member.clone(), request_id.clone());
+                    (self.on_event)(&HostEvent::Ended { member, request_id, detail });
+                })
             }
             Err(error) => Err(error),
         };

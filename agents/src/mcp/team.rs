@@ -74,7 +74,11 @@ impl McpServer {
             ..v1::InviteRequest::default()
         };
         let reply = self.client.invite(request).await.map_err(failure)?;
-        Ok(format!("Start it on its machine: teamwire run {} --join {} -- COMMAND", invite.name, reply.join_string))
+        Ok(format!(
+            "Start it on its machine: `teamwire run {} --join - -- COMMAND`. Give it this join string on its standard input, because \
+             other users can see arguments: {}",
+            invite.name, reply.join_string
+        ))
     }
 
     /// End a teammate without asking it. Its unfinished work is lost: send a shutdown_request first, and use this only if the

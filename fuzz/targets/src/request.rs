@@ -248,7 +248,7 @@ impl World {
             39 => c.update_host(who, &decode(encoded)?).await.map(drop),
             40 => c.take_order(who, &decode(encoded)?).await.map(drop),
             41 => c.refuse_order(who, &decode(encoded)?).await.map(drop),
-            42 => c.report_exit(who, &decode(encoded)?).await,
+            42 => c.report_exit(who, &decode(encoded)?).await.map(drop),
             43 => c.create_sign_in_code(who, &decode(encoded)?).await.map(drop),
             44 => c.sign_in(who, &decode(encoded)?).await.map(drop),
             45 => c.get_caller(who).await.map(drop),

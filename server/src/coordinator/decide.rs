@@ -307,9 +307,9 @@ impl<'c> Decision<'c> {
             Failed::Lease { name } => {
                 Err(Refusal::new(Reason::StoreUnavailable, format!("{name} has just called. Try again.")))
             }
-            Failed::OverQuota { held } => Err(quota::team_full(held, &self.coordinator.limits)),
+            Failed::OverQuota { held } => Err(quota::team_full(held, txn.bytes_max, &self.coordinator.limits)),
             Failed::Full { stream } if stream == streams::HISTORY => {
-                Err(quota::task_changes_full(&self.coordinator.limits))
+                Err(quota::task_changes_full(weight_max(txn, &stream), &self.coordinator.limits))
             }
             Failed::Full { stream } => {
                 if let Some(member) = streams::inbox_owner(&stream)
@@ -333,6 +333,14 @@ impl<'c> Decision<'c> {
 fn idempotency_keys(txn: &Txn) -> impl Iterator<Item = String> {
     txn.checks.iter().filter_map(|check| match check {
         Check::KeyUnused { key } => Some(key.clone()),
+        _ => None,
+    })
+}
+
+/// Returns how much weight a stream may have after a transaction's append. `None`: any.
+fn weight_max(txn: &Txn, to: &str) -> Option<u64> {
+    txn.writes.iter().find_map(|write| match write {
+        Write::Append { stream, bound: Some(bound), .. } if stream == to => Some(bound.weight_max),
         _ => None,
     })
 }

@@ -144,32 +144,50 @@ pub fn show(held: &Held, limits: &Limits) -> v1::TeamStorage {
     }
 }
 
-/// Returns the refusal of a call whose transaction failed because the team is full. `held`: what it holds.
-pub fn team_full(held: u64, limits: &Limits) -> Refusal {
+/// Says in a refusal that the caller, to whom `allowed` bytes were allowed, has a reserve which is used up, too. Empty: it has none.
+fn reserve_used(allowed: Option<u64>, quota: u64) -> String {
+    match allowed.filter(|allowed| *allowed > quota) {
+        Some(allowed) => {
+            let allowed = Bytes(allowed);
+            format!(
+                " The tenth more that only the lead and the operator may use, up to {allowed}, has no room for this, either."
+            )
+        }
+        None => String::new(),
+    }
+}
+
+/// Returns the refusal of a call whose transaction failed because the team is full. `held`: what it holds. `allowed`: how much it
+/// may hold after this caller's calls.
+pub fn team_full(held: u64, allowed: Option<u64>, limits: &Limits) -> Refusal {
     let (held_text, max) = (Bytes(held), Bytes(limits.team_bytes_max));
+    let reserve = reserve_used(allowed, limits.team_bytes_max);
     let text = format!(
-        "The team holds {held_text}, and its quota is {max} (limits.team_bytes_max). Nothing was changed. {REMEDY} \
+        "The team holds {held_text}, and its quota is {max} (limits.team_bytes_max).{reserve} Nothing was changed. {REMEDY} \
          Acknowledging, answering requests, leaving, completing and deleting tasks, and stopping members still work."
     );
     refusal(text, "team", held, limits.team_bytes_max)
 }
 
-/// Returns the refusal of a change to a task that the history of tasks has no room for.
-pub fn task_changes_full(limits: &Limits) -> Refusal {
+/// Returns the refusal of a change to a task that the history of tasks has no room for. `allowed`: how much it may have after
+/// this caller's changes.
+pub fn task_changes_full(allowed: Option<u64>, limits: &Limits) -> Refusal {
     let share = task_share(limits);
+    let reserve = reserve_used(allowed, share);
     let text = format!(
-        "The history of the team's tasks uses {}, a quarter of the quota (limits.team_bytes_max). Nothing was changed. {REMEDY} \
+        "The history of the team's tasks uses {}, a quarter of the quota (limits.team_bytes_max).{reserve} Nothing was changed. {REMEDY} \
          Completing, releasing and deleting tasks still work, and so do messages.",
         Bytes(share)
     );
     refusal(text, "task_changes", share, share)
 }
 
-/// Returns the refusal of a change that makes the tasks too large.
-pub fn tasks_full(held: u64, limits: &Limits) -> Refusal {
+/// Returns the refusal of a change that makes the tasks too large. `held`: what they have before it. `spender`: who makes it.
+pub fn tasks_full(held: u64, spender: Spender, limits: &Limits) -> Refusal {
     let share = task_share(limits);
+    let reserve = reserve_used(spender.task_bytes_max(limits), share);
     let text = format!(
-        "The team's tasks have {}, and may have {}, a quarter of the quota (limits.team_bytes_max). Nothing was changed. Delete \
+        "The team's tasks have {}, and may have {}, a quarter of the quota (limits.team_bytes_max).{reserve} Nothing was changed. Delete \
          tasks, or shorten their descriptions; completed tasks give space back after limits.completed_task_ttl. The \
          coordinator's operator can raise the quota. Messages still work.",
         Bytes(held),

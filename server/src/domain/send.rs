@@ -144,7 +144,15 @@ impl Sending<'_> {
 
     fn shutdown_request(&self, tx: &mut Tx<'_>, ask: &v1::ShutdownRequest) -> Result<v1::SendResponse, RuleError> {
         self.caller.lead_only("ask a member to shut down")?;
-        let asked = self.team.resolve(&ask.recipient, "recipient")?;
+        let asked = self.team.resolve_any(&ask.recipient, "recipient")?;
+        if asked.is_host {
+            let text = format!(
+                "{0} is a host, which answers no requests. Stop it with `teamwire shutdown {0} --force`. The teammates that it \
+                 started keep running.",
+                asked.name
+            );
+            return Err(Refusal::new(Reason::AgentNotFound, text).field("recipient").into());
+        }
         let instead = match asked.life {
             Life::Stopping { .. } => format!("To wait for its exit, use `teamwire shutdown {} --wait`.", asked.name),
             _ => "Nothing is left to shut down.".to_owned(),

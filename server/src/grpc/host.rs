@@ -52,7 +52,7 @@ impl HostService for Services {
         request: Request<v1::ReportExitRequest>,
     ) -> Result<Response<v1::ReportExitResponse>, Status> {
         let (who, request) = self.open(request).await?;
-        self.coordinator.rule(&who, "", Touches::Life, |tx| host::report_exit(tx, &who, &request)).await?;
-        Ok(Response::new(v1::ReportExitResponse {}))
+        let reply = self.coordinator.rule(&who, "", Touches::Life, |tx| host::report_exit(tx, &who, &request)).await?;
+        Ok(Response::new(reply))
     }
 }

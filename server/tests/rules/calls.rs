@@ -41,7 +41,11 @@ pub(crate) trait RuleCalls {
         who: &CallerCredentials,
         ask: &v1::TakeOrderRequest,
     ) -> Result<v1::TakeOrderResponse, Refusal>;
-    async fn report_exit(&self, who: &CallerCredentials, ask: &v1::ReportExitRequest) -> Result<(), Refusal>;
+    async fn report_exit(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::ReportExitRequest,
+    ) -> Result<v1::ReportExitResponse, Refusal>;
     async fn create_task(
         &self,
         who: &CallerCredentials,
@@ -113,7 +117,11 @@ impl RuleCalls for Coordinator {
         self.rule(who, "", Touches::Team, |tx| host::take(tx, who, ask)).await
     }
 
-    async fn report_exit(&self, who: &CallerCredentials, ask: &v1::ReportExitRequest) -> Result<(), Refusal> {
+    async fn report_exit(
+        &self,
+        who: &CallerCredentials,
+        ask: &v1::ReportExitRequest,
+    ) -> Result<v1::ReportExitResponse, Refusal> {
         self.rule(who, "", Touches::Life, |tx| host::report_exit(tx, who, ask)).await
     }
 

@@ -83,9 +83,12 @@ async fn try_refuse(t: &Team, host: &Member, id: &str, reason: &str, elsewhere: 
     t.coordinator.refuse_order(&host.who, &request).await
 }
 
-async fn report_exit(t: &Team, host: &Member, id: &str, code: i32) -> Result<(), Refusal> {
+/// Returns the code with which the life ended.
+async fn report_exit(t: &Team, host: &Member, id: &str, code: i32) -> Result<Option<i32>, Refusal> {
     let exit = Some(v1::ExitReport { code: Some(code), ..Default::default() });
-    t.coordinator.report_exit(&host.who, &v1::ReportExitRequest { request_id: id.to_owned(), exit }).await
+    let report = v1::ReportExitRequest { request_id: id.to_owned(), exit };
+    let reply = t.coordinator.report_exit(&host.who, &report).await?;
+    Ok(reply.exit.and_then(|exit| exit.code))
 }
 
 async fn hosts(t: &Team) -> Vec<v1::Host> {
@@ -444,16 +447,16 @@ async fn the_host_reports_what_its_runner_could_not() {
     let id = order_id(&t, "backend").await;
     let backend = join_with(&t, &take(&t, &gpu, &id).await).await.unwrap();
     let _session = t.open(&backend).await;
-    report_exit(&t, &gpu, &id, 137).await.unwrap();
+    assert_eq!(report_exit(&t, &gpu, &id, 137).await, Ok(Some(137)));
     let member = t.member("backend").await;
     assert_eq!((member.state(), member.exit.unwrap().code), (MemberState::Exited, Some(137)));
     let before = t.history().await.len();
-    report_exit(&t, &gpu, &id, 137).await.unwrap();
+    assert_eq!(report_exit(&t, &gpu, &id, 1).await, Ok(Some(137)), "what is known already");
     assert_eq!(t.history().await.len(), before, "repeating it changes nothing");
 
     // A later life under the same name is not the order's.
     let successor = t.join("backend").await;
-    report_exit(&t, &gpu, &id, 1).await.unwrap();
+    assert_eq!(report_exit(&t, &gpu, &id, 1).await, Ok(None));
     t.send(&successor, message("lead", "still here")).await;
     let other = host(&t, "other", 1).await;
     let by_another = report_exit(&t, &other, &id, 1);
@@ -466,7 +469,7 @@ async fn an_exit_before_the_member_joined_rejects_the_order() {
     let gpu = host(&t, "gpu-1", 2).await;
     let id = order_id(&t, "backend").await;
     take(&t, &gpu, &id).await;
-    report_exit(&t, &gpu, &id, 127).await.unwrap();
+    assert_eq!(report_exit(&t, &gpu, &id, 127).await, Ok(None));
     let request = t.request(&id).await;
     assert_eq!(
         (request.state(), &*request.reason),

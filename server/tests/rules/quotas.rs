@@ -98,7 +98,7 @@ async fn full_team(store: Arc<dyn Store>) {
     let first = t.send(&t.lead, message("bob", "first")).await.message_id;
     let (sent, refusal) = t.fill(&bob, "eve").await;
     refused_for(&refusal, "team");
-    assert!(refusal.message.contains("256 KiB"), "{refusal}");
+    assert!(refusal.message.contains("256 KiB") && !refusal.message.contains("tenth"), "{refusal}");
     assert!(sent.len() > 50 && t.usage().await <= QUOTA, "{} messages", sent.len());
     t.refused(t.try_send(&bob, long("eve", 0)), Code::ResourceExhausted, Reason::QuotaExceeded, "").await;
     let created = t.try_add(&bob, v1::CreateTaskRequest { description: "x".repeat(4_000), ..task("x") });
@@ -121,6 +121,7 @@ async fn full_team(store: Arc<dyn Store>) {
     let (leads, refusal) = t.fill(&t.lead, "bob").await;
     refused_for(&refusal, "team");
     assert!(leads.len() > 2, "{}", leads.len());
+    assert!(refusal.message.contains("The tenth more") && refusal.message.contains("281.6 KiB"), "{refusal}");
     let asked = t.ask(&t.lead, shutdown("eve")).await;
     t.send(&eve, approve(&asked)).await;
     t.leave(&eve).await;
@@ -198,7 +199,7 @@ async fn task_churn_pushes_no_message_out_and_blocks_none() {
     t.add_some(3).await;
     let (changes, refusal) = t.churn(&bob, 1).await;
     refused_for(&refusal, "task_changes");
-    assert!(changes > 50, "{changes}");
+    assert!(changes > 50 && !refusal.message.contains("tenth"), "{changes} {refusal}");
     let storage = t.storage().await;
     assert!(storage.task_history_bytes > storage.task_history_bytes_max * 95 / 100, "{storage:?}");
     assert!(storage.bytes < storage.bytes_max / 2, "{storage:?}");
@@ -212,6 +213,9 @@ async fn task_churn_pushes_no_message_out_and_blocks_none() {
     t.complete(2).await;
     t.try_remove(&bob, 3).await.unwrap();
     t.update(v1::UpdateTaskRequest { subject: Some("y".to_owned()), ..change(1) }).await;
+    let (_, refusal) = t.churn(&t.lead, 1).await;
+    refused_for(&refusal, "task_changes");
+    assert!(refusal.message.contains("The tenth more"), "{refusal}");
     // The share is free again once the entries are old.
     t.pass(31 * DAY).await;
     t.coordinator.delete_old(&t.namespace).await.unwrap();
@@ -231,8 +235,12 @@ async fn tasks_have_a_share_and_deleting_one_gives_space_back() {
     let refusal = t.refused(t.try_add(&bob, large()), Code::ResourceExhausted, Reason::QuotaExceeded, "").await;
     refused_for(&refusal, "tasks");
     let grown = v1::UpdateTaskRequest { description: Some("y".repeat(40_000)), ..change(1) };
-    let refusal = t.refused(t.try_update(&bob, grown), Code::ResourceExhausted, Reason::QuotaExceeded, "").await;
-    refused_for(&refusal, "tasks");
+    for (who, has_reserve) in [(&bob, false), (&t.lead, true)] {
+        let update = t.try_update(who, grown.clone());
+        let refusal = t.refused(update, Code::ResourceExhausted, Reason::QuotaExceeded, "").await;
+        refused_for(&refusal, "tasks");
+        assert_eq!(refusal.message.contains("The tenth more"), has_reserve, "{refusal}");
+    }
     t.send(&bob, long("lead", 1)).await;
     t.try_remove(&bob, 1).await.unwrap();
     assert_eq!(t.task(1).await.description, "", "a deleted task keeps only what is short");

@@ -2,13 +2,13 @@
 
 use std::{
     fs::{self, File},
-    io::{self, BufReader, BufWriter, IsTerminal as _, Write},
+    io::{self, BufWriter, IsTerminal as _, Write},
     path::{Path, PathBuf},
 };
 
-use flate2::{Compression, bufread::MultiGzDecoder, write::GzEncoder};
+use flate2::{Compression, write::GzEncoder};
 use indicatif::ProgressBar;
-use teamwire_server::store::backup::{Checker, Counts, Header, Reader};
+use teamwire_server::store::backup::{Checker, Counts, Header};
 use tempfile::NamedTempFile;
 
 use super::{failed, summary};
@@ -105,12 +105,6 @@ impl BackupFile {
         File::open(directory_of(&path)).and_then(|directory| directory.sync_all()).map_err(cannot)?;
         Ok((header, counts, bytes))
     }
-}
-
-/// Opens a backup.
-pub(super) fn open(path: &Path) -> Result<Reader<BufReader<MultiGzDecoder<BufReader<File>>>>, Failure> {
-    let file = File::open(path).map_err(|error| Failure::usage(format!("Cannot open {}: {error}.", path.display())))?;
-    Ok(Reader::new(BufReader::new(MultiGzDecoder::new(BufReader::new(file)))))
 }
 
 fn directory_of(path: &Path) -> &Path {

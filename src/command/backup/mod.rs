@@ -2,6 +2,7 @@
 
 mod file;
 mod restore;
+mod source;
 mod store;
 
 use std::path::Path;
@@ -9,12 +10,13 @@ use std::path::Path;
 use clap::Args;
 use teamwire_server::store::backup::{self, BackupError, Counts, Header};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use self::{file::BackupFile, store::StoreArgs};
-use super::Output;
+use super::{Output, stop_on_signal::cancel_on_signal};
 use crate::{
     context::ContextArgs,
-    failure::{Failure, REFUSED},
+    failure::{Failure, INTERRUPTED, REFUSED},
     show,
 };
 
@@ -54,34 +56,52 @@ impl Backup {
         if self.file == "-" && self.output.json {
             return Err(Failure::usage("--json writes to standard output, and so would the backup: name a file."));
         }
+        // Before the file exists, so that no signal leaves it behind. Standard output leaves nothing to remove.
+        let stop = if self.file == "-" { CancellationToken::new() } else { cancel_on_signal()? };
         let mut file = BackupFile::create(&self.file, self.force, !self.output.json)?;
         match self.store.url()? {
-            Some(url) => from_store(&url, &mut file).await?,
-            None => {
-                let mut frames = context.operator()?.client.backup().await?;
-                while let Some(lines) = frames.next().await? {
-                    file.push(&lines)?;
-                }
-            }
+            Some(url) => from_store(&url, &mut file, &stop).await?,
+            None => until(&stop, from_coordinator(context, &mut file)).await?,
         }
         let (header, counts, bytes) = file.finish()?;
         if self.output.json {
             show::line(&json(&header, &counts, Some((&self.file, bytes))));
         } else if self.file != "-" {
-            anstream::println!("{} is a backup of {}: {}.", self.file, summary(&counts), size(bytes));
+            anstream::println!("{} is a backup of {}: {}.", self.file, summary(&counts), show::size(bytes));
         }
         Ok(())
     }
 }
 
+/// Does a part of the backup, until a signal stops it.
+async fn until<T>(stop: &CancellationToken, part: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let interrupted = || Failure::with_code(INTERRUPTED, "Interrupted: no backup was written.");
+    stop.run_until_cancelled(part).await.unwrap_or_else(|| Err(interrupted()))
+}
+
+/// Backs up the store of a coordinator.
+async fn from_coordinator(context: &ContextArgs, file: &mut BackupFile) -> Result<(), Failure> {
+    let mut frames = context.named_or_operator()?.client.backup().await?;
+    while let Some(lines) = frames.next().await? {
+        file.push(&lines)?;
+    }
+    Ok(())
+}
+
 /// Backs a store up that no coordinator needs to serve.
-async fn from_store(url: &str, file: &mut BackupFile) -> Result<(), Failure> {
+async fn from_store(url: &str, file: &mut BackupFile, stop: &CancellationToken) -> Result<(), Failure> {
+    if url == "memory:" {
+        return Err(Failure::usage(
+            "A store in memory exists only in its coordinator. To back that one up, leave out --store and --store-file, and name \
+             the coordinator with --address.",
+        ));
+    }
     if let Some(path) = url.strip_prefix("embedded:")
         && !Path::new(path).exists()
     {
         return Err(Failure::usage(format!("There is no store at {path}.")));
     }
-    let store = store::open(url).await?;
+    let store = until(stop, store::open(url)).await?;
     if backup::is_unfinished(&*store).await.map_err(BackupError::from).map_err(failed)? {
         return Err(Failure::with_code(
             REFUSED,
@@ -90,13 +110,13 @@ async fn from_store(url: &str, file: &mut BackupFile) -> Result<(), Failure> {
     }
     let (to, mut pieces) = mpsc::channel(PIECES_MAX);
     let reading = backup::write(&*store, to);
-    let writing = async move {
-        // Dropping the receiver ends the export.
+    // Dropping the receiver ends the export.
+    let writing = until(stop, async move {
         while let Some(piece) = pieces.recv().await {
             file.push(&piece)?;
         }
-        Ok::<_, Failure>(())
-    };
+        Ok(())
+    });
     let (read, written) = tokio::join!(reading, writing);
     store.close().await;
     written?;
@@ -107,10 +127,6 @@ async fn from_store(url: &str, file: &mut BackupFile) -> Result<(), Failure> {
 /// Returns what a backup holds, for a person.
 fn summary(counts: &Counts) -> String {
     format!("{} and {}", show::count(counts.records, "record"), show::count(counts.entries, "entry"))
-}
-
-fn size(bytes: u64) -> String {
-    bytesize::ByteSize(bytes).to_string()
 }
 
 /// Returns what a backup is, for a program.

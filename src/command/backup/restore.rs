@@ -5,11 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use teamwire_server::store::backup;
 
-use super::{
-    failed,
-    file::{self, Progress},
-    json, store, summary,
-};
+use super::{failed, file::Progress, json, source::Source, store, summary};
 use crate::{command::Output, context::make_private_directory, failure::Failure, show};
 
 /// Restore a backup into an empty store
@@ -19,10 +15,13 @@ use crate::{command::Output, context::make_private_directory, failure::Failure, 
 /// restore is done. If a restore is interrupted, run it again.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n\n    teamwire restore teamwire.jsonl.gz --check\n    teamwire restore teamwire.jsonl.gz --store embedded:/var/lib/teamwire/teamwire.redb\n    teamwire restore teamwire.jsonl.gz --store redis://HOST:6379"
+    after_help = "Examples:\n\n    teamwire restore teamwire.jsonl.gz --check\n    teamwire restore teamwire.jsonl.gz --store embedded:/var/lib/teamwire/teamwire.redb\n    teamwire restore teamwire.jsonl.gz --store redis://HOST:6379\n    ssh HOST 'cat teamwire.jsonl.gz' | teamwire restore - --check"
 )]
 pub struct Restore {
-    /// The backup
+    /// The backup; `-` for standard input
+    ///
+    /// A restore reads a backup twice: first it checks all of it. So it copies standard input to a temporary file without a name, in
+    /// the directory TMPDIR.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// The empty store to restore into, as in `teamwire serve --store`; required unless --store-file or --check is given
@@ -42,19 +41,17 @@ pub struct Restore {
 
 impl Restore {
     pub async fn run(&self) -> Result<(), Failure> {
+        let target = self.target()?;
         let progress = Progress::new(!self.output.json);
         // A damaged backup must not leave half of its contents in the store.
-        let mut checked = file::open(&self.file)?;
+        let source = Source::open(&self.file)?;
+        let mut checked = source.read()?;
         while checked.next_item().map_err(failed)?.is_some() {
             progress.show("Checked", checked.counts());
         }
         let (header, counts) = checked.check().map_err(failed)?;
-        if !self.check {
-            let named = store::url(self.store.as_deref(), self.store_file.as_deref())?;
-            let url = named.ok_or_else(|| {
-                Failure::usage("Name the store with --store or --store-file, or only check the backup with --check.")
-            })?;
-            self.write_to(&url, &progress).await?;
+        if let Some(url) = &target {
+            write(&source, url, &progress).await?;
         }
         drop(progress);
         if self.output.json {
@@ -63,23 +60,37 @@ impl Restore {
         }
         let backup = format!("{} of {}, made by teamwire {}", summary(&counts), header.at, header.release);
         match self.check {
+            true if self.file == Path::new("-") => anstream::println!("The backup is complete: {backup}."),
             true => anstream::println!("{} is complete: {backup}.", self.file.display()),
             false => anstream::println!("Restored {backup}. Now start a coordinator on this store."),
         }
         Ok(())
     }
 
-    async fn write_to(&self, url: &str, progress: &Progress) -> Result<(), Failure> {
-        if url == "memory:" {
-            return Err(Failure::usage("A store in memory would be gone when this command ends: use embedded:PATH."));
+    /// Returns the URL of the store to restore into. `None`: the backup is only checked.
+    fn target(&self) -> Result<Option<String>, Failure> {
+        if self.check {
+            return Ok(None);
         }
-        if let Some(directory) = url.strip_prefix("embedded:").and_then(|path| Path::new(path).parent()) {
-            make_private_directory(directory)?;
+        match store::url(self.store.as_deref(), self.store_file.as_deref())?.as_deref() {
+            None => Err(Failure::usage(
+                "Name the store with --store or --store-file, or only check the backup with --check.",
+            )),
+            Some("memory:") => {
+                Err(Failure::usage("A store in memory would be gone when this command ends: use embedded:PATH."))
+            }
+            Some(url) => Ok(Some(url.to_owned())),
         }
-        let store = store::open(url).await?;
-        let backup = file::open(&self.file)?;
-        let restored = backup::restore(&*store, backup, |counts| progress.show("Restored", counts)).await;
-        store.close().await;
-        restored.map(drop).map_err(failed)
     }
+}
+
+/// Writes a backup into a store.
+async fn write(source: &Source, url: &str, progress: &Progress) -> Result<(), Failure> {
+    if let Some(directory) = url.strip_prefix("embedded:").and_then(|path| Path::new(path).parent()) {
+        make_private_directory(directory)?;
+    }
+    let store = store::open(url).await?;
+    let restored = backup::restore(&*store, source.read()?, |counts| progress.show("Restored", counts)).await;
+    store.close().await;
+    restored.map(drop).map_err(failed)
 }

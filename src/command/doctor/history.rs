@@ -32,6 +32,41 @@ const CRASHES_MIN: usize = 3;
 /// In how much time.
 const CRASHES_WITHIN: Duration = Duration::from_mins(10);
 
+/// How often a member's program has crashed lately, although its runner restarts it each time.
+pub(in crate::command) struct Crashes {
+    count: usize,
+    last: v1::ExitReport,
+}
+
+impl Crashes {
+    /// Says how often, and how the last one ended.
+    pub(in crate::command) fn text(&self) -> String {
+        let (count, minutes) = (self.count, CRASHES_WITHIN.as_secs() / 60);
+        format!("{count} times in {minutes} min, the last time with {}", word::exit_and_duration(&self.last))
+    }
+}
+
+/// Returns the crashes of a live member whose program keeps crashing. Asks the coordinator only if the present life began lately.
+pub(in crate::command) async fn crashes(caller: &Caller, member: &v1::Member) -> Result<Option<Crashes>, Failure> {
+    let is_over = matches!(member.state(), MemberState::Exited | MemberState::Stopping | MemberState::Spawning);
+    // Each restart begins a life.
+    let began_lately = member.incarnation > CRASHES_MIN as u64 && age(member.joined_at.as_ref()) < CRASHES_WITHIN;
+    if is_over || !began_lately {
+        return Ok(None);
+    }
+    let entries = newest(caller, &member.name, ENTRIES_OF_EXITED_MAX).await?;
+    let recent = entries.iter().filter(|entry| age(entry.at.as_ref()) < CRASHES_WITHIN);
+    let crashes = recent.filter_map(|entry| match &entry.event {
+        Some(Event::Member(event)) if event.member == member.name => {
+            event.exit.as_ref().filter(|exit| has_failed(exit))
+        }
+        _ => None,
+    });
+    let crashes: Vec<&v1::ExitReport> = crashes.collect();
+    let last = crashes.last().filter(|_| crashes.len() >= CRASHES_MIN);
+    Ok(last.map(|last| Crashes { count: crashes.len(), last: (*last).clone() }))
+}
+
 impl Doctor {
     /// Reports a live member whose program keeps crashing, although its runner restarts it each time.
     pub(super) async fn crashing(
@@ -40,29 +75,12 @@ impl Doctor {
         reader: &Reader,
         member: &v1::Member,
     ) -> Result<Option<Finding>, Failure> {
-        let is_over = matches!(member.state(), MemberState::Exited | MemberState::Stopping | MemberState::Spawning);
-        // Each restart begins a life.
-        if is_over || member.incarnation <= CRASHES_MIN as u64 {
-            return Ok(None);
-        }
         let name = &member.name;
-        let entries = newest(caller, name, ENTRIES_OF_EXITED_MAX).await?;
-        let recent = entries.iter().filter(|entry| age(entry.at.as_ref()) < CRASHES_WITHIN);
-        let crashes = recent.filter_map(|entry| match &entry.event {
-            Some(Event::Member(event)) if event.member == *name => event.exit.as_ref().filter(|exit| has_failed(exit)),
-            _ => None,
-        });
-        let crashes: Vec<&v1::ExitReport> = crashes.collect();
-        let Some(last) = crashes.last().filter(|_| crashes.len() >= CRASHES_MIN) else { return Ok(None) };
+        let Some(crashes) = crashes(caller, member).await? else { return Ok(None) };
         Ok(Some(Finding::problem(
             "crashing",
             name,
-            format!(
-                "{name}'s program has crashed {} times in {} min, the last time with {}. Its runner restarts it.",
-                crashes.len(),
-                CRASHES_WITHIN.as_secs() / 60,
-                word::exit_and_duration(last)
-            ),
+            format!("{name}'s program has crashed {}. Its runner restarts it.", crashes.text()),
             reader.advise(
                 member,
                 format!(

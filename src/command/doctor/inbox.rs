@@ -128,7 +128,12 @@ impl Doctor {
                 if reader.is(name) {
                     acknowledge(message)
                 } else if member.connected {
-                    format!("It may still be working on it. Ask it (`teamwire send {name} …`), or check its log.")
+                    let ask = if reader.can_send() {
+                        format!("Ask it (`teamwire send {name} …`), or check")
+                    } else {
+                        "Check".to_owned()
+                    };
+                    format!("It may still be working on it. {ask} its log.")
                 } else {
                     let again = begin_again(member);
                     reader.advise(member, format!("Its process is gone. To have the message delivered again: {again}"))

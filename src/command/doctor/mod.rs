@@ -30,6 +30,8 @@ use crate::{
     show,
 };
 
+pub(in crate::command) use self::history::crashes;
+
 /// Diagnose the team: find stuck messages, members and requests, and say what to do next
 ///
 /// Reports these problems, and exits with 1 if it finds any:

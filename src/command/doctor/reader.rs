@@ -3,13 +3,15 @@
 use teamwire_client::v1;
 use teamwire_proto::{credential::Credential, v1::Role};
 
-use crate::context::Caller;
+use crate::{context::Caller, show};
 
 /// The caller, as far as it decides what it can do about a finding.
 pub(super) struct Reader {
     rights: Rights,
     /// The caller's name. `None` if it is not a member.
     own: Option<String>,
+    /// The coordinator would refuse a teammate's message.
+    is_team_full: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,7 +30,7 @@ impl Reader {
             Ok(Credential::Member { .. }) => Rights::Teammate,
             _ => Rights::Observer,
         };
-        Self { rights, own: caller.member.clone() }
+        Self { rights, own: caller.member.clone(), is_team_full: show::is_full(team) }
     }
 
     /// Returns whether a name is the reader's own.
@@ -39,6 +41,15 @@ impl Reader {
     /// Returns whether the reader may invite members, shut them down, and decide plans and permissions.
     pub(super) fn can_lead(&self) -> bool {
         matches!(self.rights, Rights::Operator | Rights::Lead)
+    }
+
+    /// Returns whether the coordinator would accept a message from the reader.
+    pub(super) fn can_send(&self) -> bool {
+        match self.rights {
+            Rights::Operator | Rights::Lead => true,
+            Rights::Teammate => !self.is_team_full,
+            Rights::Observer => false,
+        }
     }
 
     /// Returns the advice for a lead if the reader can act as one, and otherwise the way to the person who can.
@@ -59,6 +70,9 @@ impl Reader {
     /// Says how to reach the lead.
     pub(super) fn tell_lead(&self) -> String {
         match self.rights {
+            Rights::Teammate if !self.can_send() => {
+                "Tell the lead in another way: the team has used its quota, so messages are refused.".to_owned()
+            }
             Rights::Teammate => "Tell the lead: `teamwire send team-lead \"…\"`.".to_owned(),
             _ => "Tell the lead.".to_owned(),
         }

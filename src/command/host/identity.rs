@@ -98,7 +98,7 @@ impl HostDirectory {
         let Some(joining) = &self.joining else {
             return Err(Failure::usage(
                 "The host has no identity yet. Give it the join string that `teamwire invite --host` prints: teamwire host \
-                 --join JOIN_STRING",
+                 --join -",
             ));
         };
         let wants = |member: &str| {
@@ -223,7 +223,7 @@ fn known_team(hosts: &Path, named: Option<&str>) -> Result<String, Failure> {
         [only] => Ok(only.clone()),
         [] => Err(Failure::usage(format!(
             "No host has joined from {}. Start one with the join string that `teamwire invite --host` prints: teamwire host \
-             --join JOIN_STRING",
+             --join -",
             hosts.display()
         ))),
         several => Err(Failure::usage(format!(

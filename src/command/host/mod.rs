@@ -41,7 +41,7 @@ const FILE: &str = "host.toml";
 /// SIGTERM and SIGINT end the host but not its members, unless you use --stop-members.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n\n    teamwire host --join JOIN_STRING --name gpu-1 --label gpu=a100\n    teamwire host --config host.toml --slots 8"
+    after_help = "Examples:\n\n    teamwire host --join - --name gpu-1 --label gpu=a100\n    teamwire host --config host.toml --slots 8"
 )]
 pub struct HostCommand {
     /// The join string that `teamwire invite --host` printed; use '-' to read a line from standard input. Not needed once the

@@ -980,7 +980,10 @@ func (x *ReportExitRequest) GetExit() *ExitReport {
 
 // The reply of HostService.ReportExit.
 type ReportExitResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How the member's life ended: as its runner has reported or, without such a report, as in the request. Absent: the life was
+	// begun by a later order or join token, or no life had begun.
+	Exit          *ExitReport `protobuf:"bytes,1,opt,name=exit,proto3" json:"exit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1013,6 +1016,13 @@ func (x *ReportExitResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReportExitResponse.ProtoReflect.Descriptor instead.
 func (*ReportExitResponse) Descriptor() ([]byte, []int) {
 	return file_teamwire_v1_host_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ReportExitResponse) GetExit() *ExitReport {
+	if x != nil {
+		return x.Exit
+	}
+	return nil
 }
 
 var File_teamwire_v1_host_proto protoreflect.FileDescriptor
@@ -1099,8 +1109,9 @@ const file_teamwire_v1_host_proto_rawDesc = "" +
 	"\x11ReportExitRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12+\n" +
-	"\x04exit\x18\x02 \x01(\v2\x17.teamwire.v1.ExitReportR\x04exit\"\x14\n" +
-	"\x12ReportExitResponse2\xf3\x03\n" +
+	"\x04exit\x18\x02 \x01(\v2\x17.teamwire.v1.ExitReportR\x04exit\"A\n" +
+	"\x12ReportExitResponse\x12+\n" +
+	"\x04exit\x18\x01 \x01(\v2\x17.teamwire.v1.ExitReportR\x04exit2\xf3\x03\n" +
 	"\vHostService\x12C\n" +
 	"\x05Spawn\x12\x19.teamwire.v1.SpawnRequest\x1a\x1a.teamwire.v1.SpawnResponse\"\x03\x90\x02\x02\x12O\n" +
 	"\tListHosts\x12\x1d.teamwire.v1.ListHostsRequest\x1a\x1e.teamwire.v1.ListHostsResponse\"\x03\x90\x02\x01\x12R\n" +
@@ -1172,23 +1183,24 @@ var file_teamwire_v1_host_proto_depIdxs = []int32{
 	23, // 17: teamwire.v1.TakeOrderResponse.request:type_name -> teamwire.v1.Request
 	23, // 18: teamwire.v1.RefuseOrderResponse.request:type_name -> teamwire.v1.Request
 	20, // 19: teamwire.v1.ReportExitRequest.exit:type_name -> teamwire.v1.ExitReport
-	3,  // 20: teamwire.v1.HostService.Spawn:input_type -> teamwire.v1.SpawnRequest
-	5,  // 21: teamwire.v1.HostService.ListHosts:input_type -> teamwire.v1.ListHostsRequest
-	7,  // 22: teamwire.v1.HostService.UpdateHost:input_type -> teamwire.v1.UpdateHostRequest
-	9,  // 23: teamwire.v1.HostService.TakeOrder:input_type -> teamwire.v1.TakeOrderRequest
-	11, // 24: teamwire.v1.HostService.RefuseOrder:input_type -> teamwire.v1.RefuseOrderRequest
-	13, // 25: teamwire.v1.HostService.ReportExit:input_type -> teamwire.v1.ReportExitRequest
-	4,  // 26: teamwire.v1.HostService.Spawn:output_type -> teamwire.v1.SpawnResponse
-	6,  // 27: teamwire.v1.HostService.ListHosts:output_type -> teamwire.v1.ListHostsResponse
-	8,  // 28: teamwire.v1.HostService.UpdateHost:output_type -> teamwire.v1.UpdateHostResponse
-	10, // 29: teamwire.v1.HostService.TakeOrder:output_type -> teamwire.v1.TakeOrderResponse
-	12, // 30: teamwire.v1.HostService.RefuseOrder:output_type -> teamwire.v1.RefuseOrderResponse
-	14, // 31: teamwire.v1.HostService.ReportExit:output_type -> teamwire.v1.ReportExitResponse
-	26, // [26:32] is the sub-list for method output_type
-	20, // [20:26] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	20, // 20: teamwire.v1.ReportExitResponse.exit:type_name -> teamwire.v1.ExitReport
+	3,  // 21: teamwire.v1.HostService.Spawn:input_type -> teamwire.v1.SpawnRequest
+	5,  // 22: teamwire.v1.HostService.ListHosts:input_type -> teamwire.v1.ListHostsRequest
+	7,  // 23: teamwire.v1.HostService.UpdateHost:input_type -> teamwire.v1.UpdateHostRequest
+	9,  // 24: teamwire.v1.HostService.TakeOrder:input_type -> teamwire.v1.TakeOrderRequest
+	11, // 25: teamwire.v1.HostService.RefuseOrder:input_type -> teamwire.v1.RefuseOrderRequest
+	13, // 26: teamwire.v1.HostService.ReportExit:input_type -> teamwire.v1.ReportExitRequest
+	4,  // 27: teamwire.v1.HostService.Spawn:output_type -> teamwire.v1.SpawnResponse
+	6,  // 28: teamwire.v1.HostService.ListHosts:output_type -> teamwire.v1.ListHostsResponse
+	8,  // 29: teamwire.v1.HostService.UpdateHost:output_type -> teamwire.v1.UpdateHostResponse
+	10, // 30: teamwire.v1.HostService.TakeOrder:output_type -> teamwire.v1.TakeOrderResponse
+	12, // 31: teamwire.v1.HostService.RefuseOrder:output_type -> teamwire.v1.RefuseOrderResponse
+	14, // 32: teamwire.v1.HostService.ReportExit:output_type -> teamwire.v1.ReportExitResponse
+	27, // [27:33] is the sub-list for method output_type
+	21, // [21:27] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_host_proto_init() }

@@ -136,7 +136,7 @@ const (
 	Reason_REASON_STALE_CLAIM Reason = 52
 	// A recipient's inbox is full.
 	Reason_REASON_INBOX_FULL Reason = 53
-	// The caller sends too fast.
+	// A budget is used up: the credential's own, such as how often it may call, or one that all share.
 	Reason_REASON_RATE_LIMITED Reason = 54
 	// The team, a member or a task has reached a limit. Someone has to make room first, so clients don't retry.
 	Reason_REASON_QUOTA_EXCEEDED Reason = 55

@@ -67,6 +67,8 @@ type TaskServiceClient interface {
 	// Streams every task that is not deleted, then every task that changes, in its new state; a change to Task.blocks alone is
 	// not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator shuts down
 	// (UNAVAILABLE: DRAINING): follow again.
+	//
+	// RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing for 30 s while frames were waiting.
 	FollowTasks(ctx context.Context, in *FollowTasksRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowTasksResponse], error)
 	// Changes a task that is neither completed nor deleted. Only its owner, the lead or the operator may change a task in
 	// progress. Only the lead or the operator may change its owner, which ends the claim. Only its owner, the lead or the
@@ -265,6 +267,8 @@ type TaskServiceServer interface {
 	// Streams every task that is not deleted, then every task that changes, in its new state; a change to Task.blocks alone is
 	// not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator shuts down
 	// (UNAVAILABLE: DRAINING): follow again.
+	//
+	// RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing for 30 s while frames were waiting.
 	FollowTasks(*FollowTasksRequest, grpc.ServerStreamingServer[FollowTasksResponse]) error
 	// Changes a task that is neither completed nor deleted. Only its owner, the lead or the operator may change a task in
 	// progress. Only the lead or the operator may change its owner, which ends the claim. Only its owner, the lead or the

@@ -57,7 +57,8 @@ type WatchServiceClient interface {
 	// when the coordinator shuts down (UNAVAILABLE: DRAINING): reconnect.
 	//
 	// INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD (the resume token did not come from a frame). NOT_FOUND: TEAM_NOT_FOUND.
-	// PERMISSION_DENIED: NOT_PERMITTED (a host, a join token).
+	// PERMISSION_DENIED: NOT_PERMITTED (a host, a join token). RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing
+	// for 30 s while frames were waiting.
 	WatchTeam(ctx context.Context, in *WatchTeamRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchTeamResponse], error)
 }
 
@@ -121,7 +122,8 @@ type WatchServiceServer interface {
 	// when the coordinator shuts down (UNAVAILABLE: DRAINING): reconnect.
 	//
 	// INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD (the resume token did not come from a frame). NOT_FOUND: TEAM_NOT_FOUND.
-	// PERMISSION_DENIED: NOT_PERMITTED (a host, a join token).
+	// PERMISSION_DENIED: NOT_PERMITTED (a host, a join token). RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing
+	// for 30 s while frames were waiting.
 	WatchTeam(*WatchTeamRequest, grpc.ServerStreamingServer[WatchTeamResponse]) error
 	mustEmbedUnimplementedWatchServiceServer()
 }

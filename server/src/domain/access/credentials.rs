@@ -249,7 +249,8 @@ pub fn revoke(
             return Ok(());
         }
     }
-    let text = "There is no such credential that this one may revoke. See the list of credentials for its id.";
+    let text = "There is no such credential that this one may revoke. `teamwire access list` shows those that it may, \
+                with their ids.";
     Err(Refusal::new(Reason::CredentialNotFound, text).field("id").into())
 }
 

@@ -123,29 +123,40 @@ fn another(
     Ok(place(&candidates, &profile, &terms).ok().map(|chosen| chosen.name.clone()))
 }
 
-/// Ends the life of a member that no longer has a process on the caller, its host.
-pub fn report_exit(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::ReportExitRequest) -> Result<(), RuleError> {
+/// Ends the life of a member that no longer has a process on the caller, its host. The reply says how the life ended.
+pub fn report_exit(
+    tx: &mut Tx<'_>,
+    who: &CallerCredentials,
+    request: &v1::ReportExitRequest,
+) -> Result<v1::ReportExitResponse, RuleError> {
+    let unknown = v1::ReportExitResponse { exit: None };
     let exit = exit_of(tx, request.exit.as_ref(), "exit")?;
     let (team, host) = identity::host(tx, who, Admit::Live)?;
     tx.needs_no_room();
     let order = find_for(tx, &host, &request.request_id)?;
     let name = Name::parse(&order.member, "member")?;
     let mut team = TeamRecord::clone(&team);
-    let Some(member) = team.member(&name) else { return Ok(()) };
+    let Some(member) = team.member(&name) else { return Ok(unknown) };
     let is_of_order = member.ordered.as_ref().is_some_and(|ordered| ordered.request_id == order.id);
     if !is_of_order {
-        return Ok(());
+        return Ok(unknown);
     }
     match &member.life {
-        Life::Exited { .. } => return Ok(()),
+        Life::Exited { exit, .. } => return Ok(v1::ReportExitResponse { exit: Some(exit.clone().into()) }),
         // It is about to expire.
-        Life::Spawning if check_pending(tx, &order).is_err() => return Ok(()),
+        Life::Spawning if check_pending(tx, &order).is_err() => return Ok(unknown),
         Life::Spawning => {
             let how = teamwire_proto::word::exit(&v1::ExitReport::from(exit));
             ending::reject(tx, &mut team, &order, &host, &format!("Its runner ended before it joined: {how}."))?;
+            tx.put("", &team);
+            return Ok(unknown);
         }
         Life::Live | Life::Lost | Life::Stopping { .. } => conclude_life(tx, &mut team, &name, exit)?,
     }
     tx.put("", &team);
-    Ok(())
+    let exit = match team.member(&name).map(|member| &member.life) {
+        Some(Life::Exited { exit, .. }) => Some(exit.clone().into()),
+        _ => None,
+    };
+    Ok(v1::ReportExitResponse { exit })
 }

@@ -123,7 +123,7 @@ fn none_fits(all: &[Candidate], asked: &[&Candidate], profile: &Name, terms: &v1
     let text = match (all, asked) {
         ([], _) => {
             "The team has no host. Invite one with `teamwire invite --host`, and start it there with `teamwire host \
-                    --join STRING`."
+                    --join -`."
                 .to_owned()
         }
         _ if present.is_empty() => {

@@ -236,7 +236,7 @@ fn use_token(
         ("", None) => {
             return Err(Refusal::new(
                 Reason::InvalidName,
-                "This join token is not bound to a name, so choose one: `teamwire join JOIN_STRING --name NAME`, or \
+                "This join token is not bound to a name, so choose one: `teamwire join --name NAME -`, or \
                  `teamwire run NAME`.",
             )
             .field("name"));
@@ -294,11 +294,11 @@ fn use_token(
 fn wrong_kind_of_token(token: &JoinTokenRecord) -> Refusal {
     let name = token.member.as_ref().map_or("NAME", Name::as_str);
     let text = match token.is_for_host {
-        true => "This join token is for a host, which starts members: `teamwire host --join JOIN_STRING`. To join as a member, \
+        true => "This join token is for a host, which starts members: `teamwire host --join -`. To join as a member, \
                  ask the lead for another one (`teamwire invite`)."
             .to_owned(),
         false => format!(
-            "This join token is for a member, and not for a host: `teamwire run {name} --join JOIN_STRING -- COMMAND`. To join as \
+            "This join token is for a member, and not for a host: `teamwire run {name} --join - -- COMMAND`. To join as \
              a host, ask the lead for another one (`teamwire invite --host`)."
         ),
     };

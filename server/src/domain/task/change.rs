@@ -89,7 +89,7 @@ impl Change {
     pub(super) fn check_bytes(&self, tx: &Tx<'_>) -> Result<(), RuleError> {
         let max = tx.spender().task_bytes_max(&tx.ctx.limits);
         if self.board.bytes > self.bytes_before && max.is_some_and(|max| self.board.bytes > max) {
-            return Err(tasks_full(self.bytes_before, &tx.ctx.limits).into());
+            return Err(tasks_full(self.bytes_before, tx.spender(), &tx.ctx.limits).into());
         }
         Ok(())
     }

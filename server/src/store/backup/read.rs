@@ -133,7 +133,7 @@ impl<R: BufRead> Reader<R> {
                 Ok(0) if self.checker.has_ended => return Ok(None),
                 Ok(0) => return Err(cut_short()),
                 Ok(_) => {}
-                Err(error) => return Err(unreadable(error)),
+                Err(error) => return Err(unreadable(error, self.checker.has_ended)),
             }
             if let Some(item) = self.checker.line(&self.line)? {
                 return Ok(Some(item));
@@ -153,9 +153,12 @@ impl<R: BufRead> Reader<R> {
     }
 }
 
-/// Explains what a decompressor says about a damaged file.
-fn unreadable(error: io::Error) -> BackupError {
+/// Explains what a decompressor says about a damaged file. `has_ended`: it has read the last line.
+fn unreadable(error: io::Error, has_ended: bool) -> BackupError {
     match error.kind() {
+        io::ErrorKind::UnexpectedEof if has_ended => {
+            BackupError::Damaged("the backup was cut short: its last bytes are missing. Use another copy".to_owned())
+        }
         io::ErrorKind::UnexpectedEof => cut_short(),
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
             BackupError::Damaged(format!("the backup is damaged, or is no backup: {error}. Use another copy"))

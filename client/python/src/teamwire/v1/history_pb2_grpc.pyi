@@ -104,7 +104,8 @@ class HistoryServiceStub(typing.Generic[_HistoryServiceListHistoryType, _History
     A frame without an entry says that the client has everything so far. The coordinator sends one as soon as that is true, and
     then whenever it has sent nothing for 10 s, which shows that the stream is alive.
 
-    INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
+    INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND. RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client
+    has read nothing for 30 s while frames were waiting.
     """
 
 HistoryServiceAsyncStub: typing_extensions.TypeAlias = HistoryServiceStub[
@@ -151,7 +152,8 @@ class HistoryServiceServicer(metaclass=abc.ABCMeta):
         A frame without an entry says that the client has everything so far. The coordinator sends one as soon as that is true, and
         then whenever it has sent nothing for 10 s, which shows that the stream is alive.
 
-        INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
+        INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND. RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client
+        has read nothing for 30 s while frames were waiting.
         """
 
 def add_HistoryServiceServicer_to_server(servicer: HistoryServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -500,8 +500,19 @@ class ReportExitResponse(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    EXIT_FIELD_NUMBER: builtins.int
+    @property
+    def exit(self) -> teamwire.v1.message_pb2.ExitReport:
+        """How the member's life ended: as its runner has reported or, without such a report, as in the request. Absent: the life was
+        begun by a later order or join token, or no life had begun.
+        """
+
     def __init__(
         self,
+        *,
+        exit: teamwire.v1.message_pb2.ExitReport | None = ...,
     ) -> None: ...
+    def HasField(self, field_name: typing.Literal["exit", b"exit"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["exit", b"exit"]) -> None: ...
 
 Global___ReportExitResponse: typing_extensions.TypeAlias = ReportExitResponse

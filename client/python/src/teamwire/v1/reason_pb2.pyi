@@ -133,7 +133,7 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_INBOX_FULL: _Reason.ValueType  # 53
     """A recipient's inbox is full."""
     REASON_RATE_LIMITED: _Reason.ValueType  # 54
-    """The caller sends too fast."""
+    """A budget is used up: the credential's own, such as how often it may call, or one that all share."""
     REASON_QUOTA_EXCEEDED: _Reason.ValueType  # 55
     """The team, a member or a task has reached a limit. Someone has to make room first, so clients don't retry."""
     REASON_SLOW_CONSUMER: _Reason.ValueType  # 56
@@ -275,7 +275,7 @@ REASON_STALE_CLAIM: Reason.ValueType  # 52
 REASON_INBOX_FULL: Reason.ValueType  # 53
 """A recipient's inbox is full."""
 REASON_RATE_LIMITED: Reason.ValueType  # 54
-"""The caller sends too fast."""
+"""A budget is used up: the credential's own, such as how often it may call, or one that all share."""
 REASON_QUOTA_EXCEEDED: Reason.ValueType  # 55
 """The team, a member or a task has reached a limit. Someone has to make room first, so clients don't retry."""
 REASON_SLOW_CONSUMER: Reason.ValueType  # 56

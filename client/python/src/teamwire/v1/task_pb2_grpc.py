@@ -144,6 +144,8 @@ class TaskServiceServicer(object):
         """Streams every task that is not deleted, then every task that changes, in its new state; a change to Task.blocks alone is
         not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator shuts down
         (UNAVAILABLE: DRAINING): follow again.
+
+        RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing for 30 s while frames were waiting.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

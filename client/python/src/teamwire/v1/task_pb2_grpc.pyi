@@ -312,6 +312,8 @@ class TaskServiceStub(typing.Generic[_TaskServiceCreateTaskType, _TaskServiceGet
     """Streams every task that is not deleted, then every task that changes, in its new state; a change to Task.blocks alone is
     not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator shuts down
     (UNAVAILABLE: DRAINING): follow again.
+
+    RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing for 30 s while frames were waiting.
     """
 
     UpdateTask: _TaskServiceUpdateTaskType
@@ -472,6 +474,8 @@ class TaskServiceServicer(metaclass=abc.ABCMeta):
         """Streams every task that is not deleted, then every task that changes, in its new state; a change to Task.blocks alone is
         not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator shuts down
         (UNAVAILABLE: DRAINING): follow again.
+
+        RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing for 30 s while frames were waiting.
         """
 
     @abc.abstractmethod

@@ -74,7 +74,8 @@ class WatchServiceServicer(object):
         when the coordinator shuts down (UNAVAILABLE: DRAINING): reconnect.
 
         INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD (the resume token did not come from a frame). NOT_FOUND: TEAM_NOT_FOUND.
-        PERMISSION_DENIED: NOT_PERMITTED (a host, a join token).
+        PERMISSION_DENIED: NOT_PERMITTED (a host, a join token). RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing
+        for 30 s while frames were waiting.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -88,7 +88,8 @@ class WatchServiceStub(typing.Generic[_WatchServiceWatchTeamType]):
     when the coordinator shuts down (UNAVAILABLE: DRAINING): reconnect.
 
     INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD (the resume token did not come from a frame). NOT_FOUND: TEAM_NOT_FOUND.
-    PERMISSION_DENIED: NOT_PERMITTED (a host, a join token).
+    PERMISSION_DENIED: NOT_PERMITTED (a host, a join token). RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing
+    for 30 s while frames were waiting.
     """
 
 WatchServiceAsyncStub: typing_extensions.TypeAlias = WatchServiceStub[
@@ -134,7 +135,8 @@ class WatchServiceServicer(metaclass=abc.ABCMeta):
         when the coordinator shuts down (UNAVAILABLE: DRAINING): reconnect.
 
         INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD (the resume token did not come from a frame). NOT_FOUND: TEAM_NOT_FOUND.
-        PERMISSION_DENIED: NOT_PERMITTED (a host, a join token).
+        PERMISSION_DENIED: NOT_PERMITTED (a host, a join token). RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing
+        for 30 s while frames were waiting.
         """
 
 def add_WatchServiceServicer_to_server(servicer: WatchServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

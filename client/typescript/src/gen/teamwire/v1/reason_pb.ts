@@ -400,7 +400,7 @@ export enum Reason {
   INBOX_FULL = 53,
 
   /**
-   * The caller sends too fast.
+   * A budget is used up: the credential's own, such as how often it may call, or one that all share.
    *
    * @generated from enum value: REASON_RATE_LIMITED = 54;
    */

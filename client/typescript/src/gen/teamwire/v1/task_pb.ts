@@ -998,6 +998,8 @@ export const TaskService: GenService<{
    * not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator shuts down
    * (UNAVAILABLE: DRAINING): follow again.
    *
+   * RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing for 30 s while frames were waiting.
+   *
    * @generated from rpc teamwire.v1.TaskService.FollowTasks
    */
   followTasks: {

@@ -296,7 +296,8 @@ export const WatchService: GenService<{
    * when the coordinator shuts down (UNAVAILABLE: DRAINING): reconnect.
    *
    * INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD (the resume token did not come from a frame). NOT_FOUND: TEAM_NOT_FOUND.
-   * PERMISSION_DENIED: NOT_PERMITTED (a host, a join token).
+   * PERMISSION_DENIED: NOT_PERMITTED (a host, a join token). RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing
+   * for 30 s while frames were waiting.
    *
    * @generated from rpc teamwire.v1.WatchService.WatchTeam
    */
