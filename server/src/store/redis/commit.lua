@@ -1,15 +1,12 @@
--- Executes transactions on a namespace, one after the other. Each validates everything, then writes. Nothing may fail in the second
--- half, because Redis does not roll back a failed function. In a cluster that is migrating the slot, every access to a key that is
--- missing here fails. So the first half accesses every key that the second half will, and no key may be emptied (and so vanish) before
--- the end.
+-- Executes one transaction on a namespace: validates everything, then writes. Nothing may fail in the second half, because Redis does
+-- not roll back a failed function. In a cluster that is migrating the slot, every access to a key that is missing here fails. So the
+-- first half accesses every key that the second half will, and no key may be emptied (and so vanish) before the end.
 --
--- Keys: the namespace's meta hash, then for each transaction every record hash, stream and lease hash that it names.
--- Arguments: the notification channel, the caller's own channel, the server's history (data_loss.rs), then for each transaction how many
--- keys it names, how many arguments follow, the number of checks, the most bytes that the namespace may hold or nothing, the checks, the
--- writes; function_call.rs lists each.
--- Returns for each transaction {1, version and the version of the commit that created the namespace, now, removed, 1 if the namespace now
--- has that version, 1 if notifications were published, then the sequence of each append, or 0}, or {0, what failed, ...}. If there are
--- several, {2} for one that wrote nothing because it failed, and {3, error} for one that failed while it wrote. A single one fails itself.
+-- Keys: the namespace's meta hash, then every record hash, stream and lease hash that the transaction names.
+-- Arguments: the notification channel, the caller's own channel, the server's history (data_loss.rs), the number of checks, the most
+-- bytes that the namespace may hold or nothing, the checks, the writes; function_call.rs lists each.
+-- Returns {1, version and the version of the commit that created the namespace, now, removed, 1 if the namespace now has that version,
+-- 1 if notifications were published, then the sequence of each append, or 0}, or {0, what failed, ...}.
 local DAY_MS = 24 * 60 * 60 * 1000
 -- What an item counts besides its contents (usage.rs), and how many items of a key give the average if it has more.
 local ITEM_BYTES, COUNTED_MAX = 64, 10000
@@ -29,14 +26,10 @@ end
 -- Returns whether any other store subscribes to notifications. Every subscription of the caller is to both channels, so there are
 -- others if the shared channel has more subscribers. A caller passes no own channel if one server cannot see all subscribers, as in
 -- a cluster.
-local function others_listen(group)
-  local shared, own = group.args[1], group.args[2]
+local function others_listen(shared, own)
   if own == '' then return true end
-  if group.listened == nil then
-    local listeners = redis.call('PUBSUB', 'NUMSUB', shared, own)
-    group.listened = listeners[2] > listeners[4]
-  end
-  return group.listened
+  local listeners = redis.call('PUBSUB', 'NUMSUB', shared, own)
+  return listeners[2] > listeners[4]
 end
 
 -- Counts the bytes of a hash's items: its fields that start with `sort`, and their values.
@@ -82,98 +75,60 @@ local function usage_on(state, base, meta, day, exists)
   return {kept + 0, at + 0, replies + 0, before + 0}
 end
 
--- Reads what the transactions of a call share. What they write to the meta hash is written at the end, together.
-local function open_group(keys, args)
-  local base, time = string.sub(keys[1], 1, -2), redis.call('TIME')
-  local group = {keys = keys, args = args, meta = keys[1], base = base, now_us = time[1] * 1000000 + time[2], last = 0}
-  local asked, names = {'v', 'e', 'h', 'b', 'u'}, {}
-  local known = {}
-  for i = 2, #keys do
-    local name = string.sub(keys[i], #base + 1)
-    names[i] = name
-    if known[name] == nil then asked[#asked + 1], known[name] = name, false end
-  end
-  local found = call_with('HMGET', keys[1], asked)
-  for i, name in ipairs(asked) do known[name] = found[i] end
-  -- The names of the keys within the namespace, which are fields of the meta hash; the fields; those that have changed; the streams.
-  group.names, group.known, group.changed, group.streams = names, known, {}, {}
-  return group
-end
-
--- Writes what has changed in the meta hash.
-local function write_meta(group)
-  local set = {}
-  for field in pairs(group.changed) do set[#set + 1], set[#set + 2] = field, group.known[field] end
-  if set[1] then call_with('HSET', group.meta, set) end
-  group.changed = {}
-end
-
--- Returns a stream's next sequence, entries and weight.
-local function stream_of(group, key, name)
-  local stream = group.streams[name]
-  if stream then return stream end
-  local state, entries = group.known[name], redis.call('XLEN', key)
-  local next, weight = string.match(state or '1 0', '^(%d+) (%d+)$')
-  if not next or entries == 0 and weight ~= '0' or entries > 0 and not state then
-    return redis.error_reply('CORRUPT ' .. key .. ' is not as a coordinator left it')
-  end
-  stream = {next = next + 0, entries = entries, weight = weight + 0}
-  group.streams[name] = stream
-  return stream
-end
-
--- Executes one transaction. Its keys are the `named` ones from `offset` + 2, which it numbers from 2; its arguments are those from `at`
--- to `last`.
-local function commit(group, offset, named, at, last)
+local function commit(keys, args)
   local call, sub, match, floor, max, format = redis.call, string.sub, string.match, math.floor, math.max, string.format
-  local keys, args, known, meta, base, streams = group.keys, group.args, group.known, group.meta, group.base, {}
-  local names = group.names
-  for i = 2, named + 1 do
-    local name = names[offset + i]
-    if sub(name, 1, 1) == 's' then
-      local s = stream_of(group, keys[offset + i], name)
-      if s.err then return s end
-      streams[i] = {first = s.next, next = s.next, entries = s.entries, weight = s.weight, changed = false}
-    elseif not known[name] then
-      call('HLEN', keys[offset + i]) -- fails if it is not a hash
+  local meta, base, fields, streams = keys[1], sub(keys[1], 1, -2), {'v', 'e', 'h', 'b', 'u'}, {}
+  for i = 2, #keys do fields[i + 4] = sub(keys[i], #base + 1) end
+  local known, time = call_with('HMGET', meta, fields), call('TIME')
+  for i = 2, #keys do
+    if sub(fields[i + 4], 1, 1) == 's' then
+      local state, entries = known[i + 4], call('XLEN', keys[i])
+      local next, weight = match(state or '1 0', '^(%d+) (%d+)$')
+      if not next or entries == 0 and weight ~= '0' or entries > 0 and not state then
+        return redis.error_reply('CORRUPT ' .. keys[i] .. ' is not as a coordinator left it')
+      end
+      next = next + 0
+      streams[i] = {first = next, next = next, entries = entries, weight = weight + 0, changed = false}
+    elseif not known[i + 4] then
+      call('HLEN', keys[i]) -- fails if it is not a hash
     end
   end
+  local now_us = time[1] * 1000000 + time[2]
   -- Later than any version ever given, even if the server lost the last of them.
-  local later = max((known.v or 0) + 1, group.now_us, group.last + 1)
+  local later = max((known[1] or 0) + 1, now_us)
   local version, now = format('%d', later), floor(later / 1000)
   -- The version of the commit that created the namespace.
-  local born = known.b or known.v and '0' or version
-  local past, history = known.h or '', args[3] .. ' '
-  if #history > 1 and sub(past, 1, #history) ~= history then past = sub(history .. (known.v or 0) .. ';' .. past, 1, 300) end
+  local born = known[4] or known[1] and '0' or version
+  local past, history = known[3] or '', args[3] .. ' '
+  if #history > 1 and sub(past, 1, #history) ~= history then past = sub(history .. (known[1] or 0) .. ';' .. past, 1, 300) end
   local day = floor(now / DAY_MS)
   -- The day whose idempotency keys already have their expiry, and the day before it if it has keys.
-  local today, yesterday = match(known.e or '', '^(%d+) ?(%d*)$')
+  local today, yesterday = match(known[2] or '', '^(%d+) ?(%d*)$')
   if (today or 0) + 0 ~= day then
     yesterday = (today or 0) + 1 == day and today or ''
     today = format('%d', day)
   end
-  local replies, checks, bytes_max = base .. 'd:' .. today, args[at] + 0, args[at + 1]
-  at = at + 2
+  local replies, at, count = base .. 'd:' .. today, 6, #args
 
   -- What the transaction adds and frees, and what the records that it writes count so far.
   local added, freed, new_replies, sizes = 0, 0, 0, {}
-  for check = 0, checks - 1 do
+  for check = 0, args[4] - 1 do
     local op, a, b, c = args[at], args[at + 1], args[at + 2], args[at + 3]
     if op == 'v' then
-      local found = call('HGET', keys[offset + a], 'v' .. b) or ''
-      if found ~= c then return {0, op, check, found, call('HGET', keys[offset + a], 'd' .. b)} end
+      local found = call('HGET', keys[a + 0], 'v' .. b) or ''
+      if found ~= c then return {0, op, check, found, call('HGET', keys[a + 0], 'd' .. b)} end
       if c == '' then sizes[a .. ' d' .. b] = 0 end
     elseif op == 'u' then -- the clock never goes backwards, so there are no keys under tomorrow
       local used = call('HGET', replies, a) or yesterday ~= '' and call('HGET', base .. 'd:' .. yesterday, a)
       if used then return {0, op, used} end
-    elseif ((call('HGET', keys[offset + a], b) or 0) + 0 > now) ~= (c == '1') then
+    elseif ((call('HGET', keys[a + 0], b) or 0) + 0 > now) ~= (c == '1') then
       return {0, op, check}
     end
     at = at + 1 + ARGUMENTS[op]
   end
 
   local first, published, answer, removals, doomed = at, nil, {1, version .. ' ' .. born, now, 0, 0, 0}, {}, {}
-  while at <= last do
+  while at <= count do
     local op, a, b, c, d = args[at], args[at + 1], args[at + 2], args[at + 3], args[at + 4]
     if op == 'A' then -- a: stream, b: data, c: weight, d: maximum entries
       local s = streams[a + 0]
@@ -186,7 +141,7 @@ local function commit(group, offset, named, at, last)
         s.next, s.entries, s.weight = s.next + 1, s.entries + 1, s.weight + c
       end
     elseif op == 'R' then -- a: stream, b: first, c: last
-      local s, found, ids = streams[a + 0], call('XRANGE', keys[offset + a], b, c), {}
+      local s, found, ids = streams[a + 0], call('XRANGE', keys[a + 0], b, c), {}
       for own = max(b, s.first), math.min(c, s.next - 1) do
         if s[own] then found[#found + 1] = {own .. '-0', s[own]} end
       end
@@ -205,18 +160,16 @@ local function commit(group, offset, named, at, last)
     elseif op == 'P' or op == 'D' then -- a: hash, then the fields of the version and the data
       local name, size = a .. ' ' .. c, op == 'P' and #d > 0 and #c - 1 + #d + ITEM_BYTES or 0
       if not sizes[name] then
-        local length = known[names[offset + a]] and call('HSTRLEN', keys[offset + a], c) or 0
+        local length = known[a + 4] and call('HSTRLEN', keys[a + 0], c) or 0
         sizes[name] = length > 0 and #c - 1 + length + ITEM_BYTES or 0
       end
       added, freed, sizes[name] = added + size, freed + sizes[name], size
     elseif op == 'M' then
       new_replies = new_replies + #a + #b + ITEM_BYTES
     elseif op == 'H' and not published then
-      published = others_listen(group) and 1 or 0
+      published = others_listen(args[1], args[2]) and 1 or 0
     elseif op == 'X' then
-      write_meta(group) -- it names the keys of earlier transactions, too
-      doomed[1] = meta
-      for i = 2, named + 1 do doomed[i] = keys[offset + i] end
+      for _, key in ipairs(keys) do doomed[#doomed + 1] = key end
       for _, field in ipairs(call('HKEYS', meta)) do doomed[#doomed + 1] = base .. field end
       for past = day - 3, day do doomed[#doomed + 1] = base .. 'd:' .. past end
       for _, key in ipairs(doomed) do call('EXISTS', key) end
@@ -225,31 +178,31 @@ local function commit(group, offset, named, at, last)
   end
   local usage
   if added > 0 or freed > 0 or new_replies > 0 then
-    usage = usage_on(known.u, base, meta, day, known.v)
+    usage = usage_on(known[5], base, meta, day, known[1])
     if usage.err then return usage end
     local left, held = max(usage[1] + added - freed, 0), usage[1] + usage[3] + usage[4]
     local holds = left + usage[3] + usage[4] + new_replies
-    if bytes_max ~= '' and holds > held and holds > bytes_max + 0 then return {0, 'q', held} end
+    if args[5] ~= '' and holds > held and holds > args[5] + 0 then return {0, 'q', held} end
     usage = format('%d %d %d %d', left, usage[2], usage[3] + new_replies, usage[4])
   end
 
-  at, group.is_writing = first, true
-  local appended, removed, raised, expires, kept, dropped, put, gone = 6, 0, later, known.e, false, false, {}, {}
-  while at <= last do
+  at = first
+  local appended, removed, raised, expires, kept, dropped, put, gone = 6, 0, later, known[2], false, false, {}, {}
+  while at <= count do
     local op, a, b, c = args[at], args[at + 1], args[at + 2], args[at + 3]
-    if op == 'P' then call('HSET', keys[offset + a], b, version, c, args[at + 4])
-    elseif op == 'L' then call('HSET', keys[offset + a], b, format('%d', now + c))
+    if op == 'P' then call('HSET', keys[a + 0], b, version, c, args[at + 4])
+    elseif op == 'L' then call('HSET', keys[a + 0], b, format('%d', now + c))
     elseif op == 'D' or op == 'E' then gone[#gone + 1] = {a + 0, b, op == 'D' and c or b}
     elseif op == 'H' then
       if published == 1 then call('PUBLISH', args[1], a) end
     elseif op == 'A' then
       appended = appended + 1
-      if answer[appended] ~= 0 then call('XADD', keys[offset + a], format('%d-0', answer[appended]), 'd', b, 'w', c) end
+      if answer[appended] ~= 0 then call('XADD', keys[a + 0], format('%d-0', answer[appended]), 'd', b, 'w', c) end
     elseif op == 'V' then raised = max(raised, a + 0)
     elseif op == 'S' then -- the meta hash holds it
     elseif op == 'R' then
       removed = removed + 1
-      if removals[removed][1] then call('XDEL', keys[offset + a], unpack(removals[removed])) end
+      if removals[removed][1] then call('XDEL', keys[a + 0], unpack(removals[removed])) end
     elseif op == 'M' then
       call('HSET', replies, a, b)
       if expires ~= today .. ' ' .. yesterday then
@@ -261,73 +214,39 @@ local function commit(group, offset, named, at, last)
       call('PUBLISH', args[1], '!' .. match(base, '{(.-)}') .. '/' .. version)
       dropped = true
     end
-    kept = kept or op == 'P' or op == 'L' or op == 'M' or op == 'V' or (op == 'D' or op == 'E') and known.v
+    kept = kept or op == 'P' or op == 'L' or op == 'M' or op == 'V' or (op == 'D' or op == 'E') and known[1]
     at = at + 1 + ARGUMENTS[op]
   end
 
-  at = gone[1] and first or last + 1
-  while at <= last do
+  at = gone[1] and first or count + 1
+  while at <= count do
     local op = args[at]
     if op == 'P' or op == 'L' or op == 'D' or op == 'E' then put[args[at + 1] .. ' ' .. args[at + 2]] = op == 'P' or op == 'L' end
     at = at + 1 + ARGUMENTS[op]
   end
   for _, field in ipairs(dropped and {} or gone) do
-    if not put[field[1] .. ' ' .. field[2]] then call('HDEL', keys[offset + field[1]], field[2], field[3]) end
+    if not put[field[1] .. ' ' .. field[2]] then call('HDEL', keys[field[1]], field[2], field[3]) end
   end
-  for _, s in pairs(streams) do kept = kept or s.changed end
-  answer[5], answer[6], group.last = kept and 1 or 0, published or 0, later
-  if dropped then
-    for field in pairs(known) do known[field] = false end
-    group.streams = {}
-  end
-  if dropped or not kept then return answer end
-  local function set(field, value)
-    if known[field] ~= value then known[field], group.changed[field] = value, true end
-  end
-  if not known.v then set('b', born) end
-  set('v', raised > later and format('%d', raised) or version)
-  if expires then set('e', expires) end
-  set('h', past)
-  if usage then set('u', usage) end
-  for i = 2, named + 1 do
-    local s, name = streams[i], names[offset + i]
-    if s and s.changed then
-      group.streams[name] = {next = s.next, entries = s.entries, weight = s.weight}
-      set(name, format('%d %d', s.next, s.weight))
-    elseif not s and not known[name] then
-      set(name, '')
+  local set = {'v', raised > later and format('%d', raised) or version}
+  if expires ~= known[2] then set[3], set[4] = 'e', expires end
+  if not known[1] then set[#set + 1], set[#set + 2] = 'b', born end
+  if past ~= known[3] then set[#set + 1], set[#set + 2] = 'h', past end
+  if usage and usage ~= known[5] then set[#set + 1], set[#set + 2] = 'u', usage end
+  for i = 2, #keys do
+    local s = streams[i]
+    if s and s.changed or not s and not known[i + 4] then
+      set[#set + 1], set[#set + 2] = fields[i + 4], s and format('%d %d', s.next, s.weight) or ''
     end
+    kept = kept or s and s.changed
   end
+  answer[5], answer[6] = kept and 1 or 0, published or 0
+  if kept and not dropped then call_with('HSET', meta, set) end
   return answer
 end
 
-local function commit_all(keys, args)
-  local group, answers, offset, at = open_group(keys, args), {}, 0, 4
-  while at <= #args do
-    local named, first, last = args[at] + 0, at + 2, at + 1 + args[at + 1]
-    local answer
-    if #answers == 0 and last == #args then
-      answer = commit(group, offset, named, first, last)
-      if answer.err then return answer end
-    else
-      group.is_writing = false
-      local is_done, returned = pcall(commit, group, offset, named, first, last)
-      answer = is_done and returned or {2}
-      if not is_done and group.is_writing then
-        answer = {3, type(returned) == 'table' and returned.err or tostring(returned)}
-      elseif answer.err then
-        answer = {2}
-      end
-    end
-    answers[#answers + 1], offset, at = answer, offset + named, last + 1
-  end
-  write_meta(group)
-  return answers
-end
-
-redis.register_function{function_name = NAME .. '_commit', callback = commit_all}
+redis.register_function{function_name = NAME .. '_commit', callback = commit}
 -- For transactions that apply even while memory is full.
-redis.register_function{function_name = NAME .. '_commit_when_full', callback = commit_all, flags = {'allow-oom'}}
+redis.register_function{function_name = NAME .. '_commit_when_full', callback = commit, flags = {'allow-oom'}}
 
 -- Returns how many bytes a namespace holds. Remembers the count of one that an earlier version wrote, which did not count.
 redis.register_function{function_name = NAME .. '_count_usage', callback = function(keys)

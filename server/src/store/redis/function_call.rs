@@ -1,7 +1,7 @@
-//! Encodes transactions as arguments of the function in `commit.lua`, and decodes its answer to each.
+//! Encodes a transaction as arguments of the function in `commit.lua`, and decodes the reply.
 //!
-//! Arguments follow each other without lengths: each operation takes a fixed number. `key` is the number of one of the
-//! transaction's keys; the first has number 2, after the meta hash, which all transactions share.
+//! Arguments follow each other without lengths: each operation takes a fixed number. `key` is the position of a key among the
+//! function's keys; 1 is the meta hash.
 //!
 //! | operation | arguments |
 //! |---|---|
@@ -19,6 +19,8 @@
 //! | `E` end a lease | key, name |
 //! | `H` notify | message |
 //! | `X` drop the namespace | |
+
+use std::collections::HashMap;
 
 use redis::{Arg, Cmd, RedisWrite as _, Value};
 
@@ -48,20 +50,14 @@ pub(super) fn only_frees_memory(txn: &Txn) -> bool {
 }
 
 /// A transaction, encoded.
-pub(super) struct EncodedTxn {
-    /// Its keys, without the meta hash.
+pub(super) struct FunctionCall<'t> {
+    channels: &'t [String],
     keys: Vec<String>,
+    places: HashMap<KeyName<'t>, usize>,
     args: Cmd,
 }
 
-/// Decodes the answer to a transaction.
-pub(super) struct Decoder<'t> {
-    txn: &'t Txn,
-    /// What the transaction's keys are.
-    keys: Vec<KeyName<'t>>,
-}
-
-/// What an answer says besides the outcome.
+/// What a reply says besides the outcome.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReplyFlags {
     /// The version of the commit that created the namespace.
@@ -72,68 +68,52 @@ pub(super) struct ReplyFlags {
     pub(super) is_published: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum KeyName<'t> {
     Records(&'static str),
     Stream(&'t str),
     Leases,
 }
 
-/// Encodes a transaction.
-pub(super) fn encode<'t>(names: &Keys, namespace: &Namespace, txn: &'t Txn) -> (EncodedTxn, Decoder<'t>) {
-    let mut encoder =
-        Encoder { names, namespace, keys: Vec::new(), encoded: EncodedTxn { keys: Vec::new(), args: Cmd::new() } };
-    encoder.encoded.args.arg(txn.checks.len());
-    match txn.bytes_max {
-        Some(bytes) => encoder.number(bytes),
-        None => encoder.op(""),
-    }
-    for check in &txn.checks {
-        encoder.check(check);
-    }
-    for write in &txn.writes {
-        encoder.write(write);
-    }
-    (encoder.encoded, Decoder { txn, keys: encoder.keys })
-}
-
-/// Returns the command that executes transactions of a namespace on a server with this history.
-pub(super) fn command(names: &Keys, namespace: &Namespace, txns: &[EncodedTxn], function: &str, history: &str) -> Cmd {
-    let count: usize = txns.iter().map(|txn| txn.keys.len() + txn.args().count() + 2).sum();
-    let bytes: usize = txns.iter().map(EncodedTxn::bytes).sum();
-    let mut command = Cmd::with_capacity(count + 7, bytes + 16 * txns.len() + 512);
-    let keys = txns.iter().map(|txn| txn.keys.len()).sum::<usize>() + 1;
-    command.arg("FCALL").arg(function).arg(keys).arg(names.meta(namespace));
-    for txn in txns {
-        command.arg(&txn.keys);
-    }
-    for place in 0..2 {
-        command.arg(names.channels().get(place).map_or("", String::as_str));
-    }
-    command.arg(history);
-    for txn in txns {
-        command.arg(txn.keys.len()).arg(txn.args().count());
-        txn.args().for_each(|arg| command.write_arg(arg));
-    }
-    command
-}
-
-impl EncodedTxn {
-    /// Returns how many bytes its keys and arguments have.
-    pub(super) fn bytes(&self) -> usize {
-        self.keys.iter().map(String::len).chain(self.args().map(<[u8]>::len)).sum()
+impl<'t> FunctionCall<'t> {
+    /// Encodes a transaction.
+    pub(super) fn new(names: &'t Keys, namespace: &Namespace, txn: &'t Txn) -> Self {
+        let keys = vec![names.meta(namespace)];
+        let mut call = Self { channels: names.channels(), keys, places: HashMap::new(), args: Cmd::new() };
+        call.args.arg(txn.checks.len());
+        match txn.bytes_max {
+            Some(bytes) => call.number(bytes),
+            None => call.op(""),
+        }
+        for check in &txn.checks {
+            call.check(names, namespace, check);
+        }
+        for write in &txn.writes {
+            call.write(names, namespace, write);
+        }
+        call
     }
 
-    fn args(&self) -> impl Iterator<Item = &[u8]> + Clone {
+    /// Returns the command that calls `function` on a server with this history.
+    pub(super) fn command(&self, function: &str, history: &str) -> Cmd {
         // Only cursors make other kinds of arguments.
-        self.args.args_iter().filter_map(|arg| if let Arg::Simple(arg) = arg { Some(arg) } else { None })
+        let simple = |arg| if let Arg::Simple(arg) = arg { Some(arg) } else { None };
+        let args = self.args.args_iter().filter_map(simple);
+        let bytes: usize = self.keys.iter().map(String::len).chain(args.clone().map(<[u8]>::len)).sum();
+        let mut command = Cmd::with_capacity(self.keys.len() + args.clone().count() + 6, bytes + 256);
+        command.arg("FCALL").arg(function).arg(self.keys.len()).arg(&self.keys);
+        for place in 0..2 {
+            command.arg(self.channels.get(place).map_or("", String::as_str));
+        }
+        command.arg(history);
+        args.for_each(|arg| command.write_arg(arg));
+        command
     }
-}
 
-impl Decoder<'_> {
-    /// Decodes the answer to the transaction.
+    /// Decodes the reply to a transaction.
     pub(super) fn outcome(
         &self,
+        txn: &Txn,
         answer: &Value,
         durability: Durability,
     ) -> Result<(Outcome, ReplyFlags), StoreError> {
@@ -142,17 +122,17 @@ impl Decoder<'_> {
         let mut answer = answer.iter().cloned();
         let outcome = match answer.next() {
             Some(Value::Int(1)) => {
-                committed(self.txn, &mut answer, durability).map(|(commit, flags)| (Outcome::Committed(commit), flags))
+                committed(txn, &mut answer, durability).map(|(commit, flags)| (Outcome::Committed(commit), flags))
             }
             Some(Value::Int(0)) => {
-                self.refused(&mut answer).map(|failed| (Outcome::Refused(failed), ReplyFlags::default()))
+                self.refused(txn, &mut answer).map(|failed| (Outcome::Refused(failed), ReplyFlags::default()))
             }
             _ => None,
         };
         outcome.ok_or_else(unreadable)
     }
 
-    fn refused(&self, answer: &mut impl Iterator<Item = Value>) -> Option<Failed> {
+    fn refused(&self, txn: &Txn, answer: &mut impl Iterator<Item = Value>) -> Option<Failed> {
         let what = bytes(answer.next()?)?;
         if what == b"u" {
             return Some(Failed::KeyUsed { data: bytes(answer.next()?)?.into() });
@@ -161,7 +141,7 @@ impl Decoder<'_> {
             return Some(Failed::OverQuota { held: int(answer.next()?)? });
         }
         let place = usize::try_from(int(answer.next()?)?).ok()?;
-        match (&what[..], self.txn.checks.get(place)) {
+        match (&what[..], txn.checks.get(place)) {
             (b"v", Some(Check::Version { key, .. })) => {
                 let version = bytes(answer.next()?)?;
                 let current = match version.is_empty() {
@@ -175,70 +155,59 @@ impl Decoder<'_> {
             }
             (b"l", Some(Check::Lease { name, .. })) => Some(Failed::Lease { name: name.clone() }),
             (b"f", _) => {
-                let full = match self.keys.get(place.checked_sub(2)?)? {
-                    KeyName::Stream(stream) => Some((*stream).to_owned()),
+                let full = self.places.iter().find_map(|(named, at)| match named {
+                    KeyName::Stream(stream) if *at == place => Some((*stream).to_owned()),
                     _ => None,
-                };
+                });
                 Some(Failed::Full { stream: full? })
             }
             _ => None,
         }
     }
 
-}
-
-/// Encodes the operations of a transaction.
-struct Encoder<'e, 't> {
-    names: &'e Keys,
-    namespace: &'e Namespace,
-    keys: Vec<KeyName<'t>>,
-    encoded: EncodedTxn,
-}
-
-impl<'t> Encoder<'_, 't> {
-    fn check(&mut self, check: &'t Check) {
+    fn check(&mut self, names: &Keys, namespace: &Namespace, check: &'t Check) {
         match check {
             Check::Version { key, version } => {
                 self.op("v");
-                self.key(KeyName::Records(key.kind));
-                self.encoded.args.arg(&key.id);
+                self.key(names, namespace, KeyName::Records(key.kind));
+                self.args.arg(&key.id);
                 match version {
-                    Some(version) => self.encoded.args.arg(*version),
-                    None => self.encoded.args.arg(""),
+                    Some(version) => self.args.arg(*version),
+                    None => self.args.arg(""),
                 };
             }
             Check::KeyUnused { key } => {
                 self.op("u");
-                self.encoded.args.arg(key);
+                self.args.arg(key);
             }
             Check::Lease { name, alive } => {
                 self.op("l");
-                self.key(KeyName::Leases);
-                self.encoded.args.arg(name);
+                self.key(names, namespace, KeyName::Leases);
+                self.args.arg(name);
                 self.op(if *alive { "1" } else { "0" });
             }
         }
     }
 
-    fn write(&mut self, write: &'t Write) {
+    fn write(&mut self, names: &Keys, namespace: &Namespace, write: &'t Write) {
         match write {
             Write::Put { key, data } => {
                 self.op("P");
-                self.key(KeyName::Records(key.kind));
-                self.encoded.args.write_arg_fmt(Keys::version_field(&key.id));
-                self.encoded.args.write_arg_fmt(Keys::data_field(&key.id));
-                self.encoded.args.write_arg(data);
+                self.key(names, namespace, KeyName::Records(key.kind));
+                self.args.write_arg_fmt(Keys::version_field(&key.id));
+                self.args.write_arg_fmt(Keys::data_field(&key.id));
+                self.args.write_arg(data);
             }
             Write::Delete { key } => {
                 self.op("D");
-                self.key(KeyName::Records(key.kind));
-                self.encoded.args.write_arg_fmt(Keys::version_field(&key.id));
-                self.encoded.args.write_arg_fmt(Keys::data_field(&key.id));
+                self.key(names, namespace, KeyName::Records(key.kind));
+                self.args.write_arg_fmt(Keys::version_field(&key.id));
+                self.args.write_arg_fmt(Keys::data_field(&key.id));
             }
             Write::Append { stream, data, weight, bound } => {
                 self.op("A");
-                self.key(KeyName::Stream(stream));
-                self.encoded.args.write_arg(data);
+                self.key(names, namespace, KeyName::Stream(stream));
+                self.args.write_arg(data);
                 self.number((*weight).min(WEIGHT_MAX));
                 match bound {
                     Some(bound) => {
@@ -252,14 +221,14 @@ impl<'t> Encoder<'_, 't> {
             Write::Remove { stream, sequences } => {
                 for (first, last) in runs(sequences) {
                     self.op("R");
-                    self.key(KeyName::Stream(stream));
+                    self.key(names, namespace, KeyName::Stream(stream));
                     self.number(first);
                     self.number(last);
                 }
             }
             Write::SkipTo { stream, next } => {
                 self.op("S");
-                self.key(KeyName::Stream(stream));
+                self.key(names, namespace, KeyName::Stream(stream));
                 self.number(*next);
             }
             Write::Raise { version, clock_ms } => {
@@ -269,48 +238,48 @@ impl<'t> Encoder<'_, 't> {
             }
             Write::RememberReply { key, data } => {
                 self.op("M");
-                self.encoded.args.arg(key);
-                self.encoded.args.write_arg(data);
+                self.args.arg(key);
+                self.args.write_arg(data);
             }
             Write::Lease { name, ttl } => {
                 self.op("L");
-                self.key(KeyName::Leases);
-                self.encoded.args.arg(name);
+                self.key(names, namespace, KeyName::Leases);
+                self.args.arg(name);
                 // The sum of two of these is still exact.
                 self.number(u64::try_from(ttl.as_millis()).unwrap_or(EXACT_MAX).min(EXACT_MAX / 2));
             }
             Write::EndLease { name } => {
                 self.op("E");
-                self.key(KeyName::Leases);
-                self.encoded.args.arg(name);
+                self.key(names, namespace, KeyName::Leases);
+                self.args.arg(name);
             }
             Write::Notify { topic, by } => {
                 self.op("H");
-                self.encoded.args.write_arg_fmt(Keys::message(self.namespace, topic, *by));
+                self.args.write_arg_fmt(Keys::message(namespace, topic, *by));
             }
             Write::DropNamespace => self.op("X"),
         }
     }
 
-    fn key(&mut self, key: KeyName<'t>) {
-        let place = self.keys.iter().position(|named| *named == key).unwrap_or_else(|| {
-            self.encoded.keys.push(match key {
-                KeyName::Records(kind) => self.names.records(self.namespace, kind),
-                KeyName::Stream(stream) => self.names.stream(self.namespace, stream),
-                KeyName::Leases => self.names.leases(self.namespace),
+    fn key(&mut self, names: &Keys, namespace: &Namespace, named: KeyName<'t>) {
+        let keys = &mut self.keys;
+        let place = *self.places.entry(named).or_insert_with(|| {
+            keys.push(match named {
+                KeyName::Records(kind) => names.records(namespace, kind),
+                KeyName::Stream(stream) => names.stream(namespace, stream),
+                KeyName::Leases => names.leases(namespace),
             });
-            self.keys.push(key);
-            self.keys.len() - 1
+            keys.len()
         });
-        self.encoded.args.arg(place + 2);
+        self.args.arg(place);
     }
 
     fn op(&mut self, op: &'static str) {
-        self.encoded.args.arg(op);
+        self.args.arg(op);
     }
 
     fn number(&mut self, number: u64) {
-        self.encoded.args.arg(number.min(EXACT_MAX));
+        self.args.arg(number.min(EXACT_MAX));
     }
 }
 

@@ -20,7 +20,6 @@ mod error;
 mod export;
 mod function_call;
 mod functions;
-mod group;
 mod keys;
 mod marker;
 mod notifications;
@@ -45,9 +44,8 @@ use tokio::{
 
 use self::{
     data_loss::{Acknowledged, LossDetector},
-    function_call::{encode, only_frees_memory},
+    function_call::{FunctionCall, only_frees_memory},
     functions::Function,
-    group::GroupCommit,
     keys::Keys,
     reply::{array, entry, extent, number, pairs, record, time_ms, unparsable, usage},
     topology::Topology,
@@ -66,7 +64,6 @@ const SNAPSHOT_ATTEMPTS_MAX: u32 = 100;
 pub struct RedisStore {
     topology: Topology,
     keys: Keys,
-    group: Arc<GroupCommit>,
     notifications: broadcast::Sender<Notification>,
     loss_detector: Arc<LossDetector>,
     /// Maintains the connections, forwards notifications, and detects losses.
@@ -100,8 +97,7 @@ impl RedisStore {
                 tokio::join!(topology.watch(), listening, loss_detector.run(&topology, &keys));
             }
         });
-        let group = GroupCommit::new(topology.clone(), keys.clone());
-        Ok(Arc::new(Self { topology, keys, group, notifications, loss_detector, background }))
+        Ok(Arc::new(Self { topology, keys, notifications, loss_detector, background }))
     }
 
     /// Returns whether URLs with this scheme belong to this store, valid or not.
@@ -279,10 +275,10 @@ impl Store for RedisStore {
     }
 
     async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError> {
-        let (encoded, decoder) = encode(&self.keys, namespace, txn);
+        let call = FunctionCall::new(&self.keys, namespace, txn);
         let function = if txn.applies_when_full() { Function::CommitWhenFull } else { Function::Commit };
-        let reply = self.group.execute(namespace, function, encoded).await?;
-        let (mut outcome, flags) = decoder.outcome(&reply.value, reply.durability)?;
+        let reply = self.topology.call(namespace, function, |name, history| call.command(name, history)).await?;
+        let (mut outcome, flags) = call.outcome(txn, &reply.value, reply.durability)?;
         match &mut outcome {
             Outcome::Committed(commit) if !only_frees_memory(txn) => {
                 commit.durability = reply.replicated(|| self.keys.mark(namespace)).await?;
@@ -317,8 +313,9 @@ impl Store for RedisStore {
     async fn check_writable(&self) -> Result<(), StoreError> {
         // Unlike the transaction that a store applies when it is full, the same one through this function needs room.
         let (directory, nothing) = (Namespace::directory(), Txn::default());
-        let (encoded, _) = encode(&self.keys, &directory, &nothing);
-        self.group.execute(&directory, Function::Commit, encoded).await.map(drop)
+        let call = FunctionCall::new(&self.keys, &directory, &nothing);
+        let command = |name: &str, history: &str| call.command(name, history);
+        self.topology.call(&directory, Function::Commit, command).await.map(drop)
     }
 
     async fn has_lost(&self, namespace: &Namespace) -> Result<bool, StoreError> {
