@@ -304,7 +304,7 @@ async fn contents(sizes: Vec<usize>, pages: Vec<u32>, forged: Vec<String>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 6, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 6, max_shrink_iters: 20, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn whatever_was_said_replies_are_within_their_bounds_and_complete(

@@ -53,7 +53,7 @@ pub enum Bug {
     /// The store ignores how much a team may hold.
     #[value(skip)]
     NoQuota,
-    /// The store keeps 64 KiB that it does not count for each of the first 1,500 commits.
+    /// The store keeps 64 KiB that it does not count for each of the first 600 commits.
     #[value(skip)]
     Hoards,
     /// The coordinator takes 544 MiB and never frees them.
@@ -212,7 +212,7 @@ impl StoreLayer for BuggyStore {
             Bug::OneDecision if !self.accepts_decision(txn) => {
                 return Err(StoreError::Refusing("another request was decided".to_owned()));
             }
-            Bug::Hoards if self.appended.fetch_add(1, Ordering::Relaxed) < 1_500 => {
+            Bug::Hoards if self.appended.fetch_add(1, Ordering::Relaxed) < 600 => {
                 let (stream, data) = ("nowhere".to_owned(), vec![1; 64 << 10].into());
                 let writes = vec![Write::Append { stream, data, weight: 0, bound: None }];
                 self.store.commit(&Namespace::audit(), &Txn { writes, ..Txn::default() }).await?;

@@ -9,13 +9,13 @@ use crate::history::What;
 const RESERVE: u64 = 10;
 
 /// How many bytes more a team may hold by calls that are never refused.
-const NEVER_REFUSED_BYTES: u64 = 512 << 10;
+const NEVER_REFUSED_BYTES: u64 = 256 << 10;
 
 /// How many bytes a store may take for each byte that it counts.
-const BYTES_PER_BYTE: u64 = 4;
+const BYTES_PER_BYTE: u64 = 2;
 
 /// How many bytes more a store may take, whatever its teams hold.
-const STORE_BYTES: u64 = 32 << 20;
+const STORE_BYTES: u64 = 16 << 20;
 
 pub(super) fn store_bounded(index: &Index<'_>) -> Vec<String> {
     let exceeded = index.events.iter().filter_map(|event| match &event.what {
@@ -100,11 +100,11 @@ mod tests {
             let what = What::Held { part: "tasks".to_owned(), bytes, bytes_max: 10 << 20 };
             broken(&[("others", 1, what)])
         };
-        assert_eq!(held((11 << 20) + (512 << 10)), []);
-        assert_eq!(held((11 << 20) + (512 << 10) + 1), [Promise::StoreBounded]);
+        assert_eq!(held((11 << 20) + (256 << 10)), []);
+        assert_eq!(held((11 << 20) + (256 << 10) + 1), [Promise::StoreBounded]);
         let grew = |bytes| broken(&[("others", 1, What::Grew { bytes, held: 1 << 20 })]);
-        assert_eq!(grew(36 << 20), []);
-        assert_eq!(grew((36 << 20) + 1), [Promise::StoreBounded]);
+        assert_eq!(grew(18 << 20), []);
+        assert_eq!(grew((18 << 20) + 1), [Promise::StoreBounded]);
     }
 
     #[test]
