@@ -40,8 +40,8 @@ const LEASE_AND_GRACE_S: u64 = 45;
 /// The lease, without a grace, where clocks are set or hosts are stopped, in seconds.
 const SHORT_LEASE_S: u64 = 10;
 
-/// The shell command that starts a coordinator, given the binary and its arguments.
-const OPEN_FILES: &str = "ulimit -n 2200; exec \"$0\" \"$@\"";
+/// The shell command that starts a coordinator, given the binary and its arguments: it gets as many open files as it asks for.
+const OPEN_FILES: &str = "ulimit -n 4128; exec \"$0\" \"$@\"";
 
 /// How many bytes a team may hold beside hostile members: few enough for them to fill it within seconds, and enough for the members
 /// that work meanwhile.
@@ -388,7 +388,8 @@ impl Cluster {
     pub async fn store_bytes(&self) -> Option<u64> {
         match &self.redis {
             Some(redis) => {
-                let memory = redis.info("memory").await;
+                // An answer that is too late is none.
+                let memory: String = ::redis::from_redis_value(redis.ask(&["INFO", "memory"]).await.ok()?).ok()?;
                 memory.lines().find_map(|line| line.strip_prefix("used_memory:")?.trim().parse().ok())
             }
             None => disk_bytes(&self.directory.join("store")),
@@ -455,7 +456,6 @@ impl Coordinator {
 impl Launch {
     fn spawn(&self, teamwire: &Path, more: &[(&'static str, OsString)]) -> io::Result<Process> {
         let mut command = Command::new("sh");
-        // So that a coordinator of any run notices if it keeps too many files open.
         command.args(["-c", OPEN_FILES]).arg(teamwire);
         command.args(["serve", "--listen", &format!("127.0.0.1:{}", self.port), "--store", &self.store]);
         command.env("TEAMWIRE_STATE_DIR", self.directory.join("state"));

@@ -6,15 +6,10 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use h2::client::SendRequest;
 use prost::Message;
 use teamwire_client::{Client, SubscribeOptions, message, v1};
-use tokio::{
-    io::AsyncReadExt as _,
-    net::{TcpSocket, TcpStream},
-    task::JoinSet,
-    time::sleep,
-};
+use tokio::{net::TcpStream, task::JoinSet, time::sleep};
 
 use crate::{
-    flood::{again, as_caller},
+    flood::{again_from, as_caller, stay_silent},
     growth::Part,
 };
 
@@ -27,14 +22,18 @@ const CONNECTIONS: usize = 200;
 /// How many connections without a credential there are for each hostile member: together more than a coordinator takes by default.
 const STRANGE_CONNECTIONS: usize = 110;
 
-/// The address of the strangers. The others are at 127.0.0.1.
-const STRANGERS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+/// The same, to the listeners for health and metrics: together more than a coordinator may have files open.
+const LISTENER_CONNECTIONS: usize = 220;
+
+/// The address of those that open many connections. The others are at 127.0.0.1: at one address, connections without a valid
+/// credential make way for each other.
+const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// How many connections a hostile member has on which it reads nothing.
+const UNREAD_CONNECTIONS: usize = 4;
 
 /// How many replies a hostile member leaves unread on one connection.
 const UNREAD: usize = 64;
-
-/// The pause before a connection is opened again.
-const REOPEN: Duration = Duration::from_millis(50);
 
 /// What hostile members and strangers do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +113,9 @@ impl Harm {
         let port = target.port;
         let times = match self {
             Self::Connections => CONNECTIONS,
-            Self::Strangers | Self::Listeners => STRANGE_CONNECTIONS,
+            Self::Strangers => STRANGE_CONNECTIONS,
+            Self::Listeners => LISTENER_CONNECTIONS,
+            Self::UnreadReplies => UNREAD_CONNECTIONS,
             Self::Restarts => 1,
             _ => AT_ONCE,
         };
@@ -122,38 +123,24 @@ impl Harm {
             let (member, credential) = (attacker.client.clone(), attacker.client.credential().to_owned());
             match self {
                 Self::UnreadReplies => {
-                    attacks.spawn(again(port, move |stream| ask_and_hold(stream, credential.clone())))
+                    attacks.spawn(again_from(ELSEWHERE, port, move |stream| ask_and_hold(stream, credential.clone())))
                 }
-                Self::Connections => attacks.spawn(again(port, move |stream| hold(stream, credential.clone()))),
+                Self::Connections => {
+                    attacks.spawn(again_from(ELSEWHERE, port, move |stream| hold(stream, credential.clone())))
+                }
                 Self::Restarts => attacks.spawn(restart(member)),
                 Self::TaskChanges => attacks.spawn(change_tasks(member)),
                 Self::TaskChurn => attacks.spawn(churn_tasks(member)),
                 Self::Reads => attacks.spawn(read_much(member, attacker.name.to_owned())),
                 Self::RefusedCalls => attacks.spawn(be_refused(member)),
                 Self::Messages => attacks.spawn(send_much(member, attacker.accomplice.to_owned())),
-                Self::Strangers => attacks.spawn(connect_again(port)),
+                Self::Strangers => attacks.spawn(again_from(ELSEWHERE, port, stay_silent)),
                 Self::Listeners => match target.listeners.get(number % target.listeners.len().max(1)) {
-                    Some(listener) => attacks.spawn(connect_again(*listener)),
+                    Some(listener) => attacks.spawn(again_from(ELSEWHERE, *listener, stay_silent)),
                     None => continue,
                 },
             };
         }
-    }
-}
-
-/// Connects from the address of the strangers and says nothing, over and over.
-async fn connect_again(port: u16) {
-    loop {
-        let socket = TcpSocket::new_v4().and_then(|socket| {
-            socket.bind((STRANGERS, 0).into())?;
-            Ok(socket)
-        });
-        if let Ok(socket) = socket
-            && let Ok(mut stream) = socket.connect((Ipv4Addr::LOCALHOST, port).into()).await
-        {
-            let _ = stream.read_to_end(&mut Vec::new()).await;
-        }
-        sleep(REOPEN).await;
     }
 }
 

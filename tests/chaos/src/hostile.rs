@@ -24,11 +24,12 @@ use crate::{
 /// How many members of the team are hostile.
 const HOSTILE: usize = 20;
 
-/// How many large messages each hostile member sends to all others if the harm makes use of them.
-const LARGE: usize = 2;
-
 /// The interval at which the others in the team check that they are still served.
 const PROBE: Duration = Duration::from_millis(250);
+
+/// The time from the attack of one hostile member to that of the next one. What they do at the very same moment keeps two cores
+/// busy for seconds, without the optimizations of a release.
+const STAGGER: Duration = Duration::from_millis(250);
 
 /// How much longer an attack may take to fill what it is to fill.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -70,9 +71,8 @@ impl HostileTeam {
         if harms.iter().any(|harm| harm.reads()) {
             for (_, credential) in &hostile {
                 let member = anybody.with_credential(credential)?;
-                for _ in 0..LARGE {
-                    member.send(message::broadcast("much", "x".repeat(60 * 1024))).await?;
-                }
+                // Together more than a page.
+                member.send(message::broadcast("much", "x".repeat(60 * 1024))).await?;
             }
         }
         Ok(Self { address, target, harms: harms.to_vec(), lead, operator, witness, hostile })
@@ -87,7 +87,6 @@ impl HostileTeam {
         store_bytes: impl AsyncFn() -> Option<u64>,
     ) -> Result<(), Error> {
         let growth = Growth::begin(&self.lead, &self.operator, &store_bytes).await?;
-        let mut attacks = self.attack()?;
         let mut inbox = JoinSet::new();
         inbox.spawn(lead::read_all(self.lead.with_credential(self.lead.credential())?));
         let (done, op) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -131,22 +130,23 @@ impl HostileTeam {
             done.store(true, Ordering::Relaxed);
             filled
         };
-        let (_, (), filled) = tokio::join!(probes, watch, end);
+        let (_, (), filled, attacks) = tokio::join!(probes, watch, end, self.attack());
         filled?;
-        attacks.shutdown().await;
+        attacks?.shutdown().await;
         growth.record(&recorder).await?;
         self.look_for(&said.into_inner(), &recorder).await?;
         self.look_for_stops(&stopped, &recorder).await
     }
 
-    /// Spawns what the hostile members and strangers do.
-    fn attack(&self) -> Result<JoinSet<()>, Error> {
+    /// Spawns what the hostile members and strangers do, one after the other.
+    async fn attack(&self) -> Result<JoinSet<()>, Error> {
         let mut attacks = JoinSet::new();
         for (number, (name, credential)) in self.hostile.iter().enumerate() {
             let harm = self.harms[number % self.harms.len()];
             let client = &Client::connect(&self.address)?.with_credential(credential)?.with_retry(Retry::none());
             let accomplice = &self.hostile[(number + 1) % self.hostile.len()].0;
             harm.begin(&self.target, &Attacker { name, accomplice, client }, &mut attacks);
+            sleep(STAGGER).await;
         }
         Ok(attacks)
     }

@@ -211,7 +211,7 @@ pub const FAULTS: [Fault; 53] = [
     .on(ClusterSpec::Hostile),
     fault(
         "hostile-listeners",
-        "strangers keep 2,200 connections to the listeners for health and metrics, of 2,200 files that may be open",
+        "strangers keep 4,400 connections to the listeners for health and metrics, of 4,128 files that may be open",
         Kind::Harmed(&[Harm::Listeners]),
         BOTH,
     )
