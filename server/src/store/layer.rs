@@ -38,6 +38,27 @@ pub trait StoreLayer: fmt::Debug + Send + Sync + 'static {
         async move { self.around("read", self.inner().read(namespace, keys)).await }
     }
 
+    /// See [`Store::scan`].
+    fn scan(
+        &self,
+        namespace: &Namespace,
+        kind: &'static str,
+        after: &str,
+        limit: usize,
+    ) -> impl Future<Output = Result<Vec<(String, Record)>, StoreError>> + Send {
+        async move { self.around("scan", self.inner().scan(namespace, kind, after, limit)).await }
+    }
+
+    /// See [`Store::range`].
+    fn range(
+        &self,
+        namespace: &Namespace,
+        stream: &str,
+        range: Range,
+    ) -> impl Future<Output = Result<Vec<Entry>, StoreError>> + Send {
+        async move { self.around("range", self.inner().range(namespace, stream, range)).await }
+    }
+
     /// See [`Store::leases`].
     fn leases(&self, namespace: &Namespace) -> impl Future<Output = Result<Leases, StoreError>> + Send {
         async move { self.around("leases", self.inner().leases(namespace)).await }
@@ -82,11 +103,11 @@ impl<L: StoreLayer> Store for L {
         after: &str,
         limit: usize,
     ) -> Result<Vec<(String, Record)>, StoreError> {
-        self.around("scan", self.inner().scan(namespace, kind, after, limit)).await
+        StoreLayer::scan(self, namespace, kind, after, limit).await
     }
 
     async fn range(&self, namespace: &Namespace, stream: &str, range: Range) -> Result<Vec<Entry>, StoreError> {
-        self.around("range", self.inner().range(namespace, stream, range)).await
+        StoreLayer::range(self, namespace, stream, range).await
     }
 
     async fn extents(&self, namespace: &Namespace, streams: &[String]) -> Result<Vec<Extent>, StoreError> {

@@ -27,6 +27,7 @@ mod overtaking;
 mod pages;
 mod permissions;
 mod quotas;
+mod reply_bounds;
 mod requests;
 mod retention;
 mod search;

@@ -18,11 +18,12 @@ const BACKLOG: u32 = 4_096;
 /// The maximum number of open files besides connections: the store, the listeners, certificates during a reload.
 const OTHER_FILES: u64 = 128;
 
-/// Raises the open-file limit to fit `max` connections. Many systems default to a soft limit of 1,024 files.
+/// Raises the open-file limit to fit `max` connections, and as many more that it is about to close: in a flood, it accepts
+/// connections faster than it can close those that make way. Many systems default to a soft limit of 1,024 files.
 pub(super) fn raise_open_file_limit(max: usize) {
     let wanted = max as u64 + OTHER_FILES;
     let allowed = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(now, most)| {
-        let raised = now.max(wanted.min(most));
+        let raised = now.max((wanted + max as u64).min(most));
         setrlimit(Resource::RLIMIT_NOFILE, raised, most).map(|()| raised)
     });
     match allowed {

@@ -47,6 +47,15 @@ pub enum Bug {
     /// One in 40 messages is missing in the history.
     #[value(skip)]
     TrimmedHistory,
+    /// The audit log lacks what the leads of teams did with their powers.
+    #[value(skip)]
+    TrimmedAudit,
+    /// The store ignores how much a team may hold.
+    #[value(skip)]
+    NoQuota,
+    /// The store keeps 64 KiB that it does not count for each of the first 600 commits.
+    #[value(skip)]
+    Hoards,
     /// The coordinator takes 544 MiB and never frees them.
     #[value(skip)]
     Leak,
@@ -131,6 +140,23 @@ impl BuggyStore {
                     }
                 }
             }
+            Bug::TrimmedAudit => {
+                for write in &mut txn.writes {
+                    if let Write::Append { stream, .. } = write
+                        && stream.starts_with("audit/privileged/")
+                    {
+                        *stream = "nowhere".to_owned();
+                    }
+                }
+            }
+            Bug::NoQuota => {
+                txn.bytes_max = None;
+                for write in &mut txn.writes {
+                    if let Write::Append { bound, .. } = write {
+                        *bound = None;
+                    }
+                }
+            }
             Bug::SwappedEntries => {
                 for write in &mut txn.writes {
                     let Write::Append { stream, data, .. } = write else { continue };
@@ -185,6 +211,11 @@ impl StoreLayer for BuggyStore {
             Bug::StalledLead if sends_to_lead && self.is_due() => sleep(Duration::from_secs(6)).await,
             Bug::OneDecision if !self.accepts_decision(txn) => {
                 return Err(StoreError::Refusing("another request was decided".to_owned()));
+            }
+            Bug::Hoards if self.appended.fetch_add(1, Ordering::Relaxed) < 600 => {
+                let (stream, data) = ("nowhere".to_owned(), vec![1; 64 << 10].into());
+                let writes = vec![Write::Append { stream, data, weight: 0, bound: None }];
+                self.store.commit(&Namespace::audit(), &Txn { writes, ..Txn::default() }).await?;
             }
             Bug::Leak => self.leak.lock().resize(544 << 20, 1),
             _ => {}

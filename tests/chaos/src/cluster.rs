@@ -6,6 +6,7 @@ use std::{
     ffi::OsString,
     fs::{self, File},
     io,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -39,6 +40,13 @@ const LEASE_AND_GRACE_S: u64 = 45;
 /// The lease, without a grace, where clocks are set or hosts are stopped, in seconds.
 const SHORT_LEASE_S: u64 = 10;
 
+/// The shell command that starts a coordinator, given the binary and its arguments: it gets as many open files as it asks for.
+const OPEN_FILES: &str = "ulimit -n 4128; exec \"$0\" \"$@\"";
+
+/// How many bytes a team may hold beside hostile members: few enough for them to fill it within seconds, and enough for the members
+/// that work meanwhile.
+const SMALL_QUOTA: &str = "16MiB";
+
 /// The name under which the supervisor records events.
 const SUPERVISOR: &str = "supervisor";
 
@@ -71,6 +79,8 @@ pub enum ClusterSpec {
     RedisCluster,
     /// A separate clock for each coordinator.
     OwnClock,
+    /// Small bounds for what a team and the audit log hold, few open files, and listeners for health and metrics.
+    Hostile,
     /// Hosts, from which the lead orders members. `sentinels`: the store is a primary and a replica, and sends are answered
     /// after the replica has them.
     Hosts { sentinels: bool },
@@ -141,6 +151,8 @@ pub struct Coordinator {
     pub process: Process,
     /// The proxies to its store and to its clients.
     pub proxies: Vec<Proxy>,
+    /// The ports of its listeners for health and metrics, if it has them.
+    pub listeners: Vec<u16>,
     launch: Launch,
     address: String,
 }
@@ -242,6 +254,8 @@ impl Cluster {
             if spec == ClusterSpec::OwnClock {
                 environment.extend(clock(&directory).map_err(failed)?);
             }
+            let listeners = if spec == ClusterSpec::Hostile { vec![free_port(), free_port()] } else { Vec::new() };
+            environment.extend(small_bounds(&listeners));
             let mut coordinator =
                 Coordinator::start(teamwire, &directory, store, &operator, environment).map_err(failed)?;
             if spec == ClusterSpec::Proxied {
@@ -249,7 +263,7 @@ impl Cluster {
                 coordinator.address = format!("http://127.0.0.1:{}", proxy.port());
                 proxies.push(proxy);
             }
-            coordinators.push(Coordinator { proxies, ..coordinator });
+            coordinators.push(Coordinator { proxies, listeners, ..coordinator });
         }
         let address = addresses(&coordinators);
         let anonymous = Client::connect(&address)?.with_retry(Retry::within(PATIENCE));
@@ -370,6 +384,18 @@ impl Cluster {
         Ok(())
     }
 
+    /// Returns the size of the store: of its file on the disk, or of the memory that Redis uses. `None`: it is neither.
+    pub async fn store_bytes(&self) -> Option<u64> {
+        match &self.redis {
+            Some(redis) => {
+                // An answer that is too late is none.
+                let memory: String = ::redis::from_redis_value(redis.ask(&["INFO", "memory"]).await.ok()?).ok()?;
+                memory.lines().find_map(|line| line.strip_prefix("used_memory:")?.trim().parse().ok())
+            }
+            None => disk_bytes(&self.directory.join("store")),
+        }
+    }
+
     /// Restarts a coordinator that has ended.
     pub fn restart(&mut self, number: usize) -> io::Result<()> {
         self.restart_with(number, &[])
@@ -407,7 +433,8 @@ impl Coordinator {
         let launch =
             Launch { port, directory: directory.to_owned(), store, operator: operator.to_owned(), environment };
         let process = launch.spawn(teamwire, &[])?;
-        Ok(Self { process, launch, proxies: Vec::new(), address: format!("http://127.0.0.1:{port}") })
+        let (proxies, listeners) = (Vec::new(), Vec::new());
+        Ok(Self { process, launch, proxies, listeners, address: format!("http://127.0.0.1:{port}") })
     }
 
     /// Returns the address for clients, which may be a proxy's.
@@ -428,13 +455,19 @@ impl Coordinator {
 
 impl Launch {
     fn spawn(&self, teamwire: &Path, more: &[(&'static str, OsString)]) -> io::Result<Process> {
-        let mut command = Command::new(teamwire);
+        let mut command = Command::new("sh");
+        command.args(["-c", OPEN_FILES]).arg(teamwire);
         command.args(["serve", "--listen", &format!("127.0.0.1:{}", self.port), "--store", &self.store]);
         command.env("TEAMWIRE_STATE_DIR", self.directory.join("state"));
         command.env("TEAMWIRE_OPERATOR_CREDENTIAL", &self.operator);
         command.envs(self.environment.iter().chain(more).map(|(name, value)| (name, value)));
         Process::start(command, &self.directory.join("log"))
     }
+}
+
+/// Returns how much of the disk a file takes, in bytes. `None`: there is no such file.
+pub fn disk_bytes(file: &Path) -> Option<u64> {
+    Some(fs::metadata(file).ok()?.blocks() * 512)
 }
 
 /// Returns the peak memory of a process, in bytes. `None`: the process has ended.
@@ -468,6 +501,17 @@ fn clock(directory: &Path) -> io::Result<Vec<(&'static str, OsString)>> {
         ("FAKETIME_CACHE_DURATION", "1".into()),
         ("DONT_FAKE_MONOTONIC", "1".into()),
     ])
+}
+
+/// Returns the environment that gives a coordinator small bounds of what it stores, and these listeners. Empty: it gets neither.
+fn small_bounds(listeners: &[u16]) -> Vec<(&'static str, OsString)> {
+    let &[health, metrics] = listeners else { return Vec::new() };
+    vec![
+        ("TEAMWIRE_LIMITS_TEAM_BYTES_MAX", SMALL_QUOTA.into()),
+        ("TEAMWIRE_LIMITS_AUDIT_CHAIN_BYTES_MAX", "64KiB".into()),
+        ("TEAMWIRE_HEALTH", format!("127.0.0.1:{health}").into()),
+        ("TEAMWIRE_METRICS", format!("127.0.0.1:{metrics}").into()),
+    ]
 }
 
 /// Returns the environment that gives a coordinator a short lease: with the default one no member could become lost in a run of

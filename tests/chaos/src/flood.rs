@@ -1,6 +1,6 @@
 //! Strangers, and a careless team, that attack a coordinator.
 
-use std::{io, time::Duration};
+use std::{io, net::Ipv4Addr, time::Duration};
 
 use bytes::Bytes;
 use h2::client::SendRequest;
@@ -8,7 +8,7 @@ use rand::RngExt as _;
 use teamwire_client::{Client, Error, message, v1};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     task::JoinSet,
     time::sleep,
 };
@@ -71,8 +71,17 @@ impl Flood {
 
 /// Attacks over one connection after the other.
 pub(crate) async fn again<F: Future<Output = Result<(), h2::Error>>>(port: u16, act: impl Fn(TcpStream) -> F) {
+    again_from(Ipv4Addr::LOCALHOST, port, act).await;
+}
+
+/// The same from one of this machine's addresses.
+pub(crate) async fn again_from<F: Future<Output = Result<(), h2::Error>>>(
+    address: Ipv4Addr,
+    port: u16,
+    act: impl Fn(TcpStream) -> F,
+) {
     loop {
-        if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)).await {
+        if let Ok(stream) = connect_from(address, port).await {
             // The outcome does not matter.
             let _ = act(stream).await;
         }
@@ -80,7 +89,13 @@ pub(crate) async fn again<F: Future<Output = Result<(), h2::Error>>>(port: u16, 
     }
 }
 
-async fn stay_silent(mut stream: TcpStream) -> Result<(), h2::Error> {
+async fn connect_from(address: Ipv4Addr, port: u16) -> io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind((address, 0).into())?;
+    socket.connect((Ipv4Addr::LOCALHOST, port).into()).await
+}
+
+pub(crate) async fn stay_silent(mut stream: TcpStream) -> Result<(), h2::Error> {
     let _ = stream.read_to_end(&mut Vec::new()).await;
     Ok(())
 }

@@ -103,6 +103,12 @@ pub enum What {
     Probed { op: u64, error: Option<String> },
     /// Beside hostile members, this many messages were answered with OK. The history lacks those that are missing.
     Kept { said: usize, missing: Vec<String> },
+    /// Beside hostile members, the lead used its powers in this many calls. The audit log lacks those about the missing members.
+    Audited { calls: usize, missing: Vec<String> },
+    /// The most bytes that a team with hostile members held, in all or of one kind, and how many it may hold.
+    Held { part: String, bytes: u64, bytes_max: u64 },
+    /// Beside hostile members, the store grew by this many bytes. `held`: by how many bytes that it counts.
+    Grew { bytes: u64, held: u64 },
     /// The peak memory of a coordinator so far, in bytes.
     Memory { coordinator: usize, peak_bytes: u64 },
     /// Another coordinator opened a damaged copy of a killed coordinator's store. `code`: its exit code, if it exited; `said`:

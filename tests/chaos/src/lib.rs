@@ -15,6 +15,8 @@ pub mod disk;
 pub mod faults;
 pub mod final_state;
 pub mod flood;
+mod growth;
+mod harm;
 pub mod history;
 pub mod hostile;
 pub mod hosts;

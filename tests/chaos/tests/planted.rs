@@ -11,11 +11,12 @@ use teamwire_chaos::{
     check::{self, Promise},
     cluster,
     history::{self, Event, What},
-    hostile::{Harm, HostileTeam},
+    hostile::{Harm, HostileTeam, Target},
     hosts, lead, member, ordered, orders,
 };
 use teamwire_client::{self as client, Client, Retry, SubscribeOptions, v1};
 use teamwire_server::{
+    domain::Limits,
     server::{self, Listeners},
     store::{self, Store},
 };
@@ -29,9 +30,14 @@ use tokio_util::sync::CancellationToken;
 
 const SECRET: &str = "planted0123456789abcdef";
 
-/// Starts two coordinators on a store with a bug. Returns their addresses.
+/// Starts two coordinators on a store in memory with a bug. Returns their addresses.
 async fn coordinators(bug: Bug, stop: &CancellationToken) -> Vec<String> {
-    let store = store::open("memory:").await.unwrap();
+    coordinators_on("memory:", Limits::default(), bug, stop).await
+}
+
+/// Starts two coordinators on a store with a bug. Returns their addresses.
+async fn coordinators_on(store: &str, limits: Limits, bug: Bug, stop: &CancellationToken) -> Vec<String> {
+    let store = store::open(store).await.unwrap();
     let buggy_store = BuggyStore::new(store, bug);
     let mut addresses = Vec::new();
     for _ in 0..2 {
@@ -40,6 +46,7 @@ async fn coordinators(bug: Bug, stop: &CancellationToken) -> Vec<String> {
         let listeners = Listeners { protocol: listener, health: None };
         let buggy_store: Arc<dyn Store> = Arc::clone(&buggy_store) as _;
         let mut config = server::Config::new(SECRET);
+        config.limits = limits.clone();
         if bug == Bug::ShortLeases {
             // With the default lease no member could become lost in time.
             (config.limits.lease_ttl, config.limits.lost_grace) = (Duration::from_secs(1), Duration::ZERO);
@@ -200,13 +207,21 @@ async fn broken_beside_hostile_members(bug: Bug) -> Vec<Promise> {
     let directory = tempfile::tempdir().unwrap();
     let stop = CancellationToken::new();
     let _stopped = stop.clone().drop_guard();
-    let addresses = coordinators(bug, &stop).await;
+    let file = directory.path().join("store");
+    // In memory it is fast enough to exceed a quota by far. Only a file has a size.
+    let url = if bug == Bug::NoQuota { "memory:".to_owned() } else { format!("embedded:{}", file.display()) };
+    // Small enough to be filled at once.
+    let limits = Limits { team_bytes_max: 1 << 20, ..Limits::default() };
+    let addresses = coordinators_on(&url, limits, bug, &stop).await;
     let port = addresses[0].rsplit(':').next().unwrap().parse().unwrap();
-    let recorder = history::Recorder::open(directory.path(), "others", 1).unwrap();
-    let team = HostileTeam::create(port, &format!("two:{SECRET}")).await.unwrap();
+    let history = directory.path().join("history");
+    std::fs::create_dir(&history).unwrap();
+    let recorder = history::Recorder::open(&history, "others", 1).unwrap();
+    let target = Target { port, listeners: Vec::new() };
+    let team = HostileTeam::create(target, &format!("two:{SECRET}"), &[Harm::TaskChanges]).await.unwrap();
     // Long enough for 40 sends.
-    team.run(&[Harm::TaskChanges], Duration::from_secs(12), recorder).await.unwrap();
-    broken_in(bug, &history::read(directory.path()).unwrap())
+    team.run(Duration::from_secs(12), recorder, async || cluster::disk_bytes(&file)).await.unwrap();
+    broken_in(bug, &history::read(&history).unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -222,6 +237,21 @@ async fn a_lead_that_is_kept_waiting_is_found() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_is_pushed_out_of_the_history_is_found() {
     assert_eq!(broken_beside_hostile_members(Bug::TrimmedHistory).await, [Promise::Kept]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_use_of_powers_that_the_audit_log_lacks_is_found() {
+    assert_eq!(broken_beside_hostile_members(Bug::TrimmedAudit).await, [Promise::Kept]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_team_that_holds_more_than_its_quota_is_found() {
+    assert_eq!(broken_beside_hostile_members(Bug::NoQuota).await, [Promise::StoreBounded]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_grows_by_what_it_does_not_count_is_found() {
+    assert_eq!(broken_beside_hostile_members(Bug::Hoards).await, [Promise::StoreBounded]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

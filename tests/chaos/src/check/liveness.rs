@@ -86,6 +86,9 @@ pub(super) fn kept(index: &Index<'_>) -> Vec<String> {
         What::Kept { said, missing } if !missing.is_empty() => {
             Some(format!("the history lacks {} of {said} messages", missing.len()))
         }
+        What::Audited { calls, missing } if !missing.is_empty() => {
+            Some(format!("the audit log lacks {} of {calls} forced stops: {}", missing.len(), missing.join(", ")))
+        }
         _ => None,
     });
     lacking.collect()

@@ -24,6 +24,7 @@ pub enum Promise {
     Responsive,
     Unharmed,
     Kept,
+    StoreBounded,
     MemoryBounded,
     DamageDetected,
 }
@@ -40,7 +41,7 @@ pub struct PromiseSpec {
 }
 
 /// Every promise.
-pub const PROMISES: [PromiseSpec; 20] = [
+pub const PROMISES: [PromiseSpec; 21] = [
     PromiseSpec {
         promise: Promise::NothingLost,
         says: "A message whose send was answered with OK is delivered and processed, or it is dead-lettered, or it waits in the inbox of a member that has exited, for that member's next life. In these runs, a message is dead-lettered only after five \
@@ -155,9 +156,20 @@ pub const PROMISES: [PromiseSpec; 20] = [
     },
     PromiseSpec {
         promise: Promise::Kept,
-        says: "What was said stays in the history, whatever hostile members write.",
-        checked: "the sends that were answered with OK during the attack against the history after it",
+        says: "What was said stays in the history, and how the lead used its powers stays in the audit log, whatever hostile members \
+               write or try.",
+        checked: "the sends that were answered with OK during the attack against the history after it, and two forced stops against \
+                  the audit log",
         checker: liveness::kept,
+    },
+    PromiseSpec {
+        promise: Promise::StoreBounded,
+        says: "Whatever hostile members write, their team holds no more than its quota, a tenth more for the lead and the operator, \
+               and 256 KiB for calls that are never refused. So do its tasks, and the history of its tasks, with their shares. The \
+               store grows by no more than twice the bytes that it counts, plus 16 MiB.",
+        checked: "four times a second during an attack, what the coordinator says that the team holds, and how much of the disk the \
+                  store's file takes, or of its memory Redis uses; the quota is 16 MiB",
+        checker: store::store_bounded,
     },
     PromiseSpec {
         promise: Promise::MemoryBounded,
@@ -193,7 +205,8 @@ impl Promise {
             Self::LossReported => has(|what| matches!(what, What::MayBeLost { .. })),
             Self::Responsive => has(|what| matches!(what, What::FloodBegan)),
             Self::Unharmed => has(|what| matches!(what, What::Probing { .. })),
-            Self::Kept => has(|what| matches!(what, What::Kept { .. })),
+            Self::Kept => has(|what| matches!(what, What::Kept { .. } | What::Audited { .. })),
+            Self::StoreBounded => has(|what| matches!(what, What::Held { .. } | What::Grew { .. })),
             Self::MemoryBounded => has(|what| matches!(what, What::Memory { .. })),
             Self::DamageDetected => has(|what| matches!(what, What::Damaged { .. })),
             _ => true,

@@ -1,9 +1,35 @@
-//! Stores that lose writes or whose file is damaged: both must be reported.
+//! Stores that lose writes or whose file is damaged, which must be reported; and stores that grow.
 
 use std::collections::HashMap;
 
 use super::index::Index;
 use crate::history::What;
+
+/// By what part more than its quota a team may hold: the reserve of the lead and the operator.
+const RESERVE: u64 = 10;
+
+/// How many bytes more a team may hold by calls that are never refused.
+const NEVER_REFUSED_BYTES: u64 = 256 << 10;
+
+/// How many bytes a store may take for each byte that it counts.
+const BYTES_PER_BYTE: u64 = 2;
+
+/// How many bytes more a store may take, whatever its teams hold.
+const STORE_BYTES: u64 = 16 << 20;
+
+pub(super) fn store_bounded(index: &Index<'_>) -> Vec<String> {
+    let exceeded = index.events.iter().filter_map(|event| match &event.what {
+        What::Held { part, bytes, bytes_max } => {
+            let is_too_much = *bytes > bytes_max + bytes_max / RESERVE + NEVER_REFUSED_BYTES;
+            is_too_much.then(|| format!("the {part} had {} KiB, of {} KiB", bytes >> 10, bytes_max >> 10))
+        }
+        What::Grew { bytes, held } if *bytes > BYTES_PER_BYTE * held + STORE_BYTES => {
+            Some(format!("the store grew by {} MiB, and what it counts by {} MiB", bytes >> 20, held >> 20))
+        }
+        _ => None,
+    });
+    exceeded.collect()
+}
 
 pub(super) fn loss_reported(index: &Index<'_>) -> Vec<String> {
     let told = index.events.iter().filter(|event| event.what == What::FinalWritesLost).count();
@@ -66,6 +92,19 @@ mod tests {
         assert_eq!(with(applied(1), &[forgets(0, 9_000_000), told.clone()]), [Promise::NothingLost]);
         assert_eq!(with(applied(1), &[forgets(9_000_000, 11_000_000)]), [Promise::LossReported]);
         assert_eq!(with(sent(1), &[told]), [Promise::NothingLost, Promise::LossReported]);
+    }
+
+    #[test]
+    fn a_team_may_hold_little_more_than_its_quota_and_the_store_takes_a_multiple_of_that() {
+        let held = |bytes| {
+            let what = What::Held { part: "tasks".to_owned(), bytes, bytes_max: 10 << 20 };
+            broken(&[("others", 1, what)])
+        };
+        assert_eq!(held((11 << 20) + (256 << 10)), []);
+        assert_eq!(held((11 << 20) + (256 << 10) + 1), [Promise::StoreBounded]);
+        let grew = |bytes| broken(&[("others", 1, What::Grew { bytes, held: 1 << 20 })]);
+        assert_eq!(grew(18 << 20), []);
+        assert_eq!(grew((18 << 20) + 1), [Promise::StoreBounded]);
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl Fault {
 }
 
 /// Every fault.
-pub const FAULTS: [Fault; 49] = [
+pub const FAULTS: [Fault; 53] = [
     fault("none", "breaks nothing", Kind::None, BOTH),
     fault(
         "coordinator-killed",
@@ -194,43 +194,77 @@ pub const FAULTS: [Fault; 49] = [
         Kind::Harmed(&[Harm::UnreadReplies]),
         BOTH,
     )
-    .alone(),
+    .on(ClusterSpec::Hostile),
     fault(
         "hostile-connections",
         "20 members of another team open 4,000 connections and keep those that they get",
         Kind::Harmed(&[Harm::Connections]),
         BOTH,
     )
-    .alone(),
+    .on(ClusterSpec::Hostile),
+    fault(
+        "hostile-strangers",
+        "strangers at another address keep 2,200 connections open, and open them again once they are closed",
+        Kind::Harmed(&[Harm::Strangers]),
+        BOTH,
+    )
+    .on(ClusterSpec::Hostile),
+    fault(
+        "hostile-listeners",
+        "strangers keep 4,400 connections to the listeners for health and metrics, of 4,128 files that may be open",
+        Kind::Harmed(&[Harm::Listeners]),
+        BOTH,
+    )
+    .on(ClusterSpec::Hostile),
     fault(
         "hostile-restarts",
         "20 members of another team begin one life and one session after the other",
         Kind::Harmed(&[Harm::Restarts]),
         BOTH,
     )
-    .alone(),
+    .on(ClusterSpec::Hostile),
     fault(
         "hostile-task-changes",
         "20 members of another team change tasks as fast as they can",
         Kind::Harmed(&[Harm::TaskChanges]),
         BOTH,
     )
-    .alone(),
+    .on(ClusterSpec::Hostile),
     fault(
         "hostile-task-churn",
         "20 members of another team create large tasks and delete them, as fast as they can",
         Kind::Harmed(&[Harm::TaskChurn]),
         BOTH,
     )
-    .alone(),
+    .on(ClusterSpec::Hostile),
+    fault(
+        "hostile-messages",
+        "20 members of another team send large messages until the team is full, and try to send more",
+        Kind::Harmed(&[Harm::Messages]),
+        BOTH,
+    )
+    .on(ClusterSpec::Hostile),
     fault(
         "hostile-reads",
         "20 members of another team search and list everything, as fast as they can",
         Kind::Harmed(&[Harm::Reads]),
         BOTH,
     )
-    .alone(),
-    fault("hostile-all", "20 members of another team do all of this at once", Kind::Harmed(&Harm::ALL), BOTH).alone(),
+    .on(ClusterSpec::Hostile),
+    fault(
+        "hostile-refused-calls",
+        "20 members of another team make calls that they may not make, as fast as they can",
+        Kind::Harmed(&[Harm::RefusedCalls]),
+        BOTH,
+    )
+    .on(ClusterSpec::Hostile),
+    fault(
+        "hostile-all",
+        "20 members of another team and strangers do all of this at once, except that they send no messages",
+        Kind::Harmed(&Harm::ALL),
+        BOTH,
+    )
+    .on(ClusterSpec::Hostile),
     fault("host-killed", "kills a host with SIGKILL and restarts it within 1 s", Kind::HostKilled, BOTH).on(HOSTS),
     fault(
         "host-killed-at-step",
@@ -298,3 +332,20 @@ pub const FAULTS: [Fault; 49] = [
     )
     .on(ClusterSpec::Hosts { sentinels: true }),
 ];
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn the_documentation_says_what_each_hostile_fault_does() {
+        let testing = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/testing.md");
+        let documented = std::fs::read_to_string(testing).unwrap();
+        let named: Vec<&str> =
+            documented.split('`').skip(1).step_by(2).filter(|word| word.starts_with("hostile-")).collect();
+        let faults = FAULTS.iter().map(|fault| fault.name).filter(|name| name.starts_with("hostile-"));
+        assert_eq!(named, faults.collect::<Vec<_>>(), "in docs/testing.md, in the order of the faults");
+    }
+}

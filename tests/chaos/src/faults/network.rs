@@ -10,7 +10,7 @@ use crate::{
     cluster::{Cluster, OPERATOR},
     flood::Flood,
     history::{Recorder, What},
-    hostile::{Harm, HostileTeam},
+    hostile::{Harm, HostileTeam, Target},
     proxy::{Direction, Proxy},
 };
 
@@ -61,9 +61,12 @@ const OTHERS: &str = "others";
 
 pub(super) async fn harm(cluster: &Cluster, draw: &Draw, harms: &[Harm]) -> io::Result<()> {
     let failed = |error| io::Error::other(format!("the hostile team: {error}"));
-    let team = HostileTeam::create(cluster.coordinators[draw.coordinator].port(), OPERATOR).await.map_err(failed)?;
+    let coordinator = &cluster.coordinators[draw.coordinator];
+    let target = Target { port: coordinator.port(), listeners: coordinator.listeners.clone() };
+    let team = HostileTeam::create(target, OPERATOR, harms).await.map_err(failed)?;
     cluster.note(What::FloodBegan)?;
     let recorder = Recorder::open(&cluster.history(), OTHERS, rand::rng().random())?;
-    team.run(harms, Duration::from_secs(5) + draw.pause, recorder).await.map_err(failed)?;
+    let attack = team.run(Duration::from_secs(5) + draw.pause, recorder, async || cluster.store_bytes().await);
+    attack.await.map_err(failed)?;
     cluster.note(What::FloodEnded)
 }
