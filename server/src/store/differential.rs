@@ -38,10 +38,25 @@ const CASES: u32 = 256;
 #[derive(Clone, Debug)]
 enum Step {
     /// Commits transactions at the same time. A store executes them in the order in which they come.
-    Commit { namespace: usize, txns: Vec<WantedTxn> },
-    Read { namespace: usize, keys: Vec<Key> },
-    Scan { namespace: usize, kind: &'static str, after: &'static str, limit: usize },
-    Range { namespace: usize, stream: &'static str, range: Range },
+    Commit {
+        namespace: usize,
+        txns: Vec<WantedTxn>,
+    },
+    Read {
+        namespace: usize,
+        keys: Vec<Key>,
+    },
+    Scan {
+        namespace: usize,
+        kind: &'static str,
+        after: &'static str,
+        limit: usize,
+    },
+    Range {
+        namespace: usize,
+        stream: &'static str,
+        range: Range,
+    },
 }
 
 #[derive(Clone, Debug, Default)]
