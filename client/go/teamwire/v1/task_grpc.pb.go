@@ -71,7 +71,7 @@ type TaskServiceClient interface {
 	// RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing for 30 s while frames were waiting.
 	FollowTasks(ctx context.Context, in *FollowTasksRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowTasksResponse], error)
 	// Changes a task that is neither completed nor deleted. Only its owner, the lead or the operator may change a task in
-	// progress. Only the lead or the operator may change its owner, which ends the claim. Only its owner, the lead or the
+	// progress; and of these, its owner may not give it a new owner, which would end the claim. Only its owner, the lead or the
 	// operator may reassign a pending, assigned task.
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner). NOT_FOUND:
@@ -271,7 +271,7 @@ type TaskServiceServer interface {
 	// RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing for 30 s while frames were waiting.
 	FollowTasks(*FollowTasksRequest, grpc.ServerStreamingServer[FollowTasksResponse]) error
 	// Changes a task that is neither completed nor deleted. Only its owner, the lead or the operator may change a task in
-	// progress. Only the lead or the operator may change its owner, which ends the claim. Only its owner, the lead or the
+	// progress; and of these, its owner may not give it a new owner, which would end the claim. Only its owner, the lead or the
 	// operator may reassign a pending, assigned task.
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner). NOT_FOUND:

@@ -280,7 +280,8 @@ type TeamItem_Team struct {
 
 type TeamItem_Member struct {
 	// A member. Key: `name`. `lease_left` is as of the member's last change. A lease that shrinks or is renewed does not count
-	// as a change. Nor does a later `state_since` alone, if the life is detached and active.
+	// as a change. If the life is detached and active, a later `state_since` alone
+	// does not count either.
 	Member *Member `protobuf:"bytes,2,opt,name=member,proto3,oneof"`
 }
 

@@ -165,8 +165,8 @@ pub const PROMISES: [PromiseSpec; 21] = [
     PromiseSpec {
         promise: Promise::StoreBounded,
         says: "Whatever hostile members write, their team holds no more than its quota, a tenth more for the lead and the operator, \
-               and 256 KiB for calls that are never refused. So do its tasks, and the history of its tasks, with their shares. The \
-               store grows by no more than twice the bytes that it counts, plus 16 MiB.",
+               and 256 KiB for calls that are never refused. Likewise, its tasks hold no more than their share, and neither does \
+               the history of its tasks. The store grows by no more than twice the bytes that it counts, plus 16 MiB.",
         checked: "four times a second during an attack, what the coordinator says that the team holds, and how much of the disk the \
                   store's file takes, or of its memory Redis uses; the quota is 16 MiB",
         checker: store::store_bounded,

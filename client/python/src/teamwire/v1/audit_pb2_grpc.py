@@ -27,8 +27,8 @@ if _version_not_supported:
 
 class AuditServiceStub(object):
     """Shows the audit log: calls that used powers, and calls that were refused for lack of them. It is separate from the history of
-    a team: no member can change it or fill it, and it outlives the team. It holds neither contents nor secrets. MessageService
-    describes credentials and errors, which apply here too.
+    a team, and outlives the team: no member can change it, and no teammate can fill the chains about privileged calls. It holds
+    neither contents nor secrets. MessageService describes credentials and errors, which apply here too.
 
     The log consists of chains, two for each team and two for the coordinator itself. In a chain, the hash of each entry covers the
     hash of the entry before it, so that a changed, removed or inserted entry shows:
@@ -60,8 +60,8 @@ class AuditServiceStub(object):
 
 class AuditServiceServicer(object):
     """Shows the audit log: calls that used powers, and calls that were refused for lack of them. It is separate from the history of
-    a team: no member can change it or fill it, and it outlives the team. It holds neither contents nor secrets. MessageService
-    describes credentials and errors, which apply here too.
+    a team, and outlives the team: no member can change it, and no teammate can fill the chains about privileged calls. It holds
+    neither contents nor secrets. MessageService describes credentials and errors, which apply here too.
 
     The log consists of chains, two for each team and two for the coordinator itself. In a chain, the hash of each entry covers the
     hash of the entry before it, so that a changed, removed or inserted entry shows:
@@ -119,8 +119,8 @@ def add_AuditServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class AuditService(object):
     """Shows the audit log: calls that used powers, and calls that were refused for lack of them. It is separate from the history of
-    a team: no member can change it or fill it, and it outlives the team. It holds neither contents nor secrets. MessageService
-    describes credentials and errors, which apply here too.
+    a team, and outlives the team: no member can change it, and no teammate can fill the chains about privileged calls. It holds
+    neither contents nor secrets. MessageService describes credentials and errors, which apply here too.
 
     The log consists of chains, two for each team and two for the coordinator itself. In a chain, the hash of each entry covers the
     hash of the entry before it, so that a changed, removed or inserted entry shows:

@@ -59,8 +59,8 @@ _AuditServiceListAuditEntriesType = typing_extensions.TypeVar(
 
 class AuditServiceStub(typing.Generic[_AuditServiceListAuditChainsType, _AuditServiceListAuditEntriesType]):
     """Shows the audit log: calls that used powers, and calls that were refused for lack of them. It is separate from the history of
-    a team: no member can change it or fill it, and it outlives the team. It holds neither contents nor secrets. MessageService
-    describes credentials and errors, which apply here too.
+    a team, and outlives the team: no member can change it, and no teammate can fill the chains about privileged calls. It holds
+    neither contents nor secrets. MessageService describes credentials and errors, which apply here too.
 
     The log consists of chains, two for each team and two for the coordinator itself. In a chain, the hash of each entry covers the
     hash of the entry before it, so that a changed, removed or inserted entry shows:
@@ -126,8 +126,8 @@ AuditServiceAsyncStub: typing_extensions.TypeAlias = AuditServiceStub[
 
 class AuditServiceServicer(metaclass=abc.ABCMeta):
     """Shows the audit log: calls that used powers, and calls that were refused for lack of them. It is separate from the history of
-    a team: no member can change it or fill it, and it outlives the team. It holds neither contents nor secrets. MessageService
-    describes credentials and errors, which apply here too.
+    a team, and outlives the team: no member can change it, and no teammate can fill the chains about privileged calls. It holds
+    neither contents nor secrets. MessageService describes credentials and errors, which apply here too.
 
     The log consists of chains, two for each team and two for the coordinator itself. In a chain, the hash of each entry covers the
     hash of the entry before it, so that a changed, removed or inserted entry shows:

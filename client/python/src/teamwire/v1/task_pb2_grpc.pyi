@@ -318,7 +318,7 @@ class TaskServiceStub(typing.Generic[_TaskServiceCreateTaskType, _TaskServiceGet
 
     UpdateTask: _TaskServiceUpdateTaskType
     """Changes a task that is neither completed nor deleted. Only its owner, the lead or the operator may change a task in
-    progress. Only the lead or the operator may change its owner, which ends the claim. Only its owner, the lead or the
+    progress; and of these, its owner may not give it a new owner, which would end the claim. Only its owner, the lead or the
     operator may reassign a pending, assigned task.
 
     INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner). NOT_FOUND:
@@ -485,7 +485,7 @@ class TaskServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.task_pb2.UpdateTaskResponse, collections.abc.Awaitable[teamwire.v1.task_pb2.UpdateTaskResponse]]:
         """Changes a task that is neither completed nor deleted. Only its owner, the lead or the operator may change a task in
-        progress. Only the lead or the operator may change its owner, which ends the claim. Only its owner, the lead or the
+        progress; and of these, its owner may not give it a new owner, which would end the claim. Only its owner, the lead or the
         operator may reassign a pending, assigned task.
 
         INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner). NOT_FOUND:

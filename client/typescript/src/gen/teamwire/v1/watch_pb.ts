@@ -123,7 +123,8 @@ export type TeamItem = Message<"teamwire.v1.TeamItem"> & {
   } | {
     /**
      * A member. Key: `name`. `lease_left` is as of the member's last change. A lease that shrinks or is renewed does not count
-     * as a change. Nor does a later `state_since` alone, if the life is detached and active.
+     * as a change. If the life is detached and active, a later `state_since` alone
+     * does not count either.
      *
      * @generated from field: teamwire.v1.Member member = 2;
      */
