@@ -83,8 +83,7 @@ fn a_request_that_no_one_answers_is_refused_and_both_sides_learn_it(world: World
     assert_eq!(asking.json()["state"], "expired");
     let notice = world.await_inbox(LEAD, "the notice", |message| message["notice"]["kind"] == "request_expired");
     assert!(notice["content"].as_str().unwrap().contains("ann was refused permission to use Bash"), "{notice}");
-    let said =
-        |entry: &Value| entry["message"]["content"].as_str().is_some_and(|text| text.contains("so it is refused"));
+    let said = |entry: &Value| entry["message"]["content"].as_str().is_some_and(|text| text.contains("so it expired"));
     assert!(world.history("ann").iter().any(said), "the asker got its own notice");
 }
 
