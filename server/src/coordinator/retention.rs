@@ -66,6 +66,12 @@ impl Coordinator {
 
     async fn trim_history(&self, namespace: &Namespace, team_id: Uuid) -> Result<(), Refusal> {
         let before_ms = self.before(self.limits().history_ttl);
+        let is_young = |entry: &v1::HistoryEntry| entry.at.as_ref().is_some_and(|at| milliseconds(at) >= before_ms);
+        // Most histories have nothing to trim, which one entry shows.
+        let first = self.entries(namespace, HISTORY, Range::after(0, 1)).await?;
+        if first.iter().all(|entry| v1::HistoryEntry::decode(&*entry.data).is_ok_and(|entry| is_young(&entry))) {
+            return Ok(());
+        }
         for _ in 0..CHUNKS_MAX {
             let oldest = self.entries(namespace, HISTORY, Range::after(0, CHUNK)).await?;
             let mut sequences = Vec::new();
@@ -73,7 +79,7 @@ impl Coordinator {
             for entry in &oldest {
                 // An entry that cannot be read counts as old, like those around it.
                 let decoded = v1::HistoryEntry::decode(&*entry.data).unwrap_or_default();
-                if decoded.at.as_ref().is_some_and(|at| milliseconds(at) >= before_ms) {
+                if is_young(&decoded) {
                     break;
                 }
                 sequences.push(entry.sequence);

@@ -11,6 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::future::{join_all, try_join_all};
 use tokio_util::sync::CancellationToken;
 
 use super::{gauges::Gauges, heartbeats::Heartbeats};
@@ -27,8 +28,14 @@ const TICK: Duration = Duration::from_millis(250);
 const EACH_MIN: Duration = Duration::from_millis(500);
 const EACH_MAX: Duration = Duration::from_secs(30);
 
-/// How often the list of teams is read.
+/// How many teams are visited at once.
+const AT_ONCE: usize = 16;
+
+/// How often the list of teams is read at most.
 const LIST: Duration = Duration::from_secs(10);
+
+/// How many times as long as a reading of the list the pause after it is at least.
+const LIST_PAUSE_FACTOR: u32 = 50;
 
 /// A tick this late means that this coordinator was away. The store's clock this far ahead means that it was set.
 const AWAY: Duration = Duration::from_secs(5);
@@ -55,9 +62,10 @@ pub async fn run(coordinator: Arc<Coordinator>, heartbeats: Arc<Heartbeats>, sto
             due.insert(namespace, Instant::now());
         }
         if list_at <= Instant::now() {
+            let began = Instant::now();
             match list(&coordinator, &mut due).await {
                 Ok(()) => {
-                    list_at = Instant::now() + LIST;
+                    list_at = Instant::now() + LIST.max(began.elapsed() * LIST_PAUSE_FACTOR);
                     clocks.0.retain(|namespace, _| due.contains_key(namespace));
                 }
                 Err(()) => lose_from = Instant::now() + patience,
@@ -66,21 +74,32 @@ pub async fn run(coordinator: Arc<Coordinator>, heartbeats: Arc<Heartbeats>, sto
         let now = Instant::now();
         let ready: Vec<Namespace> =
             due.iter().filter(|(_, at)| **at <= now).map(|(namespace, _)| namespace.clone()).collect();
-        for namespace in ready {
-            let Ok(leases) = leases(&coordinator, &namespace).await else {
+        for together in ready.chunks(AT_ONCE) {
+            let Ok(leases) = try_join_all(together.iter().map(|namespace| leases(&coordinator, namespace))).await
+            else {
                 lose_from = Instant::now() + patience;
                 break;
             };
-            if clocks.has_jumped(&namespace, leases.now_ms, Instant::now()) {
-                tracing::info!(?namespace, "the store's clock was set ahead; renewing the leases of the sessions here");
-                heartbeats.record_open_sessions(&coordinator);
-                lose_from = Instant::now() + patience;
+            for (namespace, leases) in together.iter().zip(&leases) {
+                if clocks.has_jumped(namespace, leases.now_ms, Instant::now()) {
+                    tracing::info!(
+                        ?namespace,
+                        "the store's clock was set ahead; renewing the leases of the sessions here"
+                    );
+                    heartbeats.record_open_sessions(&coordinator);
+                    lose_from = Instant::now() + patience;
+                }
             }
             let may_lose = Instant::now() >= lose_from;
-            let rest = visit(&coordinator, &namespace, &leases, may_lose).await;
-            gauges.visit(&coordinator, &namespace).await;
-            let pause = rest.unwrap_or(EACH_MAX).clamp(EACH_MIN, EACH_MAX);
-            due.insert(namespace, Instant::now() + pause.mul_f64(rand::random_range(0.8..1.2)));
+            let visits = together.iter().zip(&leases).map(async |(namespace, leases)| {
+                let rest = visit(&coordinator, namespace, leases, may_lose).await;
+                (namespace, rest, gauges.count(&coordinator, namespace).await)
+            });
+            for (namespace, rest, counted) in join_all(visits).await {
+                gauges.keep(namespace, counted);
+                let pause = rest.unwrap_or(EACH_MAX).clamp(EACH_MIN, EACH_MAX);
+                due.insert(namespace.clone(), Instant::now() + pause.mul_f64(rand::random_range(0.8..1.2)));
+            }
         }
         gauges.publish(coordinator.metrics(), |namespace| due.contains_key(namespace));
         // The store took this long; the coordinator did not pause.

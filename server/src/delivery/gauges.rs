@@ -2,7 +2,7 @@
 //! inboxes are, and how much of their quotas teams use.
 //!
 //! The due worker visits every team anyway; during some visits it also counts the team, if metrics are served. The
-//! gauges show the sums of the latest counts, which may be as old as [`EVERY`].
+//! gauges show the sums of the latest counts.
 
 use std::{
     collections::HashMap,
@@ -20,33 +20,55 @@ use crate::{
 /// The shortest time between two counts of a team.
 const EVERY: Duration = Duration::from_secs(5);
 
+/// How many teams are counted per second at most. If there are more, each is counted less often.
+const COUNTS_PER_SECOND: f64 = 100.0;
+
 /// The latest numbers of every team.
 #[derive(Debug, Default)]
 pub(super) struct Gauges {
     teams: HashMap<Namespace, (Instant, TeamCount)>,
 }
 
+/// What a visit has counted.
+#[derive(Debug)]
+pub(super) enum Counted {
+    /// Nothing: the latest count still holds.
+    Skipped,
+    /// The team.
+    Count(Box<TeamCount>),
+    /// The team is deleted, or the store does not answer.
+    Unknown,
+}
+
 impl Gauges {
     /// Counts a team, if metrics are served and it was not counted lately. The due worker handles failures of the
     /// store.
-    pub(super) async fn visit(&mut self, coordinator: &Coordinator, namespace: &Namespace) {
-        let is_recent = self.teams.get(namespace).is_some_and(|(at, _)| at.elapsed() < EVERY);
+    pub(super) async fn count(&self, coordinator: &Coordinator, namespace: &Namespace) -> Counted {
+        let every = EVERY.max(Duration::from_secs_f64(self.teams.len() as f64 / COUNTS_PER_SECOND));
+        let is_recent = self.teams.get(namespace).is_some_and(|(at, _)| at.elapsed() < every);
         if is_recent || !coordinator.metrics().is_watched() {
-            return;
+            return Counted::Skipped;
         }
         let usage = &coordinator.metrics().usage;
         match coordinator.count(namespace).await {
             Ok(Some((count, roster))) => {
                 usage.retain_members(namespace, &roster);
-                self.teams.insert(namespace.clone(), (Instant::now(), count));
+                Counted::Count(Box::new(count))
             }
             Ok(None) => {
                 usage.retain_members(namespace, &[]);
-                self.teams.remove(namespace);
+                Counted::Unknown
             }
-            Err(_) => {
-                self.teams.remove(namespace);
-            }
+            Err(_) => Counted::Unknown,
+        }
+    }
+
+    /// Keeps what was counted.
+    pub(super) fn keep(&mut self, namespace: &Namespace, counted: Counted) {
+        match counted {
+            Counted::Skipped => {}
+            Counted::Count(count) => drop(self.teams.insert(namespace.clone(), (Instant::now(), *count))),
+            Counted::Unknown => drop(self.teams.remove(namespace)),
         }
     }
 

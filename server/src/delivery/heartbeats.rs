@@ -1,5 +1,6 @@
 //! Heartbeats: a member that calls, or has a session open, keeps its lease. Heartbeats are gathered for a moment and
-//! written in batches, one transaction per team.
+//! written in batches, one transaction per team. Whenever a team's batch is written, the members with an open session join it
+//! unless they have a recent heartbeat. So a team costs a transaction every few seconds, however many sessions it has.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -7,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::{StreamExt as _, stream};
 use parking_lot::Mutex;
 use teamwire_proto::{credential::Credential, name::Name};
 use tokio_util::sync::CancellationToken;
@@ -22,6 +24,9 @@ const WRITE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How long a member's heartbeat lasts: another within this time is not written. At most a sixth of the lease.
 const GOOD_FOR: Duration = Duration::from_secs(5);
+
+/// How many teams' batches are written at once.
+const AT_ONCE: usize = 32;
 
 /// How many members' latest heartbeats are kept; beyond it all are dropped, at the cost of a few writes.
 const REMEMBERED_MAX: usize = 65_536;
@@ -43,6 +48,21 @@ impl Default for Heartbeats {
 struct Gathered {
     pending: HashMap<Namespace, BTreeSet<Name>>,
     written: HashMap<(Namespace, Name), Instant>,
+}
+
+impl Gathered {
+    /// Returns whether a heartbeat of the member is to be written. If so, it counts as written.
+    fn begin(&mut self, namespace: &Namespace, member: &Name, good_for: Duration) -> bool {
+        let place = (namespace.clone(), member.clone());
+        if self.written.get(&place).is_some_and(|at| at.elapsed() < good_for) {
+            return false;
+        }
+        if self.written.len() >= REMEMBERED_MAX {
+            self.written.clear();
+        }
+        self.written.insert(place, Instant::now());
+        true
+    }
 }
 
 impl Heartbeats {
@@ -70,15 +90,9 @@ impl Heartbeats {
     /// Records a heartbeat of a member.
     pub fn record(&self, namespace: &Namespace, member: &Name) {
         let mut gathered = self.gathered.lock();
-        let place = (namespace.clone(), member.clone());
-        if gathered.written.get(&place).is_some_and(|at| at.elapsed() < self.good_for) {
-            return;
+        if gathered.begin(namespace, member, self.good_for) {
+            gathered.pending.entry(namespace.clone()).or_default().insert(member.clone());
         }
-        if gathered.written.len() >= REMEMBERED_MAX {
-            gathered.written.clear();
-        }
-        gathered.written.insert(place, Instant::now());
-        gathered.pending.entry(namespace.clone()).or_default().insert(member.clone());
     }
 
     /// Records a heartbeat of the member that calls, if it is one.
@@ -96,19 +110,28 @@ impl Heartbeats {
         }
     }
 
-    /// Writes the gathered heartbeats.
+    /// Writes the gathered heartbeats, and with those of a team those of its open sessions.
     pub async fn write(&self, coordinator: &Coordinator) {
         let pending = std::mem::take(&mut self.gathered.lock().pending);
-        for (namespace, members) in pending {
-            let names: Vec<Name> = members.into_iter().collect();
-            if let Err(refusal) = coordinator.renew(&namespace, &names).await {
-                tracing::debug!(?namespace, %refusal, "leases could not be renewed");
-                let mut gathered = self.gathered.lock();
-                for name in &names {
-                    gathered.written.remove(&(namespace.clone(), name.clone()));
-                }
-                gathered.pending.entry(namespace).or_default().extend(names);
+        stream::iter(pending)
+            .for_each_concurrent(AT_ONCE, |(namespace, members)| self.write_team(coordinator, namespace, members))
+            .await;
+    }
+
+    async fn write_team(&self, coordinator: &Coordinator, namespace: Namespace, mut members: BTreeSet<Name>) {
+        let open = coordinator.notifier().members_with_sessions(&namespace);
+        {
+            let mut gathered = self.gathered.lock();
+            members.extend(open.into_iter().filter(|member| gathered.begin(&namespace, member, self.good_for)));
+        }
+        let names: Vec<Name> = members.into_iter().collect();
+        if let Err(refusal) = coordinator.renew(&namespace, &names).await {
+            tracing::debug!(?namespace, %refusal, "leases could not be renewed");
+            let mut gathered = self.gathered.lock();
+            for name in &names {
+                gathered.written.remove(&(namespace.clone(), name.clone()));
             }
+            gathered.pending.entry(namespace).or_default().extend(names);
         }
     }
 

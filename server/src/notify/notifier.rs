@@ -106,6 +106,13 @@ impl Notifier {
         self.lock().values().flat_map(|waiters| waiters.sessions.values()).flatten().cloned().collect()
     }
 
+    /// Returns the members of a namespace with an open session.
+    pub(crate) fn members_with_sessions(&self, namespace: &Namespace) -> Vec<Name> {
+        let namespaces = self.lock();
+        let sessions = namespaces.get(namespace).into_iter().flat_map(|waiters| waiters.sessions.values());
+        sessions.filter_map(|of_one| of_one.last()).map(|session| session.member.clone()).collect()
+    }
+
     /// Returns the teams where something may be due that was not before: their roster or their waiting notices were changed
     /// here since the last call.
     pub(crate) fn take_changed(&self) -> Vec<Namespace> {

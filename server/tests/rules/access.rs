@@ -464,6 +464,28 @@ async fn a_call_from_the_console_is_not_a_sign_of_life() {
 }
 
 #[tokio::test]
+async fn the_open_sessions_of_a_team_are_renewed_together() {
+    let (t, [bob, carol]) = Team::of(["bob", "carol"]).await;
+    let _open = t.open(&bob).await;
+    t.clock.advance(Duration::from_secs(20));
+    let heartbeats = Heartbeats::default();
+    let before = t.leases().await.until_ms;
+    heartbeats.record_caller(&t.lead.who);
+    heartbeats.write(&t.coordinator).await;
+    let renewed = t.leases().await.until_ms;
+    for (member, renews) in [("lead", true), ("bob", true), ("carol", false)] {
+        assert_eq!(renewed[member] > before[member], renews, "{member}");
+    }
+    t.clock.advance(Duration::from_secs(1));
+    heartbeats.record_caller(&bob.who);
+    heartbeats.record_caller(&carol.who);
+    heartbeats.write(&t.coordinator).await;
+    let now = t.leases().await.until_ms;
+    assert!(now["carol"] > renewed["carol"], "it calls, and has no recent heartbeat");
+    assert_eq!(now["bob"], renewed["bob"], "his is recent");
+}
+
+#[tokio::test]
 async fn what_has_ended_is_forgotten_after_a_day() {
     let mut t = Team::new().await;
     let console = t.console(&t.lead, false).await;

@@ -1,14 +1,19 @@
 //! Creating and deleting teams.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, iter, sync::Arc, time::Duration};
 
 use teamwire_proto::{
     Reason,
     v1::{self, Activity},
 };
+use teamwire_server::store::{Namespace, Store, embedded::EmbeddedStore};
 use tonic::Code;
 
-use crate::{calls::RuleCalls as _, team::*};
+use crate::{
+    calls::RuleCalls as _,
+    counting::{Counting, counted},
+    team::*,
+};
 
 #[tokio::test]
 async fn only_the_operator_creates_a_team_and_the_reply_makes_the_caller_its_lead() {
@@ -47,6 +52,21 @@ async fn what_does_not_make_a_team_is_refused() {
     t.refused(call(create("ALPHA")), Code::AlreadyExists, Reason::TeamExists, "name").await;
     let all = t.coordinator.list_teams(&t.operator, &Default::default()).await.unwrap();
     assert_eq!(all.teams.len(), 1, "it created no team");
+}
+
+#[tokio::test]
+async fn the_workers_list_any_number_of_teams_with_one_read() {
+    let store: Arc<dyn Store> = Arc::new(Counting(EmbeddedStore::in_memory().unwrap()));
+    let t = Team::on(store, |_| {}).await;
+    let names: Vec<String> = (0..1_100).map(|n| format!("t{n:04}")).collect();
+    for name in &names {
+        t.coordinator.create_team(&t.operator, &create(name)).await.unwrap();
+    }
+    let (listed, trips) = counted(t.coordinator.all_namespaces()).await;
+    let listed: Vec<Namespace> = listed.unwrap();
+    let listed: Vec<&str> = listed.iter().map(Namespace::as_str).collect();
+    assert_eq!(listed, iter::once("alpha").chain(names.iter().map(String::as_str)).collect::<Vec<_>>());
+    assert_eq!(trips, 1);
 }
 
 #[tokio::test]
