@@ -34,7 +34,14 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-use self::{fetch::Program, machine::Machine, measure::Pace, page::Page, report::Report, scenario::Scenario};
+use self::{
+    fetch::Program,
+    machine::Machine,
+    measure::Pace,
+    page::Page,
+    report::Report,
+    scenario::{Scenario, scale::Sizes},
+};
 
 /// A result whose error is a message for the user.
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -56,8 +63,11 @@ Scenarios:
             JetStream, RabbitMQ and JSON files
   python    64 concurrent sends with the Python client, compared with AutoGen's gRPC runtime and
             AGNTCY SLIM
+  joins     joins of one team, broadcasts to it and sends in it, as its roster grows to 1,000
+  scale     what teams, members, idle streams and messages cost with several coordinators on a
+            Redis Cluster
 
-By default all run, which takes about 25 minutes. Each run of each candidate starts new processes \
+By default all but the last two run, which takes about 25 minutes. Each run of each candidate starts new processes \
 with an empty store. Tables show the median of the runs, the minimum and the maximum; a ratio \
 compares adjacent runs. The coordinator's rates and the limits of inboxes, teams and connections \
 are raised, because they exist to prevent such load. Everything else has its default, so an OK \
@@ -69,13 +79,14 @@ Examples:
   cargo run --release --package teamwire-bench -- idle --streams 10000
   cargo run --release --package teamwire-bench -- drain --backlog 100000 --json drain.json
   cargo run --release --package teamwire-bench -- watch --members 200 --messages 20000
+  cargo run --release --package teamwire-bench -- scale --runs 1 --scale-teams 10000 --scale-members 2
   cargo run --release --package teamwire-bench -- --markdown docs/benchmarks/results.md --plots docs/benchmarks";
 
 /// Measure teamwire against its baselines and its peers.
 #[derive(Debug, Parser)]
 #[command(name = "teamwire-bench", after_help = EXAMPLES)]
 struct Cli {
-    /// The scenarios to run. [default: all]
+    /// The scenarios to run. [default: all but joins and scale]
     #[arg(value_enum)]
     scenarios: Vec<Scenario>,
     /// The stores to measure with; "redis" means both of its fsync settings.
@@ -111,6 +122,8 @@ struct Cli {
     /// The number of messages in watch. [default: 100000; quick: 5000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..=1_000_000))]
     messages: Option<u64>,
+    #[command(flatten)]
+    sizes: Sizes,
     /// First install missing peers below the target directory; RabbitMQ by apt-get, which needs root.
     #[arg(long)]
     fetch: bool,
@@ -183,6 +196,7 @@ pub(crate) struct Bench {
     waiting: u64,
     members: usize,
     messages: usize,
+    sizes: Sizes,
     is_quick: bool,
     directory: PathBuf,
 }
@@ -232,7 +246,8 @@ fn start(cli: Cli) -> Result<()> {
 async fn run(cli: Cli, beside: &Path, directory: &Path) -> Result<()> {
     measure::start_clock();
     process::raise_file_limit()?;
-    let scenarios = if cli.scenarios.is_empty() { Scenario::value_variants().to_vec() } else { cli.scenarios };
+    let by_default = || Scenario::value_variants().iter().copied().filter(|scenario| scenario.is_default()).collect();
+    let scenarios = if cli.scenarios.is_empty() { by_default() } else { cli.scenarios };
     let page = cli.markdown.as_ref().map(|path| Page::open(path, scenarios.iter().map(|scenario| scenario.name())));
     let page = page.transpose()?;
     let teamwire = match cli.teamwire {
@@ -268,6 +283,7 @@ async fn run(cli: Cli, beside: &Path, directory: &Path) -> Result<()> {
         waiting: or(cli.waiting, 100_000, 5_000),
         members: usize::try_from(or(cli.members, 1_000, 100))?,
         messages: usize::try_from(or(cli.messages, 100_000, 5_000))?,
+        sizes: cli.sizes,
         is_quick: cli.quick,
         directory: directory.to_owned(),
     };

@@ -114,6 +114,11 @@ impl Coordinator {
 
     /// Returns how many times it called its store with an operation.
     pub(crate) async fn store_calls(&mut self, operation: &str) -> Result<f64> {
+        self.metric(&format!("teamwire_store_seconds_count{{operation=\"{operation}\"}}")).await
+    }
+
+    /// Returns the value of a series of its metrics. 0: it has none.
+    pub(crate) async fn metric(&mut self, series: &str) -> Result<f64> {
         let line = self.process.await_line("metrics are served").await?;
         let address = line.split("address").nth(1).unwrap_or_default();
         let address = address.trim_matches(|c: char| !c.is_ascii_digit());
@@ -121,8 +126,8 @@ impl Coordinator {
         stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n").await?;
         let mut metrics = String::new();
         stream.read_to_string(&mut metrics).await?;
-        let series = format!("teamwire_store_seconds_count{{operation=\"{operation}\"}} ");
-        Ok(metrics.lines().find_map(|line| line.strip_prefix(&series)?.parse().ok()).unwrap_or(0.0))
+        let value = |line: &str| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok();
+        Ok(metrics.lines().find_map(value).unwrap_or(0.0))
     }
 
     fn spawn(binary: &Path, directory: &Path, arguments: &[OsString]) -> Result<Process> {

@@ -1,8 +1,10 @@
 //! The processes of candidates. They listen on free loopback ports, have their own directories, and are killed by id however
 //! the benchmark ends.
 
+mod cluster;
 mod coordinator;
 mod scratch;
+mod sockets;
 
 use std::{
     env,
@@ -26,7 +28,12 @@ use nix::{
 use parking_lot::Mutex;
 use tokio::{net::TcpStream, time::sleep};
 
-pub(crate) use self::{coordinator::Coordinator, scratch::Scratch};
+pub(crate) use self::{
+    cluster::{Cluster, ClusterUsage},
+    coordinator::Coordinator,
+    scratch::Scratch,
+    sockets::{Traffic, traffic},
+};
 use crate::Result;
 
 /// How long a process may take to start. Reached only if something is wrong.

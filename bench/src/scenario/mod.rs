@@ -5,10 +5,12 @@ mod drain;
 mod fanout;
 mod growth;
 mod idle;
+mod joins;
 mod latency;
 mod peers;
 mod python;
 mod recovery;
+pub(crate) mod scale;
 mod send;
 mod start;
 mod watch;
@@ -47,6 +49,8 @@ pub(crate) enum Scenario {
     Watch,
     Peers,
     Python,
+    Joins,
+    Scale,
 }
 
 impl Scenario {
@@ -65,7 +69,14 @@ impl Scenario {
             Self::Watch => watch::NAME,
             Self::Peers => peers::NAME,
             Self::Python => python::NAME,
+            Self::Joins => joins::NAME,
+            Self::Scale => scale::NAME,
         }
+    }
+
+    /// Returns whether it runs by default. The others compare nothing: they show how cost grows.
+    pub(crate) fn is_default(self) -> bool {
+        !matches!(self, Self::Joins | Self::Scale)
     }
 
     /// Runs it on all candidates, and adds the results to the report.
@@ -83,6 +94,8 @@ impl Scenario {
             Self::Watch => watch::run(bench, report).await,
             Self::Peers => peers::run(bench, report).await,
             Self::Python => python::run(bench, report).await,
+            Self::Joins => joins::run(bench, report).await,
+            Self::Scale => scale::run(bench, report).await,
         }
     }
 }
