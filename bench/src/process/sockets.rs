@@ -44,9 +44,9 @@ mod tests {
     fn what_ss_says_of_all_connections_is_added_up() {
         let said = "\
 ESTAB 0 0 127.0.0.1:5000 127.0.0.1:60000
-\t cubic wscale:7,7 rto:204 bytes_sent:120 bytes_acked:120 bytes_received:30 segs_out:9 segs_in:8 data_segs_out:7
+\t cubic wscale:7,7 bytes_sent:120 bytes_acked:120 bytes_received:30 segs_out:9 segs_in:8 data_segs_out:7
 ESTAB 0 0 127.0.0.1:5000 127.0.0.1:60001
-\t cubic wscale:7,7 rto:204 bytes_sent:1000 bytes_retrans:5 bytes_received:300 segs_out:90 segs_in:80 send 6.5Gbps";
+\t cubic wscale:7,7 bytes_sent:1000 bytes_retrans:5 bytes_received:300 segs_out:90 segs_in:80 send 6.5Gbps";
         let Traffic { bytes, segments } = parse(said);
         assert_eq!((bytes, segments), (1450.0, 187.0));
     }

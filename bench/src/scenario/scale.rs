@@ -378,7 +378,7 @@ impl Fleet {
         let sent = closed_loop(CALLERS, pace, move |_| {
             let (pairs, turn) = (pairs.clone(), turn.fetch_add(1, Relaxed));
             async move {
-                // Neighbours are in the same team. Skips ahead, so that concurrent callers use different ones.
+                // Neighbors are in the same team. Skips ahead, so that concurrent callers use different ones.
                 let (sender, recipient) = &pairs[turn.wrapping_mul(7_919) % pairs.len()];
                 sender.send(message::direct(recipient.clone(), SUMMARY, stamped(Instant::now()))).await?;
                 Ok(())
@@ -412,7 +412,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Returns how often all coordinators have called the store, by operation.
+    /// Returns how many times all coordinators have called the store, by operation.
     async fn store_calls(&mut self) -> Result<BTreeMap<&'static str, f64>> {
         let mut calls = BTreeMap::new();
         for coordinator in &mut self.coordinators {
