@@ -95,8 +95,8 @@ pub struct Run {
     permissions: Permit,
     /// With --permissions ask: the member that is asked [default: the lead]
     ///
-    /// The approver must already be a member. With a join string, the runner cannot check this before it joins. If the approver
-    /// is missing then, the runner prints a warning, and asks the lead until the approver joins.
+    /// The approver must already be a member. With a join string, the runner cannot check this before it joins. If it then
+    /// finds that the approver is missing, it prints a warning, and asks the lead until the approver joins.
     #[arg(long, value_name = "MEMBER", default_value = "", hide_default_value = true)]
     approver: String,
     /// With --via stdin: what counts as processed

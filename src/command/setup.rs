@@ -43,7 +43,7 @@ pub struct Setup {
     /// Whether to change the settings of this project, or those of all your sessions
     #[arg(long, value_enum, default_value_t = Scope::Project)]
     scope: Scope,
-    /// Remove what setup has added, whichever identity it names
+    /// Remove what setup has added, for whichever identity
     #[arg(long)]
     undo: bool,
     /// Show the diff, and change nothing
