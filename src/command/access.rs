@@ -15,8 +15,8 @@ const PREFIX_MIN: usize = 4;
 pub enum Access {
     /// List the valid credentials of your team, with their last use
     ///
-    /// The lead and the operator see those of members and hosts, sign-ins to the console, observers' credentials and invitations;
-    /// every other member sees its own sign-ins.
+    /// The lead and the operator see the credentials of members, hosts and observers, sign-ins to the console, and invitations.
+    /// Every other member sees its own sign-ins.
     List(List),
     /// Revoke a credential, for example because it leaked
     ///

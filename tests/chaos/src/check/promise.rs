@@ -44,8 +44,9 @@ pub struct PromiseSpec {
 pub const PROMISES: [PromiseSpec; 21] = [
     PromiseSpec {
         promise: Promise::NothingLost,
-        says: "A message whose send was answered with OK is delivered and processed, or it is dead-lettered, or it waits in the inbox of a member that has exited, for that member's next life. In these runs, a message is dead-lettered only after five \
-               processes received it.",
+        says: "After an OK, a message is delivered and processed, or it is dead-lettered. Or it waits in the inbox of a member that \
+               has exited, for that member's next life. In these runs, a message is dead-lettered only after five processes \
+               received it.",
         checked: "every OK and every confirmed acknowledgement against the recipients' deliveries and the final receipts",
         checker: messages::nothing_lost,
     },
