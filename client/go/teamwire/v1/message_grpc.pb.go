@@ -64,8 +64,9 @@ const (
 type MessageServiceClient interface {
 	// Sends one message of any kind.
 	//
-	// OK means that one atomic step has appended the message to the inbox of every recipient and to the history, and has recorded
-	// it for deduplication. The reply says how durable this is. Every error below means that nothing was changed.
+	// OK means that the message is valid and permitted, and that one atomic step has appended it to the inbox of every recipient
+	// and to the history, and has recorded it for deduplication. The reply says how durable this is. Every error below means that
+	// nothing was changed.
 	//
 	// INVALID_ARGUMENT: INVALID_TYPE, MISSING_RECIPIENT, UNEXPECTED_RECIPIENT, SELF_RECIPIENT, TEAM_MISMATCH,
 	// INVALID_NAME, MISSING_CONTENT, CONTENT_TOO_LARGE, MISSING_SUMMARY, INVALID_SUMMARY, INVALID_REQUEST_ID,
@@ -210,8 +211,9 @@ func (c *messageServiceClient) ListInbox(ctx context.Context, in *ListInboxReque
 type MessageServiceServer interface {
 	// Sends one message of any kind.
 	//
-	// OK means that one atomic step has appended the message to the inbox of every recipient and to the history, and has recorded
-	// it for deduplication. The reply says how durable this is. Every error below means that nothing was changed.
+	// OK means that the message is valid and permitted, and that one atomic step has appended it to the inbox of every recipient
+	// and to the history, and has recorded it for deduplication. The reply says how durable this is. Every error below means that
+	// nothing was changed.
 	//
 	// INVALID_ARGUMENT: INVALID_TYPE, MISSING_RECIPIENT, UNEXPECTED_RECIPIENT, SELF_RECIPIENT, TEAM_MISMATCH,
 	// INVALID_NAME, MISSING_CONTENT, CONTENT_TOO_LARGE, MISSING_SUMMARY, INVALID_SUMMARY, INVALID_REQUEST_ID,
