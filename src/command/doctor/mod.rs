@@ -81,7 +81,7 @@ pub(in crate::command) use self::history::crashes;
 ///
 /// - which members keep the team from being deleted, if you are the lead or the operator
 ///
-/// Of the members that have exited, it mentions only those whose program failed, unless you name another one. The advice
+/// If a member has exited and its program did not fail, the report leaves it out, unless you name it as MEMBER. The advice
 /// depends on who asks: a teammate learns what to tell the lead.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire doctor\n    teamwire doctor --json")]
