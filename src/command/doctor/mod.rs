@@ -38,7 +38,7 @@ pub(in crate::command) use self::history::crashes;
 ///
 /// - not queued: messages are refused, because the name is unknown or the inbox is full
 ///
-/// - store refuses writes: nothing can be sent until the coordinator's operator has acted
+/// - store refuses writes: nothing can be sent until the coordinator's administrator has acted
 ///
 /// - quota exceeded: the team, its tasks, or the history of its tasks has reached its quota, so teammates can add nothing more
 ///   to it
