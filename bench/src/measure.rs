@@ -164,7 +164,7 @@ where
         prefer_this_thread();
         for number in 0.. {
             let due = start + Duration::from_secs_f64(number as f64 / per_second);
-            // Nobody awaits the calls any more if the benchmark was interrupted.
+            // An interrupted benchmark awaits no calls.
             if due >= end || done.is_closed() {
                 break;
             }

@@ -63,7 +63,7 @@ fn read(directory: &Path) -> Result<Vec<Results>> {
 
 /// Returns the page.
 fn render(all: &[Results]) -> Result<String> {
-    let differs = all.iter().any(|results| results.provenance != all[0].provenance);
+    let differs = all.iter().any(|results| !results.provenance.is_known_to_be(&all[0].provenance));
     let mut page = String::new();
     for line in TEXT.lines() {
         let scenario = line.strip_prefix("<!-- ").and_then(|line| line.strip_suffix(" -->"));
@@ -88,8 +88,8 @@ fn provenance(all: &[Results], differs: bool) -> String {
     match all {
         [] => "Nothing has been measured yet.".to_owned(),
         _ if differs => {
-            "**The sections differ in commit or machine, so figures of one section can't be compared with those of \
-                         another.** Each section says where its figures come from."
+            "**The sections don't all come from one known commit on one machine, so figures of one can't be compared with \
+             those of another.** Each section says where its figures come from."
                 .to_owned()
         }
         [one, ..] => {
@@ -228,14 +228,21 @@ mod tests {
     #[test]
     fn a_page_of_two_commits_or_machines_warns_at_the_top_and_names_them_in_each_section() {
         let page = render(&[results("send", "1a2b"), results("latency", "3c4d")]).expect("rendered");
-        let warning = page.find("**The sections differ in commit or machine").expect("a warning");
+        let warning = page.find("**The sections don't all come").expect("a warning");
         assert!(warning < page.find("\n## ").expect("a section"), "{page}");
         assert!(page.contains("commit 1a2b; 2 × processor") && page.contains("commit 3c4d; 2 × processor"), "{page}");
 
         let mut other = results("latency", "1a2b");
         other.provenance.machine.kernel = "7.0".to_owned();
         let page = render(&[results("send", "1a2b"), other]).expect("rendered");
-        assert!(page.contains("**The sections differ") && page.contains("Linux 6.18") && page.contains("Linux 7.0"));
+        assert!(
+            page.contains("**The sections don't all come") && page.contains("Linux 6.18") && page.contains("Linux 7.0")
+        );
+
+        let mut old = results("send", "1a2b");
+        old.provenance.commit = None;
+        let page = render(&[old]).expect("rendered");
+        assert!(page.contains("**The sections don't all come") && page.contains("commit not recorded; 2 ×"), "{page}");
     }
 
     #[test]

@@ -30,6 +30,11 @@ impl Provenance {
         Ok(Self { version, commit, machine })
     }
 
+    /// Returns whether both are the same version, commit and machine. What was not recorded may differ.
+    pub(crate) fn is_known_to_be(&self, other: &Self) -> bool {
+        self.version.is_some() && self.commit.is_some() && self == other
+    }
+
     /// Returns what was measured, in words.
     pub(crate) fn built(&self) -> String {
         let version = self.version.as_deref().unwrap_or("of an unrecorded version");

@@ -26,6 +26,9 @@ pub(crate) const NAME: &str = "claim";
 const WORKERS: usize = 100;
 const TASKS_EACH: usize = 20;
 
+/// The number of tasks per worker in a check.
+const QUICK: usize = 2;
+
 /// What the page shows of it.
 pub(super) const VIEW: View = View {
     columns: &[
@@ -41,7 +44,7 @@ pub(super) const VIEW: View = View {
 
 /// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
-    let case = format!("{WORKERS} workers, {} tasks", WORKERS * TASKS_EACH);
+    let case = format!("{WORKERS} workers, {} tasks", WORKERS * tasks_each(bench));
     // The claims of a board take turns, so their lower bound is one commit after the other.
     let of_store = |store: &Store| [Candidate::StoreOnly(*store), Candidate::Teamwire(*store)];
     let candidates: Vec<_> = bench.stores.iter().flat_map(of_store).collect();
@@ -65,6 +68,10 @@ fn figures(claims: &Measurement) -> [Figure; 3] {
     [("claims/s", claims.per_second()), ("p50 ms", claims.percentile_ms(50.0)), ("p99 ms", claims.percentile_ms(99.0))]
 }
 
+fn tasks_each(bench: &Bench) -> usize {
+    if bench.is_quick { QUICK } else { TASKS_EACH }
+}
+
 struct Contest {
     claimed: Measurement,
     commits: f64,
@@ -79,7 +86,8 @@ async fn contest(bench: &Bench, store: Store) -> Result<Contest> {
     for worker in 0..WORKERS {
         workers.push(members.join(&format!("worker-{worker}")).await?);
     }
-    let tasks = (0..WORKERS * TASKS_EACH).map(|task| {
+    let tasks_each = tasks_each(bench);
+    let tasks = (0..WORKERS * tasks_each).map(|task| {
         let subject = format!("task {task}");
         members.lead.create_task(v1::CreateTaskRequest { subject, ..v1::CreateTaskRequest::default() })
     });
@@ -97,7 +105,7 @@ async fn contest(bench: &Bench, store: Store) -> Result<Contest> {
         claiming.spawn(async move {
             gate.wait().await;
             let mut latencies = Vec::new();
-            for _ in 0..TASKS_EACH {
+            for _ in 0..tasks_each {
                 let called = Instant::now();
                 if worker.claim_next_task(Duration::ZERO).await?.is_none() {
                     break;
