@@ -380,7 +380,7 @@ fn a_caller_that_repeats_refused_calls_without_a_pause_waits_for_each_answer() {
         let be_refused = async || {
             let began = Instant::now();
             let observer = raw.teams().create_observer(raw.request(v1::CreateObserverRequest::default())).await;
-            assert_eq!(refused(observer).reason, Reason::PermissionDenied);
+            assert_eq!(refused(observer).reason, Reason::LeadOnly);
             began.elapsed()
         };
         for _ in 0..3 {

@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// What is measured: between them, these scenarios use every load loop, every kind of process except the peers, and Redis.
-const SCENARIOS: [&str; 6] = ["send", "latency", "fanout", "idle", "drain", "claim"];
+const SCENARIOS: [&str; 4] = ["send", "latency", "idle", "drain"];
 
 /// Measures a little with builds for tests.
 pub(crate) fn check() -> Result<(), Failure> {
