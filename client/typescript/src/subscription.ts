@@ -22,6 +22,15 @@ const IDS_MAX = 4_096;
 /** How many messages one call may acknowledge. */
 const IDS_IN_A_CALL_MAX = 1_000;
 
+/**
+ * How long after the beginning of one call that acknowledges the next one begins, unless it is urgent. All clients wait equally
+ * long, but a browser may fire the timers of a hidden tab only once a second.
+ */
+const PAUSE_MS = 20;
+
+/** How many messages a session may leave unacknowledged if the request does not say. */
+const UNACKED_MESSAGES_MAX = 64;
+
 /** How many missed heartbeats end a session. */
 const HEARTBEATS_MISSED_MAX = 3;
 
@@ -69,6 +78,10 @@ export class Subscription implements AsyncIterable<InboxMessage> {
   readonly #seen = new Map<string, boolean>();
   /** Unconfirmed acknowledgements. */
   readonly #acks = new Set<string>();
+  /** From how many on they are urgent. */
+  readonly #urgentFrom: number;
+  /** How many flushes wait. */
+  #flushes = 0;
   /** Whether sending them has ended. */
   #areAcksOver = false;
   #openedAt = 0;
@@ -85,6 +98,8 @@ export class Subscription implements AsyncIterable<InboxMessage> {
     this.#calls = calls;
     this.#messages = messages;
     this.#request = { instanceId: v4(), ...request };
+    const unackedMax = request.unackedMessagesMax || UNACKED_MESSAGES_MAX;
+    this.#urgentFrom = Math.min(Math.ceil(unackedMax / 2), IDS_IN_A_CALL_MAX);
     calls.session = this.#session;
     void this.#read();
     void this.#acknowledge();
@@ -124,7 +139,10 @@ export class Subscription implements AsyncIterable<InboxMessage> {
     }
   }
 
-  /** Acknowledges a message as processed. Returns at once, and ignores a malformed id. */
+  /**
+   * Acknowledges a message as processed. Returns at once, and ignores a malformed id. After a pause, it is sent at once. Those
+   * that follow within 20 ms share a call. A flush does not wait for them.
+   */
   ack(messageId: string): void {
     // The coordinator would refuse the whole batch for one malformed id.
     if (!validate(messageId)) return;
@@ -138,7 +156,10 @@ export class Subscription implements AsyncIterable<InboxMessage> {
   async flush(signal?: AbortSignal): Promise<void> {
     const taken = [...this.#acks];
     const waits = () => taken.some((id) => this.#acks.has(id));
+    this.#flushes++;
+    this.#calls.changes.notify();
     await this.#calls.changes.until(() => this.#areAcksOver || !waits(), undefined, signal);
+    this.#flushes--;
     if (!waits()) return;
     signal?.throwIfAborted();
     const why = this.end?.reason ?? "closed or refused";
@@ -234,9 +255,15 @@ export class Subscription implements AsyncIterable<InboxMessage> {
   async #acknowledge(): Promise<void> {
     const delays = new Delays();
     const isReady = () => this.#acks.size > 0 && this.#session.id !== "" && !this.#session.isReopening;
+    const isUrgent = () => this.#flushes > 0 || this.#end !== undefined || this.#acks.size >= this.#urgentFrom;
+    let due = 0;
     for (;;) {
       await this.#calls.changes.until(() => this.#areAcksOver || isReady());
+      const pause = due - performance.now();
+      if (pause > 0) await this.#calls.changes.until(isUrgent, pause);
       if (this.#areAcksOver) return;
+      if (!isReady()) continue;
+      due = performance.now() + PAUSE_MS;
       const messageIds = [...this.#acks].slice(0, IDS_IN_A_CALL_MAX);
       try {
         await this.#messages.ack({ messageIds });
@@ -245,6 +272,8 @@ export class Subscription implements AsyncIterable<InboxMessage> {
         delays.reset();
       } catch (thrown) {
         const error = readError(thrown, true);
+        // The repetition has its own delay.
+        due = 0;
         this.#areAcksOver ||= endOf(error) !== undefined;
         this.#calls.changes.notify();
         await this.#calls.changes.until(() => this.#areAcksOver, delays.after(error));
