@@ -286,9 +286,9 @@ mod tests {
         acks: Acks,
         began: Instant,
         /// When each call began, in milliseconds, and how many messages it acknowledges.
-        calls: mpsc::UnboundedReceiver<(u128, usize)>,
+        calls: mpsc::Receiver<(u128, usize)>,
         /// Each call waits for one of these: whether it succeeds.
-        answers: mpsc::UnboundedSender<bool>,
+        answers: mpsc::Sender<bool>,
         session: watch::Sender<Session>,
     }
 
@@ -296,14 +296,14 @@ mod tests {
         fn new(unacked_messages_max: u32) -> Self {
             let (acks, began) = (Acks::new(unacked_messages_max), Instant::now());
             let (session, sessions) = watch::channel(Session { id: SESSION.to_owned(), is_reopening: false });
-            let (made, calls) = mpsc::unbounded_channel();
-            let (answers, answer) = mpsc::unbounded_channel();
+            let (made, calls) = mpsc::channel(8);
+            let (answers, answer) = mpsc::channel(8);
             let answer = Arc::new(tokio::sync::Mutex::new(answer));
             let call = move |request: v1::AckRequest| {
                 let (made, answer) = (made.clone(), answer.clone());
                 async move {
                     assert_eq!(request.session_id, SESSION);
-                    let _ = made.send((began.elapsed().as_millis(), request.message_ids.len()));
+                    let _ = made.try_send((began.elapsed().as_millis(), request.message_ids.len()));
                     let is_ok = answer.lock().await.recv().await == Some(true);
                     if is_ok { Ok(()) } else { Err(Error::Closed(Closed::Dropped)) }
                 }
@@ -331,7 +331,7 @@ mod tests {
         }
 
         fn answer(&self, is_ok: bool) {
-            self.answers.send(is_ok).expect("the sender");
+            self.answers.try_send(is_ok).expect("the sender");
         }
     }
 
