@@ -78,8 +78,6 @@ export class Subscription implements AsyncIterable<InboxMessage> {
   readonly #seen = new Map<string, boolean>();
   /** Unconfirmed acknowledgements. */
   readonly #acks = new Set<string>();
-  /** From how many on they are urgent. */
-  readonly #urgentFrom: number;
   /** How many flushes wait. */
   #flushes = 0;
   /** Whether sending them has ended. */
@@ -98,8 +96,6 @@ export class Subscription implements AsyncIterable<InboxMessage> {
     this.#calls = calls;
     this.#messages = messages;
     this.#request = { instanceId: v4(), ...request };
-    const unackedMax = request.unackedMessagesMax || UNACKED_MESSAGES_MAX;
-    this.#urgentFrom = Math.min(Math.ceil(unackedMax / 2), IDS_IN_A_CALL_MAX);
     calls.session = this.#session;
     void this.#read();
     void this.#acknowledge();
@@ -255,14 +251,14 @@ export class Subscription implements AsyncIterable<InboxMessage> {
   async #acknowledge(): Promise<void> {
     const delays = new Delays();
     const isReady = () => this.#acks.size > 0 && this.#session.id !== "" && !this.#session.isReopening;
-    const isUrgent = () => this.#flushes > 0 || this.#end !== undefined || this.#acks.size >= this.#urgentFrom;
+    const urgentFrom = (this.#request.unackedMessagesMax || UNACKED_MESSAGES_MAX) / 2;
+    const isUrgent = () => this.#flushes > 0 || this.#end !== undefined || this.#acks.size >= urgentFrom;
     let due = 0;
     for (;;) {
       await this.#calls.changes.until(() => this.#areAcksOver || isReady());
       const pause = due - performance.now();
       if (pause > 0) await this.#calls.changes.until(isUrgent, pause);
       if (this.#areAcksOver) return;
-      if (!isReady()) continue;
       due = performance.now() + PAUSE_MS;
       const messageIds = [...this.#acks].slice(0, IDS_IN_A_CALL_MAX);
       try {
