@@ -1,12 +1,15 @@
 //! The peers' programs: where they are, and how to install them.
 
 use std::{
-    fmt, fs,
+    env, fmt, fs,
     path::PathBuf,
     process::{Command, Stdio},
 };
 
 use crate::{Result, process};
+
+/// Names the Redis server. If it is not set, the one in `PATH` is used.
+const REDIS: &str = "TEAMWIRE_REDIS_SERVER";
 
 /// A program that a scenario needs besides teamwire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +50,10 @@ impl Program {
         };
         let missing = || format!("{self} is not installed ({advice})");
         match self {
+            // As in the tests.
+            Self::Redis if env::var_os(REDIS).is_some_and(|path| !path.is_empty()) => {
+                env::var_os(REDIS).map(PathBuf::from).filter(|path| path.is_file()).ok_or_else(missing)
+            }
             Self::Redis | Self::Nats => process::find(&self.to_string()).ok_or_else(missing),
             // The wrapper in PATH switches to another user.
             Self::Rabbit => Some(PathBuf::from("/usr/lib/rabbitmq/bin/rabbitmq-server"))

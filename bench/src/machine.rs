@@ -10,7 +10,8 @@ use std::{
 };
 
 use jiff::Zoned;
-use serde::Serialize;
+use procfs::{CpuInfo, Current as _, Meminfo};
+use serde::{Deserialize, Serialize};
 
 use crate::{Result, fetch::Program};
 
@@ -18,59 +19,39 @@ use crate::{Result, fetch::Program};
 const FLUSHES: usize = 200;
 
 /// The machine, and the servers that are measured on it.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Machine {
-    processor: String,
-    processors: usize,
-    memory_gib: f64,
-    kernel: String,
-    /// The load average of the last minute, at the start.
-    load: String,
-    /// The median time to append 4 KiB to a file and flush them, in the directory of the stores.
-    flush_us: f64,
+    pub(crate) processor: String,
+    pub(crate) processors: usize,
+    pub(crate) memory_gib: f64,
+    pub(crate) kernel: String,
     /// The versions of the servers.
-    servers: Vec<String>,
+    pub(crate) servers: Vec<String>,
 }
 
 impl Machine {
-    /// Inspects this machine. `directory`: that of the stores.
-    pub(crate) fn inspect(directory: &Path) -> Result<Self> {
-        let after = |file: &str, key: &str| {
-            let text = fs::read_to_string(file).unwrap_or_default();
-            text.lines().find_map(|line| Some(line.strip_prefix(key)?.trim_start_matches([' ', '\t', ':']).to_owned()))
-        };
-        let memory = after("/proc/meminfo", "MemTotal").unwrap_or_default();
-        let kib: f64 = memory.trim_end_matches(" kB").parse().unwrap_or(0.0);
+    /// Inspects this machine.
+    pub(crate) fn inspect() -> Result<Self> {
         Ok(Self {
-            processor: after("/proc/cpuinfo", "model name").unwrap_or_default(),
+            processor: CpuInfo::current()?.model_name(0).unwrap_or_default().to_owned(),
             processors: thread::available_parallelism()?.get(),
-            memory_gib: (kib / 1024.0 / 1024.0).round(),
+            memory_gib: (Meminfo::current()?.mem_total as f64 / 1024.0 / 1024.0 / 1024.0).round(),
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned(),
-            load: load(),
-            flush_us: flush(directory)?.as_secs_f64() * 1e6,
             servers: [Program::Redis, Program::Nats].into_iter().filter_map(version).collect(),
         })
     }
 
-    /// Returns a line that describes it.
+    /// Describes it in words.
     pub(crate) fn describe(&self) -> String {
-        let Self { processor, processors, memory_gib, kernel, flush_us, servers, .. } = self;
-        let servers = servers.join("; ");
-        format!(
-            "{processors} × {processor}, {memory_gib} GiB, Linux {kernel}; a flush (fdatasync) of 4 KiB takes {flush_us:.0} µs. \
-             {servers}."
-        )
+        let Self { processor, processors, memory_gib, kernel, servers } = self;
+        let servers: String = servers.iter().map(|server| format!("; {server}")).collect();
+        format!("{processors} × {processor}, {memory_gib} GiB, Linux {kernel}{servers}")
     }
 }
 
-/// Returns the date, followed by a colon.
+/// Returns the date.
 pub(crate) fn today() -> String {
-    Zoned::now().strftime("%Y-%m-%d:").to_string()
-}
-
-/// Returns the load average of the last minute.
-pub(crate) fn load() -> String {
-    fs::read_to_string("/proc/loadavg").unwrap_or_default().split(' ').next().unwrap_or_default().to_owned()
+    Zoned::now().strftime("%Y-%m-%d").to_string()
 }
 
 fn version(program: Program) -> Option<String> {
@@ -80,7 +61,8 @@ fn version(program: Program) -> Option<String> {
     Some(said.split_whitespace().take_while(|word| !word.starts_with("sha=")).collect::<Vec<_>>().join(" "))
 }
 
-fn flush(directory: &Path) -> Result<Duration> {
+/// Returns the median time to append 4 KiB to a file in a directory and flush them.
+pub(crate) fn flush(directory: &Path) -> Result<Duration> {
     let mut file = tempfile::tempfile_in(directory)?;
     let mut took = Vec::new();
     for _ in 0..FLUSHES {

@@ -6,143 +6,57 @@
 //! adjacent runs.
 //!
 //! [`scenario`] has a module per measurement, [`candidate`] one per candidate. [`process`] owns the processes, [`fetch`]
-//! installs peers, [`measure`] has the load loops and clocks, [`report`] writes tables, [`plot`] draws them, and [`page`]
-//! updates the file that shows both.
+//! installs peers, [`quiet`] waits for other programs, and [`measure`] has the load loops and clocks. [`report`] collects the
+//! figures of a scenario, and [`results`] keeps them with their [`provenance`]; [`terminal`] and [`plot`] show them, and [`page`]
+//! those of all scenarios.
 
 mod candidate;
+mod cli;
 mod fetch;
 mod machine;
 mod measure;
 mod page;
 mod plot;
 mod process;
+mod provenance;
+mod quiet;
 mod report;
+mod results;
 mod scenario;
+mod terminal;
 
 use std::{
-    env,
-    error::Error,
-    fmt,
+    env, fmt, fs,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
-    time::Duration,
+    time::Instant,
 };
 
-use clap::{Parser, ValueEnum};
+use clap::Parser as _;
+use mimalloc::MiMalloc;
 use tokio::{
     runtime::Runtime,
     signal::unix::{SignalKind, signal},
 };
 
 use self::{
-    fetch::Program,
+    cli::Cli,
     machine::Machine,
     measure::Pace,
-    page::Page,
+    provenance::Provenance,
+    quiet::Quiet,
     report::Report,
+    results::Results,
     scenario::{Scenario, scale::Sizes},
 };
 
-/// A result whose error is a message for the user.
-pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+/// The allocator of teamwire, so that the null server in this program has the same one.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
-const EXAMPLES: &str = "\
-Scenarios:
-  send      throughput and latency of sends by 1, 8, 64 and 512 callers; then latency at half that
-            rate, in an open loop
-  latency   from the call to the subscriber, at 50 messages a second
-  fanout    from the call of a broadcast to the first and the last of 10, 100 and 998 subscribers
-  idle      memory and CPU time of a coordinator per waiting subscriber
-  drain     how fast one subscriber receives and acknowledges a backlog
-  claim     100 workers that empty a task board
-  start     how long a coordinator takes to serve, empty and with queued messages
-  recovery  from the restart after kill -9 to the first delivery
-  growth    what a send costs with few and with many teams, and with few and many queued messages
-  watch     what displays of a large team cost: snapshots and changes, the history, and searching it
-  peers     sending and receiving with 1 and 100 inboxes, compared with Redis streams by hand, NATS
-            JetStream, RabbitMQ and JSON files
-  python    64 concurrent sends with the Python client, compared with AutoGen's gRPC runtime and
-            AGNTCY SLIM
-  joins     joins of one team, broadcasts to it and sends in it, as its roster grows to 1,000
-  scale     what teams, members, idle streams and messages cost with several coordinators on a
-            Redis Cluster
-
-By default all but the last two run, which takes about 25 minutes. Each run of each candidate starts new processes \
-with an empty store. Tables show the median of the runs, the minimum and the maximum; a ratio \
-compares adjacent runs. The coordinator's rates and the limits of inboxes, teams and connections \
-are raised, because they exist to prevent such load. Everything else has its default, so an OK \
-means what it means in production.
-
-Examples:
-  cargo run --release --package teamwire-bench -- --fetch --quick
-  cargo run --release --package teamwire-bench -- send --store embedded
-  cargo run --release --package teamwire-bench -- idle --streams 10000
-  cargo run --release --package teamwire-bench -- drain --backlog 100000 --json drain.json
-  cargo run --release --package teamwire-bench -- watch --members 200 --messages 20000
-  cargo run --release --package teamwire-bench -- scale --runs 1 --scale-teams 10000 --scale-members 2
-  cargo run --release --package teamwire-bench -- --markdown docs/benchmarks/results.md --plots docs/benchmarks";
-
-/// Measure teamwire against its baselines and its peers.
-#[derive(Debug, Parser)]
-#[command(name = "teamwire-bench", after_help = EXAMPLES)]
-struct Cli {
-    /// The scenarios to run. [default: all but joins and scale]
-    #[arg(value_enum)]
-    scenarios: Vec<Scenario>,
-    /// The stores to measure with; "redis" means both of its fsync settings.
-    #[arg(long, value_enum, default_value_t = Stores::All)]
-    store: Stores,
-    /// Check in a few minutes that everything works: less of everything, once. Other options take precedence.
-    #[arg(long)]
-    quick: bool,
-    /// The seconds that each run is measured for, after half a second of warm-up; at least 3 at low rates. [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3600))]
-    seconds: Option<u64>,
-    /// The number of runs of each candidate. [default: 3; quick: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
-    runs: Option<u64>,
-    /// The number of idle subscribers. [default: 1000; quick: 200]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(50..=15_000))]
-    streams: Option<u64>,
-    /// The number of messages to drain. [default: 20000; quick: 2000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(100..=1_000_000))]
-    backlog: Option<u64>,
-    /// The number of messages queued in start and recovery. [default: 10000; quick: 1000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    queued: Option<u64>,
-    /// The larger number of teams in growth. [default: 1000; quick: 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(11..=100_000))]
-    teams: Option<u64>,
-    /// The larger number of queued messages in growth. [default: 100000; quick: 5000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(11..=900_000))]
-    waiting: Option<u64>,
-    /// The number of members in watch. [default: 1000; quick: 100]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(3..=1000))]
-    members: Option<u64>,
-    /// The number of messages in watch. [default: 100000; quick: 5000]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..=1_000_000))]
-    messages: Option<u64>,
-    #[command(flatten)]
-    sizes: Sizes,
-    /// First install missing peers below the target directory; RabbitMQ by apt-get, which needs root.
-    #[arg(long)]
-    fetch: bool,
-    /// Write plots as SVG files to this directory.
-    #[arg(long, value_name = "DIR")]
-    plots: Option<PathBuf>,
-    /// After each scenario, replace its section of this Markdown file.
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
-    /// After each scenario, write the figures of all runs to this file, as JSON.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// The binary to measure. [default: the release build, which cargo brings up to date]
-    #[arg(long, value_name = "PATH")]
-    teamwire: Option<PathBuf>,
-    /// The directory for the stores, on the disk of interest. [default: beside this program]
-    #[arg(long, value_name = "DIR")]
-    directory: Option<PathBuf>,
-}
+/// An error that is a message for the user.
+pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 /// A store of teamwire, with its setting of fsync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,19 +89,13 @@ impl fmt::Display for Store {
     }
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Stores {
-    Embedded,
-    Redis,
-    All,
-}
-
 /// The settings of all scenarios.
 #[derive(Debug)]
 pub(crate) struct Bench {
     teamwire: PathBuf,
     stores: Vec<Store>,
     pace: Pace,
+    quiet: Quiet,
     runs: u32,
     streams: usize,
     backlog: u64,
@@ -223,8 +131,11 @@ fn runtime() -> Result<Runtime> {
     Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
 }
 
-/// Runs the scenarios. However it ends, it ends the processes that it started, and removes their files.
+/// Does what the command line says. However it ends, it ends the processes that it started, and removes their files.
 fn start(cli: Cli) -> Result<()> {
+    if let Some(page) = &cli.render {
+        return page::write(page);
+    }
     let executable = env::current_exe()?;
     let beside = executable.parent().ok_or("the executable has no directory")?;
     let directory = cli.directory.as_deref().unwrap_or(beside).canonicalize()?;
@@ -246,36 +157,88 @@ fn start(cli: Cli) -> Result<()> {
 async fn run(cli: Cli, beside: &Path, directory: &Path) -> Result<()> {
     measure::start_clock();
     process::raise_file_limit()?;
-    let by_default = || Scenario::value_variants().iter().copied().filter(|scenario| scenario.is_default()).collect();
-    let scenarios = if cli.scenarios.is_empty() { by_default() } else { cli.scenarios };
-    let page = cli.markdown.as_ref().map(|path| Page::open(path, scenarios.iter().map(|scenario| scenario.name())));
-    let page = page.transpose()?;
-    let teamwire = match cli.teamwire {
-        Some(path) => path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))?,
-        None => {
-            build()?;
-            beside.join("teamwire")
-        }
-    };
+    let (teamwire, commit) = binary(&cli, beside)?;
     if cli.fetch {
         fetch::all();
     }
-    let mut stores = match cli.store {
-        Stores::Embedded => vec![Store::Embedded],
-        Stores::Redis => vec![Store::RedisAlways, Store::RedisEverysec],
-        Stores::All => vec![Store::Embedded, Store::RedisAlways, Store::RedisEverysec],
-    };
-    let no_redis = Program::Redis.find().err();
-    if no_redis.is_some() {
-        stores.retain(|store| *store == Store::Embedded);
+    let provenance = Provenance::of(&teamwire, commit, Machine::inspect()?)?;
+    println!("{}; {}\n", provenance.built(), provenance.machine.describe());
+    let (bench, no_redis) = settings(&cli, teamwire, directory)?;
+    let (began, mut all) = (Instant::now(), Vec::new());
+    for scenario in cli.scenarios() {
+        let mut report = Report::new(scenario.name(), began);
+        if let Some(why) = &no_redis {
+            report.add_absent("everything on Redis", why);
+        }
+        let flush_us = machine::flush(&bench.directory)?.as_secs_f64() * 1e6;
+        scenario.run(&bench, &mut report).await?;
+        let mut results = Results {
+            scenario: scenario.name().to_owned(),
+            date: machine::today(),
+            provenance: provenance.clone(),
+            runs: bench.runs,
+            seconds: bench.pace.length.as_secs_f64(),
+            load: bench.quiet.take_worst(),
+            flush_us: results::rounded(flush_us),
+            note: None,
+            plots: Vec::new(),
+            absent: report.absent,
+            series: report.series,
+        };
+        println!("{}", terminal::show(&results));
+        publish(&cli, scenario, &mut results)?;
+        all.push(results);
+        if let Some(path) = &cli.json {
+            let texts: Vec<_> = all.iter().map(Results::to_json).collect::<Result<_>>()?;
+            fs::write(path, format!("[{}]\n", texts.join(",\n")))?;
+        }
     }
+    Ok(())
+}
+
+/// Writes the plots of a scenario, its figures, and the page, where the command line asks for them.
+fn publish(cli: &Cli, scenario: Scenario, results: &mut Results) -> Result<()> {
+    if let Some(plots) = &cli.plots {
+        plot::draw(results, plots)?;
+    }
+    if let Some(page) = &cli.markdown
+        && scenario.is_default()
+    {
+        results.plots = plot::draw(results, page::beside(page))?;
+        results.write(&page::data(page, scenario)?)?;
+        page::write(page)?;
+    }
+    Ok(())
+}
+
+/// Returns the binary to measure, and the commit that it was built from if that is known. Figures of an unknown commit are not
+/// published.
+fn binary(cli: &Cli, beside: &Path) -> Result<(PathBuf, Option<String>)> {
+    let (path, built_from) = match &cli.teamwire {
+        Some(path) => (path.canonicalize().map_err(|error| format!("{}: {error}", path.display()))?, None),
+        None => (beside.join("teamwire"), build()?),
+    };
+    let commit = cli.commit.clone().or(built_from);
+    if cli.markdown.is_some() && commit.is_none() {
+        return Err(
+            "it is not known which commit the binary was built from: name it with --commit, or run this with cargo in \
+                    a clone, which builds it"
+                .into(),
+        );
+    }
+    Ok((path, commit))
+}
+
+/// Returns the settings, and why there is nothing on Redis if that is so.
+fn settings(cli: &Cli, teamwire: PathBuf, directory: &Path) -> Result<(Bench, Option<String>)> {
     let or = |said: Option<u64>, full, quick| said.unwrap_or(if cli.quick { quick } else { full });
-    let seconds = cli.seconds.unwrap_or(1);
+    let (stores, no_redis) = cli.stores();
     let bench = Bench {
         teamwire,
         stores,
-        pace: Pace { warm_up: Duration::from_millis(500), length: Duration::from_secs(seconds) },
-        runs: u32::try_from(or(cli.runs, 3, 1))?,
+        pace: cli.pace(),
+        quiet: cli.quiet(),
+        runs: cli.runs(),
         streams: usize::try_from(or(cli.streams, 1_000, 200))?,
         backlog: or(cli.backlog, 20_000, 2_000),
         queued: or(cli.queued, 10_000, 1_000),
@@ -287,42 +250,41 @@ async fn run(cli: Cli, beside: &Path, directory: &Path) -> Result<()> {
         is_quick: cli.quick,
         directory: directory.to_owned(),
     };
-    let machine = Machine::inspect(&bench.directory)?;
-    println!("{}\n", machine.describe());
-    let mut report = Report::new(machine);
-    for scenario in scenarios {
-        let name = scenario.name();
-        if let Some(why) = &no_redis {
-            report.add_absent(name, "all candidates with Redis", why);
-        }
-        let before = machine::load();
-        scenario.run(&bench, &mut report).await?;
-        let after = machine::load();
-        let how = format!("Runs: {}, of {seconds} s. Load: {before} before, {after} after.", bench.runs);
-        println!("{}{how}\n", report.tables(name));
-        let pictures = cli.plots.as_ref().map(|plots| plot::draw(&report, name, plots)).transpose()?;
-        if let Some(page) = &page {
-            let shown = match (&cli.plots, &pictures) {
-                (Some(plots), Some(pictures)) => page.refer(plots, pictures)?,
-                _ => String::new(),
-            };
-            let described = report.machine().describe();
-            page.show(name, &format!("{}{shown}{} {how} {described}", report.markdown(name), machine::today()))?;
-        }
-        if let Some(path) = &cli.json {
-            report.write(path)?;
-        }
-    }
-    Ok(())
+    Ok((bench, no_redis))
 }
 
-/// Builds teamwire's release binary with the cargo that runs this program, into the same directory.
-fn build() -> Result<()> {
-    let Some(cargo) = env::var_os("CARGO") else { return Ok(()) };
+/// Builds teamwire's release binary with the cargo that runs this program, into the same directory. Returns the commit of the
+/// source. `None`: cargo does not run this program, so nothing was built; or the commit is unknown.
+fn build() -> Result<Option<String>> {
+    let Some(cargo) = env::var_os("CARGO") else { return Ok(None) };
     let status = Command::new(cargo).args(["build", "--release", "--package", "teamwire"]).status()?;
     if status.success() {
-        Ok(())
+        Ok(provenance::commit())
     } else {
         Err("teamwire does not build; fix it, or name a binary with --teamwire".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    /// Returns settings with a number of runs.
+    pub(crate) fn bench(runs: u32) -> Bench {
+        let cli = Cli::parse_from(["teamwire-bench", "--store", "embedded", "--runs", &runs.to_string()]);
+        settings(&cli, PathBuf::new(), Path::new("")).expect("settings").0
+    }
+
+    #[test]
+    fn figures_of_an_unknown_commit_are_not_published() {
+        let parse = |more: &[&str]| {
+            Cli::parse_from([&["teamwire-bench", "--teamwire", "/bin/true", "--markdown", "page.md"], more].concat())
+        };
+        let refused = binary(&parse(&[]), Path::new("")).expect_err("no commit");
+        assert!(refused.to_string().contains("--commit"), "{refused}");
+        let (_, commit) = binary(&parse(&["--commit", "1a2b"]), Path::new("")).expect("a commit");
+        assert_eq!(commit.as_deref(), Some("1a2b"));
     }
 }

@@ -10,7 +10,7 @@ use plotters::{
 
 use crate::{
     Result, Store,
-    report::{Report, Series, Spread, number, ratios},
+    results::{Plot, Results, Series, Spread, number},
 };
 
 /// The width of a picture, and the heights of a row of bars, a title and a panel with axes, in pixels.
@@ -40,24 +40,12 @@ const OTHERS: [RGBColor; 8] = [
     RGBColor(27, 124, 131),
 ];
 
-/// The smallest fraction of latencies to show.
-const TAIL_MIN: f64 = 1e-4;
-
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// A picture in a file.
-#[derive(Debug)]
-pub(crate) struct Picture {
-    /// The name of its file.
-    pub(crate) file: String,
-    /// Its title.
-    pub(crate) title: String,
-}
-
 /// Draws the results of a scenario into files in a directory.
-pub(crate) fn draw(report: &Report, scenario: &str, directory: &Path) -> Result<Vec<Picture>> {
+pub(crate) fn draw(results: &Results, directory: &Path) -> Result<Vec<Plot>> {
     fs::create_dir_all(directory)?;
-    let cases = report.cases(scenario);
+    let (scenario, cases) = (&results.scenario, results.cases());
     // Three or more cases that differ only in their leading number, and in the plural after it, become the points of lines.
     let after_number = |case: &[&Series]| case[0].case.split_once(' ').map(|(_, rest)| rest.to_owned());
     let singular = |case: &[&Series]| after_number(case).map(|rest| rest.replacen("s,", ",", 1));
@@ -66,29 +54,29 @@ pub(crate) fn draw(report: &Report, scenario: &str, directory: &Path) -> Result<
         at(case[0]).is_some() && alike >= 3
     };
     let (points, single): (Vec<_>, Vec<_>) = cases.iter().cloned().partition(is_point);
-    let mut pictures = Vec::new();
-    let mut picture = |name: &str, title: &str| {
-        let picture = Picture { file: format!("{scenario}{name}.svg"), title: format!("{scenario}: {title}") };
-        let path = directory.join(&picture.file);
-        pictures.push(picture);
+    let mut plots = Vec::new();
+    let mut plot = |name: &str, title: &str| {
+        let plot = Plot { file: format!("{scenario}{name}.svg"), title: format!("{scenario}: {title}") };
+        let path = directory.join(&plot.file);
+        plots.push(plot);
         path
     };
     if let Some(last) = points.last() {
         let quantity = last[0].compared().map_or("", |(name, _)| name);
         let at = after_number(last).unwrap_or_default();
-        lines(&picture("", &format!("{quantity} by {at}")), quantity, &at, &points)?;
+        lines(&plot("", &format!("{quantity} by {at}")), quantity, &at, &points)?;
     }
     if !single.is_empty() {
         let (name, title) = if points.is_empty() { ("", "figures") } else { ("-more", "more figures") };
-        bars(&picture(name, title), &single)?;
+        bars(&plot(name, title), &single)?;
     }
-    if cases.iter().any(|case| case.iter().any(|series| !ratios(series, case).is_empty())) {
-        ratio_bars(&picture("-ratios", "ratios"), &cases)?;
+    if cases.iter().any(|case| case.iter().any(|series| !series.ratios(case).is_empty())) {
+        ratio_bars(&plot("-ratios", "ratios"), &cases)?;
     }
-    if let Some(case) = cases.iter().find(|case| case.iter().any(|series| series.latencies.is_some())) {
-        tails(&picture("-tail", "latency tail"), case)?;
+    if let Some(case) = cases.iter().find(|case| case.iter().any(|series| !series.tail.is_empty())) {
+        tails(&plot("-tail", "latency tail"), case)?;
     }
-    Ok(pictures)
+    Ok(plots)
 }
 
 /// Draws the compared quantity over the leading number of the cases, with a panel per store.
@@ -96,7 +84,7 @@ fn lines(path: &Path, quantity: &str, at_what: &str, cases: &[Vec<&Series>]) -> 
     let all: Vec<_> = cases.iter().flatten().copied().collect();
     panels(path, &all, |area, title, candidate| {
         let of_one = |candidate: &str| -> Vec<(f64, f64)> {
-            let own = all.iter().filter(|series| series.candidate() == candidate);
+            let own = all.iter().filter(|series| series.plain_candidate() == candidate);
             own.filter_map(|series| Some((at(series)?, series.compared()?.1.median))).collect()
         };
         let lines: Vec<_> = candidate.iter().map(|candidate| (candidate.clone(), of_one(candidate))).collect();
@@ -108,11 +96,8 @@ fn lines(path: &Path, quantity: &str, at_what: &str, cases: &[Vec<&Series>]) -> 
 fn tails(path: &Path, case: &[&Series]) -> Result<()> {
     panels(path, case, |area, title, candidate| {
         let of_one = |candidate: &str| -> Vec<(f64, f64)> {
-            let found = case.iter().find(|series| series.candidate() == candidate);
-            let Some(all) = found.and_then(|series| series.latencies.as_ref()) else { return Vec::new() };
-            let tails = (0..=80).map(|step| 10_f64.powf(f64::from(step) * TAIL_MIN.log10() / 80.0));
-            let seen = tails.take_while(|tail| tail * all.len() as f64 >= 1.0);
-            seen.map(|tail| (all.value_at_quantile(1.0 - tail) as f64 / 1e6, tail)).collect()
+            let found = case.iter().find(|series| series.plain_candidate() == candidate);
+            found.map(|series| series.tail.clone()).unwrap_or_default()
         };
         let lines: Vec<_> = candidate.iter().map(|candidate| (candidate.clone(), of_one(candidate))).collect();
         axes(area, title, ("ms", "fraction that took longer"), SeriesLabelPosition::LowerLeft, &lines)
@@ -123,8 +108,8 @@ fn tails(path: &Path, case: &[&Series]) -> Result<()> {
 fn panels(path: &Path, all: &[&Series], panel: impl Fn(&Area<'_>, &str, &[String]) -> Result<()>) -> Result<()> {
     let mut candidate: Vec<String> = Vec::new();
     for series in all {
-        if !candidate.contains(&series.candidate()) {
-            candidate.push(series.candidate());
+        if !candidate.contains(&series.plain_candidate()) {
+            candidate.push(series.plain_candidate());
         }
     }
     let stores = [Store::Embedded, Store::RedisAlways, Store::RedisEverysec].map(|store| store.to_string());
@@ -201,7 +186,7 @@ fn bars(path: &Path, cases: &[Vec<&Series>]) -> Result<()> {
         .iter()
         .map(|case| {
             let (quantity, _) = case[0].compared().unwrap_or(("", Spread::default()));
-            let bars = case.iter().filter_map(|series| Some((series.candidate(), series.compared()?.1)));
+            let bars = case.iter().filter_map(|series| Some((series.plain_candidate(), series.compared()?.1)));
             (format!("{}: {quantity}", case[0].case), bars.collect::<Vec<_>>())
         })
         .collect();
@@ -223,8 +208,8 @@ fn ratio_bars(path: &Path, cases: &[Vec<&Series>]) -> Result<()> {
         .map(|case| {
             let (quantity, _) = case[0].compared().unwrap_or(("", Spread::default()));
             let of_one = |series: &&Series| {
-                let own = series.candidate();
-                ratios(series, case).into_iter().map(move |(baseline, ratio)| (format!("{own} / {baseline}"), ratio))
+                let own = series.plain_candidate();
+                series.ratios(case).into_iter().map(move |(baseline, ratio)| (format!("{own} / {baseline}"), ratio))
             };
             let bars = case.iter().flat_map(|series| of_one(series).collect::<Vec<_>>());
             (format!("{}: {quantity}, own / baseline", case[0].case), bars.collect::<Vec<_>>())

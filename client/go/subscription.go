@@ -18,9 +18,15 @@ const (
 	queued, remembered = 4096, 4096
 	// acksInCall is how many messages one call may acknowledge: the protocol's limit.
 	acksInCall = 1000
+	// unackedMax is how many messages a session may leave unacknowledged if the request does not say.
+	unackedMax = 64
 	// settled is how long a session must last before its loss resets the delays.
 	settled = 10 * time.Second
 )
+
+// ackPause is how long after the beginning of one call that acknowledges the next one begins, unless it is urgent. All clients
+// wait equally long. Tests change it.
+var ackPause = 20 * time.Millisecond
 
 // The reasons of an [End].
 const (
@@ -58,11 +64,13 @@ func (m *Message) Ack() { m.inbox.Ack(m.GetId()) }
 
 // Subscription hands out the messages of the caller's inbox. It is safe for concurrent use.
 type Subscription struct {
-	client  *Client
-	ctx     context.Context
-	request *v1.StreamRequest
-	filled  chan struct{} // holds a token if a message may wait
-	acks    chan ack
+	client     *Client
+	ctx        context.Context
+	request    *v1.StreamRequest
+	filled     chan struct{} // holds a token if a message may wait
+	acks       chan ack
+	pause      time.Duration // ackPause
+	urgentFrom int           // from how many waiting acknowledgements on they are urgent
 
 	ended chan struct{} // closed once end and err are set
 	end   End
@@ -108,12 +116,13 @@ func (w *window) put(id string, isAcked bool) {
 func (c *Client) Subscribe(ctx context.Context, options ...func(*v1.StreamRequest)) *Subscription {
 	s := &Subscription{
 		client: c, request: &v1.StreamRequest{InstanceId: uuid.NewString()},
-		filled: make(chan struct{}, 1), acks: make(chan ack, queued),
+		filled: make(chan struct{}, 1), acks: make(chan ack, queued), pause: ackPause,
 		ended: make(chan struct{}), stopped: make(chan struct{}), session: noSession, seen: window{acked: map[string]bool{}},
 	}
 	for _, set := range options {
 		set(s.request)
 	}
+	s.urgentFrom = min((cmp.Or(int(s.request.GetUnackedMessagesMax()), unackedMax)+1)/2, acksInCall)
 	ctx, cancel := context.WithCancel(ctx)
 	s.ctx = ctx
 	stop := context.AfterFunc(c.ctx, cancel)
@@ -205,7 +214,8 @@ func (s *Subscription) Err() error {
 	return s.err
 }
 
-// Ack acknowledges a message as processed. It returns at once, and ignores a malformed id.
+// Ack acknowledges a message as processed. It returns at once, and ignores a malformed id. After a pause, the acknowledgement is
+// sent at once. Those that follow within 20 ms share a call. Flush does not wait for them.
 func (s *Subscription) Ack(id string) {
 	parsed, err := uuid.Parse(id)
 	if err != nil {
@@ -328,22 +338,14 @@ func (s *Subscription) deliver(delivery *v1.Delivery) {
 
 // acknowledge sends acknowledgements in batches until the coordinator refuses them permanently.
 func (s *Subscription) acknowledge() error {
+	var due time.Time
 	for {
-		var ids []string
-		var waiting []chan struct{}
-		for next := true; next; next = len(s.acks) > 0 && len(ids) < acksInCall {
-			select {
-			case taken := <-s.acks:
-				if taken.confirmed != nil {
-					waiting = append(waiting, taken.confirmed)
-				} else {
-					ids = append(ids, taken.id)
-				}
-			case <-s.ctx.Done():
-				return s.ctx.Err()
-			}
+		ids, flushes, err := s.collect(due)
+		if err != nil {
+			return err
 		}
 		for n := 0; len(ids) > 0; n++ {
+			due = time.Now().Add(s.pause)
 			_, err := s.client.Messages.Ack(s.ctx, &v1.AckRequest{MessageIds: ids})
 			if err == nil {
 				break
@@ -355,8 +357,43 @@ func (s *Subscription) acknowledge() error {
 				return err
 			}
 		}
-		for _, flush := range waiting {
+		for _, flush := range flushes {
 			close(flush)
 		}
 	}
+}
+
+// collect waits for acknowledgements, and then for more until they are due or urgent. It also returns the flushes behind them.
+func (s *Subscription) collect(due time.Time) (ids []string, flushes []chan struct{}, err error) {
+	add := func(taken ack) {
+		if taken.confirmed != nil {
+			flushes = append(flushes, taken.confirmed)
+		} else {
+			ids = append(ids, taken.id)
+		}
+	}
+	select {
+	case taken := <-s.acks:
+		add(taken)
+	case <-s.ctx.Done():
+		return nil, nil, s.ctx.Err()
+	}
+	pause := time.NewTimer(time.Until(due))
+	defer pause.Stop()
+	for isDue := time.Until(due) <= 0; !isDue && len(flushes) == 0 && len(ids) < s.urgentFrom; {
+		select {
+		case taken := <-s.acks:
+			add(taken)
+		case <-pause.C:
+			isDue = true
+		case <-s.ended:
+			isDue = true
+		case <-s.ctx.Done():
+			return nil, nil, s.ctx.Err()
+		}
+	}
+	for len(s.acks) > 0 && len(ids) < acksInCall {
+		add(<-s.acks)
+	}
+	return ids, flushes, nil
 }

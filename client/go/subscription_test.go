@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -233,5 +234,55 @@ func TestTheOldestMessageIsForgottenWhenTheWindowIsFull(t *testing.T) {
 	_, isFirst := w.acked["0"]
 	if isFirst || !w.acked["7"] || !w.acked["2"] || len(w.acked) != remembered || len(w.order) != remembered {
 		t.Error(isFirst, len(w.acked), len(w.order))
+	}
+}
+
+func TestAcknowledgementsInQuickSuccessionShareACallUnlessTheyAreUrgent(t *testing.T) {
+	// So long that only the first acknowledgement and urgent ones are sent.
+	defer func(pause time.Duration) { ackPause = pause }(ackPause)
+	ackPause = time.Hour
+	for window, half := range map[uint32]int{0: 32, 64: 32, 5: 3} {
+		f := newFake(t)
+		ends := f.says(closing(ShutdownApproved), opened("s1"))
+		inbox := client(t, f).Subscribe(context.Background(), func(r *v1.StreamRequest) { r.UnackedMessagesMax = window })
+		ack := func(count int) (ids []string) {
+			for range count {
+				ids = append(ids, uuid.NewString())
+				inbox.Ack(ids[len(ids)-1])
+			}
+			return ids
+		}
+		sent := func(ids []string) {
+			t.Helper()
+			if got := <-f.acks; !slices.Equal(got, ids) {
+				t.Fatal(len(got), len(ids))
+			}
+		}
+		sent(ack(1))
+		waiting := ack(half - 1)
+		if err := inbox.Flush(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		sent(waiting)
+		sent(ack(half))
+		last := ack(2)
+		ends()
+		sent(last)
+	}
+}
+
+func TestWithoutAFlushTheNextCallBegins20MsAfterTheOneBefore(t *testing.T) {
+	f := newFake(t)
+	f.says(nil, opened("s1"))
+	inbox, began := client(t, f).Subscribe(context.Background()), time.Now()
+	for range 2 {
+		id := uuid.NewString()
+		inbox.Ack(id)
+		if got := <-f.acks; len(got) != 1 || got[0] != id {
+			t.Fatal(got)
+		}
+	}
+	if took := time.Since(began); took < 20*time.Millisecond {
+		t.Error(took)
 	}
 }

@@ -15,15 +15,15 @@ const PREFIX_MIN: usize = 4;
 pub enum Access {
     /// List the valid credentials of your team, with their last use
     ///
-    /// The lead and the operator see those of members and hosts, sign-ins to the console, observers' credentials and invitations;
-    /// every other member sees its own sign-ins.
+    /// The lead and the operator see the credentials of members, hosts and observers, sign-ins to the console, and invitations.
+    /// Every other member sees its own sign-ins.
     List(List),
     /// Revoke a credential, for example because it leaked
     ///
-    /// Within 2 s, no coordinator accepts it, and what was opened with it ends. A member whose credential is revoked stays in
-    /// the team with its inbox. But its runner ends the program, because the runner can no longer act for the member. To let the
-    /// member come back, give it a new invitation: `teamwire invite NAME`. To end a member, use `teamwire shutdown` instead. To
-    /// replace your own credential, use `teamwire join --new-credential`.
+    /// From then on, no coordinator accepts it. What was opened with it ends within 2 s. A member whose credential is revoked
+    /// stays in the team with its inbox. But its runner ends the program, because the runner can no longer act for the member.
+    /// To let the member come back, give it a new invitation: `teamwire invite NAME`. To end a member, use `teamwire shutdown`
+    /// instead. To replace your own credential, use `teamwire join --new-credential`.
     Revoke(Revoke),
 }
 

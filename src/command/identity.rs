@@ -23,7 +23,7 @@ pub struct Whoami {
 
 /// List the identities saved on this machine: yours, and those of runners
 ///
-/// Asks each coordinator once what became of the member. `ended` identities can no longer be used; --prune removes them.
+/// For each identity, asks its coordinator once what became of the member. `ended` identities can no longer be used; --prune removes them.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire identities\n    teamwire identities --prune")]
 pub struct Identities {

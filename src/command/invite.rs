@@ -9,10 +9,10 @@ use crate::{context::ContextArgs, failure::Failure, show};
 
 /// Invite a new member or a host
 ///
-/// Prints a join string: the coordinator's addresses, the fingerprint of its certificate authority, and a join token. On the other
-/// machine, run `teamwire join -` or `teamwire run NAME --join - -- COMMAND`, and paste the string there. With --host, it is for a
-/// machine that starts teammates: `teamwire host --join -`. Anyone who has the string can join, so treat it like a password: do
-/// not give it as an argument, because all users of the machine could see it in the process list.
+/// Prints a join string: the coordinator's addresses, the fingerprint of its certificate authority, and a join token. On the
+/// other machine, run `teamwire join -` or `teamwire run NAME --join - -- COMMAND`, and paste the string there. With --host,
+/// the string is for a machine that starts teammates: `teamwire host --join -`. Anyone who has the string can join, so treat it
+/// like a password. Do not give it as an argument: all users of the machine could see it in the process list.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire invite backend\n    teamwire invite --uses 10 --minutes 60\n    teamwire invite --host\n    teamwire invite --observer"

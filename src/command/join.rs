@@ -14,8 +14,8 @@ use crate::{
 /// Join a team
 ///
 /// Saves the credential in the context file and makes it the current identity, so that `send`, `inbox` and other commands
-/// need no further options. Between commands your state is `away`, but never `lost`, and you keep the tasks that you
-/// claimed. To run a program as a member, use `teamwire run` instead.
+/// need no further options. Your state becomes `away` 30 s after each command, but never `lost`, and you keep the
+/// tasks that you claimed. To run a program as a member, use `teamwire run` instead.
 ///
 /// Without a join string, begins a new life with your current identity, or with the one that --as names. It fails while a
 /// runner or another program is connected under that identity.

@@ -20,7 +20,7 @@ const SHOWN_MAX: usize = 100;
 /// List shutdown requests, plans, permission requests and orders of teammates, or wait for a decision
 ///
 /// An order is approved when the teammate starts, and rejected if its host cannot start it. With --wait, the command also
-/// acknowledges the answer in your inbox, because it has shown it.
+/// acknowledges the answer in your inbox, because its output shows the answer.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire requests --state pending\n    teamwire requests last --wait")]
 pub struct Requests {

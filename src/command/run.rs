@@ -26,10 +26,10 @@ const SESSIONS_DIRECTORY: &str = "sessions";
 /// `in_reply_to` (see --ack).
 ///
 /// When the member's shutdown is approved, the runner closes the program's standard input and gives it time to finish
-/// (--wrap-up). If the program is still running then, it gets SIGTERM, and SIGKILL after --grace. Every process that the
-/// program has started ends with it. The runner reports how the program ended and what it did to end it, and exits with 0. If
-/// the runner itself gets SIGTERM, SIGINT, SIGHUP or SIGQUIT, it sends SIGTERM to the program at once; a second signal kills
-/// the program.
+/// (--wrap-up). A program that is still running gets SIGTERM, and SIGKILL after --grace. Every process that the program has
+/// started ends with it. The runner reports how the program ended, and with which signal if the runner had to end it. Then the
+/// runner exits with 0. If the runner itself gets SIGTERM, SIGINT, SIGHUP or SIGQUIT, it sends SIGTERM to the program at once;
+/// a second signal kills the program.
 ///
 /// --via selects how messages reach the program. With `stdin`, the runner writes each message as a line of JSON to the
 /// program's standard input, and the program answers with lines of JSON: {"ack": "MESSAGE_ID"} or any SendMessage object. With
@@ -95,8 +95,8 @@ pub struct Run {
     permissions: Permit,
     /// With --permissions ask: the member that is asked [default: the lead]
     ///
-    /// The approver must already be a member. With a join string, the runner cannot check this before it joins. If the approver
-    /// is missing then, the runner prints a warning, and asks the lead until the approver joins.
+    /// The approver must already be a member. With a join string, the runner cannot check this before it joins. If it then
+    /// finds that the approver is missing, it prints a warning, and asks the lead until the approver joins.
     #[arg(long, value_name = "MEMBER", default_value = "", hide_default_value = true)]
     approver: String,
     /// With --via stdin: what counts as processed

@@ -135,6 +135,8 @@ pub(super) const KEYS: &[Key] = keys! {
     "rates.writes_burst": Rate => rates.writes_burst;
     "rates.read_bytes_per_second": Kib(64..=16_777_216) => rates.read_bytes_per_second;
     "rates.read_bytes_burst": Kib(64..=16_777_216) => rates.read_bytes_burst;
+    "rates.refusals_per_second": Rate => rates.refusals_per_second;
+    "rates.refusals_burst": Rate => rates.refusals_burst;
     "shares.connections_per_credential_max": Number(1..=100_000) => shares.connections_per_credential_max;
     "shares.streams_per_credential_max": Number(1..=100_000) => shares.streams_per_credential_max;
     "shares.reads_per_credential_max": Number(1..=1_000) => shares.reads_per_credential_max;

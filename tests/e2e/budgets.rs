@@ -371,6 +371,30 @@ fn a_writer_that_hammers_is_slowed_and_invented_credentials_are_no_way_around_it
 }
 
 #[test]
+fn a_caller_that_repeats_refused_calls_without_a_pause_waits_for_each_answer() {
+    let world = World::configured("[rates]\nrefusals_per_second = 2\nrefusals_burst = 3\n");
+    world.create_team("acme");
+    let (ann, bob) = (world.join("ann"), world.join("bob"));
+    Runtime::new().unwrap().block_on(async {
+        let raw = Raw::at(&world.coordinator.address(), &bob);
+        let be_refused = async || {
+            let began = Instant::now();
+            let observer = raw.teams().create_observer(raw.request(v1::CreateObserverRequest::default())).await;
+            assert_eq!(refused(observer).reason, Reason::LeadOnly);
+            began.elapsed()
+        };
+        for _ in 0..3 {
+            be_refused().await;
+        }
+        // One came back while those three were answered, at most, so one of these waits for half a second.
+        let waits = [be_refused().await, be_refused().await];
+        assert!(waits.iter().any(|wait| *wait >= Duration::from_millis(300)), "{waits:?}");
+        others_are_served(&world, &ann).await;
+        raw.send(message::direct("ann", "hello", "hello").body).await.expect("it may still do what it is allowed to");
+    });
+}
+
+#[test]
 fn a_credential_has_so_many_connections_and_a_closed_one_makes_room() {
     let world = World::configured(
         "log = \"debug\"\n[network]\nauthentication_timeout = \"1s\"\n[shares]\nconnections_per_credential_max = 3\n",

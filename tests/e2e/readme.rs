@@ -163,7 +163,7 @@ fn a_second_machine_joins_as_printed() {
         let program = format!("python3 {}/examples/echo.py", env!("CARGO_MANIFEST_DIR"));
         let typed = command.replace("JOIN_STRING", &join_string).replace("COMMAND", &program);
         let running = type_in(&world, "elsewhere", &typed);
-        if command.starts_with("teamwire run ") {
+        if command.contains("teamwire run ") {
             let has_joined = || world.cli("host", &["status"]).succeeds().stdout.contains("backend").then_some(());
             eventually("the teammate has joined", has_joined);
             let send = ["send", "backend", "Are you there?", "-s", "a question", "--wait-reply"];

@@ -7,6 +7,7 @@
 //! at once.
 
 mod agents;
+mod bench;
 mod buf;
 mod charts;
 mod clients;
@@ -81,6 +82,7 @@ fn ci() -> Result<(), Failure> {
     generate::check()?;
     charts::check()?;
     dist::check()?;
+    bench::check()?;
     faults::inject(&["--seconds", "30"])?;
     faults::inject(&["--fault", "mix-hosts", "--seconds", "15"])?;
     test::run(true)

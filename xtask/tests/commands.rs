@@ -560,15 +560,19 @@ fn ci_checks_then_tests_with_ci_set() {
     let tested = ["build", "test", "test"].map(|step| format!("{step} CI=true {ready}\n")).concat();
     assert_eq!(
         String::from_utf8_lossy(&output.stdout),
-        format!("fmt CI=\nclippy CI=\nrun CI=\nbuild CI=\nbuild CI=\nbuild CI=\nrun CI=\nbuild CI=\nrun CI=\n{tested}")
+        format!(
+            "fmt CI=\nclippy CI=\nrun CI=\nbuild CI=\nbuild CI=\nbuild CI=\nrun CI=\nbuild CI=\nrun CI=\nbuild CI=\nrun CI=\n{tested}"
+        )
     );
     let calls = machine.calls();
     let at = |call: &str| {
         calls.iter().position(|made| made.starts_with(call)).unwrap_or_else(|| panic!("{call}: {calls:#?}"))
     };
     let packed = "python -B xtask/dist/dist.py --quick --verify --check-reproducible --binary ";
+    let benchmark = "cargo run --quiet --locked --package teamwire-bench -- --quick --teamwire ";
     let order =
-        ["buf generate", "git status", "python -B xtask/charts/check.py", packed, "check ", "cargo test"].map(at);
+        ["buf generate", "git status", "python -B xtask/charts/check.py", packed, benchmark, "check ", "cargo test"];
+    let order = order.map(at);
     assert!(order.is_sorted(), "{calls:#?}");
     // Those of the clients, and that of the console.
     assert_eq!(calls.iter().filter(|call| *call == "check ").count(), LANGUAGES.len() + 1);

@@ -1,10 +1,17 @@
 //! A gRPC server in its own process that speaks teamwire's protocol without its rules.
 //!
-//! It accepts every message unchecked, stores it in a [`PlainStore`] or not at all, and hands it to the open streams. So it
-//! costs what any server with these messages on these libraries must cost.
+//! It accepts every message unchecked, stores it in a [`PlainStore`] or not at all, and hands it to the open streams. It has
+//! teamwire's allocator and settings of memory, and sends as many heartbeats and pings. So it costs what any server with these
+//! messages on these libraries must cost.
 
-use std::{collections::HashMap, pin::Pin, sync::Arc};
+use std::{
+    collections::HashMap,
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
+use nix::sys::prctl;
 use parking_lot::Mutex;
 use prost::Message as _;
 use teamwire_proto::v1::{
@@ -13,7 +20,11 @@ use teamwire_proto::v1::{
     send_request::Body,
     stream_response::Frame,
 };
-use tokio::{net::TcpSocket, sync::mpsc};
+use tokio::{
+    net::TcpSocket,
+    sync::mpsc,
+    time::{Instant, interval_at},
+};
 use tokio_stream::{
     Stream, StreamExt as _,
     wrappers::{TcpListenerStream, UnboundedReceiverStream},
@@ -30,8 +41,16 @@ use crate::Result;
 /// What it prints before its port.
 pub(crate) const LISTENS: &str = "listens on port ";
 
+/// The intervals of heartbeats on an idle stream, and of pings on a silent connection; and the time to answer a ping. Teamwire's
+/// defaults.
+const HEARTBEATS: Duration = Duration::from_secs(10);
+const PINGS: Duration = Duration::from_secs(20);
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Serves until it is killed, on the store of a URL. An empty URL stores nothing.
 pub(crate) async fn serve(store: &str) -> Result<()> {
+    // As `teamwire serve` does. A kernel without huge pages has none to turn off.
+    let _ = prctl::set_thp_disable(true);
     let server = NullServer { store: PlainStore::open(store).await?, inboxes: Arc::default() };
     let socket = TcpSocket::new_v4()?;
     socket.bind("127.0.0.1:0".parse()?)?;
@@ -43,7 +62,10 @@ pub(crate) async fn serve(store: &str) -> Result<()> {
             let _ = stream.set_nodelay(true);
         })
     });
-    Ok(Server::builder().add_service(MessageServiceServer::new(server)).serve_with_incoming(connections).await?)
+    let mut with_pings =
+        Server::builder().http2_keepalive_interval(Some(PINGS)).http2_keepalive_timeout(Some(PING_TIMEOUT));
+    let service = MessageServiceServer::new(server);
+    Ok(with_pings.add_service(service).serve_with_incoming(connections).await?)
 }
 
 /// An inbox: its open stream, and the messages that wait for one.
@@ -117,7 +139,7 @@ impl MessageService for NullServer {
         let opened = v1::SessionOpened {
             session_id: Uuid::new_v4().to_string(),
             epoch: 1,
-            heartbeat_interval: Some(prost_types::Duration { seconds: 3_600, nanos: 0 }),
+            heartbeat_interval: HEARTBEATS.try_into().ok(),
             member: member.clone(),
             ..v1::SessionOpened::default()
         };
@@ -128,7 +150,9 @@ impl MessageService for NullServer {
         for message in std::mem::take(&mut inbox.waiting) {
             inbox.deliver(message);
         }
-        Ok(Response::new(Box::pin(UnboundedReceiverStream::new(frames))))
+        let heartbeats = interval_at(Instant::now() + HEARTBEATS, HEARTBEATS);
+        let frames = UnboundedReceiverStream::new(frames).timeout_repeating(heartbeats);
+        Ok(Response::new(Box::pin(frames.map(|frame| frame.unwrap_or_else(|_silent| Ok(heartbeat()))))))
     }
 
     async fn ack(&self, request: Request<v1::AckRequest>) -> std::result::Result<Response<v1::AckResponse>, Status> {
@@ -156,6 +180,11 @@ impl NullServer {
         let open = self.inboxes.lock();
         open.iter().filter(|(_, inbox)| inbox.reader.is_some()).map(|(name, _)| name.clone()).collect()
     }
+}
+
+fn heartbeat() -> v1::StreamResponse {
+    let heartbeat = v1::Heartbeat { server_time: Some(SystemTime::now().into()) };
+    v1::StreamResponse { frame: Some(Frame::Heartbeat(heartbeat)) }
 }
 
 /// Returns the caller's name, which serves as its credential here.

@@ -38,7 +38,7 @@ pub(crate) struct Rabbit {
     consumers: Vec<Channel>,
     /// Close when dropped.
     _connections: Vec<Connection>,
-    _broker: Process,
+    broker: Process,
     _names: Process,
     /// Dropped last.
     _scratch: Scratch,
@@ -87,7 +87,7 @@ impl Rabbit {
             senders.push(channel);
             connections.push(connection);
         }
-        Ok(Self { senders, consumers, _connections: connections, _broker: broker, _names: names, _scratch: scratch })
+        Ok(Self { senders, consumers, _connections: connections, broker, _names: names, _scratch: scratch })
     }
 }
 
@@ -131,5 +131,10 @@ impl Mail for Rabbit {
             }
             Ok(())
         })
+    }
+
+    fn cpu(&self) -> Result<Option<Duration>> {
+        // What was started is a script.
+        Ok(Some(self.broker.group_cpu()?))
     }
 }

@@ -20,12 +20,16 @@ use std::{
 
 use nix::{
     sys::{
-        resource::{Resource, getrlimit, setrlimit},
+        prctl,
+        resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit},
         signal::{Signal, killpg},
+        time::TimeVal,
     },
-    unistd::{Pid, SysconfVar, sysconf},
+    unistd::Pid,
 };
 use parking_lot::Mutex;
+use procfs::process as proc;
+use rustix::process::setpriority_process;
 use tokio::{net::TcpStream, time::sleep};
 
 pub(crate) use self::{
@@ -41,6 +45,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How often to poll whether it has started: the resolution of start-up times.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
+
+/// The nice value of a thread that must not wait.
+const PREFERRED: i32 = -20;
 
 /// All running processes, for [`end_all`].
 static OURS: Mutex<Vec<Weak<Mutex<Child>>>> = Mutex::new(Vec::new());
@@ -122,17 +129,35 @@ impl Process {
 
     /// Returns its current use of resources.
     pub(crate) fn usage(&self) -> Result<Usage> {
-        let of = |file: &str| fs::read_to_string(format!("/proc/{}/{file}", self.id));
-        let status = of("status")?;
-        let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());
-        let stat = of("stat")?;
-        // After the name, which may contain anything, user and system time are the 12th and 13th fields.
-        let fields: Vec<_> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let ticks = fields.iter().skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>();
-        let per_second = sysconf(SysconfVar::CLK_TCK)?.unwrap_or(100) as f64;
-        let resident = kib.map(|kib: u64| kib * 1024).ok_or("/proc does not show the process' memory")?;
-        Ok(Usage { resident, cpu: Duration::from_secs_f64(ticks / per_second) })
+        let process = proc::Process::new(self.id.cast_signed())?;
+        let kib = process.status()?.vmrss.ok_or("/proc does not show the process' memory")?;
+        Ok(Usage { resident: kib * 1024, cpu: cpu(&process.stat()?) })
     }
+
+    /// Returns the CPU time of its group: of the process and of those that it has started.
+    pub(crate) fn group_cpu(&self) -> Result<Duration> {
+        let group = self.id.cast_signed();
+        // A process that ends meanwhile is gone with its time.
+        let stats = proc::all_processes()?.filter_map(|process| process.ok()?.stat().ok());
+        Ok(stats.filter(|stat| stat.pgrp == group).map(|stat| cpu(&stat)).sum())
+    }
+}
+
+fn cpu(stat: &proc::Stat) -> Duration {
+    Duration::from_secs_f64((stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64)
+}
+
+/// Returns the CPU time of this process.
+pub(crate) fn own_cpu() -> Result<Duration> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+    let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    Ok(Duration::from_secs_f64(seconds(usage.user_time()) + seconds(usage.system_time())))
+}
+
+/// Lets the calling thread run as soon as it wakes up, and wake up when it asked to. The kernel grants the first only to root.
+pub(crate) fn prefer_this_thread() {
+    let _ = setpriority_process(None, PREFERRED);
+    let _ = prctl::set_timerslack(1);
 }
 
 impl Drop for Process {

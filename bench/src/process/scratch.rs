@@ -5,7 +5,7 @@ use std::{path::Path, process::Command, time::Duration};
 use tempfile::TempDir;
 
 use super::{Process, free_port};
-use crate::{Result, Store};
+use crate::{Result, Store, fetch::Program};
 
 /// A scratch directory, and a Redis server if the store is in one.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ impl Scratch {
             return Ok(Self { url, redis: None, directory });
         };
         let port = free_port()?;
-        let mut command = Command::new("redis-server");
+        let mut command = Command::new(Program::Redis.find()?);
         command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "yes"]);
         command.args(["--appendfsync", fsync, "--maxmemory-policy", "noeviction"]);
         let mut redis = Process::start(command, directory.path(), "redis")?;

@@ -9,13 +9,14 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use teamwire_client::v1;
 use tokio::{sync::Barrier, task::JoinSet};
 
-use super::{row, send_all};
+use super::{row, send_all, turns};
 use crate::{
     Bench, Result, Store,
     candidate::{Candidate, Shape, grpc::Members},
     measure::Measurement,
+    page::View,
     process::{Coordinator, Scratch},
-    report::Report,
+    report::{Figure, Report},
 };
 
 /// Its name on the command line.
@@ -25,40 +26,50 @@ pub(crate) const NAME: &str = "claim";
 const WORKERS: usize = 100;
 const TASKS_EACH: usize = 20;
 
+/// The number of tasks per worker in a check.
+const QUICK: usize = 2;
+
+/// What the page shows of it.
+pub(super) const VIEW: View = View {
+    columns: &[
+        ("claims/s", "", "claims/s"),
+        ("p50 ms", "", "p50 ms"),
+        ("p99 ms", "", "p99 ms"),
+        ("commits a claim", "", "commits a claim"),
+        ("reads a claim", "", "reads a claim"),
+    ],
+    compared: "",
+    only_compared: false,
+};
+
 /// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
-    let case = format!("{WORKERS} workers, {} tasks", WORKERS * TASKS_EACH);
-    for _ in 0..bench.runs {
-        for store in &bench.stores {
-            // The claims of a board take turns, so their lower bound is one commit after the other.
-            let (baseline, shape) = (Candidate::StoreOnly(*store), Shape { callers: 1, inboxes: 1 });
-            let commits = send_all(&baseline.open(bench, shape).await?, shape, bench.pace).await?;
-            report.add(
-                NAME,
-                &case,
-                row(baseline),
-                &[
-                    ("claims/s", commits.per_second()),
-                    ("p50 ms", commits.percentile_ms(50.0)),
-                    ("p99 ms", commits.percentile_ms(99.0)),
-                ],
-            );
-            let contest = contest(bench, *store).await?;
-            report.add(
-                NAME,
-                &case,
-                row(Candidate::Teamwire(*store)),
-                &[
-                    ("claims/s", contest.claimed.per_second()),
-                    ("p50 ms", contest.claimed.percentile_ms(50.0)),
-                    ("p99 ms", contest.claimed.percentile_ms(99.0)),
-                    ("commits a claim", contest.commits),
-                    ("reads a claim", contest.reads),
-                ],
-            );
-        }
+    let case = format!("{WORKERS} workers, {} tasks", WORKERS * tasks_each(bench));
+    // The claims of a board take turns, so their lower bound is one commit after the other.
+    let of_store = |store: &Store| [Candidate::StoreOnly(*store), Candidate::Teamwire(*store)];
+    let candidates: Vec<_> = bench.stores.iter().flat_map(of_store).collect();
+    for candidate in turns(bench, &candidates) {
+        bench.quiet.wait().await?;
+        let figures = if let Candidate::Teamwire(store) = candidate {
+            let contest = contest(bench, store).await?;
+            let rounds = [("commits a claim", contest.commits), ("reads a claim", contest.reads)];
+            [&figures(&contest.claimed)[..], &rounds].concat()
+        } else {
+            let shape = Shape { callers: 1, inboxes: 1 };
+            let mail = candidate.open(bench, shape).await?;
+            figures(&send_all(&mail, shape, bench.pace.window()).await?.calls).to_vec()
+        };
+        report.add(&case, row(candidate), &figures);
     }
     Ok(())
+}
+
+fn figures(claims: &Measurement) -> [Figure; 3] {
+    [("claims/s", claims.per_second()), ("p50 ms", claims.percentile_ms(50.0)), ("p99 ms", claims.percentile_ms(99.0))]
+}
+
+fn tasks_each(bench: &Bench) -> usize {
+    if bench.is_quick { QUICK } else { TASKS_EACH }
 }
 
 struct Contest {
@@ -75,7 +86,8 @@ async fn contest(bench: &Bench, store: Store) -> Result<Contest> {
     for worker in 0..WORKERS {
         workers.push(members.join(&format!("worker-{worker}")).await?);
     }
-    let tasks = (0..WORKERS * TASKS_EACH).map(|task| {
+    let tasks_each = tasks_each(bench);
+    let tasks = (0..WORKERS * tasks_each).map(|task| {
         let subject = format!("task {task}");
         members.lead.create_task(v1::CreateTaskRequest { subject, ..v1::CreateTaskRequest::default() })
     });
@@ -93,7 +105,7 @@ async fn contest(bench: &Bench, store: Store) -> Result<Contest> {
         claiming.spawn(async move {
             gate.wait().await;
             let mut latencies = Vec::new();
-            for _ in 0..TASKS_EACH {
+            for _ in 0..tasks_each {
                 let called = Instant::now();
                 if worker.claim_next_task(Duration::ZERO).await?.is_none() {
                     break;

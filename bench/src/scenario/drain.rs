@@ -2,16 +2,20 @@
 
 use std::{sync::Arc, time::Instant};
 
-use super::{queue, row, teamwire_and_baselines};
+use super::{queue, row, teamwire_and_baselines, turns};
 use crate::{
     Bench, Result, Store,
     candidate::{Candidate, Shape},
     measure::Arrivals,
+    page::View,
     report::Report,
 };
 
 /// Its name on the command line.
 pub(crate) const NAME: &str = "drain";
+
+/// What the page shows of it.
+pub(super) const VIEW: View = View { columns: &[("messages/s", "", "messages/s")], compared: "", only_compared: false };
 
 /// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
@@ -22,16 +26,15 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     candidates.retain(|candidate| {
         !matches!(candidate, Candidate::StoreOnly(Store::Embedded) | Candidate::NullServer(Some(_)))
     });
-    for _ in 0..bench.runs {
-        for candidate in &candidates {
-            let mail = candidate.open(bench, shape).await?;
-            queue(&mail, bench.backlog).await?;
-            let arrivals = Arc::new(Arrivals::default());
-            let began = Instant::now();
-            mail.receive(0, bench.backlog, arrivals).await?;
-            let seconds = began.elapsed().as_secs_f64();
-            report.add(NAME, &case, row(*candidate), &[("messages/s", bench.backlog as f64 / seconds), ("s", seconds)]);
-        }
+    for candidate in turns(bench, &candidates) {
+        bench.quiet.wait().await?;
+        let mail = candidate.open(bench, shape).await?;
+        queue(&mail, bench.backlog).await?;
+        let arrivals = Arc::new(Arrivals::default());
+        let began = Instant::now();
+        mail.receive(0, bench.backlog, arrivals).await?;
+        let seconds = began.elapsed().as_secs_f64();
+        report.add(&case, row(candidate), &[("messages/s", bench.backlog as f64 / seconds), ("s", seconds)]);
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{check_running, row};
+use super::{check_running, row, turns};
 use crate::{
     Bench, Result,
     candidate::{
@@ -19,6 +19,7 @@ use crate::{
         grpc::{Team, receive},
     },
     measure::{Arrivals, stamped},
+    page::View,
     report::Report,
 };
 
@@ -28,8 +29,9 @@ pub(crate) const NAME: &str = "fanout";
 /// The numbers of subscribers. The configuration allows 1,000 members, with the lead and the sender.
 const MEMBERS: [usize; 3] = [10, 100, 998];
 
-/// The number of broadcasts in a run, and the pause between them.
+/// The number of broadcasts in a run, and in a check; and the pause between them.
 const BROADCASTS: u32 = 10;
+const QUICK: u32 = 2;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The pause after all subscribers have connected.
@@ -38,37 +40,49 @@ const SETTLING: Duration = Duration::from_millis(500);
 /// How long a broadcast, or the connecting of all subscribers, may take. Reached only if something is wrong.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// What the page shows of it.
+pub(super) const VIEW: View = View {
+    columns: &[
+        ("10 subscribers: call to last ms", "10 subscribers", "call to last ms"),
+        ("100 subscribers", "100 subscribers", "call to last ms"),
+        ("998 subscribers", "998 subscribers", "call to last ms"),
+        ("998: call to OK ms", "998 subscribers", "call to OK ms"),
+        ("deliveries/s", "998 subscribers", "deliveries/s"),
+    ],
+    compared: "998 subscribers",
+    only_compared: false,
+};
+
 /// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let mut candidates = vec![Candidate::NullServer(None)];
     for store in &bench.stores {
         candidates.extend([Candidate::NullServer(Some(*store)), Candidate::Teamwire(*store)]);
     }
-    for members in MEMBERS.into_iter().filter(|members| !bench.is_quick || *members <= 100) {
+    for members in MEMBERS.into_iter().filter(|members| !bench.is_quick || *members == MEMBERS[0]) {
         let shape = Shape { callers: 1, inboxes: members };
-        for _ in 0..bench.runs {
-            for candidate in &candidates {
-                let team = match candidate {
-                    Candidate::Teamwire(store) => Team::of_teamwire(bench, *store, shape).await?,
-                    Candidate::NullServer(store) => Team::of_null_server(bench, *store, shape).await?,
-                    _ => continue,
-                };
-                let Times { all, first, confirmed, opening, losses } = broadcast(&team).await?;
-                report.add(
-                    NAME,
-                    &format!("{members} subscribers"),
-                    row(*candidate),
-                    &[
-                        ("call to last ms", all),
-                        ("first to last ms", all - first),
-                        ("call to first ms", first),
-                        ("call to OK ms", confirmed),
-                        ("deliveries/s", members as f64 * 1e3 / all),
-                        ("s until all connected", opening),
-                        ("sessions lost", losses as f64),
-                    ],
-                );
-            }
+        for candidate in turns(bench, &candidates) {
+            bench.quiet.wait().await?;
+            let team = match candidate {
+                Candidate::Teamwire(store) => Team::of_teamwire(bench, store, shape).await?,
+                Candidate::NullServer(store) => Team::of_null_server(bench, store, shape).await?,
+                _ => continue,
+            };
+            let Times { all, first, confirmed, opening, losses } =
+                broadcast(&team, if bench.is_quick { QUICK } else { BROADCASTS }).await?;
+            report.add(
+                &format!("{members} subscribers"),
+                row(candidate),
+                &[
+                    ("call to last ms", all),
+                    ("first to last ms", all - first),
+                    ("call to first ms", first),
+                    ("call to OK ms", confirmed),
+                    ("deliveries/s", members as f64 * 1e3 / all),
+                    ("s until all connected", opening),
+                    ("sessions lost", losses as f64),
+                ],
+            );
         }
     }
     Ok(())
@@ -89,7 +103,7 @@ struct Times {
 }
 
 /// Measures some broadcasts.
-async fn broadcast(team: &Team) -> Result<Times> {
+async fn broadcast(team: &Team, broadcasts: u32) -> Result<Times> {
     let began = Instant::now();
     let arrivals = Arc::new(Arrivals::default());
     let mut receiving = JoinSet::new();
@@ -105,7 +119,7 @@ async fn broadcast(team: &Team) -> Result<Times> {
     let opening = began.elapsed().as_secs_f64();
     sleep(SETTLING).await;
     // The first two warm up.
-    for number in 0..BROADCASTS + 2 {
+    for number in 0..broadcasts + 2 {
         let called = Instant::now();
         let sent = team.senders[0].send(message::broadcast(SUMMARY, stamped(called))).await?;
         let confirmed = Instant::now();

@@ -11,7 +11,7 @@ use std::{
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use teamwire_client::{Client, message};
 
-use super::{queue, row, send_all};
+use super::{queue, row, send_all, turns};
 use crate::{
     Bench, Result, Store,
     candidate::{
@@ -19,7 +19,8 @@ use crate::{
         grpc::{Members, Team},
         inbox_name,
     },
-    measure::{Measurement, closed_loop, stamped},
+    measure::{Measurement, at_ends, closed_loop, stamped},
+    page::View,
     process::{Coordinator, Scratch},
     report::{Report, Row},
 };
@@ -35,23 +36,26 @@ const CALLERS: usize = 64;
 /// How many teams to create concurrently.
 const AT_ONCE: usize = 32;
 
+/// What the page shows of it.
+pub(super) const VIEW: View = View {
+    columns: &[("server CPU µs", "", "server CPU µs each"), ("sends/s", "", "sends/s"), ("p50 ms", "", "p50 ms")],
+    compared: "",
+    only_compared: true,
+};
+
 /// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
-    for _ in 0..bench.runs {
-        for store in &bench.stores {
-            for teams in [FEW, bench.teams] {
-                let (sent, cpu) = to_teams(bench, *store, teams).await?;
-                add(report, "teams", *store, teams, &sent, cpu);
-            }
-        }
+    let with =
+        |many: usize| bench.stores.iter().flat_map(move |store| [(*store, FEW), (*store, many)]).collect::<Vec<_>>();
+    for (store, teams) in turns(bench, &with(bench.teams)) {
+        bench.quiet.wait().await?;
+        let (sent, cpu) = to_teams(bench, store, teams).await?;
+        add(report, "teams", store, teams, &sent, cpu);
     }
-    for _ in 0..bench.runs {
-        for store in &bench.stores {
-            for queued in [FEW, usize::try_from(bench.waiting)?] {
-                let (sent, cpu) = to_full_inbox(bench, *store, queued).await?;
-                add(report, "queued messages", *store, queued, &sent, cpu);
-            }
-        }
+    for (store, queued) in turns(bench, &with(usize::try_from(bench.waiting)?)) {
+        bench.quiet.wait().await?;
+        let (sent, cpu) = to_full_inbox(bench, store, queued).await?;
+        add(report, "queued messages", store, queued, &sent, cpu);
     }
     Ok(())
 }
@@ -63,7 +67,6 @@ fn add(report: &mut Report, what: &str, store: Store, many: usize, sent: &Measur
     let baselines = if many == FEW { Vec::new() } else { vec![name(FEW)] };
     let case = format!("{CALLERS} callers, few and many {what}");
     report.add(
-        NAME,
         &case,
         Row { name: name(many), baselines, ..own.clone() },
         // CPU time first, because it hardly depends on the load of the machine.
@@ -95,17 +98,17 @@ async fn to_teams(bench: &Bench, store: Store, teams: usize) -> Result<(Measurem
     stream::iter(first).buffer_unordered(AT_ONCE).try_collect::<Vec<_>>().await?;
     let (senders, turn) = (Arc::new(senders), Arc::new(AtomicUsize::new(0)));
     let cpu = || Result::Ok(coordinator.usage()?.cpu + scratch.cpu()?.unwrap_or_default());
-    let before = cpu()?;
-    let sent = closed_loop(CALLERS, bench.pace, move |_| {
+    let window = bench.pace.window();
+    let sending = closed_loop(CALLERS, window, move |_| {
         let (senders, turn) = (senders.clone(), turn.fetch_add(1, Relaxed));
         async move {
             let sender = &senders[turn % senders.len()];
             sender.send(message::direct(inbox_name(0), SUMMARY, stamped(Instant::now()))).await?;
             Ok(())
         }
-    })
-    .await?;
-    let each = (cpu()? - before).as_secs_f64() * 1e6 / sent.calls as f64;
+    });
+    let (sent, (before, after)) = tokio::try_join!(sending, at_ends(window, cpu))?;
+    let each = (after - before).as_secs_f64() * 1e6 / sent.calls() as f64;
     Ok((sent, each))
 }
 
@@ -114,9 +117,8 @@ async fn to_full_inbox(bench: &Bench, store: Store, queued: usize) -> Result<(Me
     let shape = Shape { callers: CALLERS, inboxes: 1 };
     let mail: Arc<dyn Mail> = Arc::new(Team::of_teamwire(bench, store, shape).await?);
     queue(&mail, u64::try_from(queued)?).await?;
-    let before = mail.cpu()?.unwrap_or_default();
-    let sent = send_all(&mail, shape, bench.pace).await?;
-    let used = mail.cpu()?.unwrap_or_default() - before;
-    let each = used.as_secs_f64() * 1e6 / sent.calls as f64;
-    Ok((sent, each))
+    let sent = send_all(&mail, shape, bench.pace.window()).await?;
+    let used = sent.cpu.1.server.unwrap_or_default() - sent.cpu.0.server.unwrap_or_default();
+    let each = used.as_secs_f64() * 1e6 / sent.calls.calls() as f64;
+    Ok((sent.calls, each))
 }

@@ -6,13 +6,14 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use teamwire_client::{Client, Event, SubscribeOptions, Subscription};
 use tokio::time::sleep;
 
-use super::row;
+use super::{row, turns};
 use crate::{
     Bench, Result, Store,
     candidate::{
         Candidate,
         grpc::{Members, start_null_server},
     },
+    page::View,
     process::{Coordinator, Process, Scratch, connections_max},
     report::Report,
 };
@@ -32,38 +33,54 @@ const AT_ONCE: usize = 32;
 /// How many files this process may have open besides the connections to one candidate.
 const OTHER_FILES: usize = 256;
 
-/// The least time to observe: two heartbeats, which come every 10 s.
+/// How long opened streams get to settle, and the least time to observe them: two heartbeats, which come every 10 s.
+const SETTLING: Duration = Duration::from_secs(3);
 const OBSERVED_MIN: Duration = Duration::from_secs(20);
+
+/// The same for a check.
+const QUICK: Duration = Duration::from_millis(300);
+
+/// What the page shows of it.
+pub(super) const VIEW: View = View {
+    columns: &[
+        ("one connection each: KiB", "one connection", "KiB each"),
+        ("% of a processor for all", "one connection", "% of a processor"),
+        ("50 per connection: KiB", "per connection", "KiB each"),
+        ("% of a processor for all", "per connection", "% of a processor"),
+    ],
+    compared: "one connection",
+    only_compared: false,
+};
 
 /// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
-    let candidates: Vec<_> = [Candidate::NullServer(None)]
-        .into_iter()
-        .chain(bench.stores.iter().map(|store| Candidate::Teamwire(*store)))
-        .collect();
+    let of_stores = bench.stores.iter().map(|store| Candidate::Teamwire(*store));
+    let candidates: Vec<_> = [Candidate::NullServer(None)].into_iter().chain(of_stores).collect();
     for (sharing, how) in [(1, "one connection each".to_owned()), (SHARING, format!("{SHARING} per connection"))] {
         let (case, streams) = (format!("{} subscribers, {how}", bench.streams), bench.streams as f64);
-        for _ in 0..bench.runs {
-            let observed = candidates.iter().map(|candidate| async move {
+        // Candidates run side by side, since idle ones don't disturb each other: as many as this process may have connections
+        // for.
+        let at_once = (connections_max()? / (bench.streams + OTHER_FILES)).clamp(1, candidates.len());
+        for group in turns(bench, &candidates).chunks(at_once) {
+            bench.quiet.wait().await?;
+            let observed = group.iter().map(|candidate| async move {
                 match candidate {
                     Candidate::Teamwire(store) => of_teamwire(bench, *store, sharing).await,
                     _ => of_null_server(bench, sharing).await,
                 }
             });
-            // Candidates run side by side, since idle ones don't disturb each other: as many as this process may have
-            // connections for.
-            let at_once = (connections_max()? / (bench.streams + OTHER_FILES)).max(1);
             let observed: Vec<_> = stream::iter(observed).buffered(at_once).try_collect().await?;
-            for (candidate, [resident, cpu]) in candidates.iter().zip(observed) {
+            for (candidate, idle) in group.iter().zip(observed) {
+                let kib = |bytes: u64| bytes as f64 / 1024.0;
                 report.add(
-                    NAME,
                     &case,
                     row(*candidate),
                     &[
-                        ("KiB each", resident / 1024.0 / streams),
-                        ("MiB for all", resident / 1024.0 / 1024.0),
-                        ("CPU µs/s each", cpu * 1e6 / streams),
-                        ("% of a processor", cpu * 100.0),
+                        ("KiB each", kib(idle.resident) / streams),
+                        ("of which KiB for its member", kib(idle.members) / streams),
+                        ("MiB for all", kib(idle.resident) / 1024.0),
+                        ("CPU µs/s each", idle.cpu * 1e6 / streams),
+                        ("% of a processor", idle.cpu * 100.0),
                     ],
                 );
             }
@@ -72,9 +89,23 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-async fn of_teamwire(bench: &Bench, store: Store, sharing: usize) -> Result<[f64; 2]> {
+/// What all subscribers cost.
+struct Idle {
+    /// The memory that they take, in bytes: all that the process has grown by since it served one subscriber.
+    resident: u64,
+    /// What of it their members took before any stream was open.
+    members: u64,
+    /// The fraction of a processor that it takes to keep their streams open.
+    cpu: f64,
+}
+
+async fn of_teamwire(bench: &Bench, store: Store, sharing: usize) -> Result<Idle> {
     let scratch = Scratch::prepare(&bench.directory, Some(store)).await?;
     let mut coordinator = Coordinator::start(&bench.teamwire, scratch.directory(), &scratch.url).await?;
+    let address = coordinator.address().to_owned();
+    let first = Members::found(&coordinator, "first").await?.credential("member").await?;
+    serve_one(bench, &address, &first).await?;
+    let before = coordinator.usage()?.resident;
     let team = |team: usize| {
         let coordinator = &coordinator;
         async move {
@@ -88,27 +119,36 @@ async fn of_teamwire(bench: &Bench, store: Store, sharing: usize) -> Result<[f64
     };
     let teams = stream::iter((0..bench.streams.div_ceil(TEAM)).map(team)).buffer_unordered(AT_ONCE);
     let credentials = teams.try_collect::<Vec<_>>().await?.concat();
-    let address = coordinator.address().to_owned();
-    observe(bench, &address, &credentials, sharing, coordinator.process()).await
+    observe(bench, &address, &credentials, sharing, coordinator.process(), before).await
 }
 
-async fn of_null_server(bench: &Bench, sharing: usize) -> Result<[f64; 2]> {
+async fn of_null_server(bench: &Bench, sharing: usize) -> Result<Idle> {
     let scratch = Scratch::prepare(&bench.directory, None).await?;
-    let (mut server, address) = start_null_server(scratch.directory(), "").await?;
+    let (server, address) = start_null_server(scratch.directory(), "").await?;
+    serve_one(bench, &address, "first").await?;
+    let before = server.usage()?.resident;
+    // It knows no members: a name is a credential.
     let credentials: Vec<_> = (0..bench.streams).map(|member| format!("member-{member}")).collect();
-    observe(bench, &address, &credentials, sharing, &mut server).await
+    observe(bench, &address, &credentials, sharing, &server, before).await
 }
 
-/// Opens a stream for each credential. Returns the memory that the streams take, in bytes, and the fraction of a processor that
-/// it takes to keep them open.
+/// Opens a stream and closes it. What a server sets up for its first client is not a cost of each subscriber.
+async fn serve_one(bench: &Bench, address: &str, credential: &str) -> Result<()> {
+    drop(open(Client::connect(address)?.with_credential(credential)?).await?);
+    sleep(settling(bench)).await;
+    Ok(())
+}
+
+/// Opens a stream for each credential, and observes them. `before`: the memory of the process before it had their members.
 async fn observe(
     bench: &Bench,
     address: &str,
     credentials: &[String],
     sharing: usize,
-    process: &mut Process,
-) -> Result<[f64; 2]> {
-    let before = process.usage()?;
+    process: &Process,
+    before: u64,
+) -> Result<Idle> {
+    let joined = process.usage()?.resident;
     let mut clients = Vec::new();
     for group in credentials.chunks(sharing) {
         let connection = Client::connect(address)?;
@@ -118,15 +158,21 @@ async fn observe(
     }
     let opening = stream::iter(clients).map(open).buffer_unordered(AT_ONCE);
     let subscriptions: Vec<Subscription> = opening.try_collect().await?;
-    // Lets the work of opening them settle.
-    sleep(Duration::from_secs(3)).await;
+    sleep(settling(bench)).await;
     let opened = process.usage()?;
-    let observed = bench.pace.length.max(OBSERVED_MIN);
+    let observed = if bench.is_quick { QUICK } else { bench.pace.length.max(OBSERVED_MIN) };
     sleep(observed).await;
     let after = process.usage()?;
     drop(subscriptions);
-    let resident = after.resident.saturating_sub(before.resident);
-    Ok([resident as f64, (after.cpu - opened.cpu).as_secs_f64() / observed.as_secs_f64()])
+    Ok(Idle {
+        resident: after.resident.saturating_sub(before),
+        members: joined.saturating_sub(before),
+        cpu: (after.cpu - opened.cpu).as_secs_f64() / observed.as_secs_f64(),
+    })
+}
+
+fn settling(bench: &Bench) -> Duration {
+    if bench.is_quick { QUICK } else { SETTLING }
 }
 
 async fn open(client: Client) -> Result<Subscription> {

@@ -1,6 +1,12 @@
 //! What the size of a roster costs: joins of one team, broadcasts to it and sends in it, as it grows. No member has a stream.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use redis::cmd;
@@ -39,7 +45,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
             let place = Place { coordinator: &coordinator, scratch: &scratch, store: *store };
             for (size, teams) in SIZES.into_iter().filter(|(size, _)| !bench.is_quick || *size <= 100) {
                 let figures = place.grow(bench, size, teams).await?;
-                report.add(NAME, &format!("a team of {size}"), row(Candidate::Teamwire(*store)), &figures);
+                report.add(&format!("a team of {size}"), row(Candidate::Teamwire(*store)), &figures);
             }
         }
     }
@@ -113,7 +119,11 @@ impl Place<'_> {
 
     async fn send(&self, bench: &Bench, lead: &Client) -> Result<f64> {
         let (lead, before) = (lead.clone(), self.cpu()?);
-        let sent = closed_loop(SENDERS, bench.pace, move |_| {
+        // With those of the warm-up, which cost as much.
+        let calls = Arc::new(AtomicU64::new(0));
+        let counted = calls.clone();
+        closed_loop(SENDERS, bench.pace.window(), move |_| {
+            counted.fetch_add(1, Relaxed);
             let lead = lead.clone();
             async move {
                 lead.send(message::direct("member-1", SUMMARY, stamped(Instant::now()))).await?;
@@ -121,7 +131,7 @@ impl Place<'_> {
             }
         })
         .await?;
-        Ok((self.cpu()? - before).as_secs_f64() * 1e6 / sent.calls as f64)
+        Ok((self.cpu()? - before).as_secs_f64() * 1e6 / calls.load(Relaxed) as f64)
     }
 
     /// Returns the size of a team's record, which holds its roster.

@@ -4,12 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::sleep;
 
-use super::{check_running, receive_all, row, send_all, send_at};
+use super::{check_running, receive_all, row, send_all, send_at, turns};
 use crate::{
     Bench, Result, Store,
     candidate::{Candidate, Shape},
     fetch::Program,
     measure::Arrivals,
+    page::View,
     report::{Report, Row},
 };
 
@@ -24,6 +25,21 @@ const RATE: f64 = 20.0;
 
 /// How long receivers get to connect.
 const SETTLING: Duration = Duration::from_millis(200);
+
+/// What the page shows of it.
+pub(super) const VIEW: View = View {
+    columns: &[
+        ("1 inbox: received/s", "1 inbox,", "received/s"),
+        ("sent/s", "1 inbox,", "sent/s"),
+        ("100 inboxes: received/s", "100 inboxes,", "received/s"),
+        ("client CPU µs", "100 inboxes,", "client CPU µs each"),
+        ("server CPU µs", "100 inboxes,", "server CPU µs each"),
+        ("20 a second: p50 ms", "a second", "p50 ms"),
+        ("p99 ms", "a second", "p99 ms"),
+    ],
+    compared: "100 inboxes,",
+    only_compared: false,
+};
 
 /// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
@@ -40,7 +56,7 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     for (candidate, program) in others {
         match program.find() {
             Ok(_) => candidates.push(candidate),
-            Err(why) => report.add_absent(NAME, candidate.to_string(), why),
+            Err(why) => report.add_absent(candidate.to_string(), why),
         }
     }
     candidates.push(Candidate::File);
@@ -59,48 +75,41 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
         let shape = Shape { callers: CALLERS, inboxes };
         let noun = if inboxes == 1 { "inbox" } else { "inboxes" };
         let case = format!("{CALLERS} callers, {inboxes} {noun}, all received and acknowledged");
-        for _ in 0..bench.runs {
-            for candidate in &candidates {
-                let mail = candidate.open(bench, shape).await?;
-                let arrivals = Arc::new(Arrivals::default());
-                let mut receiving = receive_all(&mail, shape, &arrivals);
-                sleep(SETTLING).await;
-                let sent = send_all(&mail, shape, bench.pace).await?;
-                check_running(&mut receiving)?;
-                report.add(
-                    NAME,
-                    &case,
-                    peer(*candidate),
-                    &[
-                        ("received/s", arrivals.within(sent.window)?.per_second()),
-                        ("sent/s", sent.per_second()),
-                        ("send p50 ms", sent.percentile_ms(50.0)),
-                    ],
-                );
-            }
-        }
-    }
-    let shape = Shape { callers: 1, inboxes: 1 };
-    let case = format!("{RATE} messages a second, from when a send was due to the receiver");
-    for _ in 0..bench.runs {
-        for candidate in &candidates {
+        for candidate in turns(bench, &candidates) {
+            bench.quiet.wait().await?;
             let mail = candidate.open(bench, shape).await?;
             let arrivals = Arc::new(Arrivals::default());
             let mut receiving = receive_all(&mail, shape, &arrivals);
             sleep(SETTLING).await;
-            let window = send_at(&mail, shape, bench.pace.for_low_rates(), RATE).await?.window;
+            let sent = send_all(&mail, shape, bench.pace.window()).await?;
             check_running(&mut receiving)?;
-            let arrived = arrivals.within(window)?;
-            report.add(
-                NAME,
-                &case,
-                peer(*candidate),
-                &[("p50 ms", arrived.percentile_ms(50.0)), ("p99 ms", arrived.percentile_ms(99.0))],
-            );
-            // It polls twice a second, which would dwarf the others in a plot.
-            if *candidate != Candidate::File {
-                report.add_latencies(NAME, &case, &peer(*candidate).name, &arrived)?;
-            }
+            let received = arrivals.within(sent.calls.window)?;
+            let mut figures = vec![
+                ("received/s", received.per_second()),
+                ("sent/s", sent.calls.per_second()),
+                ("send p50 ms", sent.calls.percentile_ms(50.0)),
+            ];
+            figures.extend(sent.cpu_each(received.calls()));
+            report.add(&case, peer(candidate), &figures);
+        }
+    }
+    let shape = Shape { callers: 1, inboxes: 1 };
+    let case = format!("{RATE} messages a second, from when a send was due to the receiver");
+    for candidate in turns(bench, &candidates) {
+        bench.quiet.wait().await?;
+        let mail = candidate.open(bench, shape).await?;
+        let arrivals = Arc::new(Arrivals::default());
+        let mut receiving = receive_all(&mail, shape, &arrivals);
+        sleep(SETTLING).await;
+        let window = bench.pace.for_low_rates().window();
+        send_at(&mail, shape, window, RATE).await?;
+        check_running(&mut receiving)?;
+        let arrived = arrivals.within(window)?;
+        let figures = [("p50 ms", arrived.percentile_ms(50.0)), ("p99 ms", arrived.percentile_ms(99.0))];
+        report.add(&case, peer(candidate), &figures);
+        // It polls twice a second, which would dwarf the others in a plot.
+        if candidate != Candidate::File {
+            report.add_latencies(&case, &peer(candidate).name, &arrived)?;
         }
     }
     Ok(())

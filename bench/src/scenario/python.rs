@@ -10,7 +10,7 @@ use std::{
 use serde::Deserialize;
 use tokio::time::sleep;
 
-use super::row;
+use super::{row, turns};
 use crate::{
     Bench, Result, Store,
     candidate::{
@@ -20,6 +20,7 @@ use crate::{
     },
     fetch::Program,
     measure::Measurement,
+    page::View,
     process::{Coordinator, Process, Scratch, free_port},
     report::{Report, Row},
 };
@@ -45,6 +46,18 @@ enum Peer {
     Slim,
 }
 
+/// What the page shows of it.
+pub(super) const VIEW: View = View {
+    columns: &[
+        ("received/s", "", "received/s"),
+        ("sent/s", "", "sent/s"),
+        ("send p50 ms", "", "send p50 ms"),
+        ("send p99 ms", "", "send p99 ms"),
+    ],
+    compared: "",
+    only_compared: false,
+};
+
 /// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let teamwire = bench.stores.iter().map(|store| Peer::Teamwire(*store));
@@ -53,28 +66,26 @@ pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     for peer in [Peer::Grpcio, Peer::Autogen, Peer::Slim].into_iter().chain(teamwire) {
         match peer.program().find() {
             Ok(_) => peers.push(peer),
-            Err(why) => report.add_absent(NAME, peer.row().name, why),
+            Err(why) => report.add_absent(peer.row().name, why),
         }
     }
     let case = format!("{CALLERS} calls at once in one process, received in another");
-    for _ in 0..bench.runs {
-        for peer in &peers {
-            let (sent, received) = measure(bench, *peer).await?;
-            let row = peer.row();
-            let name = row.name.clone();
-            report.add(
-                NAME,
-                &case,
-                row,
-                &[
-                    ("received/s", received),
-                    ("sent/s", sent.per_second()),
-                    ("send p50 ms", sent.percentile_ms(50.0)),
-                    ("send p99 ms", sent.percentile_ms(99.0)),
-                ],
-            );
-            report.add_latencies(NAME, &case, &name, &sent)?;
-        }
+    for peer in turns(bench, &peers) {
+        bench.quiet.wait().await?;
+        let (sent, received) = measure(bench, peer).await?;
+        let row = peer.row();
+        let name = row.name.clone();
+        report.add(
+            &case,
+            row,
+            &[
+                ("received/s", received),
+                ("sent/s", sent.per_second()),
+                ("send p50 ms", sent.percentile_ms(50.0)),
+                ("send p99 ms", sent.percentile_ms(99.0)),
+            ],
+        );
+        report.add_latencies(&case, &name, &sent)?;
     }
     Ok(())
 }

@@ -7,30 +7,33 @@ use teamwire_client::{Client, Event, SubscribeOptions};
 use super::{
     row,
     start::{filled, ms},
+    turns,
 };
-use crate::{Bench, Result, candidate::Candidate, report::Report};
+use crate::{Bench, Result, candidate::Candidate, page::View, report::Report};
 
 /// Its name on the command line.
 pub(crate) const NAME: &str = "recovery";
 
+/// What the page shows of it.
+pub(super) const VIEW: View = View { columns: &[("ms", "", "ms")], compared: "", only_compared: false };
+
 /// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let case = format!("{} messages queued; from the restart to the first delivery", bench.queued);
-    for _ in 0..bench.runs {
-        for store in &bench.stores {
-            let mut team = filled(bench, *store).await?;
-            // Kill it while a subscriber reads the inbox.
-            first_delivery(&team.inboxes[0]).await?;
-            let inbox = team.inboxes[0].clone();
-            let coordinator = team.coordinator.as_mut().ok_or("no coordinator")?;
-            coordinator.process().kill()?;
-            let began = Instant::now();
-            coordinator.restart()?;
-            // The client dials, fails and retries as in production.
-            first_delivery(&inbox).await?;
-            let delivered = ms(began);
-            report.add(NAME, &case, row(Candidate::Teamwire(*store)), &[("ms", delivered)]);
-        }
+    for store in turns(bench, &bench.stores) {
+        bench.quiet.wait().await?;
+        let mut team = filled(bench, store).await?;
+        // Kill it while a subscriber reads the inbox.
+        first_delivery(&team.inboxes[0]).await?;
+        let inbox = team.inboxes[0].clone();
+        let coordinator = team.coordinator.as_mut().ok_or("no coordinator")?;
+        coordinator.process().kill()?;
+        let began = Instant::now();
+        coordinator.restart()?;
+        // The client dials, fails and retries as in production.
+        first_delivery(&inbox).await?;
+        let delivered = ms(began);
+        report.add(&case, row(Candidate::Teamwire(store)), &[("ms", delivered)]);
     }
     Ok(())
 }

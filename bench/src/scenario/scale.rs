@@ -173,7 +173,7 @@ impl Fleet {
     }
 
     fn add(&self, report: &mut Report, what: &str, figures: &[(&'static str, f64)]) {
-        report.add(NAME, &format!("{what}: {}", self.case), Self::row(), figures);
+        report.add(&format!("{what}: {}", self.case), Self::row(), figures);
     }
 
     async fn used(&self) -> Result<Use> {
@@ -372,10 +372,11 @@ impl Fleet {
             return Ok(());
         }
         let (pairs, turn) = (Arc::new(pairs), Arc::new(AtomicUsize::new(0)));
+        let turns = turn.clone();
         let mut pace = bench.pace;
         pace.length = pace.length.max(SENDING_MIN);
         let before = self.used().await?;
-        let sent = closed_loop(CALLERS, pace, move |_| {
+        let sent = closed_loop(CALLERS, pace.window(), move |_| {
             let (pairs, turn) = (pairs.clone(), turn.fetch_add(1, Relaxed));
             async move {
                 // Neighbors are in the same team. Skips ahead, so that concurrent callers use different ones.
@@ -385,7 +386,9 @@ impl Fleet {
             }
         })
         .await?;
-        tokio::time::timeout(PATIENCE, self.arrivals.reach(sent.calls))
+        // With those of the warm-up, which cost as much.
+        let calls = turns.load(Relaxed);
+        tokio::time::timeout(PATIENCE, self.arrivals.reach(calls as u64))
             .await
             .map_err(|_| "messages did not arrive")??;
         let arrived = self.arrivals.within(sent.window)?;
@@ -393,8 +396,7 @@ impl Fleet {
         sleep(Duration::from_secs(2)).await;
         super::check_running(&mut self.receiving)?;
         let after = self.used().await?;
-        let calls = sent.calls as f64;
-        let micros = |from: Duration, to: Duration| (to - from).as_secs_f64() * 1e6 / calls;
+        let micros = |from: Duration, to: Duration| (to - from).as_secs_f64() * 1e6 / calls as f64;
         self.add(
             report,
             "messages",
@@ -405,8 +407,8 @@ impl Fleet {
                 ("p50 ms to the recipient", arrived.percentile_ms(50.0)),
                 ("µs of coordinators each", micros(before.coordinators, after.coordinators)),
                 ("µs of Redis each", micros(before.cluster.cpu, after.cluster.cpu)),
-                ("bytes of Redis each", (after.cluster.data - before.cluster.data) / calls),
-                ("bytes of log each", (after.cluster.log - before.cluster.log) / calls),
+                ("bytes of Redis each", (after.cluster.data - before.cluster.data) / calls as f64),
+                ("bytes of log each", (after.cluster.log - before.cluster.log) / calls as f64),
             ],
         );
         Ok(())

@@ -1,9 +1,10 @@
 //! The throughput and latency of sends. No one receives, so only sending is measured.
 
-use super::{row, send_all, send_at, teamwire_and_baselines};
+use super::{row, send_all, send_at, teamwire_and_baselines, turns};
 use crate::{
     Bench, Result,
     candidate::{Candidate, Shape},
+    page::View,
     report::Report,
 };
 
@@ -17,55 +18,69 @@ const INBOXES: usize = 32;
 const CALLERS: [usize; 4] = [1, 8, 64, 512];
 const HALVED: usize = 64;
 
+/// What the page shows of it.
+pub(super) const VIEW: View = View {
+    columns: &[
+        ("1 caller: sends/s", "1 caller,", "sends/s"),
+        ("8 callers", "8 callers,", "sends/s"),
+        ("64 callers", "64 callers, closed", "sends/s"),
+        ("512 callers", "512 callers,", "sends/s"),
+        ("64 callers: server CPU µs", "64 callers, closed", "server CPU µs each"),
+        ("half load: p50 ms", "open loop", "p50 ms"),
+        ("p99 ms", "open loop", "p99 ms"),
+        ("late p99 ms", "open loop", "late p99 ms"),
+    ],
+    compared: "64 callers, closed",
+    only_compared: false,
+};
+
 /// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
-    let candidates = teamwire_and_baselines(bench);
+    let mut candidates = teamwire_and_baselines(bench);
     for callers in CALLERS.into_iter().filter(|callers| !bench.is_quick || [1, HALVED].contains(callers)) {
         let shape = Shape { callers, inboxes: INBOXES };
-        for _ in 0..bench.runs {
-            for candidate in &candidates {
-                let mail = candidate.open(bench, shape).await?;
-                let before = [mail.cpu()?, mail.redis_cpu()?];
-                let sent = send_all(&mail, shape, bench.pace).await?;
-                let after = [mail.cpu()?, mail.redis_cpu()?];
-                let mut figures = vec![
-                    ("sends/s", sent.per_second()),
-                    ("p50 ms", sent.percentile_ms(50.0)),
-                    ("p99 ms", sent.percentile_ms(99.0)),
-                    ("p99.9 ms", sent.percentile_ms(99.9)),
-                ];
-                // CPU time hardly depends on the load of the machine.
-                let names = ["server CPU µs each", "of which Redis"];
-                for ((name, before), after) in names.into_iter().zip(before).zip(after) {
-                    let used = before.zip(after).map(|(before, after)| after - before);
-                    figures.extend(used.map(|used| (name, used.as_secs_f64() * 1e6 / sent.calls as f64)));
-                }
-                report.add(NAME, &closed(callers), row(*candidate), &figures);
-            }
+        for candidate in turns(bench, &candidates) {
+            bench.quiet.wait().await?;
+            let mail = candidate.open(bench, shape).await?;
+            let sent = send_all(&mail, shape, bench.pace.window()).await?;
+            let calls = &sent.calls;
+            let mut figures = vec![
+                ("sends/s", calls.per_second()),
+                ("p50 ms", calls.percentile_ms(50.0)),
+                ("p99 ms", calls.percentile_ms(99.0)),
+                ("p99.9 ms", calls.percentile_ms(99.9)),
+            ];
+            // CPU time hardly depends on the load of the machine.
+            figures.extend(sent.cpu_each(calls.calls()));
+            report.add(&closed(callers), row(candidate), &figures);
         }
     }
     let shape = Shape { callers: HALVED, inboxes: INBOXES };
     let case = format!("open loop at half the rate of {HALVED} callers");
-    for _ in 0..bench.runs {
-        for candidate in candidates.iter().filter(|candidate| !matches!(candidate, Candidate::StoreOnly(_))) {
-            let reached = report.last(NAME, &closed(HALVED), &row(*candidate).name).unwrap_or(0.0);
-            let mail = candidate.open(bench, shape).await?;
-            let sent = send_at(&mail, shape, bench.pace, reached / 2.0).await?;
-            let (p50, p99) = (sent.percentile_ms(50.0), sent.percentile_ms(99.0));
-            report.add(
-                NAME,
-                &case,
-                row(*candidate),
-                &[
-                    ("p50 ms", p50),
-                    ("p99 ms", p99),
-                    ("p99.9 ms", sent.percentile_ms(99.9)),
-                    ("p99 / p50", p99 / p50),
-                    ("sends/s", sent.per_second()),
-                ],
-            );
-            report.add_latencies(NAME, &case, &row(*candidate).name, &sent)?;
-        }
+    candidates.retain(|candidate| !matches!(candidate, Candidate::StoreOnly(_)));
+    for candidate in turns(bench, &candidates) {
+        let name = row(candidate).name;
+        // The same for all runs, so that one stray run changes it little.
+        let reached = report.median(&closed(HALVED), &name).ok_or("the closed loop has no rate")?;
+        bench.quiet.wait().await?;
+        let mail = candidate.open(bench, shape).await?;
+        let sent = send_at(&mail, shape, bench.pace.window(), reached / 2.0).await?;
+        let (p50, p99) = (sent.calls.percentile_ms(50.0), sent.calls.percentile_ms(99.0));
+        report.add(
+            &case,
+            row(candidate),
+            &[
+                ("p50 ms", p50),
+                ("p99 ms", p99),
+                ("p99.9 ms", sent.calls.percentile_ms(99.9)),
+                ("p99 / p50", p99 / p50),
+                ("sends/s", sent.calls.per_second()),
+                // What of the latencies is the generator's own.
+                ("late p50 ms", sent.lateness.percentile_ms(50.0)),
+                ("late p99 ms", sent.lateness.percentile_ms(99.0)),
+            ],
+        );
+        report.add_latencies(&case, &name, &sent.calls)?;
     }
     Ok(())
 }

@@ -9,11 +9,12 @@ use teamwire_client::{
     v1::{self, team_item::Item},
 };
 
-use super::{row, start::ms};
+use super::{row, start::ms, turns};
 use crate::{
     Bench, Result, Store,
     candidate::{Candidate, SUMMARY, grpc::Members, inbox_name},
     measure::{CONTENT, Measurement},
+    page::View,
     process::{Coordinator, Scratch},
     report::Report,
 };
@@ -38,43 +39,55 @@ const PAGE: u32 = 100;
 const OLD: &str = "The Well At The Old Mill";
 const NEVER: &str = "the well at the new mill";
 
+/// What the page shows of it.
+pub(super) const VIEW: View = View {
+    columns: &[
+        ("first snapshot: ms", "watching", "ms to the first snapshot"),
+        ("KiB", "watching", "KiB of it"),
+        ("to a change: p50 ms", "watching", "p50 ms to a change"),
+        ("MiB with 10 watchers", "watching", "MiB with 10 watchers"),
+        ("first page of the history: p50 ms", "history", "p50 ms to the first page"),
+        ("to find an old message: ms", "history", "ms to find an old message"),
+        ("longest call: ms", "history", "ms of the longest"),
+    ],
+    compared: "watching",
+    only_compared: false,
+};
+
 /// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let size = format!("{} members, {} messages", bench.members, bench.messages);
-    for _ in 0..bench.runs {
-        for store in &bench.stores {
-            let of = || row(Candidate::Teamwire(*store));
-            let team = LargeTeam::found(bench, *store).await?;
-            let watching = team.watching().await?;
-            report.add(
-                NAME,
-                &format!("{size}; watching"),
-                of(),
-                &[
-                    ("ms to the first snapshot", watching.first_ms),
-                    ("ms to another", watching.other_ms),
-                    ("KiB of it", watching.bytes / 1024.0),
-                    ("p50 ms to a change", watching.changes.percentile_ms(50.0)),
-                    ("p99 ms", watching.changes.percentile_ms(99.0)),
-                    ("MiB before", watching.before / 1024.0 / 1024.0),
-                    ("MiB with 10 watchers", watching.after / 1024.0 / 1024.0),
-                ],
-            );
-            let pages = team.first_pages().await?;
-            let (found, nothing) = (team.search(OLD, 1).await?, team.search(NEVER, 0).await?);
-            report.add(
-                NAME,
-                &format!("{size}; history"),
-                of(),
-                &[
-                    ("p50 ms to the first page", pages.percentile_ms(50.0)),
-                    ("ms to find an old message", found.ms),
-                    ("ms to find nothing", nothing.ms),
-                    ("calls", nothing.calls),
-                    ("ms of the longest", nothing.longest_ms),
-                ],
-            );
-        }
+    for store in turns(bench, &bench.stores) {
+        bench.quiet.wait().await?;
+        let of = || row(Candidate::Teamwire(store));
+        let team = LargeTeam::found(bench, store).await?;
+        let watching = team.watching().await?;
+        report.add(
+            &format!("{size}; watching"),
+            of(),
+            &[
+                ("ms to the first snapshot", watching.first_ms),
+                ("ms to another", watching.other_ms),
+                ("KiB of it", watching.bytes / 1024.0),
+                ("p50 ms to a change", watching.changes.percentile_ms(50.0)),
+                ("p99 ms", watching.changes.percentile_ms(99.0)),
+                ("MiB before", watching.before / 1024.0 / 1024.0),
+                ("MiB with 10 watchers", watching.after / 1024.0 / 1024.0),
+            ],
+        );
+        let pages = team.first_pages().await?;
+        let (found, nothing) = (team.search(OLD, 1).await?, team.search(NEVER, 0).await?);
+        report.add(
+            &format!("{size}; history"),
+            of(),
+            &[
+                ("p50 ms to the first page", pages.percentile_ms(50.0)),
+                ("ms to find an old message", found.ms),
+                ("ms to find nothing", nothing.ms),
+                ("calls", nothing.calls),
+                ("ms of the longest", nothing.longest_ms),
+            ],
+        );
     }
     Ok(())
 }

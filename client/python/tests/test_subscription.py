@@ -1,6 +1,7 @@
 """Subscriptions, against a scripted coordinator."""
 
 import asyncio
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
@@ -10,6 +11,7 @@ import pytest
 from google.protobuf import duration_pb2
 
 import teamwire
+from teamwire import _subscription
 from teamwire.v1 import message_pb2
 from teamwire.v1.message_pb2_grpc import add_MessageServiceServicer_to_server
 
@@ -29,13 +31,14 @@ def delivery(n: int, **body: Any) -> message_pb2.StreamResponse:
 
 
 class Coordinator:
-    """Sends each session its frames; a number is a pause in seconds, a code aborts the session."""
+    """Sends each session its frames; a number is a pause in seconds, an event one until it is set, a code aborts it."""
 
     Send = GetMessage = ListInbox = None
 
     def __init__(self, *sessions: list[Any]) -> None:
         self.sessions = iter(sessions)
         self.acks: list[list[str]] = []
+        self.acked: asyncio.Queue[list[str]] = asyncio.Queue()
         self.acks_lost = 0
         self.instances: list[str] = []
 
@@ -44,6 +47,8 @@ class Coordinator:
         for frame in next(self.sessions):
             if isinstance(frame, float):
                 await asyncio.sleep(frame)
+            elif isinstance(frame, asyncio.Event):
+                await frame.wait()
             elif isinstance(frame, grpc.StatusCode):
                 await context.abort(frame, "scripted")
             else:
@@ -51,6 +56,7 @@ class Coordinator:
 
     async def Ack(self, request: message_pb2.AckRequest, context: Any) -> message_pb2.AckResponse:
         self.acks.append(list(request.message_ids))
+        self.acked.put_nowait(self.acks[-1])
         if self.acks_lost:
             self.acks_lost -= 1
             await context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
@@ -118,6 +124,48 @@ def test_a_flush_without_acknowledgements_sends_none() -> None:
 
     run(coordinator, test)
     assert coordinator.acks == []
+
+
+def test_quick_acknowledgements_share_a_call_unless_they_are_urgent(monkeypatch: pytest.MonkeyPatch) -> None:
+    # So long that only the first acknowledgement and urgent ones are sent.
+    monkeypatch.setattr(_subscription, "_PAUSE", 3600.0)
+    ends = asyncio.Event()
+    coordinator = Coordinator([OPENED, ends, APPROVED])
+
+    async def test(me: teamwire.AsyncClient) -> None:
+        inbox = me.subscribe()
+
+        def ack(count: int) -> list[str]:
+            ids = [str(uuid.uuid4()) for _ in range(count)]
+            for message_id in ids:
+                inbox.ack(message_id)
+            return ids
+
+        first = ack(1)
+        assert await coordinator.acked.get() == first
+        waiting = ack(31)
+        await inbox.flush()
+        assert await coordinator.acked.get() == waiting
+        half_of_the_window = ack(32)
+        assert await coordinator.acked.get() == half_of_the_window
+        last = ack(2)
+        ends.set()
+        assert await coordinator.acked.get() == last
+
+    run(coordinator, test)
+
+
+def test_without_a_flush_the_next_call_begins_20_ms_after_the_one_before() -> None:
+    coordinator = Coordinator([OPENED, SILENCE])
+
+    async def test(me: teamwire.AsyncClient) -> float:
+        inbox, began = me.subscribe(), time.monotonic()
+        for message_id in IDS[:2]:
+            inbox.ack(message_id)
+            assert await coordinator.acked.get() == [message_id]
+        return time.monotonic() - began
+
+    assert run(coordinator, test) >= 0.02
 
 
 def test_a_permanent_refusal_is_raised_once() -> None:

@@ -22,6 +22,15 @@ const IDS_MAX = 4_096;
 /** How many messages one call may acknowledge. */
 const IDS_IN_A_CALL_MAX = 1_000;
 
+/**
+ * How long after the beginning of one call that acknowledges the next one begins, unless it is urgent. All clients wait equally
+ * long, but a browser may fire the timers of a hidden tab only once a second.
+ */
+const PAUSE_MS = 20;
+
+/** How many messages a session may leave unacknowledged if the request does not say. */
+const UNACKED_MESSAGES_MAX = 64;
+
 /** How many missed heartbeats end a session. */
 const HEARTBEATS_MISSED_MAX = 3;
 
@@ -69,6 +78,8 @@ export class Subscription implements AsyncIterable<InboxMessage> {
   readonly #seen = new Map<string, boolean>();
   /** Unconfirmed acknowledgements. */
   readonly #acks = new Set<string>();
+  /** How many flushes wait. */
+  #flushes = 0;
   /** Whether sending them has ended. */
   #areAcksOver = false;
   #openedAt = 0;
@@ -124,7 +135,10 @@ export class Subscription implements AsyncIterable<InboxMessage> {
     }
   }
 
-  /** Acknowledges a message as processed. Returns at once, and ignores a malformed id. */
+  /**
+   * Acknowledges a message as processed. Returns at once, and ignores a malformed id. After a pause, it is sent at once. Those
+   * that follow within 20 ms share a call. A flush does not wait for them.
+   */
   ack(messageId: string): void {
     // The coordinator would refuse the whole batch for one malformed id.
     if (!validate(messageId)) return;
@@ -138,7 +152,10 @@ export class Subscription implements AsyncIterable<InboxMessage> {
   async flush(signal?: AbortSignal): Promise<void> {
     const taken = [...this.#acks];
     const waits = () => taken.some((id) => this.#acks.has(id));
+    this.#flushes++;
+    this.#calls.changes.notify();
     await this.#calls.changes.until(() => this.#areAcksOver || !waits(), undefined, signal);
+    this.#flushes--;
     if (!waits()) return;
     signal?.throwIfAborted();
     const why = this.end?.reason ?? "closed or refused";
@@ -234,9 +251,15 @@ export class Subscription implements AsyncIterable<InboxMessage> {
   async #acknowledge(): Promise<void> {
     const delays = new Delays();
     const isReady = () => this.#acks.size > 0 && this.#session.id !== "" && !this.#session.isReopening;
+    const urgentFrom = (this.#request.unackedMessagesMax || UNACKED_MESSAGES_MAX) / 2;
+    const isUrgent = () => this.#flushes > 0 || this.#end !== undefined || this.#acks.size >= urgentFrom;
+    let due = 0;
     for (;;) {
       await this.#calls.changes.until(() => this.#areAcksOver || isReady());
+      const pause = due - performance.now();
+      if (pause > 0) await this.#calls.changes.until(isUrgent, pause);
       if (this.#areAcksOver) return;
+      due = performance.now() + PAUSE_MS;
       const messageIds = [...this.#acks].slice(0, IDS_IN_A_CALL_MAX);
       try {
         await this.#messages.ack({ messageIds });
@@ -245,6 +268,8 @@ export class Subscription implements AsyncIterable<InboxMessage> {
         delays.reset();
       } catch (thrown) {
         const error = readError(thrown, true);
+        // The repetition has its own delay.
+        due = 0;
         this.#areAcksOver ||= endOf(error) !== undefined;
         this.#calls.changes.notify();
         await this.#calls.changes.until(() => this.#areAcksOver, delays.after(error));

@@ -8,6 +8,8 @@ import { clientOf, refusal } from "./coordinator.js";
 
 type Frame = MessageInitShape<typeof v1.StreamResponseSchema>["frame"];
 
+type Session = (Frame | ConnectError | Promise<void>)[];
+
 const OPENED: Frame = {
   case: "opened",
   value: { sessionId: "s", heartbeatInterval: { seconds: 0n, nanos: 400_000_000 } },
@@ -18,6 +20,11 @@ function delivery(id: string, kind: "message" | "shutdownRequest" = "message"): 
   return { case: "delivery", value: { deliveryCount: 1, message: { id, body: { case: kind, value: {} } } } };
 }
 
+/** Lets everything run that is ready. */
+function turn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
 function closing(reason: v1.CloseReason): Frame {
   return { case: "closing", value: { reason, requestId: "req_1" } };
 }
@@ -26,7 +33,11 @@ function closing(reason: v1.CloseReason): Frame {
  * Subscribes to scripted sessions, one after the other. A promise pauses the session; after its last frame it is
  * silent.
  */
-function play(...sessions: (Frame | ConnectError | Promise<void>)[][]) {
+function play(...sessions: Session[]) {
+  return playTo({}, ...sessions);
+}
+
+function playTo(request: MessageInitShape<typeof v1.StreamRequestSchema>, ...sessions: Session[]) {
   const instances: string[] = [];
   const acks: { messageIds: string[]; header: string | null }[] = [];
   const refusals: ConnectError[] = [];
@@ -49,7 +60,7 @@ function play(...sessions: (Frame | ConnectError | Promise<void>)[][]) {
       },
     });
   });
-  return { client, route, inbox: client.subscribe(), instances, acks, refusals };
+  return { client, route, inbox: client.subscribe(request), instances, acks, refusals };
 }
 
 test("a shutdown request comes first, and each message once across sessions", async () => {
@@ -137,6 +148,57 @@ test("a flush without acknowledgements sends none", async () => {
   await inbox.flush();
   await client.close();
   assert.deepEqual(acks, []);
+});
+
+test("acknowledgements in quick succession share a call unless they are urgent", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  let now = 1_000;
+  t.mock.method(performance, "now", () => now);
+  for (const [unackedMessagesMax, half] of [
+    [0, 32],
+    [5, 3],
+  ] as const) {
+    let end = () => {};
+    const ended = new Promise<void>((resolve) => {
+      end = resolve;
+    });
+    const { inbox, acks, client } = playTo({ unackedMessagesMax }, [
+      OPENED,
+      ended,
+      closing(v1.CloseReason.SHUTDOWN_APPROVED),
+    ]);
+    const ack = (count: number) => {
+      const ids = Array.from({ length: count }, () => v7());
+      for (const id of ids) inbox.ack(id);
+      return ids;
+    };
+    const isSent = async (...calls: string[][]) => {
+      while (acks.length < calls.length) await turn();
+      const sent = acks.splice(0).map(({ messageIds }) => messageIds);
+      assert.deepEqual(sent, calls);
+    };
+
+    await isSent(ack(1));
+    await inbox.flush();
+    const waiting = ack(half - 1);
+    for (let turns = 0; turns < 20; turns++) await turn();
+    await isSent();
+    now += 20;
+    t.mock.timers.tick(20);
+    await isSent(waiting);
+    await inbox.flush();
+
+    const flushed = ack(2);
+    await inbox.flush();
+    await isSent(flushed);
+    await isSent(ack(half));
+    await inbox.flush();
+    const last = ack(1);
+    end();
+    await isSent(last);
+    await client.close();
+    now += 20;
+  }
 });
 
 test("waiting for a message can be aborted without loss", async () => {

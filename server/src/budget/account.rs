@@ -23,6 +23,9 @@ const READ_BYTES_MIN: u64 = 4 * 1024;
 /// How long a client waits before it repeats a call that others of its calls keep out.
 const OTHERS_END: Duration = Duration::from_secs(1);
 
+/// The longest wait for the answer to a refused call.
+const REFUSAL_WAIT_MAX: Duration = Duration::from_secs(1);
+
 /// The account of a credential.
 #[derive(Debug)]
 pub struct Account {
@@ -31,6 +34,7 @@ pub struct Account {
     broadcasts: Bucket,
     writes: Bucket,
     read_bytes: Bucket,
+    refusals: Bucket,
     connections: AtomicUsize,
     streams: Arc<Semaphore>,
     pub(super) reading: Arc<Semaphore>,
@@ -78,6 +82,7 @@ impl Account {
             broadcasts: Bucket::default(),
             writes: Bucket::default(),
             read_bytes: Bucket::default(),
+            refusals: Bucket::default(),
             connections: AtomicUsize::new(0),
             streams: semaphore(shares.streams_per_credential_max),
             reading: semaphore(shares.reads_per_credential_max),
@@ -97,7 +102,9 @@ impl Account {
 
     /// Returns whether nothing of the rates is used up.
     pub(super) fn is_whole(&self, now: u64) -> bool {
-        [&self.sends, &self.broadcasts, &self.writes, &self.read_bytes].iter().all(|bucket| bucket.is_full(now))
+        [&self.sends, &self.broadcasts, &self.writes, &self.read_bytes, &self.refusals]
+            .iter()
+            .all(|bucket| bucket.is_full(now))
     }
 
     /// Counts a send, or refuses it.
@@ -146,6 +153,11 @@ impl Account {
     /// Charges what a stream has returned, or examined.
     pub fn charge_stream(&self, bytes: u64) {
         self.read_bytes.charge(self.shared.rates.of(Class::ReadBytes), self.shared.now(), bytes);
+    }
+
+    /// Counts a refused call, and returns how long its answer waits. A client that repeats what is refused without a pause is slowed.
+    pub fn refused(&self) -> Duration {
+        self.refusals.line_up(self.shared.rates.refusals(), self.shared.now(), REFUSAL_WAIT_MAX)
     }
 
     /// Counts a stream, or a waiting call, or refuses it.

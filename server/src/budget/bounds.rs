@@ -21,6 +21,10 @@ pub struct Rates {
     pub read_bytes_per_second: u64,
     /// 64 MiB.
     pub read_bytes_burst: u64,
+    /// Refusals that are answered without a wait. 20 a second.
+    pub refusals_per_second: u32,
+    /// 200.
+    pub refusals_burst: u32,
 }
 
 impl Default for Rates {
@@ -34,6 +38,8 @@ impl Default for Rates {
             writes_burst: 2_000,
             read_bytes_per_second: 16 << 20,
             read_bytes_burst: 64 << 20,
+            refusals_per_second: 20,
+            refusals_burst: 200,
         }
     }
 }
@@ -154,5 +160,9 @@ impl Rates {
             Class::Writes => Rate::new(self.writes_per_second, self.writes_burst),
             _ => Rate::new(self.read_bytes_per_second, self.read_bytes_burst),
         }
+    }
+
+    pub(super) fn refusals(&self) -> Rate {
+        Rate::new(self.refusals_per_second, self.refusals_burst)
     }
 }

@@ -53,6 +53,16 @@ impl Bucket {
         let _ = self.full_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, charge);
     }
 
+    /// Waits in line for one: takes it, and returns how long it takes until it is there. The line is never longer than `max`.
+    pub(super) fn line_up(&self, rate: Rate, now: u64, max: Duration) -> Duration {
+        let room = now.saturating_add(rate.nanos(rate.burst));
+        let end = room.saturating_add(u64::try_from(max.as_nanos()).unwrap_or(u64::MAX));
+        let after = |full_at: u64| full_at.max(now).saturating_add(rate.nanos(1)).min(end);
+        let line_up = |full_at: u64| Some(after(full_at));
+        let (Ok(before) | Err(before)) = self.full_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, line_up);
+        Duration::from_nanos(after(before).saturating_sub(room))
+    }
+
     /// Returns how long it takes until anything is left. `None`: something is.
     pub(super) fn debt(&self, rate: Rate, now: u64) -> Option<Duration> {
         let room = now.saturating_add(rate.nanos(rate.burst));
@@ -93,6 +103,15 @@ mod tests {
         let wait = bucket.debt(rate, SECOND).unwrap_or_default();
         assert!(wait > Duration::from_millis(999) && wait < Duration::from_millis(1_001), "{wait:?}");
         assert_eq!(bucket.debt(rate, SECOND + u64::try_from(wait.as_nanos()).unwrap_or(0)), None);
+    }
+
+    #[test]
+    fn a_line_grows_up_to_its_end_and_passes() {
+        let (bucket, rate, max) = (Bucket::default(), Rate::new(10_u64, 2_u64), Duration::from_millis(250));
+        let waits = |now: u64| [(); 3].map(|()| bucket.line_up(rate, now, max).as_millis());
+        assert_eq!(waits(SECOND), [0, 0, 100]);
+        assert_eq!(waits(SECOND), [200, 250, 250]);
+        assert_eq!(waits(SECOND + SECOND / 2), [0, 50, 150]);
     }
 
     #[test]

@@ -30,6 +30,18 @@ fn names(refusal: &Refusal, class: Class, size: &str) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
+async fn refusals_are_answered_at_once_until_there_are_too_many() {
+    let budgets = budgets(Rates { refusals_per_second: 10, refusals_burst: 2, ..Rates::default() }, Shares::default());
+    let (ann, bob) = (of(&budgets, "ann"), of(&budgets, "bob"));
+    let waits = |account: &Account, times: usize| (0..times).map(|_| account.refused().as_millis()).collect::<Vec<_>>();
+    assert_eq!(waits(&ann, 4), [0, 0, 100, 200]);
+    assert_eq!(waits(&ann, 20).last(), Some(&1_000), "none waits longer");
+    assert_eq!(waits(&bob, 1), [0]);
+    advance(Duration::from_secs(2)).await;
+    assert_eq!(waits(&ann, 1), [0]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_kind_of_call_has_its_rate_and_each_credential_its_budget() {
     let rates = Rates {
         sends_per_second: 10,

@@ -14,6 +14,7 @@ use tokio_util::either::Either;
 use super::{
     Bounds,
     connection::Connection,
+    pace::Pace,
     places::{self, Place, Places},
     tls::Tls,
 };
@@ -74,13 +75,19 @@ impl<L: Listen> Acceptor<L> {
     }
 
     async fn run(self, ready: mpsc::Sender<Connection<L::Stream>>) {
+        let mut pace = Pace::default();
         loop {
+            pace.wait().await;
             let accepted = tokio::select! {
                 accepted = self.listener.accept() => accepted,
                 () = ready.closed() => return,
             };
             match accepted {
-                Ok((stream, peer)) => self.admit(stream, peer, &ready),
+                Ok((stream, peer)) => {
+                    if self.admit(stream, peer, &ready) {
+                        pace.pushed_out();
+                    }
+                }
                 // Only this connection has failed.
                 Err(error) if is_of_the_peer(&error) => {}
                 Err(error) => {
@@ -91,11 +98,13 @@ impl<L: Listen> Acceptor<L> {
         }
     }
 
-    fn admit(&self, stream: L::Stream, peer: SocketAddr, ready: &mpsc::Sender<Connection<L::Stream>>) {
+    /// Admits a connection, or closes it. Returns whether it or another one had to make way.
+    fn admit(&self, stream: L::Stream, peer: SocketAddr, ready: &mpsc::Sender<Connection<L::Stream>>) -> bool {
         let Some(place) = self.places.admit(peer) else {
             tracing::debug!(%peer, max = self.bounds.connections_max, "closed: too many connections are open");
-            return;
+            return true;
         };
+        let is_anothers = place.is_anothers();
         let (tls, bounds, ready) = (self.tls.clone(), self.bounds.clone(), ready.clone());
         tokio::spawn(async move {
             match prepare(stream, peer, tls.as_deref(), &bounds, place).await {
@@ -104,6 +113,7 @@ impl<L: Listen> Acceptor<L> {
                 Err(error) => tracing::debug!(%peer, %error, "closed: no handshake"),
             }
         });
+        is_anothers
     }
 }
 

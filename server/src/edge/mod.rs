@@ -16,6 +16,7 @@ mod acceptor;
 pub mod auth_gate;
 mod bounds;
 pub mod connection;
+mod pace;
 mod places;
 mod public_listener;
 pub mod tls;

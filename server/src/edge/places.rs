@@ -59,6 +59,7 @@ pub(super) struct Place {
     address: IpAddr,
     number: u64,
     evict: CancellationToken,
+    is_anothers: bool,
     owner: Mutex<Option<Owner>>,
 }
 
@@ -82,10 +83,12 @@ impl Places {
         let address = address_of(peer);
         let mut state = self.state.lock();
         let own = state.strangers.get(&address).map_or(0, VecDeque::len);
-        if own >= self.bounds.strangers_per_address {
+        let is_crowd = own >= self.bounds.strangers_per_address;
+        let is_anothers = is_crowd || state.open >= self.bounds.all;
+        if is_crowd {
             self.budgets.count(Class::Strangers);
             state.evict(address);
-        } else if state.open >= self.bounds.all {
+        } else if is_anothers {
             self.budgets.count(Class::AllConnections);
             let crowd = state.most_strangers()?;
             state.evict(crowd);
@@ -94,7 +97,7 @@ impl Places {
         state.admitted += 1;
         let (number, evict) = (state.admitted, CancellationToken::new());
         state.strangers.entry(address).or_default().push_back(Stranger { number, evict: evict.clone() });
-        Some(Place { places: Arc::clone(self), address, number, evict, owner: Mutex::default() })
+        Some(Place { places: Arc::clone(self), address, number, evict, is_anothers, owner: Mutex::default() })
     }
 }
 
@@ -129,6 +132,11 @@ impl State {
 }
 
 impl Place {
+    /// Returns whether another connection made way for this one.
+    pub(super) fn is_anothers(&self) -> bool {
+        self.is_anothers
+    }
+
     /// Waits until the connection must make way for another one.
     pub(super) async fn evicted(&self) {
         self.evict.cancelled().await;

@@ -24,6 +24,8 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::Connected;
 
+use super::pace::Pace;
+
 /// How many connections may be open. Probes and scrapers need one each.
 const CONNECTIONS_MAX: usize = 32;
 
@@ -42,6 +44,7 @@ pub struct PublicListener {
     listener: TcpListener,
     open: Open,
     accepted: u64,
+    pace: Pace,
 }
 
 /// An open connection.
@@ -56,7 +59,7 @@ struct Place {
 impl PublicListener {
     /// Bounds the connections of a listener.
     pub fn new(listener: TcpListener) -> Self {
-        Self { listener, open: Open::default(), accepted: 0 }
+        Self { listener, open: Open::default(), accepted: 0, pace: Pace::default() }
     }
 
     /// Returns the connections, for a gRPC server.
@@ -76,6 +79,7 @@ impl PublicListener {
             if let Some(place) = open.remove(oldest) {
                 tracing::debug!(max = CONNECTIONS_MAX, "closed: too many connections are open");
                 place.evict.cancel();
+                self.pace.pushed_out();
             }
         }
         self.accepted += 1;
@@ -93,6 +97,7 @@ impl axum::serve::Listener for PublicListener {
 
     async fn accept(&mut self) -> (PublicConnection, SocketAddr) {
         loop {
+            self.pace.wait().await;
             match self.listener.accept().await {
                 Ok((stream, peer)) => return (self.admit(stream, peer), peer),
                 Err(error) => {

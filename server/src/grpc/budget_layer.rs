@@ -16,7 +16,8 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body as _;
 use teamwire_proto::Method;
-use tonic::body::Body;
+use tokio::time::sleep;
+use tonic::{Code, Status, body::Body};
 use tower::{Layer, Service};
 
 use super::{
@@ -27,6 +28,13 @@ use super::{
 /// The methods that cost something, by path.
 static METHODS: LazyLock<HashMap<&'static str, Method>> =
     LazyLock::new(|| Method::ALL.iter().map(|method| (method.path(), *method)).collect());
+
+/// Returns whether the caller may not make the call, or makes too many. A refusal has its status in the headers, since it has no
+/// body.
+fn is_refused(reply: &Response<Body>) -> bool {
+    let status = Status::from_header_map(reply.headers()).map(|status| status.code());
+    matches!(status, Some(Code::PermissionDenied | Code::Unauthenticated | Code::ResourceExhausted))
+}
 
 /// Charges a reply, and bounds it.
 async fn bound(mut spent: Spent, reply: Response<Body>, write_timeout: Duration) -> Response<Body> {
@@ -104,11 +112,16 @@ where
         request.extensions_mut().insert(Arc::clone(&spending));
         let (answer, write_timeout) = (self.inner.call(request), self.write_timeout);
         Box::pin(async move {
-            let reply = answer.await?;
-            Ok(match spending.take() {
-                Some(spent) => bound(spent, reply, write_timeout).await,
-                None => reply,
-            })
+            let mut reply = answer.await?;
+            if let Some(spent) = spending.take() {
+                reply = bound(spent, reply, write_timeout).await;
+            }
+            if is_refused(&reply)
+                && let Some(account) = spending.account()
+            {
+                sleep(account.refused()).await;
+            }
+            Ok(reply)
         })
     }
 }

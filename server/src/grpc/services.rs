@@ -159,6 +159,9 @@ impl Services {
         }
         let stranger = known.is_none().then(|| call.as_ref().and_then(|call| call.account())).flatten();
         if let Some(owner) = stranger {
+            if let Some(spending) = &spending {
+                spending.is_of(&owner);
+            }
             // So that no one looks up invented credentials at will.
             owner.write()?;
         }
@@ -170,6 +173,9 @@ impl Services {
             return Ok((who, known, request));
         }
         let account = self.account_of(&who, &found);
+        if let Some(spending) = &spending {
+            spending.is_of(&account);
+        }
         if let Some(call) = &call {
             let is_passing = matches!(who.credential, Credential::Join { .. } | Credential::SignInCode { .. });
             call.opens(&account, is_passing)?;

@@ -1,6 +1,6 @@
 //! What a call costs and uses, and who pays for it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use teamwire_proto::{Method, Refusal, method::Effect};
@@ -18,6 +18,7 @@ pub(super) struct Examined(pub(super) usize);
 #[derive(Debug)]
 pub(super) struct Spending {
     method: Method,
+    account: OnceLock<Arc<Account>>,
     spent: Mutex<Option<Spent>>,
 }
 
@@ -35,7 +36,7 @@ pub(super) struct Spent {
 impl Spending {
     /// Makes the spending of a call.
     pub(super) fn of(method: Method) -> Self {
-        Self { method, spent: Mutex::default() }
+        Self { method, account: OnceLock::new(), spent: Mutex::default() }
     }
 
     /// Returns what the call has used up. `None`: no one has paid.
@@ -43,8 +44,20 @@ impl Spending {
         self.spent.lock().take()
     }
 
+    /// Returns the account of the call. `None`: the caller is a stranger.
+    pub(super) fn account(&self) -> Option<&Arc<Account>> {
+        self.account.get()
+    }
+
+    /// Records the account of the call, which slows the caller if too many of its calls are refused.
+    pub(super) fn is_of(&self, account: &Arc<Account>) {
+        // Only the first one counts.
+        let _ = self.account.set(Arc::clone(account));
+    }
+
     /// Pays for the call, or refuses it. A read waits until it may be carried out.
     pub(super) async fn pay(&self, account: &Arc<Account>) -> Result<(), Refusal> {
+        self.is_of(account);
         let method = self.method;
         let is_read = method.effect() == Effect::Read;
         if is_read {

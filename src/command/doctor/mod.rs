@@ -38,7 +38,7 @@ pub(in crate::command) use self::history::crashes;
 ///
 /// - not queued: messages are refused, because the name is unknown or the inbox is full
 ///
-/// - store refuses writes: nothing can be sent until the coordinator's operator has acted
+/// - store refuses writes: nothing can be sent until the coordinator's administrator has acted
 ///
 /// - quota exceeded: the team, its tasks, or the history of its tasks has reached its quota, so teammates can add nothing more
 ///   to it
@@ -53,7 +53,7 @@ pub(in crate::command) use self::history::crashes;
 ///
 /// - permission unanswered: a permission request awaits an answer
 ///
-/// - lost: the member's lease expired
+/// - lost: the member's lease and the grace period after it expired
 ///
 /// - not started: a host has not started a teammate that was ordered from it
 ///
@@ -81,7 +81,7 @@ pub(in crate::command) use self::history::crashes;
 ///
 /// - which members keep the team from being deleted, if you are the lead or the operator
 ///
-/// Of the members that have exited, it mentions only those whose program failed, unless you name another one. The advice
+/// If a member has exited and its program did not fail, the report leaves it out, unless you name it as MEMBER. The advice
 /// depends on who asks: a teammate learns what to tell the lead.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire doctor\n    teamwire doctor --json")]

@@ -579,8 +579,8 @@ func (x *GetCallerResponse) GetCaller() *Caller {
 // A credential, without its secret.
 type Credential struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Identifies it within the team. The operator's console credentials belong to no team. A member gets another one with each
-	// life.
+	// Identifies it within the team. The operator's console credentials belong to no team. A member's credential gets another id
+	// with each life.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// What it is.
 	Kind CredentialKind `protobuf:"varint,2,opt,name=kind,proto3,enum=teamwire.v1.CredentialKind" json:"kind,omitempty"`
@@ -600,7 +600,7 @@ type Credential struct {
 	UsesLeft uint32 `protobuf:"varint,9,opt,name=uses_left,json=usesLeft,proto3" json:"uses_left,omitempty"`
 	// Who created it. Absent: an observer did, or it is the credential of a member or a host.
 	CreatedBy *Sender `protobuf:"bytes,10,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
-	// Whether the call that lists it was made with it.
+	// Whether this credential made the call that lists it.
 	IsCalling     bool `protobuf:"varint,11,opt,name=is_calling,json=isCalling,proto3" json:"is_calling,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -296,7 +296,8 @@ type AuditEntry struct {
 	Calls uint64 `protobuf:"varint,8,opt,name=calls,proto3" json:"calls,omitempty"`
 	// When the last of them ended. Absent: there was only one call.
 	LastAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=last_at,json=lastAt,proto3" json:"last_at,omitempty"`
-	// How many entries of this coordinator are missing before this one: it had no more room for them while the store took none.
+	// How many entries of this coordinator are missing before this one: it ran out of room for them while the store was not
+	// accepting any.
 	Missing uint64 `protobuf:"varint,10,opt,name=missing,proto3" json:"missing,omitempty"`
 	// Set if the entry is a checkpoint.
 	Checkpoint    *AuditCheckpoint `protobuf:"bytes,11,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
@@ -496,9 +497,9 @@ func (x *AuditRecord) GetHash() []byte {
 // A chain of the audit log.
 type AuditChain struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `privileged/TEAM`: what the lead and the operator did with their powers. `access/TEAM`: who joined and signed in, who
-	// revoked credentials, and which calls were refused. `privileged` and `access`: the same for the coordinator itself; `access`
-	// also has what strangers tried.
+	// `privileged/TEAM`: what the lead and the operator did with their powers. `access/TEAM`: who joined, who else signed
+	// in or revoked credentials, and who made calls without permission. `privileged` and `access`: the same for the coordinator
+	// itself; `access` also has what strangers tried.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The team's name in lower case. Empty: it is a chain of the coordinator.
 	Team string `protobuf:"bytes,2,opt,name=team,proto3" json:"team,omitempty"`
@@ -714,7 +715,7 @@ type ListAuditEntriesRequest struct {
 	Chain string `protobuf:"bytes,2,opt,name=chain,proto3" json:"chain,omitempty"`
 	// Optional. Only entries about calls that ended at this time or later.
 	Since *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
-	// Optional. Whether the reply has what it takes to verify the chains: AuditRecord.encoded and AuditRecord.hash.
+	// Optional. Whether the reply includes what a verification of the chains needs: AuditRecord.encoded and AuditRecord.hash.
 	WithProofs bool `protobuf:"varint,4,opt,name=with_proofs,json=withProofs,proto3" json:"with_proofs,omitempty"`
 	// Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early, and so may one for which very many
 	// entries had to be examined.

@@ -662,7 +662,7 @@ type HistoryEntry_Decision struct {
 }
 
 type HistoryEntry_Member struct {
-	// A member's state has changed. Active and idle are not recorded.
+	// A member's state has changed. Changes between joined, active, idle and away are not recorded.
 	Member *MemberEvent `protobuf:"bytes,23,opt,name=member,proto3,oneof"`
 }
 

@@ -297,7 +297,8 @@ type SpawnRequest struct {
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
 	// Optional. See SendRequest.idempotency_key.
 	IdempotencyKey string `protobuf:"bytes,2,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// Required. The name of the new member. It must be free: never used before, or its last member has exited or is lost.
+	// Required. The name of the new member. It must be free: never used before, or the member that last used it has exited or is
+	// lost.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
 	// Required. The profile to start it with; same syntax as HostProfile.name.
 	Profile string `protobuf:"bytes,4,opt,name=profile,proto3" json:"profile,omitempty"`
@@ -981,8 +982,8 @@ func (x *ReportExitRequest) GetExit() *ExitReport {
 // The reply of HostService.ReportExit.
 type ReportExitResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How the member's life ended: as its runner has reported or, without such a report, as in the request. Absent: the life was
-	// begun by a later order or join token, or no life had begun.
+	// How the member's life ended: as its runner has reported or, without such a report, as in the request. Absent: a later order
+	// or join token began the life, or no life had begun.
 	Exit          *ExitReport `protobuf:"bytes,1,opt,name=exit,proto3" json:"exit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -72,15 +72,15 @@ type HostServiceClient interface {
 	// PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET (another host has it). INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND:
 	// REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED, REQUEST_CANCELLED. ABORTED: SESSION_SUPERSEDED.
 	TakeOrder(ctx context.Context, in *TakeOrderRequest, opts ...grpc.CallOption) (*TakeOrderResponse, error)
-	// Refuses an order, even one that the host has taken: the host cannot start the member, or the program exited before it
-	// opened a session. With `try_another_host`, the coordinator chooses another host, up to twice, unless the order named its
-	// host. Repeating the call is harmless.
+	// Refuses an order, even one that the host has taken. A host does this if it cannot start the member, or if the program
+	// exited before it opened a session. With `try_another_host`, the coordinator chooses another host, at most twice per order.
+	// It does not if the order named a host. Repeating the call is harmless.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD,
 	// CONTENT_TOO_LARGE. NOT_FOUND: REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED,
 	// REQUEST_CANCELLED. ABORTED: SESSION_SUPERSEDED.
 	RefuseOrder(ctx context.Context, in *RefuseOrderRequest, opts ...grpc.CallOption) (*RefuseOrderResponse, error)
-	// Lets a host report that a member that it started has no process left, for example because the runner was killed. Ends the
+	// Lets a host report that no process is left of a member that it started, for example because the runner was killed. Ends the
 	// member's life, unless that life has already ended or was begun by a later order or join token. Repeating the call is
 	// harmless.
 	//
@@ -200,15 +200,15 @@ type HostServiceServer interface {
 	// PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET (another host has it). INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND:
 	// REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED, REQUEST_CANCELLED. ABORTED: SESSION_SUPERSEDED.
 	TakeOrder(context.Context, *TakeOrderRequest) (*TakeOrderResponse, error)
-	// Refuses an order, even one that the host has taken: the host cannot start the member, or the program exited before it
-	// opened a session. With `try_another_host`, the coordinator chooses another host, up to twice, unless the order named its
-	// host. Repeating the call is harmless.
+	// Refuses an order, even one that the host has taken. A host does this if it cannot start the member, or if the program
+	// exited before it opened a session. With `try_another_host`, the coordinator chooses another host, at most twice per order.
+	// It does not if the order named a host. Repeating the call is harmless.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD,
 	// CONTENT_TOO_LARGE. NOT_FOUND: REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED,
 	// REQUEST_CANCELLED. ABORTED: SESSION_SUPERSEDED.
 	RefuseOrder(context.Context, *RefuseOrderRequest) (*RefuseOrderResponse, error)
-	// Lets a host report that a member that it started has no process left, for example because the runner was killed. Ends the
+	// Lets a host report that no process is left of a member that it started, for example because the runner was killed. Ends the
 	// member's life, unless that life has already ended or was begun by a later order or join token. Repeating the call is
 	// harmless.
 	//

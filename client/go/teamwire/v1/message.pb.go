@@ -118,14 +118,14 @@ const (
 	// The store has lost changes that the coordinator had confirmed with OK, which can happen when a replica takes over. To every
 	// member.
 	NoticeKind_NOTICE_KIND_WRITES_LOST NoticeKind = 13
-	// The claim of a detached life has expired, and the task is back on the board; `task` and `member`, the former owner, are
-	// set. To the former owner and to the lead.
+	// The claim of a detached life has expired, and the task is back on the board. To the former owner and to the lead; `task`
+	// and `member` (the former owner) are set.
 	NoticeKind_NOTICE_KIND_TASK_LAPSED NoticeKind = 14
 	// A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set.
 	NoticeKind_NOTICE_KIND_MEMBER_RESTARTED NoticeKind = 15
-	// A member's program has failed on messages or a task, and its runner continues. To the lead; `message_id` (the first message
-	// that the program was given) or `task` is set, and `exit` if the program has ended. If it is still running, `text` says how
-	// many times it has failed, and how.
+	// A member's program has failed on messages or a task, and its runner continues. To the lead. Either `message_id` (the first
+	// message that the program was given) or `task` is set. If the program has ended, `exit` is set. If it is still running,
+	// `text` says how many times it has failed, and how.
 	NoticeKind_NOTICE_KIND_WORK_FAILED NoticeKind = 16
 	// A member that was ordered from a host has started. To the lead and to the member that ordered it.
 	NoticeKind_NOTICE_KIND_SPAWN_STARTED NoticeKind = 17
@@ -981,7 +981,7 @@ func (x *PlanApprovalResponse) GetFeedback() string {
 type PermissionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. The member that is asked, its approver: see DirectMessage.recipient. Empty or `team-lead`: the lead, including
-	// one that takes over while the request is pending. The lead itself must name another member. If the member has exited, or
+	// one that takes over while the request is pending. The lead itself must name another member. If the approver has exited, or
 	// exits while the request is pending, the request goes to the lead instead, unless the lead made it. In a delivered message:
 	// the name as first written.
 	Recipient string `protobuf:"bytes,1,opt,name=recipient,proto3" json:"recipient,omitempty"`
@@ -1065,7 +1065,7 @@ func (x *PermissionRequest) GetTtl() *durationpb.Duration {
 }
 
 // Answers a permission request. Only the member that was asked, the lead and the operator may send it, and never the member
-// that made the request. It goes to that member.
+// that made the request. The answer goes to the member that made the request.
 type PermissionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The id of the request, as delivered.
@@ -1762,14 +1762,14 @@ type Message struct {
 	RequestId string `protobuf:"bytes,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Set by the coordinator on a request. When it expires.
 	RequestExpiresAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=request_expires_at,json=requestExpiresAt,proto3" json:"request_expires_at,omitempty"`
-	// Set by the coordinator on a shutdown request. The life of the member that it is meant for; see Member.incarnation.
+	// Set by the coordinator on a shutdown request. The life of the member for which it is meant; see Member.incarnation.
 	TargetIncarnation uint64 `protobuf:"varint,8,opt,name=target_incarnation,json=targetIncarnation,proto3" json:"target_incarnation,omitempty"`
 	// Set by the sender. The message that this one answers. Empty: none.
 	InReplyTo string `protobuf:"bytes,9,opt,name=in_reply_to,json=inReplyTo,proto3" json:"in_reply_to,omitempty"`
 	// Set by the sender.
 	Attachments []*Attachment `protobuf:"bytes,10,rep,name=attachments,proto3" json:"attachments,omitempty"`
-	// Set by the coordinator from the metadata key `traceparent` of the call that sent it: the W3C trace context,
-	// `00-TRACE-SPAN-FLAGS` in lower-case hexadecimal digits, 55 characters. Empty: none was given, or none of that form;
+	// Set by the coordinator from the metadata key `traceparent` of the call that sent the message. It is the W3C trace context:
+	// `00-TRACE-SPAN-FLAGS` in lower-case hexadecimal digits, 55 characters. Empty: the call gave none, or not in this form;
 	// always empty in a notice. The recipient may continue the trace.
 	TraceParent string `protobuf:"bytes,11,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
 	// Set by the coordinator. True: this is the prompt of a member that a host starts; see SpawnRequest.prompt. It expects no reply.
@@ -2084,9 +2084,9 @@ type SendRequest struct {
 	// The operator must name the team. Members may leave it empty; any team but their own is TEAM_NOT_FOUND.
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
 	// Optional but recommended; client libraries always set it. 1 to 64 visible ASCII characters, made by the client; keys that
-	// sort by time, such as UUIDs of version 7, are the cheapest. The same key with the same payload returns the first reply
-	// again, with `replayed` set; with another payload it is IDEMPOTENCY_KEY_REUSED. Each caller in each team has its own keys,
-	// and the coordinator keeps them for 24 hours or more. Empty: no de-duplication.
+	// sort by time, such as UUIDs of version 7, are the cheapest. If a call repeats a key with the same payload, it returns the
+	// first reply again, with `replayed` set. With another payload, it fails with IDEMPOTENCY_KEY_REUSED. Each caller in each
+	// team has its own keys, and the coordinator keeps them for 24 hours or more. Empty: no de-duplication.
 	IdempotencyKey string `protobuf:"bytes,2,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	// Optional. The id of a message that this one answers. It may no longer be in the history.
 	InReplyTo string `protobuf:"bytes,3,opt,name=in_reply_to,json=inReplyTo,proto3" json:"in_reply_to,omitempty"`
@@ -2411,8 +2411,8 @@ func (x *SendResponse) GetWarnings() []string {
 type StreamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. A random id of the calling process, up to 64 visible ASCII characters. A session that replaces one of the same
-	// instance is a reconnect: the lead gets no notice of it, and the two sessions count as one. That is, a message that both
-	// delivered counts as one delivery toward the limit at which it becomes a dead letter, unless failed_sequences names it.
+	// instance is a reconnect: the lead gets no notice of it, and the two sessions count as one. So a message that both have
+	// delivered counts as delivered once toward the limit at which it becomes a dead letter, unless failed_sequences names it.
 	// Empty: every session counts as another process.
 	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
 	// Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64. A pending
@@ -2422,9 +2422,9 @@ type StreamRequest struct {
 	// treated as 1 MiB. A single larger message is delivered once nothing else is unacknowledged.
 	UnackedBytesMax uint32 `protobuf:"varint,3,opt,name=unacked_bytes_max,json=unackedBytesMax,proto3" json:"unacked_bytes_max,omitempty"`
 	// Optional. The messages on which this process failed in its last session, by their Delivery.sequence, up to 64. For each of
-	// them, the two sessions count as two deliveries toward that limit. Ignored for acknowledged messages, for messages that the
-	// last session has not delivered, and if the last session had another instance_id. Leave it empty when the stream reconnects
-	// later, or the reconnect counts as another failure.
+	// them, the last session and this one count as two deliveries toward the limit at which a message becomes a dead letter.
+	// Ignored for acknowledged messages, for messages that the last session has not delivered, and if the last session had
+	// another instance_id. Leave it empty when the stream reconnects later; otherwise the reconnect counts as another failure.
 	FailedSequences []uint64 `protobuf:"varint,4,rep,packed,name=failed_sequences,json=failedSequences,proto3" json:"failed_sequences,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache

@@ -34,38 +34,39 @@ const (
 //
 // Carries messages between the members of one team.
 //
-// Every call carries a credential in the metadata key `authorization`, as `Bearer TOKEN`. The credential names the
-// sender of a message. A client with an open session adds the session's id in the metadata key `teamwire-session`; the
-// coordinator then refuses the call with SESSION_SUPERSEDED (ABORTED) once a newer session is open, and with INVALID_FIELD
-// (INVALID_ARGUMENT) if it never issued that id.
+// Every call carries a credential in the metadata key `authorization`, as `Bearer TOKEN`. The credential names the sender of a
+// message. A client with an open session adds the session's id in the metadata key `teamwire-session`. Once a newer session is
+// open, the coordinator refuses the call with SESSION_SUPERSEDED (ABORTED). If it never issued that id, it refuses the call
+// with INVALID_FIELD (INVALID_ARGUMENT).
 //
 // Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any call may
 // fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED, CREDENTIAL_REVOKED (UNAUTHENTICATED), MEMBER_STOPPED
 // (FAILED_PRECONDITION), STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo), RATE_LIMITED (RESOURCE_EXHAUSTED, with
 // RetryInfo), and CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the request is too large or cannot be decoded.
-// MEMBER_STOPPED means that this life of the member has ended; its metadata has `may_join` = `true` if the credential can still
-// begin a new life with TeamService.Join. RATE_LIMITED means that a budget at this coordinator is used up, the
-// credential's own or one that all share, and that nothing was changed; its metadata has `budget` (which one), `size` and `key`
-// (in the configuration).
+// MEMBER_STOPPED means that this life of the member has ended. Its metadata has `may_join` = `true` if the credential can still
+// begin a new life with TeamService.Join. RATE_LIMITED means that a budget at this coordinator is used up: the credential's
+// own, or one that all share. Nothing was changed. The metadata has `budget` (which one), `size` and `key` (in the
+// configuration).
 //
 // A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer replicas
 // than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing was
-// changed). Reading, acknowledging, leaving, approving a shutdown and stopping a member by force also work in a full store. A
-// call that adds something to a team that has used up its quota fails with QUOTA_EXCEEDED (RESOURCE_EXHAUSTED); its metadata has
-// `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. Calls that end something still work, such
-// as acknowledgements, answers, releasing and deleting tasks, and stopping members; and the lead and the operator may use a
-// tenth more. A call that would exceed another limit, such as that on the claims of a member, fails with the same reason, but
-// without this metadata.
+// changed). Reading, acknowledging, leaving, approving a shutdown and stopping a member by force also work in a full store.
 //
-// After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN, the outcome is unknown, with these exceptions: after DRAINING,
-// the coordinator has not begun the call; after DURABILITY_NOT_REACHED, the change was made; and after STORE_UNAVAILABLE with
+// If a team has used up its quota, a call that would add something fails with QUOTA_EXCEEDED (RESOURCE_EXHAUSTED). Its metadata
+// has `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. The lead and the operator may use a
+// tenth more. Calls that end something still work, such as acknowledgements, answers, releasing and deleting tasks, and
+// stopping members. A call that would exceed another limit, such as the number of claims of a member, also fails with
+// QUOTA_EXCEEDED, but without this metadata.
+//
+// After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN, the outcome is unknown, with three exceptions. After DRAINING,
+// the coordinator has not begun the call. After DURABILITY_NOT_REACHED, the change was made. After STORE_UNAVAILABLE with
 // `nothing_changed` = `true` in its metadata, this attempt changed nothing. In any case, retry with the same idempotency key.
 type MessageServiceClient interface {
 	// Sends one message of any kind.
 	//
-	// OK means: validated, authorized, appended to the inbox of every recipient and to the history, and recorded for
-	// deduplication, in one atomic step, with the durability that the reply names. Every error below means that nothing was
-	// changed.
+	// OK means that the message is valid and permitted, and that one atomic step has appended it to the inbox of every recipient
+	// and to the history, and has recorded it for deduplication. The reply says how durable this is. Every error below means that
+	// nothing was changed.
 	//
 	// INVALID_ARGUMENT: INVALID_TYPE, MISSING_RECIPIENT, UNEXPECTED_RECIPIENT, SELF_RECIPIENT, TEAM_MISMATCH,
 	// INVALID_NAME, MISSING_CONTENT, CONTENT_TOO_LARGE, MISSING_SUMMARY, INVALID_SUMMARY, INVALID_REQUEST_ID,
@@ -80,10 +81,12 @@ type MessageServiceClient interface {
 	//
 	// The first frame is `opened`. After it, the stream carries every unprocessed message in the order of the inbox, then new
 	// ones as they arrive, with heartbeats in between. Only a pending shutdown request may leave that order: if too much is
-	// unacknowledged, it is delivered ahead of the messages that wait. A session delivers each message once. A client must keep
-	// reading; otherwise it misses that request and the last frame. The newest session wins: an older one receives a last frame
-	// `closing` with CLOSE_REASON_SUPERSEDED and ends. A client that reconnects does not have to say what it has seen: the
-	// coordinator delivers again the messages that the client has not acknowledged, with a higher delivery count.
+	// unacknowledged, the request is delivered ahead of the messages that wait. A session delivers each message once. A client
+	// must keep reading; otherwise it misses the request and the last frame.
+	//
+	// The newest session wins: an older one receives a last frame `closing` with CLOSE_REASON_SUPERSEDED and ends. A client that
+	// reconnects does not have to say what it has seen. The coordinator again delivers the messages that the client has not
+	// acknowledged, with a higher delivery count.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED (the credential has no inbox). RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client
 	// has read nothing for 30 s while frames were waiting. INVALID_ARGUMENT: INVALID_FIELD.
@@ -98,10 +101,10 @@ type MessageServiceClient interface {
 	// NOT_FOUND: MESSAGE_NOT_FOUND (including when the caller may not see it). INVALID_ARGUMENT: INVALID_MESSAGE_ID.
 	GetMessage(ctx context.Context, in *GetMessageRequest, opts ...grpc.CallOption) (*GetMessageResponse, error)
 	// Lists the unprocessed messages of an inbox without opening a session: nothing is marked as delivered. The lead, the
-	// operator and observers may list any inbox, other members their own.
+	// operator and observers may list any inbox. Other members may list only their own.
 	//
-	// PERMISSION_DENIED: NOT_PERMITTED (the operator or an observer named no member, and neither has an inbox), LEAD_ONLY.
-	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND.
+	// PERMISSION_DENIED: NOT_PERMITTED (the caller is the operator or an observer, which have no inbox, and named no member),
+	// LEAD_ONLY. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND.
 	ListInbox(ctx context.Context, in *ListInboxRequest, opts ...grpc.CallOption) (*ListInboxResponse, error)
 }
 
@@ -178,38 +181,39 @@ func (c *messageServiceClient) ListInbox(ctx context.Context, in *ListInboxReque
 //
 // Carries messages between the members of one team.
 //
-// Every call carries a credential in the metadata key `authorization`, as `Bearer TOKEN`. The credential names the
-// sender of a message. A client with an open session adds the session's id in the metadata key `teamwire-session`; the
-// coordinator then refuses the call with SESSION_SUPERSEDED (ABORTED) once a newer session is open, and with INVALID_FIELD
-// (INVALID_ARGUMENT) if it never issued that id.
+// Every call carries a credential in the metadata key `authorization`, as `Bearer TOKEN`. The credential names the sender of a
+// message. A client with an open session adds the session's id in the metadata key `teamwire-session`. Once a newer session is
+// open, the coordinator refuses the call with SESSION_SUPERSEDED (ABORTED). If it never issued that id, it refuses the call
+// with INVALID_FIELD (INVALID_ARGUMENT).
 //
 // Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any call may
 // fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED, CREDENTIAL_REVOKED (UNAUTHENTICATED), MEMBER_STOPPED
 // (FAILED_PRECONDITION), STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo), RATE_LIMITED (RESOURCE_EXHAUSTED, with
 // RetryInfo), and CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the request is too large or cannot be decoded.
-// MEMBER_STOPPED means that this life of the member has ended; its metadata has `may_join` = `true` if the credential can still
-// begin a new life with TeamService.Join. RATE_LIMITED means that a budget at this coordinator is used up, the
-// credential's own or one that all share, and that nothing was changed; its metadata has `budget` (which one), `size` and `key`
-// (in the configuration).
+// MEMBER_STOPPED means that this life of the member has ended. Its metadata has `may_join` = `true` if the credential can still
+// begin a new life with TeamService.Join. RATE_LIMITED means that a budget at this coordinator is used up: the credential's
+// own, or one that all share. Nothing was changed. The metadata has `budget` (which one), `size` and `key` (in the
+// configuration).
 //
 // A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer replicas
 // than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing was
-// changed). Reading, acknowledging, leaving, approving a shutdown and stopping a member by force also work in a full store. A
-// call that adds something to a team that has used up its quota fails with QUOTA_EXCEEDED (RESOURCE_EXHAUSTED); its metadata has
-// `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. Calls that end something still work, such
-// as acknowledgements, answers, releasing and deleting tasks, and stopping members; and the lead and the operator may use a
-// tenth more. A call that would exceed another limit, such as that on the claims of a member, fails with the same reason, but
-// without this metadata.
+// changed). Reading, acknowledging, leaving, approving a shutdown and stopping a member by force also work in a full store.
 //
-// After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN, the outcome is unknown, with these exceptions: after DRAINING,
-// the coordinator has not begun the call; after DURABILITY_NOT_REACHED, the change was made; and after STORE_UNAVAILABLE with
+// If a team has used up its quota, a call that would add something fails with QUOTA_EXCEEDED (RESOURCE_EXHAUSTED). Its metadata
+// has `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. The lead and the operator may use a
+// tenth more. Calls that end something still work, such as acknowledgements, answers, releasing and deleting tasks, and
+// stopping members. A call that would exceed another limit, such as the number of claims of a member, also fails with
+// QUOTA_EXCEEDED, but without this metadata.
+//
+// After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN, the outcome is unknown, with three exceptions. After DRAINING,
+// the coordinator has not begun the call. After DURABILITY_NOT_REACHED, the change was made. After STORE_UNAVAILABLE with
 // `nothing_changed` = `true` in its metadata, this attempt changed nothing. In any case, retry with the same idempotency key.
 type MessageServiceServer interface {
 	// Sends one message of any kind.
 	//
-	// OK means: validated, authorized, appended to the inbox of every recipient and to the history, and recorded for
-	// deduplication, in one atomic step, with the durability that the reply names. Every error below means that nothing was
-	// changed.
+	// OK means that the message is valid and permitted, and that one atomic step has appended it to the inbox of every recipient
+	// and to the history, and has recorded it for deduplication. The reply says how durable this is. Every error below means that
+	// nothing was changed.
 	//
 	// INVALID_ARGUMENT: INVALID_TYPE, MISSING_RECIPIENT, UNEXPECTED_RECIPIENT, SELF_RECIPIENT, TEAM_MISMATCH,
 	// INVALID_NAME, MISSING_CONTENT, CONTENT_TOO_LARGE, MISSING_SUMMARY, INVALID_SUMMARY, INVALID_REQUEST_ID,
@@ -224,10 +228,12 @@ type MessageServiceServer interface {
 	//
 	// The first frame is `opened`. After it, the stream carries every unprocessed message in the order of the inbox, then new
 	// ones as they arrive, with heartbeats in between. Only a pending shutdown request may leave that order: if too much is
-	// unacknowledged, it is delivered ahead of the messages that wait. A session delivers each message once. A client must keep
-	// reading; otherwise it misses that request and the last frame. The newest session wins: an older one receives a last frame
-	// `closing` with CLOSE_REASON_SUPERSEDED and ends. A client that reconnects does not have to say what it has seen: the
-	// coordinator delivers again the messages that the client has not acknowledged, with a higher delivery count.
+	// unacknowledged, the request is delivered ahead of the messages that wait. A session delivers each message once. A client
+	// must keep reading; otherwise it misses the request and the last frame.
+	//
+	// The newest session wins: an older one receives a last frame `closing` with CLOSE_REASON_SUPERSEDED and ends. A client that
+	// reconnects does not have to say what it has seen. The coordinator again delivers the messages that the client has not
+	// acknowledged, with a higher delivery count.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED (the credential has no inbox). RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client
 	// has read nothing for 30 s while frames were waiting. INVALID_ARGUMENT: INVALID_FIELD.
@@ -242,10 +248,10 @@ type MessageServiceServer interface {
 	// NOT_FOUND: MESSAGE_NOT_FOUND (including when the caller may not see it). INVALID_ARGUMENT: INVALID_MESSAGE_ID.
 	GetMessage(context.Context, *GetMessageRequest) (*GetMessageResponse, error)
 	// Lists the unprocessed messages of an inbox without opening a session: nothing is marked as delivered. The lead, the
-	// operator and observers may list any inbox, other members their own.
+	// operator and observers may list any inbox. Other members may list only their own.
 	//
-	// PERMISSION_DENIED: NOT_PERMITTED (the operator or an observer named no member, and neither has an inbox), LEAD_ONLY.
-	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND.
+	// PERMISSION_DENIED: NOT_PERMITTED (the caller is the operator or an observer, which have no inbox, and named no member),
+	// LEAD_ONLY. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND.
 	ListInbox(context.Context, *ListInboxRequest) (*ListInboxResponse, error)
 	mustEmbedUnimplementedMessageServiceServer()
 }

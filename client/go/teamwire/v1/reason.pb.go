@@ -37,7 +37,8 @@ const (
 	Reason_REASON_UNEXPECTED_RECIPIENT Reason = 3
 	// The recipient is not in the team.
 	Reason_REASON_AGENT_NOT_FOUND Reason = 4
-	// The recipient has exited or is about to, or it has not started yet.
+	// The member has exited or is about to. Or it has not started yet, and the call is a shutdown request, a permission request
+	// or SetLead.
 	Reason_REASON_AGENT_EXITED Reason = 5
 	// The recipient is the sender.
 	Reason_REASON_SELF_RECIPIENT Reason = 6
@@ -136,7 +137,7 @@ const (
 	Reason_REASON_STALE_CLAIM Reason = 52
 	// A recipient's inbox is full.
 	Reason_REASON_INBOX_FULL Reason = 53
-	// A budget is used up: the credential's own, such as how often it may call, or one that all share.
+	// A budget is used up: the credential's own, such as its rate of calls, or one that all share.
 	Reason_REASON_RATE_LIMITED Reason = 54
 	// The team, a member or a task has reached a limit. Someone has to make room first, so clients don't retry.
 	Reason_REASON_QUOTA_EXCEEDED Reason = 55

@@ -230,7 +230,7 @@ type Request struct {
 	// The member that it concerns: the one asked to shut down, the author of the plan, the one that asks for permission, or the
 	// one to start.
 	Member string `protobuf:"bytes,5,opt,name=member,proto3" json:"member,omitempty"`
-	// The life of that member that it is bound to; see Member.incarnation.
+	// The life of this member to which the request is bound; see Member.incarnation.
 	Incarnation uint64 `protobuf:"varint,6,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// The reason given, the plan, the detail of a permission request, or the prompt of the member to start.
 	Content string `protobuf:"bytes,7,opt,name=content,proto3" json:"content,omitempty"`
@@ -251,7 +251,7 @@ type Request struct {
 	// The message that carried the answer. Empty: it has no answer.
 	AnswerMessageId string `protobuf:"bytes,15,opt,name=answer_message_id,json=answerMessageId,proto3" json:"answer_message_id,omitempty"`
 	// Set with REQUEST_KIND_PERMISSION. The member that was asked. Empty: the lead, either from the start or because the member
-	// that was asked has exited. The lead may answer in either case. With REQUEST_KIND_SPAWN: the host that has the order.
+	// that was asked has exited. The lead may answer in any case. With REQUEST_KIND_SPAWN: the host that has the order.
 	Approver string `protobuf:"bytes,16,opt,name=approver,proto3" json:"approver,omitempty"`
 	// Set with REQUEST_KIND_PERMISSION. What the member wants to use.
 	Tool string `protobuf:"bytes,17,opt,name=tool,proto3" json:"tool,omitempty"`

@@ -44,7 +44,7 @@ type RequestServiceClient interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
 	ListRequests(ctx context.Context, in *ListRequestsRequest, opts ...grpc.CallOption) (*ListRequestsResponse, error)
-	// Returns the request as soon as it is no longer pending, or, still pending, when the timeout expires.
+	// Returns the request as soon as it is no longer pending. If the timeout expires first, returns it as still pending.
 	//
 	// INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
 	WaitForDecision(ctx context.Context, in *WaitForDecisionRequest, opts ...grpc.CallOption) (*WaitForDecisionResponse, error)
@@ -122,7 +122,7 @@ type RequestServiceServer interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
 	ListRequests(context.Context, *ListRequestsRequest) (*ListRequestsResponse, error)
-	// Returns the request as soon as it is no longer pending, or, still pending, when the timeout expires.
+	// Returns the request as soon as it is no longer pending. If the timeout expires first, returns it as still pending.
 	//
 	// INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
 	WaitForDecision(context.Context, *WaitForDecisionRequest) (*WaitForDecisionResponse, error)

@@ -427,7 +427,7 @@ func (x *CreateTaskRequest) GetMetadata() map[string]string {
 // The reply of TaskService.CreateTask.
 type CreateTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As it was added. In the reply to a repeated call, the description and the metadata are those that it has then.
+	// As it was added. In the reply to a repeated call, the description and the metadata are the task's current ones.
 	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	// True when this reply repeats an earlier one: the same idempotency key.
 	Replayed      bool `protobuf:"varint,2,opt,name=replayed,proto3" json:"replayed,omitempty"`

@@ -41,9 +41,9 @@ const (
 //
 // A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is valid for
 // as long as its owner lives. When the owner is lost, exits, is stopped by force or begins a new life, its tasks return to the
-// board, and the coordinator refuses their tokens from then on. A detached life is never lost; its tasks return to the board 24
-// hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice. If several members claim one
-// task at once, exactly one gets it.
+// board. From then on, the coordinator refuses the tokens of these claims. A detached life is never lost. Its tasks return to
+// the board 24 hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice. If several
+// members claim one task at once, exactly one gets it.
 //
 // Every member, the operator and observers see every task. Observers change nothing: NOT_PERMITTED (PERMISSION_DENIED).
 // Any call may also fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED).
@@ -64,14 +64,14 @@ type TaskServiceClient interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME, TEAM_MISMATCH. NOT_FOUND: AGENT_NOT_FOUND.
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
-	// Streams every task that is not deleted, then every task that changes, in its new state; a change to Task.blocks alone is
+	// Streams every task that is not deleted, then every task that changes, in its new state. A change to Task.blocks alone is
 	// not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator shuts down
 	// (UNAVAILABLE: DRAINING): follow again.
 	//
 	// RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing for 30 s while frames were waiting.
 	FollowTasks(ctx context.Context, in *FollowTasksRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowTasksResponse], error)
 	// Changes a task that is neither completed nor deleted. Only its owner, the lead or the operator may change a task in
-	// progress; and of these, its owner may not give it a new owner, which would end the claim. Only its owner, the lead or the
+	// progress. The owner may not assign it to another member, because that would end the claim. Only its owner, the lead or the
 	// operator may reassign a pending, assigned task.
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner). NOT_FOUND:
@@ -94,9 +94,9 @@ type TaskServiceClient interface {
 	// RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (the member holds too many claims, and a task is ready). PERMISSION_DENIED:
 	// NOT_PERMITTED.
 	ClaimNextTask(ctx context.Context, in *ClaimNextTaskRequest, opts ...grpc.CallOption) (*ClaimNextTaskResponse, error)
-	// Completes a task, which unblocks those that wait for it. The owner passes the claim's token; the lead and the
-	// operator need none, and may also complete an unclaimed task. Repeating the call with the same token is harmless, as
-	// is repeating it without one and with the same result.
+	// Completes a task. Tasks that wait only for this one are no longer blocked. The owner passes the claim's token; the lead and
+	// the operator need none, and may also complete an unclaimed task. Repeating the call is harmless with the same token or,
+	// without a token, with the same `result`.
 	//
 	// NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed; says when and why the task last
 	// returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has
@@ -109,8 +109,8 @@ type TaskServiceClient interface {
 	// NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed). FAILED_PRECONDITION:
 	// TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has claimed it). INVALID_ARGUMENT: INVALID_FIELD.
 	ReleaseTask(ctx context.Context, in *ReleaseTaskRequest, opts ...grpc.CallOption) (*ReleaseTaskResponse, error)
-	// Deletes a task, including a completed one; those that wait for it no longer do. Only its owner, the lead or the
-	// operator may delete a task in progress. Repeating the call is harmless. A deleted task is kept for 24 hours.
+	// Deletes a task, including a completed one. Tasks that wait for it no longer do. Only its owner, the lead or the operator
+	// may delete a task in progress. Repeating the call is harmless. A deleted task is kept for 24 hours.
 	//
 	// NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED.
 	DeleteTask(ctx context.Context, in *DeleteTaskRequest, opts ...grpc.CallOption) (*DeleteTaskResponse, error)
@@ -241,9 +241,9 @@ func (c *taskServiceClient) DeleteTask(ctx context.Context, in *DeleteTaskReques
 //
 // A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is valid for
 // as long as its owner lives. When the owner is lost, exits, is stopped by force or begins a new life, its tasks return to the
-// board, and the coordinator refuses their tokens from then on. A detached life is never lost; its tasks return to the board 24
-// hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice. If several members claim one
-// task at once, exactly one gets it.
+// board. From then on, the coordinator refuses the tokens of these claims. A detached life is never lost. Its tasks return to
+// the board 24 hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice. If several
+// members claim one task at once, exactly one gets it.
 //
 // Every member, the operator and observers see every task. Observers change nothing: NOT_PERMITTED (PERMISSION_DENIED).
 // Any call may also fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED).
@@ -264,14 +264,14 @@ type TaskServiceServer interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME, TEAM_MISMATCH. NOT_FOUND: AGENT_NOT_FOUND.
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
-	// Streams every task that is not deleted, then every task that changes, in its new state; a change to Task.blocks alone is
+	// Streams every task that is not deleted, then every task that changes, in its new state. A change to Task.blocks alone is
 	// not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator shuts down
 	// (UNAVAILABLE: DRAINING): follow again.
 	//
 	// RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing for 30 s while frames were waiting.
 	FollowTasks(*FollowTasksRequest, grpc.ServerStreamingServer[FollowTasksResponse]) error
 	// Changes a task that is neither completed nor deleted. Only its owner, the lead or the operator may change a task in
-	// progress; and of these, its owner may not give it a new owner, which would end the claim. Only its owner, the lead or the
+	// progress. The owner may not assign it to another member, because that would end the claim. Only its owner, the lead or the
 	// operator may reassign a pending, assigned task.
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner). NOT_FOUND:
@@ -294,9 +294,9 @@ type TaskServiceServer interface {
 	// RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (the member holds too many claims, and a task is ready). PERMISSION_DENIED:
 	// NOT_PERMITTED.
 	ClaimNextTask(context.Context, *ClaimNextTaskRequest) (*ClaimNextTaskResponse, error)
-	// Completes a task, which unblocks those that wait for it. The owner passes the claim's token; the lead and the
-	// operator need none, and may also complete an unclaimed task. Repeating the call with the same token is harmless, as
-	// is repeating it without one and with the same result.
+	// Completes a task. Tasks that wait only for this one are no longer blocked. The owner passes the claim's token; the lead and
+	// the operator need none, and may also complete an unclaimed task. Repeating the call is harmless with the same token or,
+	// without a token, with the same `result`.
 	//
 	// NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed; says when and why the task last
 	// returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has
@@ -309,8 +309,8 @@ type TaskServiceServer interface {
 	// NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed). FAILED_PRECONDITION:
 	// TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has claimed it). INVALID_ARGUMENT: INVALID_FIELD.
 	ReleaseTask(context.Context, *ReleaseTaskRequest) (*ReleaseTaskResponse, error)
-	// Deletes a task, including a completed one; those that wait for it no longer do. Only its owner, the lead or the
-	// operator may delete a task in progress. Repeating the call is harmless. A deleted task is kept for 24 hours.
+	// Deletes a task, including a completed one. Tasks that wait for it no longer do. Only its owner, the lead or the operator
+	// may delete a task in progress. Repeating the call is harmless. A deleted task is kept for 24 hours.
 	//
 	// NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED.
 	DeleteTask(context.Context, *DeleteTaskRequest) (*DeleteTaskResponse, error)

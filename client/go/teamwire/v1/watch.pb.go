@@ -280,8 +280,7 @@ type TeamItem_Team struct {
 
 type TeamItem_Member struct {
 	// A member. Key: `name`. `lease_left` is as of the member's last change. A lease that shrinks or is renewed does not count
-	// as a change. If the life is detached and active, a later `state_since` alone
-	// does not count either.
+	// as a change. If the life is detached and active, a later `state_since` alone does not count as a change either.
 	Member *Member `protobuf:"bytes,2,opt,name=member,proto3,oneof"`
 }
 

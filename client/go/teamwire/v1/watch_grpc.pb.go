@@ -39,17 +39,18 @@ type WatchServiceClient interface {
 	// concern it; the lead, the operator and observers get all of them.
 	//
 	// The first frame of a snapshot has `reset`. A snapshot comes in several frames if it is large. The coordinator sends changes
-	// at most once every 150 ms. If an item changes faster than that, or faster than the client reads, the client gets only its
-	// latest state, so a slow client costs the coordinator no memory. Most changes arrive without further delay. Two kinds may
-	// arrive up to 2 s late: changed counts, after an acknowledgement or a report of usage through another coordinator, and
-	// changes caused by the passage of time, such as the end of a lease. (In a team with many hundreds of members, the delay may
-	// exceed 2 s.)
+	// at most once every 150 ms. If an item changes faster than that, or faster than the client reads, the client gets only the
+	// item's latest state. So a slow client costs the coordinator no memory. Most changes arrive without further delay. Two kinds
+	// may arrive up to 2 s late: counts that changed because of an acknowledgement or a report of usage through another
+	// coordinator; and changes caused by the passage of time, such as the end of a lease. (In a team with many hundreds of
+	// members, the delay may exceed 2 s.)
 	//
 	// A client that reconnects passes the last `resume_token`. If the coordinator still knows that stream, it sends only what has
 	// changed since then; otherwise it sends a new snapshot, whose first frame has `reset`. A coordinator remembers a team's
-	// changes for as long as a client watches the team, and for 60 s after that. A coordinator does not know the streams of
-	// another one, nor those from before its restart. It also sends a new snapshot within a stream when the caller becomes the
-	// lead or stops being the lead, and when the client is so far behind that the coordinator has forgotten what was removed.
+	// changes for as long as a client watches the team, and for 60 s after that. It does not know the streams of another
+	// coordinator, nor streams from before its restart. It also sends a new snapshot within a stream in two cases: the caller
+	// becomes the lead or stops being the lead, or the client is so far behind that the coordinator has forgotten what was
+	// removed.
 	//
 	// If nothing changes for 10 s, a frame without items shows that the stream is alive.
 	//
@@ -104,17 +105,18 @@ type WatchServiceServer interface {
 	// concern it; the lead, the operator and observers get all of them.
 	//
 	// The first frame of a snapshot has `reset`. A snapshot comes in several frames if it is large. The coordinator sends changes
-	// at most once every 150 ms. If an item changes faster than that, or faster than the client reads, the client gets only its
-	// latest state, so a slow client costs the coordinator no memory. Most changes arrive without further delay. Two kinds may
-	// arrive up to 2 s late: changed counts, after an acknowledgement or a report of usage through another coordinator, and
-	// changes caused by the passage of time, such as the end of a lease. (In a team with many hundreds of members, the delay may
-	// exceed 2 s.)
+	// at most once every 150 ms. If an item changes faster than that, or faster than the client reads, the client gets only the
+	// item's latest state. So a slow client costs the coordinator no memory. Most changes arrive without further delay. Two kinds
+	// may arrive up to 2 s late: counts that changed because of an acknowledgement or a report of usage through another
+	// coordinator; and changes caused by the passage of time, such as the end of a lease. (In a team with many hundreds of
+	// members, the delay may exceed 2 s.)
 	//
 	// A client that reconnects passes the last `resume_token`. If the coordinator still knows that stream, it sends only what has
 	// changed since then; otherwise it sends a new snapshot, whose first frame has `reset`. A coordinator remembers a team's
-	// changes for as long as a client watches the team, and for 60 s after that. A coordinator does not know the streams of
-	// another one, nor those from before its restart. It also sends a new snapshot within a stream when the caller becomes the
-	// lead or stops being the lead, and when the client is so far behind that the coordinator has forgotten what was removed.
+	// changes for as long as a client watches the team, and for 60 s after that. It does not know the streams of another
+	// coordinator, nor streams from before its restart. It also sends a new snapshot within a stream in two cases: the caller
+	// becomes the lead or stops being the lead, or the client is so far behind that the coordinator has forgotten what was
+	// removed.
 	//
 	// If nothing changes for 10 s, a frame without items shows that the stream is alive.
 	//

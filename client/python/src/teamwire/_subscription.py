@@ -21,6 +21,10 @@ from .v1.message_pb2_grpc import MessageServiceStub
 
 _REMEMBERED = 4096
 _IDS_IN_A_CALL = 1000
+# A call that acknowledges begins at the earliest this many seconds after the one before began, unless it is urgent.
+_PAUSE = 0.02
+# Half of the messages that a session may leave unacknowledged: that many acknowledgements are urgent.
+_URGENT_FROM = 32
 _SETTLED_AFTER = 10.0
 _FLUSH_AT_THE_END = 2.0
 
@@ -111,6 +115,9 @@ class AsyncSubscription:
         self._failure: Error | None = None
         self._is_over = self._are_acks_over = False
         self._changed = asyncio.Event()
+        # How many flushes wait, and what is set when acknowledgements may have become urgent.
+        self._flushes = 0
+        self._hurry = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._acknowledge())]
         calls.settled.clear()
@@ -139,7 +146,10 @@ class AsyncSubscription:
         return None
 
     def ack(self, message_id: str) -> None:
-        """Acknowledges a message as processed. Returns at once; safe to call from any thread."""
+        """Acknowledges a message as processed. Returns at once; safe to call from any thread.
+
+        After a pause, it is sent at once. Those that follow within 20 ms share a call. `flush` does not wait for them.
+        """
         try:
             if message_id not in self._is_acked:
                 # The coordinator would refuse the whole batch for one malformed id.
@@ -158,7 +168,12 @@ class AsyncSubscription:
         """
         await asyncio.sleep(0)  # Let acknowledgements from other threads arrive.
         taken = set(self._unconfirmed)
-        await self._until(lambda: self._are_acks_over or taken.isdisjoint(self._unconfirmed))
+        self._flushes += 1
+        self._hurry.set()
+        try:
+            await self._until(lambda: self._are_acks_over or taken.isdisjoint(self._unconfirmed))
+        finally:
+            self._flushes -= 1
         if not taken.isdisjoint(self._unconfirmed):
             raise Error("The subscription has ended, and unconfirmed acknowledgements are lost.", Code.CANCELLED)
 
@@ -190,6 +205,7 @@ class AsyncSubscription:
         # A stopping member may still acknowledge.
         self._is_over, self._are_acks_over = True, not (isinstance(end, End) and end.reason == "shutdown_approved")
         self._calls.settled.set()
+        self._hurry.set()
         self._pulse()
 
     async def _read(self) -> None:
@@ -278,6 +294,8 @@ class AsyncSubscription:
     def _take_ack(self, message_id: str) -> None:
         self._remember(message_id, True)
         self._unconfirmed[message_id] = None
+        if len(self._unconfirmed) >= _URGENT_FROM:
+            self._hurry.set()
         self._pulse()
 
     def _remember(self, message_id: str, is_acked: bool) -> None:
@@ -290,9 +308,12 @@ class AsyncSubscription:
     async def _acknowledge(self) -> None:
         """Sends acknowledgements in batches until the coordinator refuses them permanently."""
         stub = MessageServiceStub(self._calls.channel)
+        due = self._loop.time()
         while not self._are_acks_over:
             await self._until(lambda: bool(self._unconfirmed))
+            await self._pause(due)
             batch = list(self._unconfirmed)[:_IDS_IN_A_CALL]
+            due = self._loop.time() + _PAUSE
             try:
                 # A call of the session, so that it is retried in the next one.
                 await stub.Ack(message_pb2.AckRequest(message_ids=batch), timeout=math.inf)
@@ -304,3 +325,13 @@ class AsyncSubscription:
                 for message_id in batch:
                     self._unconfirmed.pop(message_id, None)
             self._pulse()
+
+    async def _pause(self, due: float) -> None:
+        """Waits until the time `due`, or until what waits is urgent."""
+        while not self._is_urgent() and (left := due - self._loop.time()) > 0:
+            self._hurry.clear()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await within(left, self._hurry.wait())
+
+    def _is_urgent(self) -> bool:
+        return self._flushes > 0 or self._is_over or len(self._unconfirmed) >= _URGENT_FROM

@@ -99,7 +99,7 @@ mod tests {
 
     fn delivery(id: &str, body: Body) -> Delivery {
         let message = v1::Message { id: id.to_owned(), body: Some(body), ..Default::default() };
-        Delivery { message, sequence: 0, delivery_count: 1, acks: Acks::new() }
+        Delivery { message, sequence: 0, delivery_count: 1, acks: Acks::new(0) }
     }
 
     fn direct(id: &str) -> Delivery {

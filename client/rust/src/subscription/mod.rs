@@ -198,7 +198,7 @@ impl Client {
         if instance_id.is_empty() {
             instance_id = Uuid::new_v4().to_string();
         }
-        let (inbox, acks) = (Arc::new(Inbox::default()), Acks::new());
+        let (inbox, acks) = (Arc::new(Inbox::default()), Acks::new(unacked_messages_max));
         self.session().send_modify(|session| session.is_reopening = true);
         let request = v1::StreamRequest { instance_id, unacked_messages_max, unacked_bytes_max, failed_sequences };
         let reader = Reader { client: self.clone(), request, inbox: inbox.clone(), acks: acks.clone() };

@@ -58,6 +58,7 @@ impl Reader {
             let detail = match ending {
                 Ending::ForGood(end) => {
                     self.client.session().send_modify(|session| session.is_reopening = false);
+                    self.acks.hurry();
                     self.close_acks(&end);
                     self.inbox.end(end);
                     return;

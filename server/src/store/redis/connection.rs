@@ -43,6 +43,11 @@ pub(super) struct Reply {
 }
 
 impl Reply {
+    /// Returns this reply with another value, which came with it.
+    pub(super) fn with(&self, value: Value) -> Self {
+        Self { value, durability: self.durability, history: self.history.clone(), by: self.by.clone() }
+    }
+
     /// Waits until enough replicas have the commit, and returns its durability. `mark` names a key in the same slot that may
     /// be set and deleted.
     pub(super) async fn replicated(&self, mark: impl FnOnce() -> String) -> Result<Durability, StoreError> {

@@ -1,7 +1,8 @@
-//! Encodes a transaction as arguments of the function in `commit.lua`, and decodes the reply.
+//! Encodes transactions as arguments of the functions in `commit.lua`, and decodes the replies.
 //!
 //! Arguments follow each other without lengths: each operation takes a fixed number. `key` is the position of a key among the
-//! function's keys; 1 is the meta hash.
+//! function's keys; 1 is the meta hash. If there are several transactions, they share the keys, and the number of its arguments
+//! precedes each.
 //!
 //! | operation | arguments |
 //! |---|---|
@@ -20,7 +21,7 @@
 //! | `H` notify | message |
 //! | `X` drop the namespace | |
 
-use std::collections::HashMap;
+use std::{collections::HashMap, fmt};
 
 use redis::{Arg, Cmd, RedisWrite as _, Value};
 
@@ -50,11 +51,16 @@ pub(super) fn only_frees_memory(txn: &Txn) -> bool {
 }
 
 /// A transaction, encoded.
-pub(super) struct FunctionCall<'t> {
-    channels: &'t [String],
+pub(super) struct EncodedTxn {
+    /// The meta hash, then the keys that the transaction names.
     keys: Vec<String>,
-    places: HashMap<KeyName<'t>, usize>,
     args: Cmd,
+    /// How many arguments there are.
+    count: usize,
+    /// Which arguments are positions of keys, and of which keys.
+    positions: Vec<(usize, usize)>,
+    /// Whether it is never sent together with others.
+    pub(super) goes_alone: bool,
 }
 
 /// What a reply says besides the outcome.
@@ -68,81 +74,132 @@ pub(super) struct ReplyFlags {
     pub(super) is_published: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum KeyName<'t> {
     Records(&'static str),
     Stream(&'t str),
     Leases,
 }
 
-impl<'t> FunctionCall<'t> {
-    /// Encodes a transaction.
-    pub(super) fn new(names: &'t Keys, namespace: &Namespace, txn: &'t Txn) -> Self {
-        let keys = vec![names.meta(namespace)];
-        let mut call = Self { channels: names.channels(), keys, places: HashMap::new(), args: Cmd::new() };
-        call.args.arg(txn.checks.len());
-        match txn.bytes_max {
-            Some(bytes) => call.number(bytes),
-            None => call.op(""),
+/// Returns the command that executes a transaction with `function`, on a server with this history.
+pub(super) fn command(names: &Keys, txn: &EncodedTxn, function: &str, history: &str) -> Cmd {
+    let mut command = start(names, function, history, &txn.keys, txn.count, txn.bytes());
+    txn.args().for_each(|arg| command.write_arg(arg));
+    command
+}
+
+/// Returns the command that executes transactions of one namespace with `function`, on a server with this history.
+pub(super) fn command_for_all(names: &Keys, txns: &[&EncodedTxn], function: &str, history: &str) -> Cmd {
+    let (mut keys, mut known) = (Vec::new(), HashMap::new());
+    let mut place = |key| {
+        *known.entry(key).or_insert_with(|| {
+            keys.push(key);
+            keys.len()
+        })
+    };
+    let places: Vec<Vec<usize>> =
+        txns.iter().map(|txn| txn.keys.iter().map(|key| place(key.as_str())).collect()).collect();
+    let count = txns.iter().map(|txn| txn.count + 1).sum();
+    let bytes = txns.iter().map(|txn| txn.bytes()).sum();
+    let mut command = start(names, function, history, &keys, count, bytes);
+    for (txn, places) in txns.iter().zip(places) {
+        command.arg(txn.count);
+        let mut positions = txn.positions.iter();
+        let mut next = positions.next();
+        for (at, arg) in txn.args().enumerate() {
+            match next {
+                Some((position, key)) if *position == at => {
+                    command.arg(places.get(*key).copied().unwrap_or_default());
+                    next = positions.next();
+                }
+                _ => command.write_arg(arg),
+            }
         }
-        for check in &txn.checks {
-            call.check(names, namespace, check);
-        }
-        for write in &txn.writes {
-            call.write(names, namespace, write);
-        }
-        call
+    }
+    command
+}
+
+/// Starts a command of which `count` arguments with so many bytes are to follow.
+fn start(
+    names: &Keys,
+    function: &str,
+    history: &str,
+    keys: &[impl redis::ToRedisArgs + AsRef<str>],
+    count: usize,
+    bytes: usize,
+) -> Cmd {
+    let in_keys: usize = keys.iter().map(|key| key.as_ref().len()).sum();
+    let mut command = Cmd::with_capacity(keys.len() + count + 6, in_keys + bytes + 256);
+    command.arg("FCALL").arg(function).arg(keys.len()).arg(keys);
+    for place in 0..2 {
+        command.arg(names.channels().get(place).map_or("", String::as_str));
+    }
+    command.arg(history);
+    command
+}
+
+impl EncodedTxn {
+    /// Returns how many bytes its arguments have.
+    pub(super) fn bytes(&self) -> usize {
+        self.args().map(<[u8]>::len).sum()
     }
 
-    /// Returns the command that calls `function` on a server with this history.
-    pub(super) fn command(&self, function: &str, history: &str) -> Cmd {
+    fn args(&self) -> impl Iterator<Item = &[u8]> + Clone {
         // Only cursors make other kinds of arguments.
-        let simple = |arg| if let Arg::Simple(arg) = arg { Some(arg) } else { None };
-        let args = self.args.args_iter().filter_map(simple);
-        let bytes: usize = self.keys.iter().map(String::len).chain(args.clone().map(<[u8]>::len)).sum();
-        let mut command = Cmd::with_capacity(self.keys.len() + args.clone().count() + 6, bytes + 256);
-        command.arg("FCALL").arg(function).arg(self.keys.len()).arg(&self.keys);
-        for place in 0..2 {
-            command.arg(self.channels.get(place).map_or("", String::as_str));
-        }
-        command.arg(history);
-        args.for_each(|arg| command.write_arg(arg));
-        command
+        self.args.args_iter().filter_map(|arg| if let Arg::Simple(arg) = arg { Some(arg) } else { None })
     }
+}
 
-    /// Decodes the reply to a transaction.
-    pub(super) fn outcome(
-        &self,
-        txn: &Txn,
-        answer: &Value,
-        durability: Durability,
-    ) -> Result<(Outcome, ReplyFlags), StoreError> {
-        let unreadable = || StoreError::Corrupt("the function's reply cannot be parsed".to_owned());
-        let Value::Array(answer) = answer else { return Err(unreadable()) };
-        let mut answer = answer.iter().cloned();
-        let outcome = match answer.next() {
-            Some(Value::Int(1)) => {
-                committed(txn, &mut answer, durability).map(|(commit, flags)| (Outcome::Committed(commit), flags))
-            }
-            Some(Value::Int(0)) => {
-                self.refused(txn, &mut answer).map(|failed| (Outcome::Refused(failed), ReplyFlags::default()))
-            }
-            _ => None,
-        };
-        outcome.ok_or_else(unreadable)
+/// Encodes a transaction.
+pub(super) fn encode(names: &Keys, namespace: &Namespace, txn: &Txn) -> EncodedTxn {
+    let encoded = EncodedTxn {
+        keys: vec![names.meta(namespace)],
+        args: Cmd::new(),
+        count: 0,
+        positions: Vec::new(),
+        goes_alone: txn.writes.iter().any(|write| matches!(write, Write::Raise { .. })),
+    };
+    let mut encoder = Encoder { names, namespace, named: Vec::new(), encoded };
+    encoder.number(txn.checks.len() as u64);
+    match txn.bytes_max {
+        Some(bytes) => encoder.number(bytes),
+        None => encoder.op(""),
     }
+    for check in &txn.checks {
+        encoder.check(check);
+    }
+    for write in &txn.writes {
+        encoder.write(write);
+    }
+    encoder.encoded
+}
 
-    fn refused(&self, txn: &Txn, answer: &mut impl Iterator<Item = Value>) -> Option<Failed> {
-        let what = bytes(answer.next()?)?;
-        if what == b"u" {
-            return Some(Failed::KeyUsed { data: bytes(answer.next()?)?.into() });
+/// Decodes the answer to a transaction.
+pub(super) fn outcome(txn: &Txn, answer: Value, durability: Durability) -> Result<(Outcome, ReplyFlags), StoreError> {
+    let unreadable = || StoreError::Corrupt("the function's reply cannot be parsed".to_owned());
+    let Value::Array(answer) = answer else { return Err(unreadable()) };
+    let mut answer = answer.into_iter();
+    let outcome = match answer.next() {
+        Some(Value::Int(1)) => {
+            committed(txn, &mut answer, durability).map(|(commit, flags)| (Outcome::Committed(commit), flags))
         }
-        if what == b"q" {
-            return Some(Failed::OverQuota { held: int(answer.next()?)? });
+        Some(Value::Int(0)) => {
+            refused(txn, &mut answer).map(|failed| (Outcome::Refused(failed), ReplyFlags::default()))
         }
-        let place = usize::try_from(int(answer.next()?)?).ok()?;
-        match (&what[..], txn.checks.get(place)) {
-            (b"v", Some(Check::Version { key, .. })) => {
+        _ => None,
+    };
+    outcome.ok_or_else(unreadable)
+}
+
+fn refused(txn: &Txn, answer: &mut impl Iterator<Item = Value>) -> Option<Failed> {
+    let what = bytes(answer.next()?)?;
+    let about = answer.next()?;
+    match &what[..] {
+        b"u" => Some(Failed::KeyUsed { data: bytes(about)?.into() }),
+        b"q" => Some(Failed::OverQuota { held: int(about)? }),
+        b"f" => Some(Failed::Full { stream: String::from_utf8(bytes(about)?).ok()? }),
+        b"v" | b"l" => match txn.checks.get(usize::try_from(int(about)?).ok()?)? {
+            Check::Version { key, .. } => {
                 let version = bytes(answer.next()?)?;
                 let current = match version.is_empty() {
                     true => None,
@@ -153,61 +210,66 @@ impl<'t> FunctionCall<'t> {
                 };
                 Some(Failed::Version { key: key.clone(), current })
             }
-            (b"l", Some(Check::Lease { name, .. })) => Some(Failed::Lease { name: name.clone() }),
-            (b"f", _) => {
-                let full = self.places.iter().find_map(|(named, at)| match named {
-                    KeyName::Stream(stream) if *at == place => Some((*stream).to_owned()),
-                    _ => None,
-                });
-                Some(Failed::Full { stream: full? })
-            }
-            _ => None,
-        }
+            Check::Lease { name, .. } => Some(Failed::Lease { name: name.clone() }),
+            Check::KeyUnused { .. } => None,
+        },
+        _ => None,
     }
+}
 
-    fn check(&mut self, names: &Keys, namespace: &Namespace, check: &'t Check) {
+/// Encodes a transaction of a namespace.
+struct Encoder<'t> {
+    names: &'t Keys,
+    namespace: &'t Namespace,
+    /// What the keys after the meta hash are.
+    named: Vec<KeyName<'t>>,
+    encoded: EncodedTxn,
+}
+
+impl<'t> Encoder<'t> {
+    fn check(&mut self, check: &'t Check) {
         match check {
             Check::Version { key, version } => {
                 self.op("v");
-                self.key(names, namespace, KeyName::Records(key.kind));
-                self.args.arg(&key.id);
+                self.key(KeyName::Records(key.kind));
+                self.data(key.id.as_bytes());
                 match version {
-                    Some(version) => self.args.arg(*version),
-                    None => self.args.arg(""),
-                };
+                    Some(version) => self.text(*version),
+                    None => self.op(""),
+                }
             }
             Check::KeyUnused { key } => {
                 self.op("u");
-                self.args.arg(key);
+                self.data(key.as_bytes());
             }
             Check::Lease { name, alive } => {
                 self.op("l");
-                self.key(names, namespace, KeyName::Leases);
-                self.args.arg(name);
+                self.key(KeyName::Leases);
+                self.data(name.as_bytes());
                 self.op(if *alive { "1" } else { "0" });
             }
         }
     }
 
-    fn write(&mut self, names: &Keys, namespace: &Namespace, write: &'t Write) {
+    fn write(&mut self, write: &'t Write) {
         match write {
             Write::Put { key, data } => {
                 self.op("P");
-                self.key(names, namespace, KeyName::Records(key.kind));
-                self.args.write_arg_fmt(Keys::version_field(&key.id));
-                self.args.write_arg_fmt(Keys::data_field(&key.id));
-                self.args.write_arg(data);
+                self.key(KeyName::Records(key.kind));
+                self.text(Keys::version_field(&key.id));
+                self.text(Keys::data_field(&key.id));
+                self.data(data);
             }
             Write::Delete { key } => {
                 self.op("D");
-                self.key(names, namespace, KeyName::Records(key.kind));
-                self.args.write_arg_fmt(Keys::version_field(&key.id));
-                self.args.write_arg_fmt(Keys::data_field(&key.id));
+                self.key(KeyName::Records(key.kind));
+                self.text(Keys::version_field(&key.id));
+                self.text(Keys::data_field(&key.id));
             }
             Write::Append { stream, data, weight, bound } => {
                 self.op("A");
-                self.key(names, namespace, KeyName::Stream(stream));
-                self.args.write_arg(data);
+                self.key(KeyName::Stream(stream));
+                self.data(data);
                 self.number((*weight).min(WEIGHT_MAX));
                 match bound {
                     Some(bound) => {
@@ -221,14 +283,14 @@ impl<'t> FunctionCall<'t> {
             Write::Remove { stream, sequences } => {
                 for (first, last) in runs(sequences) {
                     self.op("R");
-                    self.key(names, namespace, KeyName::Stream(stream));
+                    self.key(KeyName::Stream(stream));
                     self.number(first);
                     self.number(last);
                 }
             }
             Write::SkipTo { stream, next } => {
                 self.op("S");
-                self.key(names, namespace, KeyName::Stream(stream));
+                self.key(KeyName::Stream(stream));
                 self.number(*next);
             }
             Write::Raise { version, clock_ms } => {
@@ -238,48 +300,60 @@ impl<'t> FunctionCall<'t> {
             }
             Write::RememberReply { key, data } => {
                 self.op("M");
-                self.args.arg(key);
-                self.args.write_arg(data);
+                self.data(key.as_bytes());
+                self.data(data);
             }
             Write::Lease { name, ttl } => {
                 self.op("L");
-                self.key(names, namespace, KeyName::Leases);
-                self.args.arg(name);
+                self.key(KeyName::Leases);
+                self.data(name.as_bytes());
                 // The sum of two of these is still exact.
                 self.number(u64::try_from(ttl.as_millis()).unwrap_or(EXACT_MAX).min(EXACT_MAX / 2));
             }
             Write::EndLease { name } => {
                 self.op("E");
-                self.key(names, namespace, KeyName::Leases);
-                self.args.arg(name);
+                self.key(KeyName::Leases);
+                self.data(name.as_bytes());
             }
             Write::Notify { topic, by } => {
                 self.op("H");
-                self.args.write_arg_fmt(Keys::message(namespace, topic, *by));
+                self.text(Keys::message(self.namespace, topic, *by));
             }
             Write::DropNamespace => self.op("X"),
         }
     }
 
-    fn key(&mut self, names: &Keys, namespace: &Namespace, named: KeyName<'t>) {
-        let keys = &mut self.keys;
-        let place = *self.places.entry(named).or_insert_with(|| {
-            keys.push(match named {
-                KeyName::Records(kind) => names.records(namespace, kind),
-                KeyName::Stream(stream) => names.stream(namespace, stream),
-                KeyName::Leases => names.leases(namespace),
+    fn key(&mut self, named: KeyName<'t>) {
+        let at = self.named.iter().position(|other| *other == named).unwrap_or_else(|| {
+            self.encoded.keys.push(match named {
+                KeyName::Records(kind) => self.names.records(self.namespace, kind),
+                KeyName::Stream(stream) => self.names.stream(self.namespace, stream),
+                KeyName::Leases => self.names.leases(self.namespace),
             });
-            keys.len()
+            self.named.push(named);
+            self.named.len() - 1
         });
-        self.args.arg(place);
+        self.encoded.positions.push((self.encoded.count, at + 1));
+        self.number(at as u64 + 2);
     }
 
     fn op(&mut self, op: &'static str) {
-        self.args.arg(op);
+        self.data(op.as_bytes());
     }
 
     fn number(&mut self, number: u64) {
-        self.args.arg(number.min(EXACT_MAX));
+        self.encoded.count += 1;
+        self.encoded.args.arg(number.min(EXACT_MAX));
+    }
+
+    fn text(&mut self, text: impl fmt::Display) {
+        self.encoded.count += 1;
+        self.encoded.args.write_arg_fmt(text);
+    }
+
+    fn data(&mut self, data: &[u8]) {
+        self.encoded.count += 1;
+        self.encoded.args.write_arg(data);
     }
 }
 

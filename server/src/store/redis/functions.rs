@@ -19,6 +19,10 @@ pub(super) enum Function {
     Commit,
     /// Executes a transaction even while memory is full.
     CommitWhenFull,
+    /// Executes several transactions.
+    CommitAll,
+    /// Executes several transactions even while memory is full.
+    CommitAllWhenFull,
     /// Creates the store's marker.
     MarkStore,
     /// Counts what a namespace of an earlier version holds.
@@ -34,7 +38,7 @@ pub(super) enum Function {
 impl Function {
     /// Returns whether the function runs while memory is full.
     pub(super) fn runs_when_full(self) -> bool {
-        matches!(self, Self::CommitWhenFull | Self::CountUsage | Self::MarkStore | Self::Mark)
+        matches!(self, Self::CommitWhenFull | Self::CommitAllWhenFull | Self::CountUsage | Self::MarkStore | Self::Mark)
     }
 }
 
@@ -55,6 +59,8 @@ impl FunctionLibrary {
         let suffix = match function {
             Function::Commit => "commit",
             Function::CommitWhenFull => "commit_when_full",
+            Function::CommitAll => "commit_all",
+            Function::CommitAllWhenFull => "commit_all_when_full",
             Function::CountUsage => "count_usage",
             Function::MarkStore => "mark_store",
             Function::CountLoss => "count_loss",

@@ -1,10 +1,11 @@
 //! The store in Redis or Valkey, for any number of coordinators: a single server, the primary behind Sentinels, or a cluster.
 //! `docs/redis.md` is the operator's manual: URLs, options, server settings and what they are worth.
 //!
-//! A transaction is one call of a function that runs inside Redis and validates everything before it writes anything; see
-//! `commit.lua`. All calls to a server share one connection and never block on it. Notifications use a separate connection,
-//! and so does waiting for replicas. A lost connection is re-established, if necessary to another primary. Meanwhile calls fail at
-//! once: with [`StoreError::Refusing`] if the server said that it executed nothing, otherwise with [`StoreError::Unavailable`].
+//! A function that runs inside Redis executes transactions, and validates everything before it writes anything; see `commit.lua`.
+//! Each transaction is a call of its own, unless many arrive at the same time; see `group.rs`. All calls to a server share one
+//! connection and never block on it. Notifications use a separate connection, and so does waiting for replicas. A lost connection
+//! is re-established, if necessary to another primary. Meanwhile calls fail at once: with [`StoreError::Refusing`] if the server
+//! said that it executed nothing, otherwise with [`StoreError::Unavailable`].
 //! This module never repeats a call that may have been executed.
 //!
 //! With `replicas=N`, a commit that was applied but not replicated in time fails with [`StoreError::DurabilityNotReached`].
@@ -20,6 +21,7 @@ mod error;
 mod export;
 mod function_call;
 mod functions;
+mod group;
 mod keys;
 mod marker;
 mod notifications;
@@ -44,8 +46,9 @@ use tokio::{
 
 use self::{
     data_loss::{Acknowledged, LossDetector},
-    function_call::{FunctionCall, only_frees_memory},
+    function_call::{encode, only_frees_memory, outcome},
     functions::Function,
+    group::GroupCommit,
     keys::Keys,
     reply::{array, entry, extent, number, pairs, record, time_ms, unparsable, usage},
     topology::Topology,
@@ -64,6 +67,7 @@ const SNAPSHOT_ATTEMPTS_MAX: u32 = 100;
 pub struct RedisStore {
     topology: Topology,
     keys: Keys,
+    group: Arc<GroupCommit>,
     notifications: broadcast::Sender<Notification>,
     loss_detector: Arc<LossDetector>,
     /// Maintains the connections, forwards notifications, and detects losses.
@@ -97,7 +101,8 @@ impl RedisStore {
                 tokio::join!(topology.watch(), listening, loss_detector.run(&topology, &keys));
             }
         });
-        Ok(Arc::new(Self { topology, keys, notifications, loss_detector, background }))
+        let group = GroupCommit::new(topology.clone(), keys.clone());
+        Ok(Arc::new(Self { topology, keys, group, notifications, loss_detector, background }))
     }
 
     /// Returns whether URLs with this scheme belong to this store, valid or not.
@@ -275,10 +280,9 @@ impl Store for RedisStore {
     }
 
     async fn commit(&self, namespace: &Namespace, txn: &Txn) -> Result<Outcome, StoreError> {
-        let call = FunctionCall::new(&self.keys, namespace, txn);
-        let function = if txn.applies_when_full() { Function::CommitWhenFull } else { Function::Commit };
-        let reply = self.topology.call(namespace, function, |name, history| call.command(name, history)).await?;
-        let (mut outcome, flags) = call.outcome(txn, &reply.value, reply.durability)?;
+        let encoded = encode(&self.keys, namespace, txn);
+        let mut reply = self.group.execute(namespace, encoded, txn.applies_when_full()).await?;
+        let (mut outcome, flags) = outcome(txn, std::mem::take(&mut reply.value), reply.durability)?;
         match &mut outcome {
             Outcome::Committed(commit) if !only_frees_memory(txn) => {
                 commit.durability = reply.replicated(|| self.keys.mark(namespace)).await?;
@@ -313,9 +317,7 @@ impl Store for RedisStore {
     async fn check_writable(&self) -> Result<(), StoreError> {
         // Unlike the transaction that a store applies when it is full, the same one through this function needs room.
         let (directory, nothing) = (Namespace::directory(), Txn::default());
-        let call = FunctionCall::new(&self.keys, &directory, &nothing);
-        let command = |name: &str, history: &str| call.command(name, history);
-        self.topology.call(&directory, Function::Commit, command).await.map(drop)
+        self.group.execute(&directory, encode(&self.keys, &directory, &nothing), false).await.map(drop)
     }
 
     async fn has_lost(&self, namespace: &Namespace) -> Result<bool, StoreError> {

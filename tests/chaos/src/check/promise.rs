@@ -44,8 +44,9 @@ pub struct PromiseSpec {
 pub const PROMISES: [PromiseSpec; 21] = [
     PromiseSpec {
         promise: Promise::NothingLost,
-        says: "A message whose send was answered with OK is delivered and processed, or it is dead-lettered, or it waits in the inbox of a member that has exited, for that member's next life. In these runs, a message is dead-lettered only after five \
-               processes received it.",
+        says: "After an OK, a message is delivered and processed, or it is dead-lettered. Or it waits in the inbox of a member that \
+               has exited, for that member's next life. In these runs, a message is dead-lettered only after five processes \
+               received it.",
         checked: "every OK and every confirmed acknowledgement against the recipients' deliveries and the final receipts",
         checker: messages::nothing_lost,
     },
@@ -158,8 +159,8 @@ pub const PROMISES: [PromiseSpec; 21] = [
         promise: Promise::Kept,
         says: "What was said stays in the history, and how the lead used its powers stays in the audit log, whatever hostile members \
                write or try.",
-        checked: "the sends that were answered with OK during the attack against the history after it, and two forced stops against \
-                  the audit log",
+        checked: "the sends that were answered with OK during the attack, against the later history; two forced stops, against the \
+                  audit log",
         checker: liveness::kept,
     },
     PromiseSpec {
@@ -167,8 +168,8 @@ pub const PROMISES: [PromiseSpec; 21] = [
         says: "Whatever hostile members write, their team holds no more than its quota, a tenth more for the lead and the operator, \
                and 256 KiB for calls that are never refused. Likewise, its tasks hold no more than their share, and neither does \
                the history of its tasks. The store grows by no more than twice the bytes that it counts, plus 16 MiB.",
-        checked: "four times a second during an attack, what the coordinator says that the team holds, and how much of the disk the \
-                  store's file takes, or of its memory Redis uses; the quota is 16 MiB",
+        checked: "four times a second during an attack: the size that the coordinator reports for the team, and the size of the \
+                  store's file on disk, or the memory that Redis uses; the quota is 16 MiB",
         checker: store::store_bounded,
     },
     PromiseSpec {

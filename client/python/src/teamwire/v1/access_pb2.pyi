@@ -289,8 +289,8 @@ class Credential(google.protobuf.message.Message):
     CREATED_BY_FIELD_NUMBER: builtins.int
     IS_CALLING_FIELD_NUMBER: builtins.int
     id: builtins.str
-    """Identifies it within the team. The operator's console credentials belong to no team. A member gets another one with each
-    life.
+    """Identifies it within the team. The operator's console credentials belong to no team. A member's credential gets another id
+    with each life.
     """
     kind: Global___CredentialKind.ValueType
     """What it is."""
@@ -303,7 +303,7 @@ class Credential(google.protobuf.message.Message):
     uses_left: builtins.int
     """How many members or hosts can still join with it. Zero: it is not a join token."""
     is_calling: builtins.bool
-    """Whether the call that lists it was made with it."""
+    """Whether this credential made the call that lists it."""
     @property
     def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When it was created."""

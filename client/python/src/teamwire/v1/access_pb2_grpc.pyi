@@ -109,12 +109,14 @@ class AccessServiceStub(typing.Generic[_AccessServiceCreateSignInCodeType, _Acce
     """Signs people in to the console, and shows and revokes credentials. MessageService describes credentials and errors, which
     apply here too.
 
-    The console is a web page that the coordinator serves. A person signs in with a code: someone who holds a member's, the
+    The console is a web page that the coordinator serves. A person signs in with a code. Someone who holds a member's, the
     operator's or an observer's credential creates the code, and the page exchanges it for a console credential. For at most 8
     hours, the console credential has the powers of the credential that created the code or, if it is read-only, only the power
-    to read. It belongs to no process: it never keeps a member alive, and it cannot make the calls of a process (Join, Leave,
-    Stream, Heartbeat, ReportActivity, and those of hosts), nor create further codes: NOT_PERMITTED (PERMISSION_DENIED). A
-    read-only one gets NOT_PERMITTED for everything that would change something, except for revoking itself.
+    to read.
+
+    A console credential belongs to no process, so it never keeps a member alive. It gets NOT_PERMITTED (PERMISSION_DENIED) for
+    the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts) and for creating further
+    codes. A read-only one gets NOT_PERMITTED for everything that would change something, except for revoking itself.
     """
 
     @typing.overload
@@ -177,9 +179,9 @@ class AccessServiceStub(typing.Generic[_AccessServiceCreateSignInCodeType, _Acce
     """Exchanges a code for a console credential. The call's credential is the code. If the caller that created the code has 16
     console credentials, the oldest one is revoked.
 
-    The console credential ends after 8 hours. It ends earlier if it is revoked, if the life of the member that created the
-    code ends, or if the operator's or observer's credential that created the code ends. From then on, calls with it are
-    refused, and its streams end within 2 s: CREDENTIAL_EXPIRED or CREDENTIAL_REVOKED (UNAUTHENTICATED).
+    The console credential ends after 8 hours. It ends earlier if it is revoked, or if what created the code ends: the life of
+    a member, or the credential of the operator or an observer. From then on, calls with it are refused, and its streams end
+    within 2 s: CREDENTIAL_EXPIRED or CREDENTIAL_REVOKED (UNAUTHENTICATED).
 
     UNAUTHENTICATED: SIGN_IN_CODE_USED, CREDENTIAL_EXPIRED, CREDENTIAL_REVOKED (the member's life has ended).
     PERMISSION_DENIED: NOT_PERMITTED (the credential is not a code). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
@@ -192,27 +194,29 @@ class AccessServiceStub(typing.Generic[_AccessServiceCreateSignInCodeType, _Acce
     """
 
     ListCredentials: _AccessServiceListCredentialsType
-    """Lists credentials that are valid: console credentials, observers' credentials, join tokens, and those of members and hosts.
-    The lead and the operator get all of the team's; every other caller gets its own console credentials. If the operator names
-    no team, it gets its own console credentials, which belong to no team.
+    """Lists valid credentials: console credentials, observers' credentials, join tokens, and the credentials of members and
+    hosts. The lead and the operator get all credentials of the team. Every other caller gets its own console credentials. If
+    the operator names no team, it gets its own console credentials, which belong to no team.
 
     NOT_FOUND: TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD.
     """
 
     RevokeCredential: _AccessServiceRevokeCredentialType
-    """Revokes a credential: a console credential, an observer's, a join token, or a member's or host's. The lead and the operator
-    may revoke any of the team's credentials, but the lead may not revoke that of its current life. Every other caller may
-    revoke its own console credentials, and a console credential may revoke itself. Repeating the call is harmless.
+    """Revokes a credential: a console credential, an observer's credential, a join token, or the credential of a member or host.
+    The lead and the operator may revoke any of the team's credentials, but the lead may not revoke that of its current life.
+    Every other caller may revoke its own console credentials, and a console credential may revoke itself. Repeating the call
+    is harmless.
 
-    From then on every coordinator refuses calls with the credential, and its streams and waiting calls end within 2 s:
-    CREDENTIAL_REVOKED (UNAUTHENTICATED). So do those of the console credentials that were created with it.
+    From then on, every coordinator refuses calls with the credential, and its streams and waiting calls end within 2 s:
+    CREDENTIAL_REVOKED (UNAUTHENTICATED). The same is true of the console credentials that were created with it.
 
-    Revoking a member's credential takes away its access, and does not end the member: the inbox, the requests and the claims
-    stay until the member is lost, as after the death of its process, or until it joins again. For that, it needs a join token
-    bound to its name, and that token may be used at once. A runner whose credential is revoked ends its program.
+    Revoking a member's credential takes away its access, and does not end the member. Its inbox stays. Its requests stay until
+    it joins again. Its claims return to the board when the member is lost, as after the death of its process, or when it joins
+    again. To join again, it needs a join token bound to its name. It can use the token immediately, before it is lost. A
+    runner whose credential is revoked ends its program.
 
     NOT_FOUND: TEAM_NOT_FOUND, CREDENTIAL_NOT_FOUND (including when the caller may not revoke it). PERMISSION_DENIED:
-    NOT_PERMITTED (it is the caller's own life's). INVALID_ARGUMENT: INVALID_FIELD.
+    NOT_PERMITTED (the lead tried to revoke the credential of its current life). INVALID_ARGUMENT: INVALID_FIELD.
     """
 
 AccessServiceAsyncStub: typing_extensions.TypeAlias = AccessServiceStub[
@@ -242,12 +246,14 @@ class AccessServiceServicer(metaclass=abc.ABCMeta):
     """Signs people in to the console, and shows and revokes credentials. MessageService describes credentials and errors, which
     apply here too.
 
-    The console is a web page that the coordinator serves. A person signs in with a code: someone who holds a member's, the
+    The console is a web page that the coordinator serves. A person signs in with a code. Someone who holds a member's, the
     operator's or an observer's credential creates the code, and the page exchanges it for a console credential. For at most 8
     hours, the console credential has the powers of the credential that created the code or, if it is read-only, only the power
-    to read. It belongs to no process: it never keeps a member alive, and it cannot make the calls of a process (Join, Leave,
-    Stream, Heartbeat, ReportActivity, and those of hosts), nor create further codes: NOT_PERMITTED (PERMISSION_DENIED). A
-    read-only one gets NOT_PERMITTED for everything that would change something, except for revoking itself.
+    to read.
+
+    A console credential belongs to no process, so it never keeps a member alive. It gets NOT_PERMITTED (PERMISSION_DENIED) for
+    the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts) and for creating further
+    codes. A read-only one gets NOT_PERMITTED for everything that would change something, except for revoking itself.
     """
 
     @abc.abstractmethod
@@ -272,9 +278,9 @@ class AccessServiceServicer(metaclass=abc.ABCMeta):
         """Exchanges a code for a console credential. The call's credential is the code. If the caller that created the code has 16
         console credentials, the oldest one is revoked.
 
-        The console credential ends after 8 hours. It ends earlier if it is revoked, if the life of the member that created the
-        code ends, or if the operator's or observer's credential that created the code ends. From then on, calls with it are
-        refused, and its streams end within 2 s: CREDENTIAL_EXPIRED or CREDENTIAL_REVOKED (UNAUTHENTICATED).
+        The console credential ends after 8 hours. It ends earlier if it is revoked, or if what created the code ends: the life of
+        a member, or the credential of the operator or an observer. From then on, calls with it are refused, and its streams end
+        within 2 s: CREDENTIAL_EXPIRED or CREDENTIAL_REVOKED (UNAUTHENTICATED).
 
         UNAUTHENTICATED: SIGN_IN_CODE_USED, CREDENTIAL_EXPIRED, CREDENTIAL_REVOKED (the member's life has ended).
         PERMISSION_DENIED: NOT_PERMITTED (the credential is not a code). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
@@ -297,9 +303,9 @@ class AccessServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.access_pb2.ListCredentialsRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.access_pb2.ListCredentialsResponse, collections.abc.Awaitable[teamwire.v1.access_pb2.ListCredentialsResponse]]:
-        """Lists credentials that are valid: console credentials, observers' credentials, join tokens, and those of members and hosts.
-        The lead and the operator get all of the team's; every other caller gets its own console credentials. If the operator names
-        no team, it gets its own console credentials, which belong to no team.
+        """Lists valid credentials: console credentials, observers' credentials, join tokens, and the credentials of members and
+        hosts. The lead and the operator get all credentials of the team. Every other caller gets its own console credentials. If
+        the operator names no team, it gets its own console credentials, which belong to no team.
 
         NOT_FOUND: TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD.
         """
@@ -310,19 +316,21 @@ class AccessServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.access_pb2.RevokeCredentialRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.access_pb2.RevokeCredentialResponse, collections.abc.Awaitable[teamwire.v1.access_pb2.RevokeCredentialResponse]]:
-        """Revokes a credential: a console credential, an observer's, a join token, or a member's or host's. The lead and the operator
-        may revoke any of the team's credentials, but the lead may not revoke that of its current life. Every other caller may
-        revoke its own console credentials, and a console credential may revoke itself. Repeating the call is harmless.
+        """Revokes a credential: a console credential, an observer's credential, a join token, or the credential of a member or host.
+        The lead and the operator may revoke any of the team's credentials, but the lead may not revoke that of its current life.
+        Every other caller may revoke its own console credentials, and a console credential may revoke itself. Repeating the call
+        is harmless.
 
-        From then on every coordinator refuses calls with the credential, and its streams and waiting calls end within 2 s:
-        CREDENTIAL_REVOKED (UNAUTHENTICATED). So do those of the console credentials that were created with it.
+        From then on, every coordinator refuses calls with the credential, and its streams and waiting calls end within 2 s:
+        CREDENTIAL_REVOKED (UNAUTHENTICATED). The same is true of the console credentials that were created with it.
 
-        Revoking a member's credential takes away its access, and does not end the member: the inbox, the requests and the claims
-        stay until the member is lost, as after the death of its process, or until it joins again. For that, it needs a join token
-        bound to its name, and that token may be used at once. A runner whose credential is revoked ends its program.
+        Revoking a member's credential takes away its access, and does not end the member. Its inbox stays. Its requests stay until
+        it joins again. Its claims return to the board when the member is lost, as after the death of its process, or when it joins
+        again. To join again, it needs a join token bound to its name. It can use the token immediately, before it is lost. A
+        runner whose credential is revoked ends its program.
 
         NOT_FOUND: TEAM_NOT_FOUND, CREDENTIAL_NOT_FOUND (including when the caller may not revoke it). PERMISSION_DENIED:
-        NOT_PERMITTED (it is the caller's own life's). INVALID_ARGUMENT: INVALID_FIELD.
+        NOT_PERMITTED (the lead tried to revoke the credential of its current life). INVALID_ARGUMENT: INVALID_FIELD.
         """
 
 def add_AccessServiceServicer_to_server(servicer: AccessServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -179,7 +179,9 @@ class AuditEntry(google.protobuf.message.Message):
     calls: builtins.int
     """How many calls the entry is about."""
     missing: builtins.int
-    """How many entries of this coordinator are missing before this one: it had no more room for them while the store took none."""
+    """How many entries of this coordinator are missing before this one: it ran out of room for them while the store was not
+    accepting any.
+    """
     @property
     def at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When the call ended, on the store's clock; if the entry is about several calls, when the first one did."""
@@ -266,9 +268,9 @@ class AuditChain(google.protobuf.message.Message):
     HASH_FIELD_NUMBER: builtins.int
     BYTES_FIELD_NUMBER: builtins.int
     name: builtins.str
-    """`privileged/TEAM`: what the lead and the operator did with their powers. `access/TEAM`: who joined and signed in, who
-    revoked credentials, and which calls were refused. `privileged` and `access`: the same for the coordinator itself; `access`
-    also has what strangers tried.
+    """`privileged/TEAM`: what the lead and the operator did with their powers. `access/TEAM`: who joined, who else signed
+    in or revoked credentials, and who made calls without permission. `privileged` and `access`: the same for the coordinator
+    itself; `access` also has what strangers tried.
     """
     team: builtins.str
     """The team's name in lower case. Empty: it is a chain of the coordinator."""
@@ -361,7 +363,7 @@ class ListAuditEntriesRequest(google.protobuf.message.Message):
     chain: builtins.str
     """Optional. Only entries of this chain."""
     with_proofs: builtins.bool
-    """Optional. Whether the reply has what it takes to verify the chains: AuditRecord.encoded and AuditRecord.hash."""
+    """Optional. Whether the reply includes what a verification of the chains needs: AuditRecord.encoded and AuditRecord.hash."""
     page_size: builtins.int
     """Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early, and so may one for which very many
     entries had to be examined.

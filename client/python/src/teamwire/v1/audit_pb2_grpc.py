@@ -26,18 +26,22 @@ if _version_not_supported:
 
 
 class AuditServiceStub(object):
-    """Shows the audit log: calls that used powers, and calls that were refused for lack of them. It is separate from the history of
-    a team, and outlives the team: no member can change it, and no teammate can fill the chains about privileged calls. It holds
-    neither contents nor secrets. MessageService describes credentials and errors, which apply here too.
+    """Shows the audit log: calls that used powers, and calls that the caller was not allowed to make. The log is separate from the
+    history of a team, and outlives the team. It holds neither contents nor secrets. MessageService describes credentials and
+    errors, which apply here too.
 
-    The log consists of chains, two for each team and two for the coordinator itself. In a chain, the hash of each entry covers the
-    hash of the entry before it, so that a changed, removed or inserted entry shows:
+    The log consists of chains, two for each team and two for the coordinator itself. Of each pair, one chain is for privileged
+    calls, and one for all other calls; see AuditChain.name. No member can change an entry, and the calls of teammates never go
+    to a chain for privileged calls, so they cannot push out its entries.
+
+    In a chain, the hash of each entry covers the hash of the entry before it, so that a changed, removed or inserted entry
+    shows:
 
     hash(0) = BLAKE3 in its key derivation mode, with the context `teamwire 2026-11 audit chain`, of the chain's name
     hash(n) = BLAKE3 in its key derivation mode, with the context `teamwire 2026-11 audit entry`, of hash(n-1), n as 8 bytes in
     little-endian order, and AuditRecord.encoded
 
-    Old entries are removed. A later entry of the chain, the checkpoint, records the hash of the last one that was removed.
+    Old entries are removed. A later entry of the chain, the checkpoint, records the hash of the last entry that was removed.
     """
 
     def __init__(self, channel):
@@ -59,18 +63,22 @@ class AuditServiceStub(object):
 
 
 class AuditServiceServicer(object):
-    """Shows the audit log: calls that used powers, and calls that were refused for lack of them. It is separate from the history of
-    a team, and outlives the team: no member can change it, and no teammate can fill the chains about privileged calls. It holds
-    neither contents nor secrets. MessageService describes credentials and errors, which apply here too.
+    """Shows the audit log: calls that used powers, and calls that the caller was not allowed to make. The log is separate from the
+    history of a team, and outlives the team. It holds neither contents nor secrets. MessageService describes credentials and
+    errors, which apply here too.
 
-    The log consists of chains, two for each team and two for the coordinator itself. In a chain, the hash of each entry covers the
-    hash of the entry before it, so that a changed, removed or inserted entry shows:
+    The log consists of chains, two for each team and two for the coordinator itself. Of each pair, one chain is for privileged
+    calls, and one for all other calls; see AuditChain.name. No member can change an entry, and the calls of teammates never go
+    to a chain for privileged calls, so they cannot push out its entries.
+
+    In a chain, the hash of each entry covers the hash of the entry before it, so that a changed, removed or inserted entry
+    shows:
 
     hash(0) = BLAKE3 in its key derivation mode, with the context `teamwire 2026-11 audit chain`, of the chain's name
     hash(n) = BLAKE3 in its key derivation mode, with the context `teamwire 2026-11 audit entry`, of hash(n-1), n as 8 bytes in
     little-endian order, and AuditRecord.encoded
 
-    Old entries are removed. A later entry of the chain, the checkpoint, records the hash of the last one that was removed.
+    Old entries are removed. A later entry of the chain, the checkpoint, records the hash of the last entry that was removed.
     """
 
     def ListAuditChains(self, request, context):
@@ -84,8 +92,9 @@ class AuditServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListAuditEntries(self, request, context):
-        """Lists entries of the audit log: chain by chain, each in its order. The operator gets those of all chains, of a team or of one
-        chain. The lead gets those of its team, written since the team was created, without proofs.
+        """Lists entries of the audit log, chain by chain, each chain in its order. The operator gets the entries of all chains, of a
+        team or of one chain. The lead gets the entries about its team that were written since the team was created, without
+        proofs.
 
         Entries that this coordinator has yet to write are written first, if the store takes them within 2 s.
 
@@ -118,18 +127,22 @@ def add_AuditServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AuditService(object):
-    """Shows the audit log: calls that used powers, and calls that were refused for lack of them. It is separate from the history of
-    a team, and outlives the team: no member can change it, and no teammate can fill the chains about privileged calls. It holds
-    neither contents nor secrets. MessageService describes credentials and errors, which apply here too.
+    """Shows the audit log: calls that used powers, and calls that the caller was not allowed to make. The log is separate from the
+    history of a team, and outlives the team. It holds neither contents nor secrets. MessageService describes credentials and
+    errors, which apply here too.
 
-    The log consists of chains, two for each team and two for the coordinator itself. In a chain, the hash of each entry covers the
-    hash of the entry before it, so that a changed, removed or inserted entry shows:
+    The log consists of chains, two for each team and two for the coordinator itself. Of each pair, one chain is for privileged
+    calls, and one for all other calls; see AuditChain.name. No member can change an entry, and the calls of teammates never go
+    to a chain for privileged calls, so they cannot push out its entries.
+
+    In a chain, the hash of each entry covers the hash of the entry before it, so that a changed, removed or inserted entry
+    shows:
 
     hash(0) = BLAKE3 in its key derivation mode, with the context `teamwire 2026-11 audit chain`, of the chain's name
     hash(n) = BLAKE3 in its key derivation mode, with the context `teamwire 2026-11 audit entry`, of hash(n-1), n as 8 bytes in
     little-endian order, and AuditRecord.encoded
 
-    Old entries are removed. A later entry of the chain, the checkpoint, records the hash of the last one that was removed.
+    Old entries are removed. A later entry of the chain, the checkpoint, records the hash of the last entry that was removed.
     """
 
     @staticmethod

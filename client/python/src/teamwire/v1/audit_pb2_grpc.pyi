@@ -58,18 +58,22 @@ _AuditServiceListAuditEntriesType = typing_extensions.TypeVar(
 )
 
 class AuditServiceStub(typing.Generic[_AuditServiceListAuditChainsType, _AuditServiceListAuditEntriesType]):
-    """Shows the audit log: calls that used powers, and calls that were refused for lack of them. It is separate from the history of
-    a team, and outlives the team: no member can change it, and no teammate can fill the chains about privileged calls. It holds
-    neither contents nor secrets. MessageService describes credentials and errors, which apply here too.
+    """Shows the audit log: calls that used powers, and calls that the caller was not allowed to make. The log is separate from the
+    history of a team, and outlives the team. It holds neither contents nor secrets. MessageService describes credentials and
+    errors, which apply here too.
 
-    The log consists of chains, two for each team and two for the coordinator itself. In a chain, the hash of each entry covers the
-    hash of the entry before it, so that a changed, removed or inserted entry shows:
+    The log consists of chains, two for each team and two for the coordinator itself. Of each pair, one chain is for privileged
+    calls, and one for all other calls; see AuditChain.name. No member can change an entry, and the calls of teammates never go
+    to a chain for privileged calls, so they cannot push out its entries.
+
+    In a chain, the hash of each entry covers the hash of the entry before it, so that a changed, removed or inserted entry
+    shows:
 
       hash(0) = BLAKE3 in its key derivation mode, with the context `teamwire 2026-11 audit chain`, of the chain's name
       hash(n) = BLAKE3 in its key derivation mode, with the context `teamwire 2026-11 audit entry`, of hash(n-1), n as 8 bytes in
                 little-endian order, and AuditRecord.encoded
 
-    Old entries are removed. A later entry of the chain, the checkpoint, records the hash of the last one that was removed.
+    Old entries are removed. A later entry of the chain, the checkpoint, records the hash of the last entry that was removed.
     """
 
     @typing.overload
@@ -104,8 +108,9 @@ class AuditServiceStub(typing.Generic[_AuditServiceListAuditChainsType, _AuditSe
     """
 
     ListAuditEntries: _AuditServiceListAuditEntriesType
-    """Lists entries of the audit log: chain by chain, each in its order. The operator gets those of all chains, of a team or of one
-    chain. The lead gets those of its team, written since the team was created, without proofs.
+    """Lists entries of the audit log, chain by chain, each chain in its order. The operator gets the entries of all chains, of a
+    team or of one chain. The lead gets the entries about its team that were written since the team was created, without
+    proofs.
 
     Entries that this coordinator has yet to write are written first, if the store takes them within 2 s.
 
@@ -125,18 +130,22 @@ AuditServiceAsyncStub: typing_extensions.TypeAlias = AuditServiceStub[
 ]
 
 class AuditServiceServicer(metaclass=abc.ABCMeta):
-    """Shows the audit log: calls that used powers, and calls that were refused for lack of them. It is separate from the history of
-    a team, and outlives the team: no member can change it, and no teammate can fill the chains about privileged calls. It holds
-    neither contents nor secrets. MessageService describes credentials and errors, which apply here too.
+    """Shows the audit log: calls that used powers, and calls that the caller was not allowed to make. The log is separate from the
+    history of a team, and outlives the team. It holds neither contents nor secrets. MessageService describes credentials and
+    errors, which apply here too.
 
-    The log consists of chains, two for each team and two for the coordinator itself. In a chain, the hash of each entry covers the
-    hash of the entry before it, so that a changed, removed or inserted entry shows:
+    The log consists of chains, two for each team and two for the coordinator itself. Of each pair, one chain is for privileged
+    calls, and one for all other calls; see AuditChain.name. No member can change an entry, and the calls of teammates never go
+    to a chain for privileged calls, so they cannot push out its entries.
+
+    In a chain, the hash of each entry covers the hash of the entry before it, so that a changed, removed or inserted entry
+    shows:
 
       hash(0) = BLAKE3 in its key derivation mode, with the context `teamwire 2026-11 audit chain`, of the chain's name
       hash(n) = BLAKE3 in its key derivation mode, with the context `teamwire 2026-11 audit entry`, of hash(n-1), n as 8 bytes in
                 little-endian order, and AuditRecord.encoded
 
-    Old entries are removed. A later entry of the chain, the checkpoint, records the hash of the last one that was removed.
+    Old entries are removed. A later entry of the chain, the checkpoint, records the hash of the last entry that was removed.
     """
 
     @abc.abstractmethod
@@ -157,8 +166,9 @@ class AuditServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.audit_pb2.ListAuditEntriesRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.audit_pb2.ListAuditEntriesResponse, collections.abc.Awaitable[teamwire.v1.audit_pb2.ListAuditEntriesResponse]]:
-        """Lists entries of the audit log: chain by chain, each in its order. The operator gets those of all chains, of a team or of one
-        chain. The lead gets those of its team, written since the team was created, without proofs.
+        """Lists entries of the audit log, chain by chain, each chain in its order. The operator gets the entries of all chains, of a
+        team or of one chain. The lead gets the entries about its team that were written since the team was created, without
+        proofs.
 
         Entries that this coordinator has yet to write are written first, if the store takes them within 2 s.
 

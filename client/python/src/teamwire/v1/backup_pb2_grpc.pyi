@@ -64,14 +64,14 @@ class BackupServiceStub(typing.Generic[_BackupServiceBackupType]):
     """Streams a backup of the whole store, with all teams, while the coordinator goes on serving. Only the operator may call it,
     with its own credential: a console credential gets NOT_PERMITTED.
 
-    The frames, one after the other, are the backup: lines of JSON, each ended by a line feed. The last line says how many there
-    are, and has a checksum; a backup without it is incomplete. `docs/operations.md` describes the lines, and what instant they
-    show. On one coordinator, a backup waits until the one before it has ended. A client that reads nothing for 30 s is
-    disconnected.
+    The frames, one after the other, are the backup: lines of JSON, each ended by a line feed. The last line says how many
+    lines there are, and has a checksum. A backup without this line is incomplete. `docs/operations.md` describes the lines,
+    and what instant they show. On one coordinator, a backup waits until the one before it has ended. A client that reads
+    nothing for 30 s is disconnected.
 
-    A stream that breaks cannot be resumed. It ends with an error when the coordinator shuts down (UNAVAILABLE: DRAINING), and if
-    the store fails (UNAVAILABLE: STORE_UNAVAILABLE; RESOURCE_EXHAUSTED: STORE_FULL, because Redis has no room for a copy of the
-    largest team).
+    A stream that breaks cannot be resumed. It ends with an error when the coordinator shuts down (UNAVAILABLE: DRAINING) and
+    if the store fails (UNAVAILABLE: STORE_UNAVAILABLE). If Redis has no room for a copy of the largest team, the error is
+    STORE_FULL (RESOURCE_EXHAUSTED).
 
     PERMISSION_DENIED: OPERATOR_ONLY, NOT_PERMITTED.
     """
@@ -95,14 +95,14 @@ class BackupServiceServicer(metaclass=abc.ABCMeta):
         """Streams a backup of the whole store, with all teams, while the coordinator goes on serving. Only the operator may call it,
         with its own credential: a console credential gets NOT_PERMITTED.
 
-        The frames, one after the other, are the backup: lines of JSON, each ended by a line feed. The last line says how many there
-        are, and has a checksum; a backup without it is incomplete. `docs/operations.md` describes the lines, and what instant they
-        show. On one coordinator, a backup waits until the one before it has ended. A client that reads nothing for 30 s is
-        disconnected.
+        The frames, one after the other, are the backup: lines of JSON, each ended by a line feed. The last line says how many
+        lines there are, and has a checksum. A backup without this line is incomplete. `docs/operations.md` describes the lines,
+        and what instant they show. On one coordinator, a backup waits until the one before it has ended. A client that reads
+        nothing for 30 s is disconnected.
 
-        A stream that breaks cannot be resumed. It ends with an error when the coordinator shuts down (UNAVAILABLE: DRAINING), and if
-        the store fails (UNAVAILABLE: STORE_UNAVAILABLE; RESOURCE_EXHAUSTED: STORE_FULL, because Redis has no room for a copy of the
-        largest team).
+        A stream that breaks cannot be resumed. It ends with an error when the coordinator shuts down (UNAVAILABLE: DRAINING) and
+        if the store fails (UNAVAILABLE: STORE_UNAVAILABLE). If Redis has no room for a copy of the largest team, the error is
+        STORE_FULL (RESOURCE_EXHAUSTED).
 
         PERMISSION_DENIED: OPERATOR_ONLY, NOT_PERMITTED.
         """

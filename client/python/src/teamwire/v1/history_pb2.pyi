@@ -302,7 +302,7 @@ class HistoryEntry(google.protobuf.message.Message):
 
     @property
     def member(self) -> Global___MemberEvent:
-        """A member's state has changed. Active and idle are not recorded."""
+        """A member's state has changed. Changes between joined, active, idle and away are not recorded."""
 
     @property
     def team(self) -> Global___TeamEvent:

@@ -208,7 +208,9 @@ class SpawnRequest(google.protobuf.message.Message):
     idempotency_key: builtins.str
     """Optional. See SendRequest.idempotency_key."""
     name: builtins.str
-    """Required. The name of the new member. It must be free: never used before, or its last member has exited or is lost."""
+    """Required. The name of the new member. It must be free: never used before, or the member that last used it has exited or is
+    lost.
+    """
     profile: builtins.str
     """Required. The profile to start it with; same syntax as HostProfile.name."""
     host: builtins.str
@@ -503,8 +505,8 @@ class ReportExitResponse(google.protobuf.message.Message):
     EXIT_FIELD_NUMBER: builtins.int
     @property
     def exit(self) -> teamwire.v1.message_pb2.ExitReport:
-        """How the member's life ended: as its runner has reported or, without such a report, as in the request. Absent: the life was
-        begun by a later order or join token, or no life had begun.
+        """How the member's life ended: as its runner has reported or, without such a report, as in the request. Absent: a later order
+        or join token began the life, or no life had begun.
         """
 
     def __init__(

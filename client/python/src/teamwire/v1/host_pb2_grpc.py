@@ -139,9 +139,9 @@ class HostServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RefuseOrder(self, request, context):
-        """Refuses an order, even one that the host has taken: the host cannot start the member, or the program exited before it
-        opened a session. With `try_another_host`, the coordinator chooses another host, up to twice, unless the order named its
-        host. Repeating the call is harmless.
+        """Refuses an order, even one that the host has taken. A host does this if it cannot start the member, or if the program
+        exited before it opened a session. With `try_another_host`, the coordinator chooses another host, at most twice per order.
+        It does not if the order named a host. Repeating the call is harmless.
 
         PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD,
         CONTENT_TOO_LARGE. NOT_FOUND: REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED,
@@ -152,7 +152,7 @@ class HostServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ReportExit(self, request, context):
-        """Lets a host report that a member that it started has no process left, for example because the runner was killed. Ends the
+        """Lets a host report that no process is left of a member that it started, for example because the runner was killed. Ends the
         member's life, unless that life has already ended or was begun by a later order or join token. Repeating the call is
         harmless.
 

@@ -227,9 +227,9 @@ class HostServiceStub(typing.Generic[_HostServiceSpawnType, _HostServiceListHost
     """
 
     RefuseOrder: _HostServiceRefuseOrderType
-    """Refuses an order, even one that the host has taken: the host cannot start the member, or the program exited before it
-    opened a session. With `try_another_host`, the coordinator chooses another host, up to twice, unless the order named its
-    host. Repeating the call is harmless.
+    """Refuses an order, even one that the host has taken. A host does this if it cannot start the member, or if the program
+    exited before it opened a session. With `try_another_host`, the coordinator chooses another host, at most twice per order.
+    It does not if the order named a host. Repeating the call is harmless.
 
     PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD,
     CONTENT_TOO_LARGE. NOT_FOUND: REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED,
@@ -237,7 +237,7 @@ class HostServiceStub(typing.Generic[_HostServiceSpawnType, _HostServiceListHost
     """
 
     ReportExit: _HostServiceReportExitType
-    """Lets a host report that a member that it started has no process left, for example because the runner was killed. Ends the
+    """Lets a host report that no process is left of a member that it started, for example because the runner was killed. Ends the
     member's life, unless that life has already ended or was begun by a later order or join token. Repeating the call is
     harmless.
 
@@ -347,9 +347,9 @@ class HostServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.host_pb2.RefuseOrderRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.host_pb2.RefuseOrderResponse, collections.abc.Awaitable[teamwire.v1.host_pb2.RefuseOrderResponse]]:
-        """Refuses an order, even one that the host has taken: the host cannot start the member, or the program exited before it
-        opened a session. With `try_another_host`, the coordinator chooses another host, up to twice, unless the order named its
-        host. Repeating the call is harmless.
+        """Refuses an order, even one that the host has taken. A host does this if it cannot start the member, or if the program
+        exited before it opened a session. With `try_another_host`, the coordinator chooses another host, at most twice per order.
+        It does not if the order named a host. Repeating the call is harmless.
 
         PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD,
         CONTENT_TOO_LARGE. NOT_FOUND: REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED,
@@ -362,7 +362,7 @@ class HostServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.host_pb2.ReportExitRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.host_pb2.ReportExitResponse, collections.abc.Awaitable[teamwire.v1.host_pb2.ReportExitResponse]]:
-        """Lets a host report that a member that it started has no process left, for example because the runner was killed. Ends the
+        """Lets a host report that no process is left of a member that it started, for example because the runner was killed. Ends the
         member's life, unless that life has already ended or was begun by a later order or join token. Repeating the call is
         harmless.
 

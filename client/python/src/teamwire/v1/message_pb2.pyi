@@ -91,15 +91,15 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     member.
     """
     NOTICE_KIND_TASK_LAPSED: _NoticeKind.ValueType  # 14
-    """The claim of a detached life has expired, and the task is back on the board; `task` and `member`, the former owner, are
-    set. To the former owner and to the lead.
+    """The claim of a detached life has expired, and the task is back on the board. To the former owner and to the lead; `task`
+    and `member` (the former owner) are set.
     """
     NOTICE_KIND_MEMBER_RESTARTED: _NoticeKind.ValueType  # 15
     """A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set."""
     NOTICE_KIND_WORK_FAILED: _NoticeKind.ValueType  # 16
-    """A member's program has failed on messages or a task, and its runner continues. To the lead; `message_id` (the first message
-    that the program was given) or `task` is set, and `exit` if the program has ended. If it is still running, `text` says how
-    many times it has failed, and how.
+    """A member's program has failed on messages or a task, and its runner continues. To the lead. Either `message_id` (the first
+    message that the program was given) or `task` is set. If the program has ended, `exit` is set. If it is still running,
+    `text` says how many times it has failed, and how.
     """
     NOTICE_KIND_SPAWN_STARTED: _NoticeKind.ValueType  # 17
     """A member that was ordered from a host has started. To the lead and to the member that ordered it."""
@@ -151,15 +151,15 @@ NOTICE_KIND_WRITES_LOST: NoticeKind.ValueType  # 13
 member.
 """
 NOTICE_KIND_TASK_LAPSED: NoticeKind.ValueType  # 14
-"""The claim of a detached life has expired, and the task is back on the board; `task` and `member`, the former owner, are
-set. To the former owner and to the lead.
+"""The claim of a detached life has expired, and the task is back on the board. To the former owner and to the lead; `task`
+and `member` (the former owner) are set.
 """
 NOTICE_KIND_MEMBER_RESTARTED: NoticeKind.ValueType  # 15
 """A member's program has crashed, and its runner has restarted it in a new life. To the lead; `exit` is set."""
 NOTICE_KIND_WORK_FAILED: NoticeKind.ValueType  # 16
-"""A member's program has failed on messages or a task, and its runner continues. To the lead; `message_id` (the first message
-that the program was given) or `task` is set, and `exit` if the program has ended. If it is still running, `text` says how
-many times it has failed, and how.
+"""A member's program has failed on messages or a task, and its runner continues. To the lead. Either `message_id` (the first
+message that the program was given) or `task` is set. If the program has ended, `exit` is set. If it is still running,
+`text` says how many times it has failed, and how.
 """
 NOTICE_KIND_SPAWN_STARTED: NoticeKind.ValueType  # 17
 """A member that was ordered from a host has started. To the lead and to the member that ordered it."""
@@ -567,7 +567,7 @@ class PermissionRequest(google.protobuf.message.Message):
     TTL_FIELD_NUMBER: builtins.int
     recipient: builtins.str
     """Optional. The member that is asked, its approver: see DirectMessage.recipient. Empty or `team-lead`: the lead, including
-    one that takes over while the request is pending. The lead itself must name another member. If the member has exited, or
+    one that takes over while the request is pending. The lead itself must name another member. If the approver has exited, or
     exits while the request is pending, the request goes to the lead instead, unless the lead made it. In a delivered message:
     the name as first written.
     """
@@ -602,7 +602,7 @@ Global___PermissionRequest: typing_extensions.TypeAlias = PermissionRequest
 @typing.final
 class PermissionResponse(google.protobuf.message.Message):
     """Answers a permission request. Only the member that was asked, the lead and the operator may send it, and never the member
-    that made the request. It goes to that member.
+    that made the request. The answer goes to the member that made the request.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -969,12 +969,12 @@ class Message(google.protobuf.message.Message):
     request_id: builtins.str
     """Set by the coordinator on a request and on its answer. The id of the request that was made or answered."""
     target_incarnation: builtins.int
-    """Set by the coordinator on a shutdown request. The life of the member that it is meant for; see Member.incarnation."""
+    """Set by the coordinator on a shutdown request. The life of the member for which it is meant; see Member.incarnation."""
     in_reply_to: builtins.str
     """Set by the sender. The message that this one answers. Empty: none."""
     trace_parent: builtins.str
-    """Set by the coordinator from the metadata key `traceparent` of the call that sent it: the W3C trace context,
-    `00-TRACE-SPAN-FLAGS` in lower-case hexadecimal digits, 55 characters. Empty: none was given, or none of that form;
+    """Set by the coordinator from the metadata key `traceparent` of the call that sent the message. It is the W3C trace context:
+    `00-TRACE-SPAN-FLAGS` in lower-case hexadecimal digits, 55 characters. Empty: the call gave none, or not in this form;
     always empty in a notice. The recipient may continue the trace.
     """
     prompt: builtins.bool
@@ -1093,9 +1093,9 @@ class SendRequest(google.protobuf.message.Message):
     """The operator must name the team. Members may leave it empty; any team but their own is TEAM_NOT_FOUND."""
     idempotency_key: builtins.str
     """Optional but recommended; client libraries always set it. 1 to 64 visible ASCII characters, made by the client; keys that
-    sort by time, such as UUIDs of version 7, are the cheapest. The same key with the same payload returns the first reply
-    again, with `replayed` set; with another payload it is IDEMPOTENCY_KEY_REUSED. Each caller in each team has its own keys,
-    and the coordinator keeps them for 24 hours or more. Empty: no de-duplication.
+    sort by time, such as UUIDs of version 7, are the cheapest. If a call repeats a key with the same payload, it returns the
+    first reply again, with `replayed` set. With another payload, it fails with IDEMPOTENCY_KEY_REUSED. Each caller in each
+    team has its own keys, and the coordinator keeps them for 24 hours or more. Empty: no de-duplication.
     """
     in_reply_to: builtins.str
     """Optional. The id of a message that this one answers. It may no longer be in the history."""
@@ -1220,8 +1220,8 @@ class StreamRequest(google.protobuf.message.Message):
     FAILED_SEQUENCES_FIELD_NUMBER: builtins.int
     instance_id: builtins.str
     """Optional. A random id of the calling process, up to 64 visible ASCII characters. A session that replaces one of the same
-    instance is a reconnect: the lead gets no notice of it, and the two sessions count as one. That is, a message that both
-    delivered counts as one delivery toward the limit at which it becomes a dead letter, unless failed_sequences names it.
+    instance is a reconnect: the lead gets no notice of it, and the two sessions count as one. So a message that both have
+    delivered counts as delivered once toward the limit at which it becomes a dead letter, unless failed_sequences names it.
     Empty: every session counts as another process.
     """
     unacked_messages_max: builtins.int
@@ -1235,9 +1235,9 @@ class StreamRequest(google.protobuf.message.Message):
     @property
     def failed_sequences(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Optional. The messages on which this process failed in its last session, by their Delivery.sequence, up to 64. For each of
-        them, the two sessions count as two deliveries toward that limit. Ignored for acknowledged messages, for messages that the
-        last session has not delivered, and if the last session had another instance_id. Leave it empty when the stream reconnects
-        later, or the reconnect counts as another failure.
+        them, the last session and this one count as two deliveries toward the limit at which a message becomes a dead letter.
+        Ignored for acknowledged messages, for messages that the last session has not delivered, and if the last session had
+        another instance_id. Leave it empty when the stream reconnects later; otherwise the reconnect counts as another failure.
         """
 
     def __init__(

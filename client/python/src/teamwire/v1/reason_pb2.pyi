@@ -33,7 +33,9 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_AGENT_NOT_FOUND: _Reason.ValueType  # 4
     """The recipient is not in the team."""
     REASON_AGENT_EXITED: _Reason.ValueType  # 5
-    """The recipient has exited or is about to, or it has not started yet."""
+    """The member has exited or is about to. Or it has not started yet, and the call is a shutdown request, a permission request
+    or SetLead.
+    """
     REASON_SELF_RECIPIENT: _Reason.ValueType  # 6
     """The recipient is the sender."""
     REASON_TEAM_MISMATCH: _Reason.ValueType  # 7
@@ -133,7 +135,7 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_INBOX_FULL: _Reason.ValueType  # 53
     """A recipient's inbox is full."""
     REASON_RATE_LIMITED: _Reason.ValueType  # 54
-    """A budget is used up: the credential's own, such as how often it may call, or one that all share."""
+    """A budget is used up: the credential's own, such as its rate of calls, or one that all share."""
     REASON_QUOTA_EXCEEDED: _Reason.ValueType  # 55
     """The team, a member or a task has reached a limit. Someone has to make room first, so clients don't retry."""
     REASON_SLOW_CONSUMER: _Reason.ValueType  # 56
@@ -175,7 +177,9 @@ REASON_UNEXPECTED_RECIPIENT: Reason.ValueType  # 3
 REASON_AGENT_NOT_FOUND: Reason.ValueType  # 4
 """The recipient is not in the team."""
 REASON_AGENT_EXITED: Reason.ValueType  # 5
-"""The recipient has exited or is about to, or it has not started yet."""
+"""The member has exited or is about to. Or it has not started yet, and the call is a shutdown request, a permission request
+or SetLead.
+"""
 REASON_SELF_RECIPIENT: Reason.ValueType  # 6
 """The recipient is the sender."""
 REASON_TEAM_MISMATCH: Reason.ValueType  # 7
@@ -275,7 +279,7 @@ REASON_STALE_CLAIM: Reason.ValueType  # 52
 REASON_INBOX_FULL: Reason.ValueType  # 53
 """A recipient's inbox is full."""
 REASON_RATE_LIMITED: Reason.ValueType  # 54
-"""A budget is used up: the credential's own, such as how often it may call, or one that all share."""
+"""A budget is used up: the credential's own, such as its rate of calls, or one that all share."""
 REASON_QUOTA_EXCEEDED: Reason.ValueType  # 55
 """The team, a member or a task has reached a limit. Someone has to make room first, so clients don't retry."""
 REASON_SLOW_CONSUMER: Reason.ValueType  # 56

@@ -162,7 +162,7 @@ class Request(google.protobuf.message.Message):
     one to start.
     """
     incarnation: builtins.int
-    """The life of that member that it is bound to; see Member.incarnation."""
+    """The life of this member to which the request is bound; see Member.incarnation."""
     content: builtins.str
     """The reason given, the plan, the detail of a permission request, or the prompt of the member to start."""
     message_id: builtins.str
@@ -175,7 +175,7 @@ class Request(google.protobuf.message.Message):
     """The message that carried the answer. Empty: it has no answer."""
     approver: builtins.str
     """Set with REQUEST_KIND_PERMISSION. The member that was asked. Empty: the lead, either from the start or because the member
-    that was asked has exited. The lead may answer in either case. With REQUEST_KIND_SPAWN: the host that has the order.
+    that was asked has exited. The lead may answer in any case. With REQUEST_KIND_SPAWN: the host that has the order.
     """
     tool: builtins.str
     """Set with REQUEST_KIND_PERMISSION. What the member wants to use."""

@@ -86,7 +86,7 @@ class RequestServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def WaitForDecision(self, request, context):
-        """Returns the request as soon as it is no longer pending, or, still pending, when the timeout expires.
+        """Returns the request as soon as it is no longer pending. If the timeout expires first, returns it as still pending.
 
         INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
         """

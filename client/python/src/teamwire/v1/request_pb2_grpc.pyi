@@ -149,7 +149,7 @@ class RequestServiceStub(typing.Generic[_RequestServiceGetRequestType, _RequestS
     """
 
     WaitForDecision: _RequestServiceWaitForDecisionType
-    """Returns the request as soon as it is no longer pending, or, still pending, when the timeout expires.
+    """Returns the request as soon as it is no longer pending. If the timeout expires first, returns it as still pending.
 
     INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
     """
@@ -217,7 +217,7 @@ class RequestServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.request_pb2.WaitForDecisionRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.request_pb2.WaitForDecisionResponse, collections.abc.Awaitable[teamwire.v1.request_pb2.WaitForDecisionResponse]]:
-        """Returns the request as soon as it is no longer pending, or, still pending, when the timeout expires.
+        """Returns the request as soon as it is no longer pending. If the timeout expires first, returns it as still pending.
 
         INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
         """

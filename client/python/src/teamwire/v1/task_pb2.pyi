@@ -275,7 +275,7 @@ class CreateTaskResponse(google.protobuf.message.Message):
     """True when this reply repeats an earlier one: the same idempotency key."""
     @property
     def task(self) -> Global___Task:
-        """As it was added. In the reply to a repeated call, the description and the metadata are those that it has then."""
+        """As it was added. In the reply to a repeated call, the description and the metadata are the task's current ones."""
 
     def __init__(
         self,

@@ -102,8 +102,7 @@ class TeamItem(google.protobuf.message.Message):
     @property
     def member(self) -> teamwire.v1.team_pb2.Member:
         """A member. Key: `name`. `lease_left` is as of the member's last change. A lease that shrinks or is renewed does not count
-        as a change. If the life is detached and active, a later `state_since` alone
-        does not count either.
+        as a change. If the life is detached and active, a later `state_since` alone does not count as a change either.
         """
 
     @property

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod data_loss;
+mod group;
 mod replicas;
 mod sentinel;
 mod tls;

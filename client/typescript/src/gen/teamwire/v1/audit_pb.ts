@@ -196,7 +196,8 @@ export type AuditEntry = Message<"teamwire.v1.AuditEntry"> & {
   lastAt?: Timestamp | undefined;
 
   /**
-   * How many entries of this coordinator are missing before this one: it had no more room for them while the store took none.
+   * How many entries of this coordinator are missing before this one: it ran out of room for them while the store was not
+   * accepting any.
    *
    * @generated from field: uint64 missing = 10;
    */
@@ -273,9 +274,9 @@ export const AuditRecordSchema: GenMessage<AuditRecord> = /*@__PURE__*/
  */
 export type AuditChain = Message<"teamwire.v1.AuditChain"> & {
   /**
-   * `privileged/TEAM`: what the lead and the operator did with their powers. `access/TEAM`: who joined and signed in, who
-   * revoked credentials, and which calls were refused. `privileged` and `access`: the same for the coordinator itself; `access`
-   * also has what strangers tried.
+   * `privileged/TEAM`: what the lead and the operator did with their powers. `access/TEAM`: who joined, who else signed
+   * in or revoked credentials, and who made calls without permission. `privileged` and `access`: the same for the coordinator
+   * itself; `access` also has what strangers tried.
    *
    * @generated from field: string name = 1;
    */
@@ -415,7 +416,7 @@ export type ListAuditEntriesRequest = Message<"teamwire.v1.ListAuditEntriesReque
   since?: Timestamp | undefined;
 
   /**
-   * Optional. Whether the reply has what it takes to verify the chains: AuditRecord.encoded and AuditRecord.hash.
+   * Optional. Whether the reply includes what a verification of the chains needs: AuditRecord.encoded and AuditRecord.hash.
    *
    * @generated from field: bool with_proofs = 4;
    */
@@ -542,18 +543,22 @@ export const AuditCallerKindSchema: GenEnum<AuditCallerKind> = /*@__PURE__*/
   enumDesc(file_teamwire_v1_audit, 0);
 
 /**
- * Shows the audit log: calls that used powers, and calls that were refused for lack of them. It is separate from the history of
- * a team, and outlives the team: no member can change it, and no teammate can fill the chains about privileged calls. It holds
- * neither contents nor secrets. MessageService describes credentials and errors, which apply here too.
+ * Shows the audit log: calls that used powers, and calls that the caller was not allowed to make. The log is separate from the
+ * history of a team, and outlives the team. It holds neither contents nor secrets. MessageService describes credentials and
+ * errors, which apply here too.
  *
- * The log consists of chains, two for each team and two for the coordinator itself. In a chain, the hash of each entry covers the
- * hash of the entry before it, so that a changed, removed or inserted entry shows:
+ * The log consists of chains, two for each team and two for the coordinator itself. Of each pair, one chain is for privileged
+ * calls, and one for all other calls; see AuditChain.name. No member can change an entry, and the calls of teammates never go
+ * to a chain for privileged calls, so they cannot push out its entries.
+ *
+ * In a chain, the hash of each entry covers the hash of the entry before it, so that a changed, removed or inserted entry
+ * shows:
  *
  *   hash(0) = BLAKE3 in its key derivation mode, with the context `teamwire 2026-11 audit chain`, of the chain's name
  *   hash(n) = BLAKE3 in its key derivation mode, with the context `teamwire 2026-11 audit entry`, of hash(n-1), n as 8 bytes in
  *             little-endian order, and AuditRecord.encoded
  *
- * Old entries are removed. A later entry of the chain, the checkpoint, records the hash of the last one that was removed.
+ * Old entries are removed. A later entry of the chain, the checkpoint, records the hash of the last entry that was removed.
  *
  * @generated from service teamwire.v1.AuditService
  */
@@ -572,8 +577,9 @@ export const AuditService: GenService<{
     output: typeof ListAuditChainsResponseSchema;
   },
   /**
-   * Lists entries of the audit log: chain by chain, each in its order. The operator gets those of all chains, of a team or of one
-   * chain. The lead gets those of its team, written since the team was created, without proofs.
+   * Lists entries of the audit log, chain by chain, each chain in its order. The operator gets the entries of all chains, of a
+   * team or of one chain. The lead gets the entries about its team that were written since the team was created, without
+   * proofs.
    *
    * Entries that this coordinator has yet to write are written first, if the store takes them within 2 s.
    *

@@ -277,7 +277,7 @@ export type HistoryEntry = Message<"teamwire.v1.HistoryEntry"> & {
     case: "decision";
   } | {
     /**
-     * A member's state has changed. Active and idle are not recorded.
+     * A member's state has changed. Changes between joined, active, idle and away are not recorded.
      *
      * @generated from field: teamwire.v1.MemberEvent member = 23;
      */

@@ -205,7 +205,8 @@ export type SpawnRequest = Message<"teamwire.v1.SpawnRequest"> & {
   idempotencyKey: string;
 
   /**
-   * Required. The name of the new member. It must be free: never used before, or its last member has exited or is lost.
+   * Required. The name of the new member. It must be free: never used before, or the member that last used it has exited or is
+   * lost.
    *
    * @generated from field: string name = 3;
    */
@@ -564,8 +565,8 @@ export const ReportExitRequestSchema: GenMessage<ReportExitRequest> = /*@__PURE_
  */
 export type ReportExitResponse = Message<"teamwire.v1.ReportExitResponse"> & {
   /**
-   * How the member's life ended: as its runner has reported or, without such a report, as in the request. Absent: the life was
-   * begun by a later order or join token, or no life had begun.
+   * How the member's life ended: as its runner has reported or, without such a report, as in the request. Absent: a later order
+   * or join token began the life, or no life had begun.
    *
    * @generated from field: teamwire.v1.ExitReport exit = 1;
    */
@@ -655,9 +656,9 @@ export const HostService: GenService<{
     output: typeof TakeOrderResponseSchema;
   },
   /**
-   * Refuses an order, even one that the host has taken: the host cannot start the member, or the program exited before it
-   * opened a session. With `try_another_host`, the coordinator chooses another host, up to twice, unless the order named its
-   * host. Repeating the call is harmless.
+   * Refuses an order, even one that the host has taken. A host does this if it cannot start the member, or if the program
+   * exited before it opened a session. With `try_another_host`, the coordinator chooses another host, at most twice per order.
+   * It does not if the order named a host. Repeating the call is harmless.
    *
    * PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD,
    * CONTENT_TOO_LARGE. NOT_FOUND: REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED,
@@ -671,7 +672,7 @@ export const HostService: GenService<{
     output: typeof RefuseOrderResponseSchema;
   },
   /**
-   * Lets a host report that a member that it started has no process left, for example because the runner was killed. Ends the
+   * Lets a host report that no process is left of a member that it started, for example because the runner was killed. Ends the
    * member's life, unless that life has already ended or was begun by a later order or join token. Repeating the call is
    * harmless.
    *

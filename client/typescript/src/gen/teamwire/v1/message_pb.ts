@@ -241,7 +241,7 @@ export const PlanApprovalResponseSchema: GenMessage<PlanApprovalResponse> = /*@_
 export type PermissionRequest = Message$1<"teamwire.v1.PermissionRequest"> & {
   /**
    * Optional. The member that is asked, its approver: see DirectMessage.recipient. Empty or `team-lead`: the lead, including
-   * one that takes over while the request is pending. The lead itself must name another member. If the member has exited, or
+   * one that takes over while the request is pending. The lead itself must name another member. If the approver has exited, or
    * exits while the request is pending, the request goes to the lead instead, unless the lead made it. In a delivered message:
    * the name as first written.
    *
@@ -289,7 +289,7 @@ export const PermissionRequestSchema: GenMessage<PermissionRequest> = /*@__PURE_
 
 /**
  * Answers a permission request. Only the member that was asked, the lead and the operator may send it, and never the member
- * that made the request. It goes to that member.
+ * that made the request. The answer goes to the member that made the request.
  *
  * @generated from message teamwire.v1.PermissionResponse
  */
@@ -756,7 +756,7 @@ export type Message = Message$1<"teamwire.v1.Message"> & {
   requestExpiresAt?: Timestamp | undefined;
 
   /**
-   * Set by the coordinator on a shutdown request. The life of the member that it is meant for; see Member.incarnation.
+   * Set by the coordinator on a shutdown request. The life of the member for which it is meant; see Member.incarnation.
    *
    * @generated from field: uint64 target_incarnation = 8;
    */
@@ -777,8 +777,8 @@ export type Message = Message$1<"teamwire.v1.Message"> & {
   attachments: Attachment[];
 
   /**
-   * Set by the coordinator from the metadata key `traceparent` of the call that sent it: the W3C trace context,
-   * `00-TRACE-SPAN-FLAGS` in lower-case hexadecimal digits, 55 characters. Empty: none was given, or none of that form;
+   * Set by the coordinator from the metadata key `traceparent` of the call that sent the message. It is the W3C trace context:
+   * `00-TRACE-SPAN-FLAGS` in lower-case hexadecimal digits, 55 characters. Empty: the call gave none, or not in this form;
    * always empty in a notice. The recipient may continue the trace.
    *
    * @generated from field: string trace_parent = 11;
@@ -902,9 +902,9 @@ export type SendRequest = Message$1<"teamwire.v1.SendRequest"> & {
 
   /**
    * Optional but recommended; client libraries always set it. 1 to 64 visible ASCII characters, made by the client; keys that
-   * sort by time, such as UUIDs of version 7, are the cheapest. The same key with the same payload returns the first reply
-   * again, with `replayed` set; with another payload it is IDEMPOTENCY_KEY_REUSED. Each caller in each team has its own keys,
-   * and the coordinator keeps them for 24 hours or more. Empty: no de-duplication.
+   * sort by time, such as UUIDs of version 7, are the cheapest. If a call repeats a key with the same payload, it returns the
+   * first reply again, with `replayed` set. With another payload, it fails with IDEMPOTENCY_KEY_REUSED. Each caller in each
+   * team has its own keys, and the coordinator keeps them for 24 hours or more. Empty: no de-duplication.
    *
    * @generated from field: string idempotency_key = 2;
    */
@@ -1075,8 +1075,8 @@ export const SendResponseSchema: GenMessage<SendResponse> = /*@__PURE__*/
 export type StreamRequest = Message$1<"teamwire.v1.StreamRequest"> & {
   /**
    * Optional. A random id of the calling process, up to 64 visible ASCII characters. A session that replaces one of the same
-   * instance is a reconnect: the lead gets no notice of it, and the two sessions count as one. That is, a message that both
-   * delivered counts as one delivery toward the limit at which it becomes a dead letter, unless failed_sequences names it.
+   * instance is a reconnect: the lead gets no notice of it, and the two sessions count as one. So a message that both have
+   * delivered counts as delivered once toward the limit at which it becomes a dead letter, unless failed_sequences names it.
    * Empty: every session counts as another process.
    *
    * @generated from field: string instance_id = 1;
@@ -1101,9 +1101,9 @@ export type StreamRequest = Message$1<"teamwire.v1.StreamRequest"> & {
 
   /**
    * Optional. The messages on which this process failed in its last session, by their Delivery.sequence, up to 64. For each of
-   * them, the two sessions count as two deliveries toward that limit. Ignored for acknowledged messages, for messages that the
-   * last session has not delivered, and if the last session had another instance_id. Leave it empty when the stream reconnects
-   * later, or the reconnect counts as another failure.
+   * them, the last session and this one count as two deliveries toward the limit at which a message becomes a dead letter.
+   * Ignored for acknowledged messages, for messages that the last session has not delivered, and if the last session had
+   * another instance_id. Leave it empty when the stream reconnects later; otherwise the reconnect counts as another failure.
    *
    * @generated from field: repeated uint64 failed_sequences = 4;
    */
@@ -1729,8 +1729,8 @@ export enum NoticeKind {
   WRITES_LOST = 13,
 
   /**
-   * The claim of a detached life has expired, and the task is back on the board; `task` and `member`, the former owner, are
-   * set. To the former owner and to the lead.
+   * The claim of a detached life has expired, and the task is back on the board. To the former owner and to the lead; `task`
+   * and `member` (the former owner) are set.
    *
    * @generated from enum value: NOTICE_KIND_TASK_LAPSED = 14;
    */
@@ -1744,9 +1744,9 @@ export enum NoticeKind {
   MEMBER_RESTARTED = 15,
 
   /**
-   * A member's program has failed on messages or a task, and its runner continues. To the lead; `message_id` (the first message
-   * that the program was given) or `task` is set, and `exit` if the program has ended. If it is still running, `text` says how
-   * many times it has failed, and how.
+   * A member's program has failed on messages or a task, and its runner continues. To the lead. Either `message_id` (the first
+   * message that the program was given) or `task` is set. If the program has ended, `exit` is set. If it is still running,
+   * `text` says how many times it has failed, and how.
    *
    * @generated from enum value: NOTICE_KIND_WORK_FAILED = 16;
    */
@@ -2088,31 +2088,32 @@ export const DeadLetterCauseSchema: GenEnum<DeadLetterCause> = /*@__PURE__*/
 /**
  * Carries messages between the members of one team.
  *
- * Every call carries a credential in the metadata key `authorization`, as `Bearer TOKEN`. The credential names the
- * sender of a message. A client with an open session adds the session's id in the metadata key `teamwire-session`; the
- * coordinator then refuses the call with SESSION_SUPERSEDED (ABORTED) once a newer session is open, and with INVALID_FIELD
- * (INVALID_ARGUMENT) if it never issued that id.
+ * Every call carries a credential in the metadata key `authorization`, as `Bearer TOKEN`. The credential names the sender of a
+ * message. A client with an open session adds the session's id in the metadata key `teamwire-session`. Once a newer session is
+ * open, the coordinator refuses the call with SESSION_SUPERSEDED (ABORTED). If it never issued that id, it refuses the call
+ * with INVALID_FIELD (INVALID_ARGUMENT).
  *
  * Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any call may
  * fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED, CREDENTIAL_REVOKED (UNAUTHENTICATED), MEMBER_STOPPED
  * (FAILED_PRECONDITION), STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo), RATE_LIMITED (RESOURCE_EXHAUSTED, with
  * RetryInfo), and CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the request is too large or cannot be decoded.
- * MEMBER_STOPPED means that this life of the member has ended; its metadata has `may_join` = `true` if the credential can still
- * begin a new life with TeamService.Join. RATE_LIMITED means that a budget at this coordinator is used up, the
- * credential's own or one that all share, and that nothing was changed; its metadata has `budget` (which one), `size` and `key`
- * (in the configuration).
+ * MEMBER_STOPPED means that this life of the member has ended. Its metadata has `may_join` = `true` if the credential can still
+ * begin a new life with TeamService.Join. RATE_LIMITED means that a budget at this coordinator is used up: the credential's
+ * own, or one that all share. Nothing was changed. The metadata has `budget` (which one), `size` and `key` (in the
+ * configuration).
  *
  * A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer replicas
  * than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing was
- * changed). Reading, acknowledging, leaving, approving a shutdown and stopping a member by force also work in a full store. A
- * call that adds something to a team that has used up its quota fails with QUOTA_EXCEEDED (RESOURCE_EXHAUSTED); its metadata has
- * `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. Calls that end something still work, such
- * as acknowledgements, answers, releasing and deleting tasks, and stopping members; and the lead and the operator may use a
- * tenth more. A call that would exceed another limit, such as that on the claims of a member, fails with the same reason, but
- * without this metadata.
+ * changed). Reading, acknowledging, leaving, approving a shutdown and stopping a member by force also work in a full store.
  *
- * After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN, the outcome is unknown, with these exceptions: after DRAINING,
- * the coordinator has not begun the call; after DURABILITY_NOT_REACHED, the change was made; and after STORE_UNAVAILABLE with
+ * If a team has used up its quota, a call that would add something fails with QUOTA_EXCEEDED (RESOURCE_EXHAUSTED). Its metadata
+ * has `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. The lead and the operator may use a
+ * tenth more. Calls that end something still work, such as acknowledgements, answers, releasing and deleting tasks, and
+ * stopping members. A call that would exceed another limit, such as the number of claims of a member, also fails with
+ * QUOTA_EXCEEDED, but without this metadata.
+ *
+ * After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN, the outcome is unknown, with three exceptions. After DRAINING,
+ * the coordinator has not begun the call. After DURABILITY_NOT_REACHED, the change was made. After STORE_UNAVAILABLE with
  * `nothing_changed` = `true` in its metadata, this attempt changed nothing. In any case, retry with the same idempotency key.
  *
  * @generated from service teamwire.v1.MessageService
@@ -2121,9 +2122,9 @@ export const MessageService: GenService<{
   /**
    * Sends one message of any kind.
    *
-   * OK means: validated, authorized, appended to the inbox of every recipient and to the history, and recorded for
-   * deduplication, in one atomic step, with the durability that the reply names. Every error below means that nothing was
-   * changed.
+   * OK means that the message is valid and permitted, and that one atomic step has appended it to the inbox of every recipient
+   * and to the history, and has recorded it for deduplication. The reply says how durable this is. Every error below means that
+   * nothing was changed.
    *
    * INVALID_ARGUMENT: INVALID_TYPE, MISSING_RECIPIENT, UNEXPECTED_RECIPIENT, SELF_RECIPIENT, TEAM_MISMATCH,
    * INVALID_NAME, MISSING_CONTENT, CONTENT_TOO_LARGE, MISSING_SUMMARY, INVALID_SUMMARY, INVALID_REQUEST_ID,
@@ -2146,10 +2147,12 @@ export const MessageService: GenService<{
    *
    * The first frame is `opened`. After it, the stream carries every unprocessed message in the order of the inbox, then new
    * ones as they arrive, with heartbeats in between. Only a pending shutdown request may leave that order: if too much is
-   * unacknowledged, it is delivered ahead of the messages that wait. A session delivers each message once. A client must keep
-   * reading; otherwise it misses that request and the last frame. The newest session wins: an older one receives a last frame
-   * `closing` with CLOSE_REASON_SUPERSEDED and ends. A client that reconnects does not have to say what it has seen: the
-   * coordinator delivers again the messages that the client has not acknowledged, with a higher delivery count.
+   * unacknowledged, the request is delivered ahead of the messages that wait. A session delivers each message once. A client
+   * must keep reading; otherwise it misses the request and the last frame.
+   *
+   * The newest session wins: an older one receives a last frame `closing` with CLOSE_REASON_SUPERSEDED and ends. A client that
+   * reconnects does not have to say what it has seen. The coordinator again delivers the messages that the client has not
+   * acknowledged, with a higher delivery count.
    *
    * PERMISSION_DENIED: NOT_PERMITTED (the credential has no inbox). RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client
    * has read nothing for 30 s while frames were waiting. INVALID_ARGUMENT: INVALID_FIELD.
@@ -2188,10 +2191,10 @@ export const MessageService: GenService<{
   },
   /**
    * Lists the unprocessed messages of an inbox without opening a session: nothing is marked as delivered. The lead, the
-   * operator and observers may list any inbox, other members their own.
+   * operator and observers may list any inbox. Other members may list only their own.
    *
-   * PERMISSION_DENIED: NOT_PERMITTED (the operator or an observer named no member, and neither has an inbox), LEAD_ONLY.
-   * INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND.
+   * PERMISSION_DENIED: NOT_PERMITTED (the caller is the operator or an observer, which have no inbox, and named no member),
+   * LEAD_ONLY. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND.
    *
    * @generated from rpc teamwire.v1.MessageService.ListInbox
    */

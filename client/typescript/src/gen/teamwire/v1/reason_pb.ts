@@ -56,7 +56,8 @@ export enum Reason {
   AGENT_NOT_FOUND = 4,
 
   /**
-   * The recipient has exited or is about to, or it has not started yet.
+   * The member has exited or is about to. Or it has not started yet, and the call is a shutdown request, a permission request
+   * or SetLead.
    *
    * @generated from enum value: REASON_AGENT_EXITED = 5;
    */
@@ -400,7 +401,7 @@ export enum Reason {
   INBOX_FULL = 53,
 
   /**
-   * A budget is used up: the credential's own, such as how often it may call, or one that all share.
+   * A budget is used up: the credential's own, such as its rate of calls, or one that all share.
    *
    * @generated from enum value: REASON_RATE_LIMITED = 54;
    */

@@ -62,7 +62,7 @@ export type Request = Message<"teamwire.v1.Request"> & {
   member: string;
 
   /**
-   * The life of that member that it is bound to; see Member.incarnation.
+   * The life of this member to which the request is bound; see Member.incarnation.
    *
    * @generated from field: uint64 incarnation = 6;
    */
@@ -133,7 +133,7 @@ export type Request = Message<"teamwire.v1.Request"> & {
 
   /**
    * Set with REQUEST_KIND_PERMISSION. The member that was asked. Empty: the lead, either from the start or because the member
-   * that was asked has exited. The lead may answer in either case. With REQUEST_KIND_SPAWN: the host that has the order.
+   * that was asked has exited. The lead may answer in any case. With REQUEST_KIND_SPAWN: the host that has the order.
    *
    * @generated from field: string approver = 16;
    */
@@ -598,7 +598,7 @@ export const RequestService: GenService<{
     output: typeof ListRequestsResponseSchema;
   },
   /**
-   * Returns the request as soon as it is no longer pending, or, still pending, when the timeout expires.
+   * Returns the request as soon as it is no longer pending. If the timeout expires first, returns it as still pending.
    *
    * INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
    *

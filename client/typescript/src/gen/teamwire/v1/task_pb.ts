@@ -260,7 +260,7 @@ export const CreateTaskRequestSchema: GenMessage<CreateTaskRequest> = /*@__PURE_
  */
 export type CreateTaskResponse = Message<"teamwire.v1.CreateTaskResponse"> & {
   /**
-   * As it was added. In the reply to a repeated call, the description and the metadata are those that it has then.
+   * As it was added. In the reply to a repeated call, the description and the metadata are the task's current ones.
    *
    * @generated from field: teamwire.v1.Task task = 1;
    */
@@ -943,9 +943,9 @@ export const TaskStatusSchema: GenEnum<TaskStatus> = /*@__PURE__*/
  *
  * A task is pending until a member claims it, then in progress until that member completes or releases it. A claim is valid for
  * as long as its owner lives. When the owner is lost, exits, is stopped by force or begins a new life, its tasks return to the
- * board, and the coordinator refuses their tokens from then on. A detached life is never lost; its tasks return to the board 24
- * hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice. If several members claim one
- * task at once, exactly one gets it.
+ * board. From then on, the coordinator refuses the tokens of these claims. A detached life is never lost. Its tasks return to
+ * the board 24 hours after the claim (the coordinator's `claim_ttl`), and the owner and the lead get a notice. If several
+ * members claim one task at once, exactly one gets it.
  *
  * Every member, the operator and observers see every task. Observers change nothing: NOT_PERMITTED (PERMISSION_DENIED).
  * Any call may also fail with TEAM_NOT_FOUND (NOT_FOUND) and SESSION_SUPERSEDED (ABORTED).
@@ -994,7 +994,7 @@ export const TaskService: GenService<{
     output: typeof ListTasksResponseSchema;
   },
   /**
-   * Streams every task that is not deleted, then every task that changes, in its new state; a change to Task.blocks alone is
+   * Streams every task that is not deleted, then every task that changes, in its new state. A change to Task.blocks alone is
    * not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator shuts down
    * (UNAVAILABLE: DRAINING): follow again.
    *
@@ -1009,7 +1009,7 @@ export const TaskService: GenService<{
   },
   /**
    * Changes a task that is neither completed nor deleted. Only its owner, the lead or the operator may change a task in
-   * progress; and of these, its owner may not give it a new owner, which would end the claim. Only its owner, the lead or the
+   * progress. The owner may not assign it to another member, because that would end the claim. Only its owner, the lead or the
    * operator may reassign a pending, assigned task.
    *
    * INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner). NOT_FOUND:
@@ -1056,9 +1056,9 @@ export const TaskService: GenService<{
     output: typeof ClaimNextTaskResponseSchema;
   },
   /**
-   * Completes a task, which unblocks those that wait for it. The owner passes the claim's token; the lead and the
-   * operator need none, and may also complete an unclaimed task. Repeating the call with the same token is harmless, as
-   * is repeating it without one and with the same result.
+   * Completes a task. Tasks that wait only for this one are no longer blocked. The owner passes the claim's token; the lead and
+   * the operator need none, and may also complete an unclaimed task. Repeating the call is harmless with the same token or,
+   * without a token, with the same `result`.
    *
    * NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed; says when and why the task last
    * returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has
@@ -1087,8 +1087,8 @@ export const TaskService: GenService<{
     output: typeof ReleaseTaskResponseSchema;
   },
   /**
-   * Deletes a task, including a completed one; those that wait for it no longer do. Only its owner, the lead or the
-   * operator may delete a task in progress. Repeating the call is harmless. A deleted task is kept for 24 hours.
+   * Deletes a task, including a completed one. Tasks that wait for it no longer do. Only its owner, the lead or the operator
+   * may delete a task in progress. Repeating the call is harmless. A deleted task is kept for 24 hours.
    *
    * NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED.
    *

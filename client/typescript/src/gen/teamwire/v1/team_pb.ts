@@ -1476,11 +1476,10 @@ export const ActivitySchema: GenEnum<Activity> = /*@__PURE__*/
 /**
  * Manages teams and their members. MessageService describes credentials and errors, which apply here too.
  *
- * Six kinds of credential exist. The operator's belongs to the coordinator: it creates, lists and deletes teams and
- * may do in any team what a lead may. A member's belongs to one life of one member. A join token lets its holder become
- * a member. An observer's reads one team. A sign-in code lets a person sign in to the console once. A console credential acts
- * for a member, the operator or an observer: see AccessService. All are opaque strings; the coordinator stores only their
- * hashes.
+ * Six kinds of credential exist. The operator's belongs to the coordinator. It creates, lists and deletes teams, and may do in
+ * any team what a lead may do. A member's belongs to one life of one member. A join token lets its holder become a member. An
+ * observer's reads one team. A sign-in code lets a person sign in to the console once. A console credential acts for a member,
+ * the operator or an observer: see AccessService. All are opaque strings; the coordinator stores only their hashes.
  *
  * @generated from service teamwire.v1.TeamService
  */
@@ -1525,8 +1524,8 @@ export const TeamService: GenService<{
   },
   /**
    * Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the caller is
-   * live (joined, active, idle or stopping; not away); the error names them in its text, and in the metadata of its ErrorInfo
-   * as NAME: STATE. If there are more than 12, it names 12 and counts the rest.
+   * live (joined, active, idle or stopping; not away). The error names these members in its text, and in the metadata of its
+   * ErrorInfo as NAME: STATE. If there are more than 12, it names 12 and counts the others.
    *
    * NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
    *
@@ -1565,10 +1564,10 @@ export const TeamService: GenService<{
    * Starts a new life (incarnation) under a member's name, with a new credential.
    *
    * The call's credential is a join token, or the member's own credential. With a join token, the name must be free: it was
-   * never used before, or its last member has exited or is lost. A token that is bound to the name may also take it from a
-   * member that is away. With its own credential, a member starts a new life even while the old one is live: the old one's
-   * session ends with CLOSE_REASON_SUPERSEDED, and its credential is refused from then on. Either way, the inbox stays, and
-   * requests that were pending for the earlier life are cancelled.
+   * never used before, or the member that last used it has exited or is lost. A token that is bound to the name may also take
+   * the name from a member that is away. With its own credential, a member starts a new life even while the old life is live.
+   * The old life's session then ends with CLOSE_REASON_SUPERSEDED, and the coordinator refuses its credential. Either way, the
+   * inbox stays, and requests that were pending for the earlier life are cancelled.
    *
    * UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED, CREDENTIAL_REVOKED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
    * INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
@@ -1584,7 +1583,7 @@ export const TeamService: GenService<{
   /**
    * Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has ended,
    * and reports how it ended. Repeating the call is harmless. A caller whose other calls fail with MEMBER_STOPPED may still
-   * make this call. Its only other call is Join, if the error's metadata has `may_join`.
+   * call Leave. If the error's metadata has `may_join`, it may also call Join.
    *
    * PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
    *
@@ -1649,11 +1648,11 @@ export const TeamService: GenService<{
     output: typeof ListActivityResponseSchema;
   },
   /**
-   * Stops a member or a host at once: the coordinator refuses its credential from now on and ends its session with
-   * CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If no
-   * report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached one after 5 s.
-   * A host becomes `exited` at once. So does a member that was ordered and has not started, and its order is cancelled. Lead
-   * and operator only. Repeating the call is harmless.
+   * Stops a member or a host at once. From then on, the coordinator refuses its credential. The coordinator ends its session
+   * with CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If
+   * no report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached life is
+   * `exited` after 5 s. A host becomes `exited` at once. If a member was ordered and has not started, it also becomes `exited`
+   * at once, and its order is cancelled. Lead and operator only. Repeating the call is harmless.
    *
    * PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
    * MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.

@@ -48,6 +48,15 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
     /** How many messages one call may acknowledge. */
     private static final int IDS_IN_A_CALL_MAX = 1_000;
 
+    /**
+     * How long after the beginning of one call that acknowledges the next one begins, unless it is urgent. All clients wait
+     * equally long.
+     */
+    static final Duration PAUSE = Duration.ofMillis(20);
+
+    /** From how many waiting acknowledgements on they are urgent: half of what a session may leave unacknowledged. */
+    static final int URGENT_FROM = 32;
+
     /** The ends, by the reason of a refusal. */
     private static final Map<String, End.Reason> REFUSED = Map.of(
             "SESSION_SUPERSEDED", End.Reason.SUPERSEDED,
@@ -85,14 +94,28 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
     /** Unconfirmed acknowledgements. */
     private final Set<String> waiting = ConcurrentHashMap.newKeySet();
 
+    /** Guards the two below, and is notified when what waits may have become urgent. */
+    private final Object urgency = new Object();
+
+    /** How many flushes wait. */
+    private int flushes;
+
+    /** Whether the subscription has ended, or is closing. */
+    private boolean isEnding;
+
+    /** When the next call may begin. Only the acker's thread uses it. */
+    private long due = System.nanoTime();
+
+    private final Duration pause;
     private final Thread reader = daemon(this::read);
     private final ExecutorService acker = Executors.newSingleThreadExecutor(Subscription::daemon);
     private final Calls calls;
     private End end;
     private volatile TeamwireException refusal;
 
-    Subscription(Calls calls) {
+    Subscription(Calls calls, Duration pause) {
         this.calls = calls;
+        this.pause = pause;
         calls.reopening(true);
         reader.start();
     }
@@ -140,10 +163,20 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
         return stream().iterator();
     }
 
-    /** Acknowledges a message in the background, in a batch with others. Does nothing after {@link #close()}. */
+    /**
+     * Acknowledges a message in the background. Does nothing after {@link #close()}.
+     *
+     * <p>After a pause, it is sent at once. Those that follow within 20 ms share a call. {@link #flush()} does not wait for
+     * them.
+     */
     public void ack(String messageId) {
         window.put(messageId, true);
         waiting.add(messageId);
+        if (waiting.size() >= URGENT_FROM) {
+            synchronized (urgency) {
+                urgency.notifyAll();
+            }
+        }
         if (!acker.isShutdown()) {
             acker.submit(this::sendAcks);
         }
@@ -154,18 +187,54 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
      * {@link TeamwireException} if it refuses them permanently.
      */
     public void flush() {
+        addFlushes(1);
         try {
             acker.submit(this::sendAcks).get();
         } catch (ExecutionException e) {
             throw TeamwireException.of(e.getCause());
         } catch (InterruptedException e) {
             throw interrupted();
+        } finally {
+            addFlushes(-1);
+        }
+    }
+
+    private void addFlushes(int added) {
+        synchronized (urgency) {
+            flushes += added;
+            urgency.notifyAll();
+        }
+    }
+
+    private void beginEnding() {
+        synchronized (urgency) {
+            isEnding = true;
+            urgency.notifyAll();
+        }
+    }
+
+    /** Waits until the next call is due, or what waits is urgent. */
+    private void pause() {
+        synchronized (urgency) {
+            try {
+                long left;
+                while (flushes == 0
+                        && !isEnding
+                        && waiting.size() < URGENT_FROM
+                        && (left = due - System.nanoTime()) > 0) {
+                    TimeUnit.NANOSECONDS.timedWait(urgency, left);
+                }
+            } catch (InterruptedException e) {
+                throw interrupted();
+            }
         }
     }
 
     /** Sends the unconfirmed acknowledgements until all are confirmed. */
     private void sendAcks() {
         while (!waiting.isEmpty()) {
+            pause();
+            due = System.nanoTime() + pause.toNanos();
             var ids = waiting.stream().limit(IDS_IN_A_CALL_MAX).toList();
             MessageServiceGrpc.newBlockingStub(calls)
                     .withDeadlineAfter(FOREVER.toDays(), TimeUnit.DAYS)
@@ -177,6 +246,7 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
     /** Ends the subscription. First waits up to 1 s for acknowledgements to be confirmed. */
     @Override
     public void close() {
+        beginEnding();
         reader.interrupt();
         acker.shutdown();
         try {
@@ -219,6 +289,7 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
             LOG.log(Level.DEBUG, "the inbox or the client was closed");
         } finally {
             calls.reopening(false);
+            beginEnding();
             synchronized (over) {
                 end = reached;
                 queue.clear();

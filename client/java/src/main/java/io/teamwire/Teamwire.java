@@ -227,7 +227,12 @@ public final class Teamwire implements AutoCloseable {
      * the coordinator refuses them once another process has taken over.
      */
     public Subscription subscribe() {
-        return new Subscription(calls);
+        return subscribe(Subscription.PAUSE);
+    }
+
+    /** Subscribes with another pause between calls that acknowledge. */
+    Subscription subscribe(Duration pause) {
+        return new Subscription(calls, pause);
     }
 
     /** Sends one message of any kind. */

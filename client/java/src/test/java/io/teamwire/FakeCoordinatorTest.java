@@ -359,6 +359,54 @@ class FakeCoordinatorTest {
     }
 
     @Test
+    void acknowledgements_in_quick_succession_share_a_call_unless_they_are_urgent() throws InterruptedException {
+        // So long that only the first acknowledgement and urgent ones are sent.
+        try (var inbox = me.subscribe(Duration.ofHours(1))) {
+            var session = open("1-a", 60_000);
+            ack(inbox, 1);
+            inbox.flush();
+            ack(inbox, Subscription.URGENT_FROM - 1);
+            inbox.flush();
+            ack(inbox, Subscription.URGENT_FROM);
+            awaitAcked(2 * Subscription.URGENT_FROM);
+            inbox.flush();
+            ack(inbox, 2);
+            session.onNext(closing(CloseReason.CLOSE_REASON_SHUTDOWN_APPROVED));
+            awaitAcked(2);
+        }
+        var counts = requests.stream()
+                .filter(AckRequest.class::isInstance)
+                .map(request -> ((AckRequest) request).getMessageIdsCount())
+                .toList();
+        assertEquals(List.of(1, Subscription.URGENT_FROM - 1, Subscription.URGENT_FROM, 2), counts);
+    }
+
+    @Test
+    void without_a_flush_the_next_call_begins_20_ms_after_the_one_before() throws InterruptedException {
+        try (var inbox = me.subscribe()) {
+            open("1-a", 60_000);
+            var began = System.nanoTime();
+            for (var n = 0; n < 2; n++) {
+                ack(inbox, 1);
+                awaitAcked(1);
+            }
+            assertTrue(System.nanoTime() - began >= Subscription.PAUSE.toNanos());
+        }
+    }
+
+    private static void ack(Subscription inbox, int messages) {
+        for (var n = 0; n < messages; n++) {
+            inbox.ack(UUID.randomUUID().toString());
+        }
+    }
+
+    private void awaitAcked(int messages) throws InterruptedException {
+        for (var n = 0; n < messages; n++) {
+            acked.take();
+        }
+    }
+
+    @Test
     void closing_the_client_ends_every_waiting_call() throws InterruptedException {
         var inbox = me.subscribe();
         open("1-a", 60_000);
