@@ -254,6 +254,6 @@ pub(crate) mod tests {
     fn numbers_have_three_digits_and_are_kept_with_six() {
         let shown: Vec<_> = [0.0123, 0.5, 12.34, 123.4, 1234.0, 1_234_567.0].map(number).to_vec();
         assert_eq!(shown, ["0.012", "0.50", "12.3", "123", "1,234", "1,234,567"]);
-        assert!((rounded(1234.567_89) - 1234.57).abs() < 1e-9);
+        assert!((rounded(1_234.567_89) - 1_234.57).abs() < 1e-9);
     }
 }
