@@ -52,8 +52,8 @@ type AuditServiceClient interface {
 	// PERMISSION_DENIED: OPERATOR_ONLY. INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD.
 	ListAuditChains(ctx context.Context, in *ListAuditChainsRequest, opts ...grpc.CallOption) (*ListAuditChainsResponse, error)
 	// Lists entries of the audit log, chain by chain, each chain in its order. The operator gets the entries of all chains, of a
-	// team or of one chain. The lead gets the entries about its team that were written since the team was created, without
-	// proofs.
+	// team or of one chain. The lead gets the entries about its team that were written since the team was created,
+	// but not their hashes and encoded form (`with_proofs`).
 	//
 	// Entries that this coordinator has yet to write are written first, if the store takes them within 2 s.
 	//
@@ -117,8 +117,8 @@ type AuditServiceServer interface {
 	// PERMISSION_DENIED: OPERATOR_ONLY. INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD.
 	ListAuditChains(context.Context, *ListAuditChainsRequest) (*ListAuditChainsResponse, error)
 	// Lists entries of the audit log, chain by chain, each chain in its order. The operator gets the entries of all chains, of a
-	// team or of one chain. The lead gets the entries about its team that were written since the team was created, without
-	// proofs.
+	// team or of one chain. The lead gets the entries about its team that were written since the team was created,
+	// but not their hashes and encoded form (`with_proofs`).
 	//
 	// Entries that this coordinator has yet to write are written first, if the store takes them within 2 s.
 	//

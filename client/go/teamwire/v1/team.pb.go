@@ -168,8 +168,8 @@ type Liveness int32
 const (
 	// In a request: attached.
 	Liveness_LIVENESS_UNSPECIFIED Liveness = 0
-	// A process does: a runner, or a program with a session. If its lease runs out, the member becomes lost, and its tasks return
-	// to the board.
+	// A process does: a runner, or a program with a session. If its lease runs out and a grace period passes, the member becomes
+	// lost, and its tasks return to the board.
 	Liveness_LIVENESS_ATTACHED Liveness = 1
 	// No process does: a person types commands, or an agent runs them. The member is away between calls and never lost. Its
 	// claims last until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).

@@ -93,8 +93,8 @@ class AuditServiceServicer(object):
 
     def ListAuditEntries(self, request, context):
         """Lists entries of the audit log, chain by chain, each chain in its order. The operator gets the entries of all chains, of a
-        team or of one chain. The lead gets the entries about its team that were written since the team was created, without
-        proofs.
+        team or of one chain. The lead gets the entries about its team that were written since the team was created,
+        but not their hashes and encoded form (`with_proofs`).
 
         Entries that this coordinator has yet to write are written first, if the store takes them within 2 s.
 

@@ -109,8 +109,8 @@ class AuditServiceStub(typing.Generic[_AuditServiceListAuditChainsType, _AuditSe
 
     ListAuditEntries: _AuditServiceListAuditEntriesType
     """Lists entries of the audit log, chain by chain, each chain in its order. The operator gets the entries of all chains, of a
-    team or of one chain. The lead gets the entries about its team that were written since the team was created, without
-    proofs.
+    team or of one chain. The lead gets the entries about its team that were written since the team was created,
+    but not their hashes and encoded form (`with_proofs`).
 
     Entries that this coordinator has yet to write are written first, if the store takes them within 2 s.
 
@@ -167,8 +167,8 @@ class AuditServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.audit_pb2.ListAuditEntriesResponse, collections.abc.Awaitable[teamwire.v1.audit_pb2.ListAuditEntriesResponse]]:
         """Lists entries of the audit log, chain by chain, each chain in its order. The operator gets the entries of all chains, of a
-        team or of one chain. The lead gets the entries about its team that were written since the team was created, without
-        proofs.
+        team or of one chain. The lead gets the entries about its team that were written since the team was created,
+        but not their hashes and encoded form (`with_proofs`).
 
         Entries that this coordinator has yet to write are written first, if the store takes them within 2 s.
 

@@ -120,8 +120,8 @@ class _LivenessEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumT
     LIVENESS_UNSPECIFIED: _Liveness.ValueType  # 0
     """In a request: attached."""
     LIVENESS_ATTACHED: _Liveness.ValueType  # 1
-    """A process does: a runner, or a program with a session. If its lease runs out, the member becomes lost, and its tasks return
-    to the board.
+    """A process does: a runner, or a program with a session. If its lease runs out and a grace period passes, the member becomes
+    lost, and its tasks return to the board.
     """
     LIVENESS_DETACHED: _Liveness.ValueType  # 2
     """No process does: a person types commands, or an agent runs them. The member is away between calls and never lost. Its
@@ -134,8 +134,8 @@ class Liveness(_Liveness, metaclass=_LivenessEnumTypeWrapper):
 LIVENESS_UNSPECIFIED: Liveness.ValueType  # 0
 """In a request: attached."""
 LIVENESS_ATTACHED: Liveness.ValueType  # 1
-"""A process does: a runner, or a program with a session. If its lease runs out, the member becomes lost, and its tasks return
-to the board.
+"""A process does: a runner, or a program with a session. If its lease runs out and a grace period passes, the member becomes
+lost, and its tasks return to the board.
 """
 LIVENESS_DETACHED: Liveness.ValueType  # 2
 """No process does: a person types commands, or an agent runs them. The member is away between calls and never lost. Its

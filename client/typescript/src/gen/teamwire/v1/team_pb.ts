@@ -1375,8 +1375,8 @@ export enum Liveness {
   UNSPECIFIED = 0,
 
   /**
-   * A process does: a runner, or a program with a session. If its lease runs out, the member becomes lost, and its tasks return
-   * to the board.
+   * A process does: a runner, or a program with a session. If its lease runs out and a grace period passes, the member becomes
+   * lost, and its tasks return to the board.
    *
    * @generated from enum value: LIVENESS_ATTACHED = 1;
    */
