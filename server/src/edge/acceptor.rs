@@ -104,7 +104,7 @@ impl<L: Listen> Acceptor<L> {
             tracing::debug!(%peer, max = self.bounds.connections_max, "closed: too many connections are open");
             return true;
         };
-        let is_anothers = place.is_anothers();
+        let pushes_out = place.pushes_out();
         let (tls, bounds, ready) = (self.tls.clone(), self.bounds.clone(), ready.clone());
         tokio::spawn(async move {
             match prepare(stream, peer, tls.as_deref(), &bounds, place).await {
@@ -113,7 +113,7 @@ impl<L: Listen> Acceptor<L> {
                 Err(error) => tracing::debug!(%peer, %error, "closed: no handshake"),
             }
         });
-        is_anothers
+        pushes_out
     }
 }
 

@@ -59,7 +59,7 @@ pub(super) struct Place {
     address: IpAddr,
     number: u64,
     evict: CancellationToken,
-    is_anothers: bool,
+    pushes_out: bool,
     owner: Mutex<Option<Owner>>,
 }
 
@@ -84,11 +84,11 @@ impl Places {
         let mut state = self.state.lock();
         let own = state.strangers.get(&address).map_or(0, VecDeque::len);
         let is_crowd = own >= self.bounds.strangers_per_address;
-        let is_anothers = is_crowd || state.open >= self.bounds.all;
+        let pushes_out = is_crowd || state.open >= self.bounds.all;
         if is_crowd {
             self.budgets.count(Class::Strangers);
             state.evict(address);
-        } else if is_anothers {
+        } else if pushes_out {
             self.budgets.count(Class::AllConnections);
             let crowd = state.most_strangers()?;
             state.evict(crowd);
@@ -97,7 +97,7 @@ impl Places {
         state.admitted += 1;
         let (number, evict) = (state.admitted, CancellationToken::new());
         state.strangers.entry(address).or_default().push_back(Stranger { number, evict: evict.clone() });
-        Some(Place { places: Arc::clone(self), address, number, evict, is_anothers, owner: Mutex::default() })
+        Some(Place { places: Arc::clone(self), address, number, evict, pushes_out, owner: Mutex::default() })
     }
 }
 
@@ -133,8 +133,8 @@ impl State {
 
 impl Place {
     /// Returns whether another connection made way for this one.
-    pub(super) fn is_anothers(&self) -> bool {
-        self.is_anothers
+    pub(super) fn pushes_out(&self) -> bool {
+        self.pushes_out
     }
 
     /// Waits until the connection must make way for another one.

@@ -10,7 +10,7 @@
 -- Returns {1, version and the version of the commit that created the namespace, now, removed, 1 if the namespace now has that version,
 -- 1 if notifications were published, then the sequence of each append, or 0}, or {0, what failed, ...}. `commit_all` returns one of
 -- these for each transaction, or {2} for one that wrote nothing because it failed, or {3, error} for one that failed while it wrote.
--- What the functions use of Lua. Nothing of it exists before the first call, and it is found faster here.
+-- What the functions use of Lua. It does not exist before the first call, and it is found faster here.
 local call, sub, match, format, floor, max, min
 local function prepare()
   call, sub, match, format = redis.call, string.sub, string.match, string.format

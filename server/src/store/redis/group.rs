@@ -4,7 +4,7 @@
 //! later waits until one of the calls returns, or until [`WAITING_MAX`] wait, and then goes in one call. So neither the coordinator nor
 //! the server waits for the other, and a caller without company pays nothing.
 //!
-//! Each transaction has an outcome of its own, as if it had been sent alone. A call that the server refuses, or whose answer is lost,
+//! Each transaction has its own outcome, as if it had been sent alone. A call that the server refuses, or whose answer is lost,
 //! fails each transaction in it. A transaction that is known to have written nothing, because it failed only in the company of others,
 //! is sent again, alone. Transactions are sent in the order of their arrival, except those that are sent again; nothing depends
 //! on that order: a caller that needs one waits for the first outcome before the second call, and each transaction checks what it

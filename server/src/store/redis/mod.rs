@@ -2,7 +2,7 @@
 //! `docs/redis.md` is the operator's manual: URLs, options, server settings and what they are worth.
 //!
 //! A function that runs inside Redis executes transactions, and validates everything before it writes anything; see `commit.lua`.
-//! Each transaction is a call of its own, unless many arrive at the same time; see `group.rs`. All calls to a server share one
+//! Each transaction has its own call, unless many arrive at the same time; see `group.rs`. All calls to a server share one
 //! connection and never block on it. Notifications use a separate connection, and so does waiting for replicas. A lost connection
 //! is re-established, if necessary to another primary. Meanwhile calls fail at once: with [`StoreError::Refusing`] if the server
 //! said that it executed nothing, otherwise with [`StoreError::Unavailable`].
