@@ -188,8 +188,9 @@ async fn serve<L: Listen>(
         .layer(MetricsLayer::new(Arc::clone(&config.metrics)))
         .layer(AuthGateLayer)
         .layer(grpc::credentials::layer())
-        .layer(AuditLayer::new(audit))
+        // Around the audit: the answer to a refused call may wait, its entry does not.
         .layer(BudgetLayer::new(config.pace.write_timeout))
+        .layer(AuditLayer::new(audit))
         .layer(HeartbeatLayer::new(Arc::clone(heartbeats)))
         .layer(request_errors::too_large(config.edge.request_bytes_max))
         .layer(request_errors::unreadable())

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::future::{join_all, try_join_all};
+use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use super::{gauges::Gauges, heartbeats::Heartbeats};
@@ -31,8 +31,9 @@ const EACH_MAX: Duration = Duration::from_secs(30);
 /// How many teams are visited at once.
 const AT_ONCE: usize = 16;
 
-/// How often the list of teams is read at most.
+/// The shortest and the longest pause between two readings of the list of teams.
 const LIST: Duration = Duration::from_secs(10);
+const LIST_MAX: Duration = Duration::from_secs(60);
 
 /// How many times as long as a reading of the list the pause after it is at least.
 const LIST_PAUSE_FACTOR: u32 = 50;
@@ -65,7 +66,7 @@ pub async fn run(coordinator: Arc<Coordinator>, heartbeats: Arc<Heartbeats>, sto
             let began = Instant::now();
             match list(&coordinator, &mut due).await {
                 Ok(()) => {
-                    list_at = Instant::now() + LIST.max(began.elapsed() * LIST_PAUSE_FACTOR);
+                    list_at = Instant::now() + (began.elapsed() * LIST_PAUSE_FACTOR).clamp(LIST, LIST_MAX);
                     clocks.0.retain(|namespace, _| due.contains_key(namespace));
                 }
                 Err(()) => lose_from = Instant::now() + patience,
@@ -75,13 +76,18 @@ pub async fn run(coordinator: Arc<Coordinator>, heartbeats: Arc<Heartbeats>, sto
         let ready: Vec<Namespace> =
             due.iter().filter(|(_, at)| **at <= now).map(|(namespace, _)| namespace.clone()).collect();
         for together in ready.chunks(AT_ONCE) {
-            let Ok(leases) = try_join_all(together.iter().map(|namespace| leases(&coordinator, namespace))).await
-            else {
-                lose_from = Instant::now() + patience;
-                break;
-            };
-            for (namespace, leases) in together.iter().zip(&leases) {
-                if clocks.has_jumped(namespace, leases.now_ms, Instant::now()) {
+            let reads = together
+                .iter()
+                .map(async |namespace| (namespace, leases(&coordinator, namespace).await, Instant::now()));
+            let mut answered = Vec::with_capacity(together.len());
+            for (namespace, leases, at) in join_all(reads).await {
+                let Ok(leases) = leases else {
+                    // One that cannot be read keeps no other from its turn.
+                    lose_from = Instant::now() + patience;
+                    due.insert(namespace.clone(), Instant::now() + EACH_MIN);
+                    continue;
+                };
+                if clocks.has_jumped(namespace, leases.now_ms, at) {
                     tracing::info!(
                         ?namespace,
                         "the store's clock was set ahead; renewing the leases of the sessions here"
@@ -89,11 +95,16 @@ pub async fn run(coordinator: Arc<Coordinator>, heartbeats: Arc<Heartbeats>, sto
                     heartbeats.record_open_sessions(&coordinator);
                     lose_from = Instant::now() + patience;
                 }
+                answered.push((namespace, leases));
+            }
+            if answered.is_empty() {
+                // The store does not answer: no timeout for each of the other teams.
+                break;
             }
             let may_lose = Instant::now() >= lose_from;
-            let visits = together.iter().zip(&leases).map(async |(namespace, leases)| {
+            let visits = answered.iter().map(async |(namespace, leases)| {
                 let rest = visit(&coordinator, namespace, leases, may_lose).await;
-                (namespace, rest, gauges.count(&coordinator, namespace).await)
+                (*namespace, rest, gauges.count(&coordinator, namespace).await)
             });
             for (namespace, rest, counted) in join_all(visits).await {
                 gauges.keep(namespace, counted);

@@ -29,7 +29,7 @@ const GOOD_FOR: Duration = Duration::from_secs(5);
 const AT_ONCE: usize = 32;
 
 /// How many members' latest heartbeats are kept; beyond it all are dropped, at the cost of a few writes.
-const REMEMBERED_MAX: usize = 65_536;
+const REMEMBERED_MAX: usize = 262_144;
 
 /// Gathers heartbeats.
 #[derive(Debug)]
@@ -58,7 +58,10 @@ impl Gathered {
             return false;
         }
         if self.written.len() >= REMEMBERED_MAX {
-            self.written.clear();
+            self.written.retain(|_, at| at.elapsed() < good_for);
+            if self.written.len() > REMEMBERED_MAX / 2 {
+                self.written.clear();
+            }
         }
         self.written.insert(place, Instant::now());
         true

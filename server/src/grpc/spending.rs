@@ -1,6 +1,6 @@
 //! What a call costs and uses, and who pays for it.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use teamwire_proto::{Method, Refusal, method::Effect};
@@ -18,7 +18,7 @@ pub(super) struct Examined(pub(super) usize);
 #[derive(Debug)]
 pub(super) struct Spending {
     method: Method,
-    account: OnceLock<Arc<Account>>,
+    account: Mutex<Option<Arc<Account>>>,
     spent: Mutex<Option<Spent>>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Spent {
 impl Spending {
     /// Makes the spending of a call.
     pub(super) fn of(method: Method) -> Self {
-        Self { method, account: OnceLock::new(), spent: Mutex::default() }
+        Self { method, account: Mutex::default(), spent: Mutex::default() }
     }
 
     /// Returns what the call has used up. `None`: no one has paid.
@@ -45,14 +45,14 @@ impl Spending {
     }
 
     /// Returns the account of the call. `None`: the caller is a stranger.
-    pub(super) fn account(&self) -> Option<&Arc<Account>> {
-        self.account.get()
+    pub(super) fn account(&self) -> Option<Arc<Account>> {
+        self.account.lock().clone()
     }
 
-    /// Records the account of the call, which slows the caller if too many of its calls are refused.
+    /// Records the account of the call, which slows the caller if too many of its calls are refused. The last one counts: until a
+    /// credential is looked up, the call is that of the connection's owner.
     pub(super) fn is_of(&self, account: &Arc<Account>) {
-        // Only the first one counts.
-        let _ = self.account.set(Arc::clone(account));
+        *self.account.lock() = Some(Arc::clone(account));
     }
 
     /// Pays for the call, or refuses it. A read waits until it may be carried out.

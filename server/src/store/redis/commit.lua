@@ -345,7 +345,7 @@ local function commit_all(keys, args)
       if is_done and not returned.err then
         answer = returned
       elseif is_writing then
-        answer = {3, type(returned) == 'table' and returned.err or tostring(returned)}
+        answer, later = {3, type(returned) == 'table' and returned.err or tostring(returned)}, later + 1
       end
       -- Forget what it would have done to its streams.
       if not is_writing then

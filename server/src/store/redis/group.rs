@@ -2,7 +2,7 @@
 //!
 //! While fewer than [`CALLS_MAX`] calls for a namespace are under way, a transaction is sent at once, alone, by its caller. What arrives
 //! later waits until one of the calls returns, or until [`WAITING_MAX`] wait, and then goes in one call. So neither the coordinator nor
-//! the server waits for the other, and a caller without company pays nothing.
+//! the server waits for the other, and a caller without company pays nothing. In a cluster, each transaction always goes alone.
 //!
 //! Each transaction has its own outcome, as if it had been sent alone. A call that the server refuses, or whose answer is lost,
 //! fails each transaction in it. A transaction that is known to have written nothing, because it failed only in the company of others,
@@ -92,6 +92,10 @@ impl GroupCommit {
         txn: EncodedTxn,
         applies_when_full: bool,
     ) -> Result<Reply, StoreError> {
+        if self.topology.has_slots() {
+            // While a slot moves, the server executes a call only if it has all of its keys, so each transaction goes alone.
+            return self.alone(namespace, &txn, applies_when_full).await;
+        }
         match self.enter(namespace, txn, applies_when_full) {
             Entered::Turn(turn, txn) => {
                 let answer = self.alone(namespace, &txn, applies_when_full).await;

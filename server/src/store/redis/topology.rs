@@ -85,6 +85,11 @@ impl Topology {
         marker.map_or(Ok(()), |marker| marker.check_format("the cluster"))
     }
 
+    /// Returns whether a call may have to wait until a slot has moved.
+    pub(super) fn has_slots(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
     /// Calls a function on a namespace. `command` builds the command from the function's name and the server's history.
     pub(super) async fn call(
         &self,
