@@ -17,6 +17,7 @@ mod contention;
 mod counting;
 mod cursors;
 mod detached;
+mod due_worker;
 mod errors;
 mod fillable;
 mod hosts;
