@@ -111,7 +111,7 @@ mod tests {
         let waits = |now: u64| [(); 3].map(|()| bucket.line_up(rate, now, max).as_millis());
         assert_eq!(waits(SECOND), [0, 0, 100]);
         assert_eq!(waits(SECOND), [200, 250, 250]);
-        assert_eq!(waits(SECOND + SECOND / 2), [0, 50, 150]);
+        assert_eq!(waits(SECOND + SECOND / 2), [0, 0, 100]);
     }
 
     #[test]
