@@ -1,12 +1,12 @@
 //! Redis Clusters.
 
-use std::{fs, path::Path, process::Command, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 use redis::{RedisResult, aio::MultiplexedConnection, cmd};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
-use super::{POLL_INTERVAL, Process, free_port};
+use super::{POLL_INTERVAL, Process, free_port, scratch::redis_server};
 use crate::Result;
 
 /// How many nodes it has.
@@ -55,11 +55,10 @@ impl Cluster {
             let (port, bus) = (free_port()?, free_port()?);
             let own = directory.path().join(format!("redis-{at}"));
             fs::create_dir(&own)?;
-            let mut command = Command::new("redis-server");
-            command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "yes"]);
-            command.args(["--appendfsync", "everysec", "--maxmemory-policy", "noeviction", "--cluster-enabled", "yes"]);
+            let mut command = redis_server(port, "everysec")?;
+            command.args(["--cluster-enabled", "yes", "--cluster-port", &bus.to_string()]);
             // The log is measured, so it only grows.
-            command.args(["--cluster-port", &bus.to_string(), "--auto-aof-rewrite-percentage", "0"]);
+            command.args(["--auto-aof-rewrite-percentage", "0"]);
             let mut process = Process::start(command, &own, "redis")?;
             process.await_port(port).await?;
             let client = redis::Client::open(format!("redis://127.0.0.1:{port}"))?;

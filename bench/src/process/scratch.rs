@@ -26,10 +26,7 @@ impl Scratch {
             return Ok(Self { url, redis: None, directory });
         };
         let port = free_port()?;
-        let mut command = Command::new(Program::Redis.find()?);
-        command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "yes"]);
-        command.args(["--appendfsync", fsync, "--maxmemory-policy", "noeviction"]);
-        let mut redis = Process::start(command, directory.path(), "redis")?;
+        let mut redis = Process::start(redis_server(port, fsync)?, directory.path(), "redis")?;
         redis.await_port(port).await?;
         Ok(Self { url: format!("redis://127.0.0.1:{port}"), redis: Some(redis), directory })
     }
@@ -43,4 +40,12 @@ impl Scratch {
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
+}
+
+/// Returns the command that starts a Redis with an append-only file.
+pub(super) fn redis_server(port: u16, fsync: &str) -> Result<Command> {
+    let mut command = Command::new(Program::Redis.find()?);
+    command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "yes"]);
+    command.args(["--appendfsync", fsync, "--maxmemory-policy", "noeviction"]);
+    Ok(command)
 }

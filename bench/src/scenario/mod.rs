@@ -78,7 +78,7 @@ impl Scenario {
 
     /// Returns whether it runs by default. The others compare nothing: they show how cost grows.
     pub(crate) fn is_default(self) -> bool {
-        !matches!(self, Self::Joins | Self::Scale)
+        self.view().is_some()
     }
 
     /// Returns what the page shows of it. `None`: it is not on the page.

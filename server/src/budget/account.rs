@@ -155,8 +155,8 @@ impl Account {
         self.read_bytes.charge(self.shared.rates.of(Class::ReadBytes), self.shared.now(), bytes);
     }
 
-    /// Counts a refused call, and returns how long its answer waits. A client that repeats
-    /// refused calls without a pause is slowed.
+    /// Counts a refused call, and returns how long its answer waits. A client that repeats refused calls without a pause
+    /// is slowed.
     pub fn refused(&self) -> Duration {
         self.refusals.line_up(self.shared.rates.refusals(), self.shared.now(), REFUSAL_WAIT_MAX)
     }

@@ -75,9 +75,11 @@ impl Coordinator {
             entries.first().is_some_and(|first| Stored::of(first).at_ms() + ttl_ms / LATE < before_ms)
         };
         // Most chains have nothing to trim, which one entry shows.
-        let first = self.entries(&Namespace::audit(), &chain.stream(), Range::after(before_first, 1)).await?;
-        if excess == 0 && !is_late(&first) {
-            return Ok(());
+        if excess == 0 {
+            let first = self.entries(&Namespace::audit(), &chain.stream(), Range::after(before_first, 1)).await?;
+            if !is_late(&first) {
+                return Ok(());
+            }
         }
         loop {
             let entries = self.audit_entries(chain, before_first).await?;

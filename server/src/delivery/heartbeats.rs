@@ -28,7 +28,8 @@ const GOOD_FOR: Duration = Duration::from_secs(5);
 /// How many teams' batches are written at once.
 const AT_ONCE: usize = 32;
 
-/// How many members' latest heartbeats are kept; beyond it all are dropped, at the cost of a few writes.
+/// How many members' latest heartbeats are kept. Beyond it, those that no longer matter are dropped; if those are less than
+/// half, all are, at the cost of a few writes.
 const REMEMBERED_MAX: usize = 262_144;
 
 /// Gathers heartbeats.

@@ -32,8 +32,8 @@ static METHODS: LazyLock<HashMap<&'static str, Method>> =
 /// Returns whether the caller may not make the call, or makes too many. A refusal has its status in the headers, since it has no
 /// body.
 fn is_refused(reply: &Response<Body>) -> bool {
-    let status = Status::from_header_map(reply.headers()).map(|status| status.code());
-    matches!(status, Some(Code::PermissionDenied | Code::Unauthenticated | Code::ResourceExhausted))
+    let code = reply.headers().get(Status::GRPC_STATUS).map(|code| Code::from_bytes(code.as_bytes()));
+    matches!(code, Some(Code::PermissionDenied | Code::Unauthenticated | Code::ResourceExhausted))
 }
 
 /// Charges a reply, and bounds it.

@@ -219,7 +219,7 @@ impl Outcomes {
             let _ = caller.send(result);
         }
         for waiting in self.again {
-            // It may have to wait for a slot that moves, so nothing waits for it.
+            // The next call does not wait for it.
             let (group, namespace) = (group.clone(), namespace.clone());
             tokio::spawn(async move {
                 let result = group.alone(&namespace, &waiting.txn, waiting.applies_when_full).await;
