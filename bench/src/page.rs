@@ -88,8 +88,8 @@ fn provenance(all: &[Results], differs: bool) -> String {
     match all {
         [] => "Nothing has been measured yet.".to_owned(),
         _ if differs => {
-            "**The sections don't all come from one known commit on one machine, so figures of one can't be compared with \
-             those of another.** Each section says where its figures come from."
+            "**The sections don't all come from one known commit on one machine, so don't compare figures from different \
+             sections.** Each section says where its figures come from."
                 .to_owned()
         }
         [one, ..] => {

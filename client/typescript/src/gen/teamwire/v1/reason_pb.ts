@@ -176,7 +176,7 @@ export enum Reason {
   APPROVE_MISSING = 21,
 
   /**
-   * The caller is not the member that was asked, or not the one that asked.
+   * Only the member that was asked may answer, and only the member that asked may withdraw the request. The caller is another one.
    *
    * @generated from enum value: REASON_NOT_REQUEST_TARGET = 22;
    */
