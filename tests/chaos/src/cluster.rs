@@ -45,7 +45,7 @@ const OPEN_FILES: &str = "ulimit -n 4128; exec \"$0\" \"$@\"";
 
 /// How many bytes a team may hold beside hostile members: few enough for them to fill it within seconds, and enough for the members
 /// that work meanwhile.
-const SMALL_QUOTA: &str = "16MiB";
+const SMALL_QUOTA: &str = "32MiB";
 
 /// The name under which the supervisor records events.
 const SUPERVISOR: &str = "supervisor";

@@ -2,6 +2,8 @@
 
 use std::{
     collections::BTreeSet,
+    convert::Infallible,
+    future, io,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::Duration,
 };
@@ -9,6 +11,7 @@ use std::{
 use rand::RngExt as _;
 use teamwire_client::{Client, Error, Reason, Retry, message, v1};
 use tokio::{
+    runtime::{self, Runtime},
     task::JoinSet,
     time::{sleep, timeout},
 };
@@ -26,6 +29,10 @@ const HOSTILE: usize = 20;
 
 /// The interval at which the others in the team check that they are still served.
 const PROBE: Duration = Duration::from_millis(250);
+
+/// The priority of the hostile members' threads: the lowest. The others would run on other machines, so what a hostile member's
+/// own work takes from them proves nothing.
+const NICE: i32 = 19;
 
 /// The time from the attack of one hostile member to that of the next one. What they do at the very same moment keeps two cores
 /// busy for seconds, without the optimizations of a release.
@@ -130,25 +137,21 @@ impl HostileTeam {
             done.store(true, Ordering::Relaxed);
             filled
         };
-        let (_, (), filled, attacks) = tokio::join!(probes, watch, end, self.attack());
-        filled?;
-        attacks?.shutdown().await;
+        let hostile = hostile_runtime().map_err(|error| Error::Context(error.to_string()))?;
+        let attack =
+            hostile.spawn(attack(self.address.clone(), self.target.clone(), self.harms.clone(), self.hostile.clone()));
+        let ended = tokio::select! {
+            (_, (), filled) = async { tokio::join!(probes, watch, end) } => filled,
+            stopped = attack => match stopped {
+                Ok(Err(error)) => Err(error),
+                Err(error) => Err(Error::Context(error.to_string())),
+            },
+        };
+        hostile.shutdown_background();
+        ended?;
         growth.record(&recorder).await?;
         self.look_for(&said.into_inner(), &recorder).await?;
         self.look_for_stops(&stopped, &recorder).await
-    }
-
-    /// Spawns what the hostile members and strangers do, one after the other.
-    async fn attack(&self) -> Result<JoinSet<()>, Error> {
-        let mut attacks = JoinSet::new();
-        for (number, (name, credential)) in self.hostile.iter().enumerate() {
-            let harm = self.harms[number % self.harms.len()];
-            let client = &Client::connect(&self.address)?.with_credential(credential)?.with_retry(Retry::none());
-            let accomplice = &self.hostile[(number + 1) % self.hostile.len()].0;
-            harm.begin(&self.target, &Attacker { name, accomplice, client }, &mut attacks);
-            sleep(STAGGER).await;
-        }
-        Ok(attacks)
     }
 
     /// Waits until the attack, if it is only one, has filled what it is to fill: an attack without an effect proves nothing.
@@ -219,6 +222,34 @@ impl HostileTeam {
         recorder.note(What::Audited { calls: stopped.len(), missing });
         Ok(())
     }
+}
+
+/// Returns the threads of the hostile members and strangers.
+fn hostile_runtime() -> io::Result<Runtime> {
+    let mut builder = runtime::Builder::new_multi_thread();
+    builder.enable_all().thread_name("hostile").on_thread_start(|| {
+        // Of this thread only.
+        let _ = rustix::process::nice(NICE);
+    });
+    builder.build()
+}
+
+/// Lets the hostile members and strangers begin, one after the other, and do harm until it is dropped.
+async fn attack(
+    address: String,
+    target: Target,
+    harms: Vec<Harm>,
+    hostile: Vec<(String, String)>,
+) -> Result<Infallible, Error> {
+    let mut attacks = JoinSet::new();
+    for (number, (name, credential)) in hostile.iter().enumerate() {
+        let harm = harms[number % harms.len()];
+        let client = &Client::connect(&address)?.with_credential(credential)?.with_retry(Retry::none());
+        let accomplice = &hostile[(number + 1) % hostile.len()].0;
+        harm.begin(&target, &Attacker { name, accomplice, client }, &mut attacks);
+        sleep(STAGGER).await;
+    }
+    future::pending().await
 }
 
 /// Takes a refusal because the team is full for an answer.

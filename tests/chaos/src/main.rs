@@ -12,7 +12,7 @@ use std::{
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
 use teamwire_chaos::{
-    check::{self, Counts, PROMISES, Promise, Violation},
+    check::{self, Counts, Latencies, PROMISES, Promise, Violation},
     cluster::{Cluster, ClusterSpec, Store},
     faults::{FAULTS, Fault, Mix},
     final_state,
@@ -25,6 +25,9 @@ use tokio::{task::JoinSet, time::sleep};
 
 /// The longest all work may take to finish once every fault is healed.
 const PATIENCE: Duration = Duration::from_secs(90);
+
+/// By how much the time before an attack by hostile members is shorter than the attack.
+const CALM: u32 = 4;
 
 /// The interval at which the lead adds tasks and answers plans.
 const OFTEN: Duration = Duration::from_millis(100);
@@ -324,12 +327,16 @@ impl Run {
             lead_tasks.spawn(orders::watch(cluster.lead.clone(), recorder(5)?));
         }
         cluster.reap(true).map_err(failed)?;
+        if let [Fault { spec: ClusterSpec::Hostile, .. }] = faults {
+            // Shows how long sends take without an attack.
+            sleep(self.duration() / CALM).await;
+        }
         let (began, mut injections) = (Instant::now(), 0);
-        while began.elapsed() < self.duration() {
+        while let Some(left) = self.duration().checked_sub(began.elapsed()) {
             sleep(Duration::from_millis(random.random_range(200..3_000))).await;
             let Some(fault) = faults.choose(&mut random) else { break };
             cluster.note_memory().map_err(failed)?;
-            fault.inject(cluster, &mut random).await.map_err(failed)?;
+            fault.inject(cluster, left, &mut random).await.map_err(failed)?;
             injections += 1;
             cluster.reap(true).map_err(failed)?;
         }
@@ -393,8 +400,13 @@ async fn settle(cluster: &mut Cluster, note: &Recorder) -> Result<(), Error> {
 impl Outcome {
     /// Returns further observations for the table.
     fn also_seen(&self) -> String {
-        let Counts { ordered, began, lost, damaged, refused, peak_bytes, .. } = self.counts;
+        let Counts { ordered, began, lost, damaged, refused, peak_bytes, latencies, .. } = self.counts;
         let mut seen = vec![format!("{} MiB", peak_bytes >> 20)];
+        if let Some(Latencies { before, during }) = latencies {
+            let shown = [before.p50_us, during.p50_us, before.p99_us, during.p99_us].map(|us| us as f64 / 1000.0);
+            let [p50_before, p50, p99_before, p99] = shown;
+            seen.push(format!("sends took {p50_before:.1}, then {p50:.1} ms; p99 {p99_before:.1}, then {p99:.1} ms"));
+        }
         if ordered > 0 {
             seen.push(format!("{ordered} orders, {began} of them started"));
         }

@@ -88,6 +88,19 @@ impl<'e> Index<'e> {
     }
 }
 
+/// Returns when floods and attacks began and ended.
+pub(super) fn floods(events: &[Event]) -> Vec<(u64, u64)> {
+    let mut floods: Vec<(u64, u64)> = Vec::new();
+    for event in events {
+        match &event.what {
+            What::FloodBegan => floods.push((event.at_us, u64::MAX)),
+            What::FloodEnded => floods.last_mut().into_iter().for_each(|flood| flood.1 = event.at_us),
+            _ => {}
+        }
+    }
+    floods
+}
+
 /// Returns the windows in which the store may have lost what it had acknowledged.
 pub(super) fn loss_windows(events: &[Event]) -> Vec<(u64, u64)> {
     let windows = events.iter().filter_map(|event| match event.what {

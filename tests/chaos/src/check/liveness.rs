@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::index::Index;
+use super::index::{Index, floods};
 use crate::history::What;
 
 /// The longest a send may take during a flood, on a machine that also runs the flood: 5 s.
@@ -34,14 +34,7 @@ pub(super) fn alive(index: &Index<'_>) -> Vec<String> {
 }
 
 pub(super) fn responsive(index: &Index<'_>) -> Vec<String> {
-    let mut floods: Vec<(u64, u64)> = Vec::new();
-    for event in index.events {
-        match &event.what {
-            What::FloodBegan => floods.push((event.at_us, u64::MAX)),
-            What::FloodEnded => floods.last_mut().into_iter().for_each(|flood| flood.1 = event.at_us),
-            _ => {}
-        }
-    }
+    let floods = floods(index.events);
     let mut harmed = Vec::new();
     for event in index.events {
         let What::Sending { op, .. } = &event.what else { continue };

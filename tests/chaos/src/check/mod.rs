@@ -3,6 +3,7 @@
 mod coordination;
 mod counts;
 mod index;
+mod latency;
 mod liveness;
 mod messages;
 mod orders;
@@ -14,6 +15,7 @@ mod testing;
 use std::fmt;
 
 pub use counts::{Counts, count};
+pub use latency::{Latencies, Latency};
 pub use promise::{PROMISES, Promise, promise_table};
 
 use crate::history::Event;

@@ -123,8 +123,9 @@ impl Fault {
         self.stores.contains(&store)
     }
 
-    /// Breaks something, waits, and heals it.
-    pub async fn inject(&self, cluster: &mut Cluster, random: &mut StdRng) -> io::Result<()> {
+    /// Breaks something, waits, and heals it. `left`: how long faults are still to be injected. An attack by hostile members goes
+    /// on for as long.
+    pub async fn inject(&self, cluster: &mut Cluster, left: Duration, random: &mut StdRng) -> io::Result<()> {
         let draw = Draw::new(cluster, random);
         match self.kind {
             Kind::None => sleep(draw.moment).await,
@@ -154,7 +155,7 @@ impl Fault {
             Kind::ClockForward => machine::set_clock_forward(cluster, &draw, random).await?,
             Kind::ClockBack => machine::set_clock_back(cluster, &draw, random).await?,
             Kind::Flooded(flood) => network::flood(cluster, &draw, flood).await?,
-            Kind::Harmed(harms) => network::harm(cluster, &draw, harms).await?,
+            Kind::Harmed(harms) => network::harm(cluster, &draw, left, harms).await?,
             Kind::HostKilled => hosts::kill(cluster, &draw, random).await?,
             Kind::HostKilledAtStep => hosts::kill_at_step(cluster, &draw, random).await?,
             Kind::HostPaused => hosts::pause(cluster, &draw, random).await?,

@@ -56,17 +56,20 @@ pub(super) async fn flood(cluster: &Cluster, draw: &Draw, flood: Flood) -> io::R
     cluster.note(What::FloodEnded)
 }
 
+/// The shortest attack by hostile members.
+const ATTACK_MIN: Duration = Duration::from_secs(5);
+
 /// The name under which those record events who mean well beside hostile members.
 const OTHERS: &str = "others";
 
-pub(super) async fn harm(cluster: &Cluster, draw: &Draw, harms: &[Harm]) -> io::Result<()> {
+pub(super) async fn harm(cluster: &Cluster, draw: &Draw, duration: Duration, harms: &[Harm]) -> io::Result<()> {
     let failed = |error| io::Error::other(format!("the hostile team: {error}"));
     let coordinator = &cluster.coordinators[draw.coordinator];
     let target = Target { port: coordinator.port(), listeners: coordinator.listeners.clone() };
     let team = HostileTeam::create(target, OPERATOR, harms).await.map_err(failed)?;
     cluster.note(What::FloodBegan)?;
     let recorder = Recorder::open(&cluster.history(), OTHERS, rand::rng().random())?;
-    let attack = team.run(Duration::from_secs(5) + draw.pause, recorder, async || cluster.store_bytes().await);
+    let attack = team.run(duration.max(ATTACK_MIN), recorder, async || cluster.store_bytes().await);
     attack.await.map_err(failed)?;
     cluster.note(What::FloodEnded)
 }
