@@ -20,6 +20,12 @@ use crate::{
     store::{Entry, Namespace, Range},
 };
 
+/// How many bytes are looked through until other calls get a turn: some tenths of a millisecond of work.
+const TURN_BYTES: usize = 64 << 10;
+
+/// How many bytes an entry counts as for that, besides its own.
+const ENTRY_BYTES: usize = 1 << 10;
+
 impl Coordinator {
     /// Returns a page of the history: the entries that pass the filter, how far it has searched, and whether there are
     /// more. A page ends early if it has looked through very many entries.
@@ -43,6 +49,7 @@ impl Coordinator {
         let mut first = query.after.saturating_add(1);
         let mut last = query.before.map_or(u64::MAX, |before| before.saturating_sub(1));
         let mut lookup = ReceiptLookup::default();
+        let mut turn = TURN_BYTES;
         loop {
             let range = Range { first, last, limit: batch.size(), newest_first: query.newest };
             let raw = self.entries(&namespace, HISTORY, range).await?;
@@ -53,6 +60,11 @@ impl Coordinator {
             batch.had(sizes.len(), sizes.iter().sum());
             for (mut entry, bytes) in joined.into_iter().zip(sizes) {
                 let sequence = entry.sequence;
+                turn = turn.saturating_sub(ENTRY_BYTES + bytes);
+                if turn == 0 {
+                    tokio::task::yield_now().await;
+                    turn = TURN_BYTES;
+                }
                 if entries_left == 0 || bytes_left == 0 {
                     more = true;
                     break;

@@ -24,17 +24,24 @@ impl Needle {
 
     /// Returns whether the text was said in an entry. The entry must hold its whole message or request.
     pub fn is_in(&self, entry: &v1::HistoryEntry) -> bool {
-        let contains = |text: &String| !text.is_empty() && text.to_lowercase().contains(&self.0);
         match &entry.event {
-            Some(Event::Message(message)) => said(message).into_iter().any(|text| contains(&text.to_owned())),
+            Some(Event::Message(message)) => said(message).into_iter().any(|text| self.is_part_of(text)),
             Some(Event::Decision(v1::Request { content, reason, tool, summary, .. })) => {
-                [content, reason, tool, summary].into_iter().any(contains)
+                [content, reason, tool, summary].into_iter().any(|text| self.is_part_of(text))
             }
             Some(Event::Member(event)) => {
-                contains(&event.detail) || event.exit.as_ref().is_some_and(|exit| contains(&exit.detail))
+                self.is_part_of(&event.detail) || event.exit.as_ref().is_some_and(|exit| self.is_part_of(&exit.detail))
             }
-            Some(Event::Task(event)) => contains(&event.subject) || contains(&event.detail),
+            Some(Event::Task(event)) => self.is_part_of(&event.subject) || self.is_part_of(&event.detail),
             Some(Event::Team(_) | Event::DeadLetter(_)) | None => false,
+        }
+    }
+
+    fn is_part_of(&self, text: &str) -> bool {
+        match text.is_ascii() {
+            // The fast way, which suffices for most texts.
+            true => self.0.is_ascii() && text.to_ascii_lowercase().contains(&self.0),
+            false => text.to_lowercase().contains(&self.0),
         }
     }
 }
