@@ -133,6 +133,8 @@ pub(super) const KEYS: &[Key] = keys! {
     "rates.broadcasts_burst": Rate => rates.broadcasts_burst;
     "rates.writes_per_second": Rate => rates.writes_per_second;
     "rates.writes_burst": Rate => rates.writes_burst;
+    "rates.sessions_per_second": Rate => rates.sessions_per_second;
+    "rates.sessions_burst": Rate => rates.sessions_burst;
     "rates.read_bytes_per_second": Kib(64..=16_777_216) => rates.read_bytes_per_second;
     "rates.read_bytes_burst": Kib(64..=16_777_216) => rates.read_bytes_burst;
     "rates.refusals_per_second": Rate => rates.refusals_per_second;

@@ -16,7 +16,7 @@ use teamwire_proto::{
     Reason, Refusal,
     v1::{
         self, access_service_client::AccessServiceClient, history_service_client::HistoryServiceClient,
-        task_service_client::TaskServiceClient,
+        message_service_client::MessageServiceClient, task_service_client::TaskServiceClient,
     },
 };
 use tokio::{
@@ -367,6 +367,45 @@ fn a_writer_that_hammers_is_slowed_and_invented_credentials_are_no_way_around_it
         let invented = |number: usize| format!("twm:acme:bob:{number:032}");
         let refusal = write_until_refused(&invented, Some(Reason::CredentialInvalid)).await;
         names(&refusal, "rates.writes_per_second", "5");
+    });
+}
+
+#[test]
+fn a_member_that_joins_again_gets_no_new_budget() {
+    let world = World::configured(
+        "[rates]\nwrites_per_second = 1\nwrites_burst = 12\nsessions_per_second = 1\nsessions_burst = 5\n",
+    );
+    world.create_team("acme");
+    let (ann, bob) = (world.join("ann"), world.join("bob"));
+    Runtime::new().unwrap().block_on(async {
+        let mut raw = Raw::at(&world.coordinator.address(), &bob);
+        let stream = async |raw: &Raw| {
+            let stream = v1::StreamRequest { instance_id: "bob".to_owned(), ..Default::default() };
+            MessageServiceClient::new(raw.channel.clone()).stream(raw.request(stream)).await
+        };
+        stream(&raw).await.expect("a session");
+        let mut lives = 0;
+        let refusal = loop {
+            match raw.teams().join(raw.request(v1::JoinRequest::default())).await {
+                Ok(joined) => raw.credential = Some(joined.into_inner().credential),
+                Err(status) => break refused::<()>(Err(status)),
+            }
+            lives += 1;
+        };
+        names(&refusal, "rates.sessions_per_second", "1");
+        assert!((4..9).contains(&lives), "{lives}");
+        names(&refused(stream(&raw).await), "rates.sessions_per_second", "1");
+        let write = async |raw: &Raw| {
+            let task = v1::CreateTaskRequest { subject: "a task".to_owned(), ..Default::default() };
+            TaskServiceClient::new(raw.channel.clone()).create_task(raw.request(task)).await
+        };
+        // Without what the former lives have used.
+        let mut writes = 0;
+        while write(&raw).await.is_ok() {
+            writes += 1;
+        }
+        assert!(writes < 9, "{writes}");
+        others_are_served(&world, &ann).await;
     });
 }
 

@@ -33,6 +33,7 @@ pub struct Account {
     sends: Bucket,
     broadcasts: Bucket,
     writes: Bucket,
+    sessions: Bucket,
     read_bytes: Bucket,
     refusals: Bucket,
     connections: AtomicUsize,
@@ -81,6 +82,7 @@ impl Account {
             sends: Bucket::default(),
             broadcasts: Bucket::default(),
             writes: Bucket::default(),
+            sessions: Bucket::default(),
             read_bytes: Bucket::default(),
             refusals: Bucket::default(),
             connections: AtomicUsize::new(0),
@@ -102,7 +104,7 @@ impl Account {
 
     /// Returns whether nothing of the rates is used up.
     pub(super) fn is_whole(&self, now: u64) -> bool {
-        [&self.sends, &self.broadcasts, &self.writes, &self.read_bytes, &self.refusals]
+        [&self.sends, &self.broadcasts, &self.writes, &self.sessions, &self.read_bytes, &self.refusals]
             .iter()
             .all(|bucket| bucket.is_full(now))
     }
@@ -118,6 +120,11 @@ impl Account {
     /// Counts a call that may change something, or refuses it.
     pub fn write(&self) -> Result<(), Refusal> {
         self.take(Class::Writes, &self.writes, "making", "changes")
+    }
+
+    /// Counts the begin of a life or a session, or refuses it.
+    pub fn begin_session(&self) -> Result<(), Refusal> {
+        self.take(Class::Sessions, &self.sessions, "beginning", "lives and sessions")
     }
 
     fn take(&self, class: Class, bucket: &Bucket, doing: &str, what: &str) -> Result<(), Refusal> {

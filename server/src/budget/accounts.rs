@@ -3,24 +3,27 @@
 use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
+use teamwire_proto::name::Name;
 
 use super::{
     account::Account,
     bounds::{Class, Rates, Shares},
     shared::{Refusals, Shared},
 };
-use crate::domain::secret::SecretHash;
+use crate::domain::{records::ActsFor, secret::SecretHash};
 
 /// How many accounts are kept before those that nothing uses, and that have their whole burst, are dropped.
 pub(super) const ACCOUNTS_MAX: usize = 16_384;
 
 /// Whose budget it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Payer {
-    /// A credential.
+    /// A member of a team. Each of its lives has its own credential, so a member could otherwise renew its budget by joining again.
+    Member { team: Name, member: Name },
+    /// Any other credential.
     Credential(SecretHash),
-    /// The console credentials that act for a credential.
-    ConsolesOf(SecretHash),
+    /// The console credentials that act for the same one. `team`: `None` for the operator.
+    ConsolesOf { team: Option<Name>, identity: ActsFor },
 }
 
 /// The accounts of all credentials.

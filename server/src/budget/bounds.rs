@@ -17,6 +17,10 @@ pub struct Rates {
     pub writes_per_second: u32,
     /// 2,000.
     pub writes_burst: u32,
+    /// Lives and sessions that a member begins. 10 a second.
+    pub sessions_per_second: u32,
+    /// 100.
+    pub sessions_burst: u32,
     /// Bytes that reads return, or examine without returning them. 16 MiB a second.
     pub read_bytes_per_second: u64,
     /// 64 MiB.
@@ -36,6 +40,8 @@ impl Default for Rates {
             broadcasts_burst: 4,
             writes_per_second: 500,
             writes_burst: 2_000,
+            sessions_per_second: 10,
+            sessions_burst: 100,
             read_bytes_per_second: 16 << 20,
             read_bytes_burst: 64 << 20,
             refusals_per_second: 20,
@@ -83,6 +89,8 @@ pub enum Class {
     Broadcasts,
     /// Calls that may change something.
     Writes,
+    /// Lives and sessions.
+    Sessions,
     /// Bytes of reads.
     ReadBytes,
     /// Reads at once.
@@ -103,10 +111,11 @@ pub enum Class {
 
 impl Class {
     /// Every class.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Sends,
         Self::Broadcasts,
         Self::Writes,
+        Self::Sessions,
         Self::ReadBytes,
         Self::Reads,
         Self::ReplyBytes,
@@ -123,6 +132,7 @@ impl Class {
             Self::Sends => "sends",
             Self::Broadcasts => "broadcasts",
             Self::Writes => "writes",
+            Self::Sessions => "sessions",
             Self::ReadBytes => "read_bytes",
             Self::Reads => "reads",
             Self::ReplyBytes => "reply_bytes",
@@ -140,6 +150,7 @@ impl Class {
             Self::Sends => "rates.sends_per_second",
             Self::Broadcasts => "rates.broadcasts_per_second",
             Self::Writes => "rates.writes_per_second",
+            Self::Sessions => "rates.sessions_per_second",
             Self::ReadBytes => "rates.read_bytes_per_second",
             Self::Reads => "shares.reads_per_credential_max",
             Self::ReplyBytes => "shares.reply_bytes_per_credential_max",
@@ -158,6 +169,7 @@ impl Rates {
             Class::Sends => Rate::new(self.sends_per_second, self.sends_burst),
             Class::Broadcasts => Rate::new(self.broadcasts_per_second, self.broadcasts_burst),
             Class::Writes => Rate::new(self.writes_per_second, self.writes_burst),
+            Class::Sessions => Rate::new(self.sessions_per_second, self.sessions_burst),
             _ => Rate::new(self.read_bytes_per_second, self.read_bytes_burst),
         }
     }

@@ -5,11 +5,11 @@
 use std::{sync::Arc, time::Duration};
 
 use proptest::prelude::*;
-use teamwire_proto::{Reason, Refusal};
+use teamwire_proto::{Reason, Refusal, name::Name};
 use tokio::time::{advance, timeout};
 
 use super::{accounts::ACCOUNTS_MAX, *};
-use crate::domain::secret::SecretHash;
+use crate::domain::{records::ActsFor, secret::SecretHash};
 
 fn budgets(rates: Rates, shares: Shares) -> Budgets {
     Budgets::new(rates, shares, Refusals::default())
@@ -50,7 +50,8 @@ async fn each_kind_of_call_has_its_rate_and_each_credential_its_budget() {
         broadcasts_burst: 2,
         ..Rates::default()
     };
-    let budgets = budgets(Rates { writes_per_second: 5, writes_burst: 4, ..rates }, Shares::default());
+    let rates = Rates { writes_per_second: 5, writes_burst: 4, sessions_per_second: 2, sessions_burst: 1, ..rates };
+    let budgets = budgets(rates, Shares::default());
     let (ann, bob) = (of(&budgets, "ann"), of(&budgets, "bob"));
     ann.send(true).unwrap();
     ann.send(true).unwrap();
@@ -66,6 +67,9 @@ async fn each_kind_of_call_has_its_rate_and_each_credential_its_budget() {
     }
     names(&ann.write().unwrap_err(), Class::Writes, "5");
     bob.write().unwrap();
+    ann.begin_session().unwrap();
+    names(&ann.begin_session().unwrap_err(), Class::Sessions, "2");
+    bob.begin_session().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,12 +148,15 @@ async fn reads_wait_for_each_other_and_the_lead_has_a_lane() {
 }
 
 #[test]
-fn consoles_of_an_identity_share_one_account() {
+fn consoles_of_an_identity_share_one_account_which_is_not_that_of_the_identity() {
     let budgets = budgets(Rates::default(), Shares::default());
-    let ann = SecretHash::of("ann");
-    let consoles = budgets.account(Payer::ConsolesOf(ann), false);
-    assert!(Arc::ptr_eq(&consoles, &budgets.account(Payer::ConsolesOf(ann), false)));
-    assert!(!Arc::ptr_eq(&consoles, &budgets.account(Payer::Credential(ann), false)));
+    let [team, ann] = ["acme", "ann"].map(|name| Name::parse(name, "name").unwrap());
+    let identity = ActsFor::Member(ann.clone());
+    let consoles =
+        || budgets.account(Payer::ConsolesOf { team: Some(team.clone()), identity: identity.clone() }, false);
+    assert!(Arc::ptr_eq(&consoles(), &consoles()));
+    let member = Payer::Member { team: team.clone(), member: ann.clone() };
+    assert!(!Arc::ptr_eq(&consoles(), &budgets.account(member, false)));
 }
 
 #[test]

@@ -239,7 +239,7 @@ pub(super) fn sign_in_code(
 }
 
 /// What is known of a credential that was looked up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookedUp {
     /// Whether it is valid. False: it once was, and the rule of its call explains what happened to it.
     pub is_current: bool,
@@ -249,8 +249,8 @@ pub struct LookedUp {
     pub is_use_due: bool,
     /// Whether it now is a lead's or the operator's.
     pub leads: bool,
-    /// The credential for which it acts, if it is a console's.
-    pub acts_for: Option<SecretHash>,
+    /// Whom it acts for, if it is a console's.
+    pub acts_for: Option<ActsFor>,
 }
 
 impl LookedUp {
@@ -282,7 +282,7 @@ pub fn look_up(tx: &mut Tx<'_>, who: &CallerCredentials) -> Result<LookedUp, Rul
                 None => return Err(revoked("The operator's credential has changed. Sign in again.").into()),
             };
             let is_use_due = is_use_due(tx, console.last_used_ms);
-            let acts_for = Some(console.proof);
+            let acts_for = Some(console.acts_for.clone());
             Ok(LookedUp { operator_sign_in, is_use_due, leads, acts_for, ..LookedUp::new(true) })
         }
         Credential::SignInCode { id, .. } => {

@@ -27,7 +27,10 @@ impl MessageService for Services {
     }
 
     async fn stream(&self, request: Request<v1::StreamRequest>) -> Result<Response<Frames>, Status> {
-        let (who, request) = self.open(request).await?;
+        let (who, account, request) = self.open_with_account(request).await?;
+        if let Some(account) = account {
+            account.begin_session()?;
+        }
         let session = Session::open(&self.coordinator, &who, &request).await?;
         let mut frames = session.start(self.pace, self.heartbeats.clone(), self.draining.clone(), &self.sessions);
         let frames =

@@ -172,7 +172,7 @@ impl Services {
         if known.is_some() || !found.is_current {
             return Ok((who, known, request));
         }
-        let account = self.account_of(&who, &found);
+        let account = self.account_of(&who, found);
         if let Some(spending) = &spending {
             spending.is_of(&account);
         }
@@ -188,8 +188,14 @@ impl Services {
     }
 
     /// Returns the account of a valid credential.
-    fn account_of(&self, who: &CallerCredentials, found: &LookedUp) -> Arc<Account> {
-        let payer = found.acts_for.map_or(Payer::Credential(who.hash), Payer::ConsolesOf);
+    fn account_of(&self, who: &CallerCredentials, found: LookedUp) -> Arc<Account> {
+        let payer = match (&who.credential, found.acts_for) {
+            (Credential::Member { team, member, .. }, _) => {
+                Payer::Member { team: team.clone(), member: member.clone() }
+            }
+            (credential, Some(identity)) => Payer::ConsolesOf { team: credential.team().cloned(), identity },
+            _ => Payer::Credential(who.hash),
+        };
         self.budgets.account(payer, found.leads)
     }
 }

@@ -1,6 +1,9 @@
 //! `TeamService`.
 
-use teamwire_proto::v1::{self, team_service_server::TeamService};
+use teamwire_proto::{
+    credential::Credential,
+    v1::{self, team_service_server::TeamService},
+};
 use tonic::{Request, Response, Status};
 
 use super::{
@@ -69,7 +72,11 @@ impl TeamService for Services {
     }
 
     async fn join(&self, request: Request<v1::JoinRequest>) -> Result<Response<v1::JoinResponse>, Status> {
-        let (who, request) = self.open(request).await?;
+        let (who, account, request) = self.open_with_account(request).await?;
+        // The lead has said how often a join token may be used.
+        if let (Some(account), Credential::Member { .. }) = (account, &who.credential) {
+            account.begin_session()?;
+        }
         let reply = self.coordinator.join(&who, &request).await?;
         let joined = reply.member.as_ref().map(|member| Created(member.name.clone()));
         Ok(with_created(reply, joined))

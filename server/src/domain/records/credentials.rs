@@ -65,7 +65,7 @@ pub struct ObserverRecord {
 stored_as_json!(ObserverRecord, "observer");
 
 /// Whom a person that signs in acts for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ActsFor {
     /// The operator. Such records are in the directory.
