@@ -43,9 +43,11 @@ const SHORT_LEASE_S: u64 = 10;
 /// The shell command that starts a coordinator, given the binary and its arguments: it gets as many open files as it asks for.
 const OPEN_FILES: &str = "ulimit -n 4128; exec \"$0\" \"$@\"";
 
-/// How many bytes a team may hold beside hostile members: few enough for them to fill it within seconds, and enough for the members
-/// that work meanwhile.
-const SMALL_QUOTA: &str = "32MiB";
+/// How many bytes a team may hold beside hostile members that are to fill it within seconds.
+const SMALL_QUOTA: &str = "16MiB";
+
+/// The same where an attack lasts so long that the members that work meanwhile need more.
+const LONG_QUOTA: &str = "32MiB";
 
 /// The name under which the supervisor records events.
 const SUPERVISOR: &str = "supervisor";
@@ -79,8 +81,9 @@ pub enum ClusterSpec {
     RedisCluster,
     /// A separate clock for each coordinator.
     OwnClock,
-    /// Small bounds for what a team and the audit log hold, few open files, and listeners for health and metrics.
-    Hostile,
+    /// Small bounds for what a team and the audit log hold, few open files, and listeners for health and metrics. `is_long`: the
+    /// team may hold enough for an attack of two minutes.
+    Hostile { is_long: bool },
     /// Hosts, from which the lead orders members. `sentinels`: the store is a primary and a replica, and sends are answered
     /// after the replica has them.
     Hosts { sentinels: bool },
@@ -254,8 +257,11 @@ impl Cluster {
             if spec == ClusterSpec::OwnClock {
                 environment.extend(clock(&directory).map_err(failed)?);
             }
-            let listeners = if spec == ClusterSpec::Hostile { vec![free_port(), free_port()] } else { Vec::new() };
-            environment.extend(small_bounds(&listeners));
+            let mut listeners = Vec::new();
+            if let ClusterSpec::Hostile { is_long } = spec {
+                listeners = vec![free_port(), free_port()];
+                environment.extend(small_bounds(is_long, [listeners[0], listeners[1]]));
+            }
             let mut coordinator =
                 Coordinator::start(teamwire, &directory, store, &operator, environment).map_err(failed)?;
             if spec == ClusterSpec::Proxied {
@@ -503,11 +509,11 @@ fn clock(directory: &Path) -> io::Result<Vec<(&'static str, OsString)>> {
     ])
 }
 
-/// Returns the environment that gives a coordinator small bounds of what it stores, and these listeners. Empty: it gets neither.
-fn small_bounds(listeners: &[u16]) -> Vec<(&'static str, OsString)> {
-    let &[health, metrics] = listeners else { return Vec::new() };
+/// Returns the environment that gives a coordinator small bounds of what it stores, and listeners at these ports.
+fn small_bounds(is_long: bool, [health, metrics]: [u16; 2]) -> Vec<(&'static str, OsString)> {
+    let quota = if is_long { LONG_QUOTA } else { SMALL_QUOTA };
     vec![
-        ("TEAMWIRE_LIMITS_TEAM_BYTES_MAX", SMALL_QUOTA.into()),
+        ("TEAMWIRE_LIMITS_TEAM_BYTES_MAX", quota.into()),
         ("TEAMWIRE_LIMITS_AUDIT_CHAIN_BYTES_MAX", "64KiB".into()),
         ("TEAMWIRE_HEALTH", format!("127.0.0.1:{health}").into()),
         ("TEAMWIRE_METRICS", format!("127.0.0.1:{metrics}").into()),

@@ -327,7 +327,7 @@ impl Run {
             lead_tasks.spawn(orders::watch(cluster.lead.clone(), recorder(5)?));
         }
         cluster.reap(true).map_err(failed)?;
-        if let [Fault { spec: ClusterSpec::Hostile, .. }] = faults {
+        if let [Fault { spec: ClusterSpec::Hostile { .. }, .. }] = faults {
             // Shows how long sends take without an attack.
             sleep(self.duration() / CALM).await;
         }

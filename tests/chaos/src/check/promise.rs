@@ -169,7 +169,7 @@ pub const PROMISES: [PromiseSpec; 21] = [
                and 256 KiB for calls that are never refused. Likewise, its tasks hold no more than their share, and neither does \
                the history of its tasks. The store grows by no more than twice the bytes that it counts, plus 16 MiB.",
         checked: "four times a second during an attack: the size that the coordinator reports for the team, and the size of the \
-                  store's file on disk, or the memory that Redis uses; the quota is 32 MiB",
+                  store's file on disk, or the memory that Redis uses; the quota is 16 MiB, or 32 MiB with `hostile-all`",
         checker: store::store_bounded,
     },
     PromiseSpec {

@@ -11,6 +11,7 @@ const BOTH: &[Store] = &[Store::Embedded, Store::Redis];
 const EMBEDDED: &[Store] = &[Store::Embedded];
 const REDIS: &[Store] = &[Store::Redis];
 
+const HOSTILE: ClusterSpec = ClusterSpec::Hostile { is_long: false };
 const HOSTS: ClusterSpec = ClusterSpec::Hosts { sentinels: false };
 
 const fn fault(name: &'static str, what: &'static str, kind: Kind, stores: &'static [Store]) -> Fault {
@@ -194,77 +195,77 @@ pub const FAULTS: [Fault; 53] = [
         Kind::Harmed(&[Harm::UnreadReplies]),
         BOTH,
     )
-    .on(ClusterSpec::Hostile),
+    .on(HOSTILE),
     fault(
         "hostile-connections",
         "20 members of another team open 4,000 connections and keep those that they get",
         Kind::Harmed(&[Harm::Connections]),
         BOTH,
     )
-    .on(ClusterSpec::Hostile),
+    .on(HOSTILE),
     fault(
         "hostile-strangers",
         "strangers at another address keep 2,200 connections open, and open them again once they are closed",
         Kind::Harmed(&[Harm::Strangers]),
         BOTH,
     )
-    .on(ClusterSpec::Hostile),
+    .on(HOSTILE),
     fault(
         "hostile-listeners",
         "strangers keep 4,400 connections to the listeners for health and metrics, of 4,128 files that may be open",
         Kind::Harmed(&[Harm::Listeners]),
         BOTH,
     )
-    .on(ClusterSpec::Hostile),
+    .on(HOSTILE),
     fault(
         "hostile-restarts",
         "20 members of another team begin one life and one session after the other",
         Kind::Harmed(&[Harm::Restarts]),
         BOTH,
     )
-    .on(ClusterSpec::Hostile),
+    .on(HOSTILE),
     fault(
         "hostile-task-changes",
         "20 members of another team change tasks as fast as they can",
         Kind::Harmed(&[Harm::TaskChanges]),
         BOTH,
     )
-    .on(ClusterSpec::Hostile),
+    .on(HOSTILE),
     fault(
         "hostile-task-churn",
         "20 members of another team create large tasks and delete them, as fast as they can",
         Kind::Harmed(&[Harm::TaskChurn]),
         BOTH,
     )
-    .on(ClusterSpec::Hostile),
+    .on(HOSTILE),
     fault(
         "hostile-messages",
         "20 members of another team send large messages until the team is full, and try to send more",
         Kind::Harmed(&[Harm::Messages]),
         BOTH,
     )
-    .on(ClusterSpec::Hostile),
+    .on(HOSTILE),
     fault(
         "hostile-reads",
         "20 members of another team search and list everything, as fast as they can",
         Kind::Harmed(&[Harm::Reads]),
         BOTH,
     )
-    .on(ClusterSpec::Hostile),
+    .on(HOSTILE),
     fault(
         "hostile-refused-calls",
         "20 members of another team make calls that they may not make, as fast as they can",
         Kind::Harmed(&[Harm::RefusedCalls]),
         BOTH,
     )
-    .on(ClusterSpec::Hostile),
+    .on(HOSTILE),
     fault(
         "hostile-all",
         "20 members of another team and strangers do all of this at once, except that they send no messages",
         Kind::Harmed(&Harm::ALL),
         BOTH,
     )
-    .on(ClusterSpec::Hostile),
+    .on(ClusterSpec::Hostile { is_long: true }),
     fault("host-killed", "kills a host with SIGKILL and restarts it within 1 s", Kind::HostKilled, BOTH).on(HOSTS),
     fault(
         "host-killed-at-step",
