@@ -1,13 +1,15 @@
 //! What a credential has used of its budget.
 
 use std::{
+    collections::HashMap,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use teamwire_proto::{Reason, Refusal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -16,6 +18,7 @@ use super::{
     bucket::{Bucket, Rate},
     shared::Shared,
 };
+use crate::domain::secret::SecretHash;
 
 /// What a read costs at least, in bytes: looking the caller up and finding nothing takes time, too.
 const READ_BYTES_MIN: u64 = 4 * 1024;
@@ -33,10 +36,12 @@ pub struct Account {
     sends: Bucket,
     broadcasts: Bucket,
     writes: Bucket,
+    lookups: Bucket,
     sessions: Bucket,
     read_bytes: Bucket,
     refusals: Bucket,
-    connections: AtomicUsize,
+    /// How many are open of each life. Those of a former life do not keep the next one out.
+    connections: Mutex<HashMap<Life, usize>>,
     streams: Arc<Semaphore>,
     pub(super) reading: Arc<Semaphore>,
     pub(super) reply_bytes: Arc<Semaphore>,
@@ -49,15 +54,31 @@ pub struct OpenStream {
     _place: OwnedSemaphorePermit,
 }
 
+/// Which of the lives that share an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Life {
+    /// The member's life with this credential.
+    With(SecretHash),
+    /// The account has no lives.
+    None,
+}
+
 /// A connection, which counts as open until it is dropped.
 #[derive(Debug)]
 pub struct ConnectionGuard {
     account: Arc<Account>,
+    life: Life,
 }
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        self.account.connections.fetch_sub(1, Ordering::AcqRel);
+        let mut connections = self.account.connections.lock();
+        if let Some(open) = connections.get_mut(&self.life) {
+            *open -= 1;
+            if *open == 0 {
+                connections.remove(&self.life);
+            }
+        }
     }
 }
 
@@ -82,10 +103,11 @@ impl Account {
             sends: Bucket::default(),
             broadcasts: Bucket::default(),
             writes: Bucket::default(),
+            lookups: Bucket::default(),
             sessions: Bucket::default(),
             read_bytes: Bucket::default(),
             refusals: Bucket::default(),
-            connections: AtomicUsize::new(0),
+            connections: Mutex::default(),
             streams: semaphore(shares.streams_per_credential_max),
             reading: semaphore(shares.reads_per_credential_max),
             reply_bytes: semaphore(shares.reply_bytes_per_credential_max),
@@ -104,7 +126,7 @@ impl Account {
 
     /// Returns whether nothing of the rates is used up.
     pub(super) fn is_whole(&self, now: u64) -> bool {
-        [&self.sends, &self.broadcasts, &self.writes, &self.sessions, &self.read_bytes, &self.refusals]
+        [&self.sends, &self.broadcasts, &self.writes, &self.lookups, &self.sessions, &self.read_bytes, &self.refusals]
             .iter()
             .all(|bucket| bucket.is_full(now))
     }
@@ -120,6 +142,11 @@ impl Account {
     /// Counts a call that may change something, or refuses it.
     pub fn write(&self) -> Result<(), Refusal> {
         self.take(Class::Writes, &self.writes, "making", "changes")
+    }
+
+    /// Counts a look-up of another credential over a connection of this one, or refuses it.
+    pub fn look_up(&self) -> Result<(), Refusal> {
+        self.take(Class::Writes, &self.lookups, "making", "changes")
     }
 
     /// Counts the begin of a life or a session, or refuses it.
@@ -177,19 +204,17 @@ impl Account {
         })
     }
 
-    /// Counts a connection, or refuses it.
-    pub fn connection(self: &Arc<Self>) -> Result<ConnectionGuard, Refusal> {
+    /// Counts a connection of a life, or refuses it.
+    pub fn connection(self: &Arc<Self>, life: Life) -> Result<ConnectionGuard, Refusal> {
         let size = self.shared.shares.connections_per_credential_max;
-        let more = |open: usize| Some(open + 1).filter(|open| *open <= size);
-        match self.connections.fetch_update(Ordering::AcqRel, Ordering::Acquire, more) {
-            Ok(_) => Ok(ConnectionGuard { account: Arc::clone(self) }),
-            Err(_) => Err(self.too_many(
-                Class::Connections,
-                size,
-                "connections open",
-                "Use one for several calls, or close some",
-            )),
+        let mut connections = self.connections.lock();
+        let open = connections.entry(life).or_default();
+        if *open >= size {
+            let todo = "Use one for several calls, or close some";
+            return Err(self.too_many(Class::Connections, size, "connections open", todo));
         }
+        *open += 1;
+        Ok(ConnectionGuard { account: Arc::clone(self), life })
     }
 
     /// Refuses a connection because all places are taken.

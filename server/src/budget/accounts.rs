@@ -22,7 +22,7 @@ pub enum Payer {
     Member { team: Name, member: Name },
     /// Any other credential.
     Credential(SecretHash),
-    /// The console credentials that act for the same one. `team`: `None` for the operator.
+    /// The console credentials that act for the same one, and the codes for them. `team`: `None` for the operator.
     ConsolesOf { team: Option<Name>, identity: ActsFor },
 }
 

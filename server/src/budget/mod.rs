@@ -21,7 +21,7 @@ mod room;
 mod shared;
 
 pub use self::{
-    account::{Account, ConnectionGuard, OpenStream},
+    account::{Account, ConnectionGuard, Life, OpenStream},
     accounts::{Budgets, Payer},
     bounds::{Class, Rates, Shares},
     known::Known,

@@ -100,11 +100,13 @@ async fn so_many_streams_and_connections_are_open_and_a_closed_one_makes_room() 
     names(&ann.stream().unwrap_err(), Class::Streams, "2");
     drop(one);
     ann.stream().unwrap();
-    let connection = ann.connection().unwrap();
-    names(&ann.connection().unwrap_err(), Class::Connections, "1");
-    of(&budgets, "bob").connection().unwrap();
+    let connection = ann.connection(Life::None).unwrap();
+    names(&ann.connection(Life::None).unwrap_err(), Class::Connections, "1");
+    of(&budgets, "bob").connection(Life::None).unwrap();
+    // Another life of the same member.
+    ann.connection(Life::With(SecretHash::of("next"))).unwrap();
     drop(connection);
-    ann.connection().unwrap();
+    ann.connection(Life::None).unwrap();
 }
 
 #[tokio::test(start_paused = true)]

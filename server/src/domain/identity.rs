@@ -249,7 +249,7 @@ pub struct LookedUp {
     pub is_use_due: bool,
     /// Whether it now is a lead's or the operator's.
     pub leads: bool,
-    /// Whom it acts for, if it is a console's.
+    /// Whom it acts for, if it is a console's, or a code for one.
     pub acts_for: Option<ActsFor>,
 }
 
@@ -287,7 +287,8 @@ pub fn look_up(tx: &mut Tx<'_>, who: &CallerCredentials) -> Result<LookedUp, Rul
         }
         Credential::SignInCode { id, .. } => {
             let code = sign_in_code(tx, who, id)?;
-            Ok(LookedUp::new(code.expires_ms > tx.ctx.now_ms))
+            let acts_for = Some(code.acts_for.clone());
+            Ok(LookedUp { acts_for, ..LookedUp::new(code.expires_ms > tx.ctx.now_ms) })
         }
         Credential::Member { member, .. } => {
             let record = team.as_ref().and_then(|team| team.member(member)).ok_or_else(invalid)?;

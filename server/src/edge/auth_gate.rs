@@ -24,7 +24,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tower::{Layer, Service};
 
 use super::places::Place;
-use crate::budget::{Account, Known};
+use crate::budget::{Account, Known, Life};
 
 /// The gate of a connection.
 #[derive(Debug, Default)]
@@ -93,9 +93,9 @@ impl GatedCall {
 
     /// Records that the credential is valid, and whose account the connection counts for. Refuses it if there is no room for
     /// another connection. `is_passing`: whether the credential is only good for getting another one.
-    pub fn opens(&self, account: &Arc<Account>, is_passing: bool) -> Result<(), Refusal> {
+    pub fn opens(&self, account: &Arc<Account>, life: Life, is_passing: bool) -> Result<(), Refusal> {
         if let Some(place) = &self.gate.place {
-            place.establish(account, is_passing)?;
+            place.establish(account, life, is_passing)?;
         }
         self.gate.open.store(true, Ordering::Release);
         self.gate.loading.lock().take();
@@ -196,7 +196,7 @@ mod tests {
         assert!(!gate.is_open(), "the credential is not valid");
         let call = call_of(&gate);
         call.has_credential();
-        call.opens(&account(), false).expect("a gate without a place");
+        call.opens(&account(), Life::None, false).expect("a gate without a place");
         drop(call);
         assert!(gate.is_open(), "it stays open");
     }

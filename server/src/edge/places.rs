@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use teamwire_proto::Refusal;
 use tokio_util::sync::CancellationToken;
 
-use crate::budget::{Account, Budgets, Class, ConnectionGuard};
+use crate::budget::{Account, Budgets, Class, ConnectionGuard, Life};
 
 /// How many bits of an IPv6 address count: a machine may have all addresses of such a network.
 const IPV6_BITS: u32 = 64;
@@ -154,14 +154,14 @@ impl Place {
 
     /// Establishes the connection, with a valid credential. If it already is, with one that was only good for getting another
     /// one, it counts for the new one from now on. `is_passing`: whether this credential is only good for that.
-    pub(super) fn establish(&self, account: &Arc<Account>, is_passing: bool) -> Result<(), Refusal> {
+    pub(super) fn establish(&self, account: &Arc<Account>, life: Life, is_passing: bool) -> Result<(), Refusal> {
         let mut owner = self.owner.lock();
         if let Some(owner) = &*owner
             && (!owner.is_passing || is_passing || owner.connection.is_of(account))
         {
             return Ok(());
         }
-        let connection = account.connection()?;
+        let connection = account.connection(life)?;
         let bounds = self.places.bounds;
         let mut state = self.places.state.lock();
         let was_counted = owner.as_ref().is_some_and(|owner| !owner.is_reserved);
@@ -266,7 +266,7 @@ mod tests {
     fn if_all_places_are_taken_the_address_with_the_most_strangers_makes_way() {
         let places = places(5, 0, 10);
         let known = places.admit(peer("192.0.2.9")).unwrap();
-        known.establish(&account(&places, "ann", false), false).unwrap();
+        known.establish(&account(&places, "ann", false), Life::None, false).unwrap();
         let here = [places.admit(peer("127.0.0.1")).unwrap(), places.admit(peer("127.0.0.1")).unwrap()];
         let crowd = [places.admit(peer("192.0.2.1")).unwrap(), places.admit(peer("192.0.2.1")).unwrap()];
         let newcomer = places.admit(peer("192.0.2.2")).unwrap();
@@ -284,19 +284,19 @@ mod tests {
         let mut held = Vec::new();
         for name in ["a", "b", "c"] {
             let place = places.admit(peer("192.0.2.1")).unwrap();
-            place.establish(&account(&places, name, false), false).unwrap();
+            place.establish(&account(&places, name, false), Life::None, false).unwrap();
             held.push(place);
         }
         let late = places.admit(peer("192.0.2.2")).unwrap();
-        let refusal = late.establish(&account(&places, "d", false), false).unwrap_err();
+        let refusal = late.establish(&account(&places, "d", false), Life::None, false).unwrap_err();
         assert!(refusal.message.contains("network.connections_max"), "{refusal}");
         let lead = places.admit(peer("192.0.2.3")).unwrap();
         assert!(is_evicted(&late), "the lead takes the place of a stranger");
-        lead.establish(&account(&places, "lead", true), false).unwrap();
+        lead.establish(&account(&places, "lead", true), Life::None, false).unwrap();
         assert!(places.admit(peer("192.0.2.4")).is_none(), "all are established");
         drop(held.pop());
         let next = places.admit(peer("192.0.2.4")).unwrap();
-        next.establish(&account(&places, "d", false), false).unwrap();
+        next.establish(&account(&places, "d", false), Life::None, false).unwrap();
         drop((held, lead, next, late));
         let state = places.state.lock();
         assert_eq!((state.open, state.established, state.strangers.len()), (0, 0, 0));
@@ -309,24 +309,24 @@ mod tests {
         let mut joined = Vec::new();
         for number in 0..20 {
             let place = places.admit(peer("192.0.2.1")).unwrap();
-            place.establish(&token, true).unwrap();
-            place.establish(&account(&places, &format!("member {number}"), false), false).unwrap();
-            place.establish(&token, true).unwrap();
+            place.establish(&token, Life::None, true).unwrap();
+            place.establish(&account(&places, &format!("member {number}"), false), Life::None, false).unwrap();
+            place.establish(&token, Life::None, true).unwrap();
             joined.push(place);
         }
         let ann = account(&places, "ann", false);
         let mut hers = Vec::new();
         for _ in 0..4 {
             let place = places.admit(peer("192.0.2.1")).unwrap();
-            place.establish(&ann, false).unwrap();
+            place.establish(&ann, Life::None, false).unwrap();
             hers.push(place);
         }
         let fifth = places.admit(peer("192.0.2.1")).unwrap();
-        let refusal = fifth.establish(&ann, false).unwrap_err();
+        let refusal = fifth.establish(&ann, Life::None, false).unwrap_err();
         assert!(refusal.message.contains("shares.connections_per_credential_max"), "{refusal}");
         assert!(refusal.retry_after.is_some() && fifth.account().is_none());
         drop(hers.pop());
-        fifth.establish(&ann, false).unwrap();
+        fifth.establish(&ann, Life::None, false).unwrap();
         assert_eq!(places.state.lock().established, 24);
     }
 }

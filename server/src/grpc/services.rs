@@ -24,7 +24,7 @@ use super::{
     spending::Spending,
 };
 use crate::{
-    budget::{Account, Budgets, Payer},
+    budget::{Account, Budgets, Life, Payer},
     coordinator::Coordinator,
     delivery::{AuditWriter, Heartbeats, Pace, TeamWatches},
     domain::identity::{CallerCredentials, LookedUp},
@@ -163,7 +163,7 @@ impl Services {
                 spending.is_of(&owner);
             }
             // So that no one looks up invented credentials at will.
-            owner.write()?;
+            owner.look_up()?;
         }
         let found = self.coordinator.look_up(&who).await?;
         if found.operator_sign_in.is_some() {
@@ -178,7 +178,11 @@ impl Services {
         }
         if let Some(call) = &call {
             let is_passing = matches!(who.credential, Credential::Join { .. } | Credential::SignInCode { .. });
-            call.opens(&account, is_passing)?;
+            let life = match who.credential {
+                Credential::Member { .. } => Life::With(who.hash),
+                _ => Life::None,
+            };
+            call.opens(&account, life, is_passing)?;
             call.known().put(who.hash, Arc::clone(&account));
         }
         if let Some(spending) = &spending {
