@@ -93,6 +93,8 @@ pub enum What {
     MayBeLost { from_us: u64, until_us: u64 },
     /// The coordinators started. They declare a silent member lost after this time, and no sooner after their start.
     Started { lost_after_s: u64 },
+    /// A flood, or an attack, is being prepared, which takes calls itself.
+    FloodPrepared,
     /// A flood began.
     FloodBegan,
     /// The flood ended.

@@ -149,7 +149,7 @@ fn broken_in(bug: Bug, events: &[Event]) -> Vec<Promise> {
     promises
 }
 
-/// Waits up to 8 s until no call is in flight and all inboxes are empty; a bug may prevent both.
+/// Waits until no call is in flight, up to 30 s, and until all inboxes are empty, up to 8 s. A bug may prevent both.
 async fn settle(lead: &Client, directory: &Path) {
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(30) {

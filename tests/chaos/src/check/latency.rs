@@ -12,7 +12,7 @@ pub struct Latency {
     pub p99_us: u64,
 }
 
-/// How long sends took before the first flood or attack began, and during the floods and attacks.
+/// How long sends took before the first flood or attack was prepared, and during the floods and attacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latencies {
     pub before: Latency,
@@ -23,7 +23,9 @@ impl Latencies {
     /// Returns `None` if there was no flood, or no send before or during one.
     pub(super) fn of(events: &[Event]) -> Option<Self> {
         let floods = floods(events);
-        let first = floods.first()?.0;
+        let is_prepared = |event: &&Event| event.what == What::FloodPrepared;
+        let prepared = events.iter().find(is_prepared).map_or(u64::MAX, |event| event.at_us);
+        let first = floods.first()?.0.min(prepared);
         let (mut open, mut before, mut during) = (HashMap::new(), Vec::new(), Vec::new());
         for event in events {
             let process = (event.member.as_str(), event.process);

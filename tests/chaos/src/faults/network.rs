@@ -66,6 +66,7 @@ pub(super) async fn harm(cluster: &Cluster, draw: &Draw, duration: Duration, har
     let failed = |error| io::Error::other(format!("the hostile team: {error}"));
     let coordinator = &cluster.coordinators[draw.coordinator];
     let target = Target { port: coordinator.port(), listeners: coordinator.listeners.clone() };
+    cluster.note(What::FloodPrepared)?;
     let team = HostileTeam::create(target, OPERATOR, harms).await.map_err(failed)?;
     cluster.note(What::FloodBegan)?;
     let recorder = Recorder::open(&cluster.history(), OTHERS, rand::rng().random())?;
