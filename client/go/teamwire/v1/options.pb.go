@@ -247,7 +247,8 @@ func (x *ReasonPolicy) GetStreamReopens() bool {
 // Who gets notices of one kind, and which of them replace each other.
 type NoticePolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// True: every notice of this kind is important. False: one is important only if the event is, such as a crash.
+	// True: every notice of this kind is important. False: such a notice is important only
+	// if its event is, for example a crash.
 	Important bool `protobuf:"varint,1,opt,name=important,proto3" json:"important,omitempty"`
 	// The field of Notice that names what it is about: `member`, `request_id`, `message_id` or `task`. Empty: the team.
 	// While a notice is unprocessed, a newer one of the same kind about the same thing replaces it.

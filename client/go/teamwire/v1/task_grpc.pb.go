@@ -109,7 +109,7 @@ type TaskServiceClient interface {
 	// NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed). FAILED_PRECONDITION:
 	// TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has claimed it). INVALID_ARGUMENT: INVALID_FIELD.
 	ReleaseTask(ctx context.Context, in *ReleaseTaskRequest, opts ...grpc.CallOption) (*ReleaseTaskResponse, error)
-	// Deletes a task, including a completed one. Tasks that wait for it no longer do. Only its owner, the lead or the operator
+	// Deletes a task, including a completed one. Tasks that waited for it stop waiting for it. Only its owner, the lead or the operator
 	// may delete a task in progress. Repeating the call is harmless. A deleted task is kept for 24 hours.
 	//
 	// NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED.
@@ -309,7 +309,7 @@ type TaskServiceServer interface {
 	// NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed). FAILED_PRECONDITION:
 	// TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has claimed it). INVALID_ARGUMENT: INVALID_FIELD.
 	ReleaseTask(context.Context, *ReleaseTaskRequest) (*ReleaseTaskResponse, error)
-	// Deletes a task, including a completed one. Tasks that wait for it no longer do. Only its owner, the lead or the operator
+	// Deletes a task, including a completed one. Tasks that waited for it stop waiting for it. Only its owner, the lead or the operator
 	// may delete a task in progress. Repeating the call is harmless. A deleted task is kept for 24 hours.
 	//
 	// NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED.

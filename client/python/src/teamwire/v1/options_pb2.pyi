@@ -152,7 +152,9 @@ class NoticePolicy(google.protobuf.message.Message):
     IMPORTANT_FIELD_NUMBER: builtins.int
     ABOUT_FIELD_NUMBER: builtins.int
     important: builtins.bool
-    """True: every notice of this kind is important. False: one is important only if the event is, such as a crash."""
+    """True: every notice of this kind is important. False: such a notice is important only
+    if its event is, for example a crash.
+    """
     about: builtins.str
     """The field of Notice that names what it is about: `member`, `request_id`, `message_id` or `task`. Empty: the team.
     While a notice is unprocessed, a newer one of the same kind about the same thing replaces it.

@@ -366,7 +366,7 @@ class TaskServiceStub(typing.Generic[_TaskServiceCreateTaskType, _TaskServiceGet
     """
 
     DeleteTask: _TaskServiceDeleteTaskType
-    """Deletes a task, including a completed one. Tasks that wait for it no longer do. Only its owner, the lead or the operator
+    """Deletes a task, including a completed one. Tasks that waited for it stop waiting for it. Only its owner, the lead or the operator
     may delete a task in progress. Repeating the call is harmless. A deleted task is kept for 24 hours.
 
     NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED.
@@ -558,7 +558,7 @@ class TaskServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.task_pb2.DeleteTaskRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.task_pb2.DeleteTaskResponse, collections.abc.Awaitable[teamwire.v1.task_pb2.DeleteTaskResponse]]:
-        """Deletes a task, including a completed one. Tasks that wait for it no longer do. Only its owner, the lead or the operator
+        """Deletes a task, including a completed one. Tasks that waited for it stop waiting for it. Only its owner, the lead or the operator
         may delete a task in progress. Repeating the call is harmless. A deleted task is kept for 24 hours.
 
         NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED.

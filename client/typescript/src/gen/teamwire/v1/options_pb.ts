@@ -72,7 +72,8 @@ export const ReasonPolicySchema: GenMessage<ReasonPolicy> = /*@__PURE__*/
  */
 export type NoticePolicy = Message<"teamwire.v1.NoticePolicy"> & {
   /**
-   * True: every notice of this kind is important. False: one is important only if the event is, such as a crash.
+   * True: every notice of this kind is important. False: such a notice is important only
+   * if its event is, for example a crash.
    *
    * @generated from field: bool important = 1;
    */

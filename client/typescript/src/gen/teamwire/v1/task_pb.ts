@@ -1087,7 +1087,7 @@ export const TaskService: GenService<{
     output: typeof ReleaseTaskResponseSchema;
   },
   /**
-   * Deletes a task, including a completed one. Tasks that wait for it no longer do. Only its owner, the lead or the operator
+   * Deletes a task, including a completed one. Tasks that waited for it stop waiting for it. Only its owner, the lead or the operator
    * may delete a task in progress. Repeating the call is harmless. A deleted task is kept for 24 hours.
    *
    * NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED.
