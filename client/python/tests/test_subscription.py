@@ -1,6 +1,7 @@
 """Subscriptions, against a scripted coordinator."""
 
 import asyncio
+import functools
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -208,6 +209,25 @@ def test_one_of_several_waiters_gets_the_message() -> None:
 
     first, second = run(Coordinator([OPENED, 0.2, delivery(0), SILENCE]), test)
     assert (first.id, type(second)) == (IDS[0], asyncio.TimeoutError)
+
+
+def test_a_message_that_arrives_as_the_wait_begins_is_handed_out() -> None:
+    async def test(me: teamwire.AsyncClient) -> list[str]:
+        inbox = me.subscribe()
+        loop = asyncio.get_running_loop()
+        ids = []
+        for steps in range(len(IDS)):
+            # It arrives after this many steps of the loop.
+            arrive: Callable[[], object] = functools.partial(inbox._take, delivery(steps).delivery)
+            for _ in range(steps):
+                arrive = functools.partial(loop.call_soon, arrive)
+            loop.call_soon(arrive)
+            message = await inbox.next(timeout=5)
+            assert message
+            ids.append(message.id)
+        return ids
+
+    assert run(Coordinator([OPENED, SILENCE]), test) == IDS
 
 
 def test_other_tasks_run_while_messages_are_waiting() -> None:

@@ -114,11 +114,12 @@ class AsyncSubscription:
         self._unconfirmed: dict[str, None] = {}
         self._failure: Error | None = None
         self._is_over = self._are_acks_over = False
-        self._changed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        # Done at the next change, and then replaced: an event's waiter would miss a change before its first step.
+        self._change: asyncio.Future[None] = self._loop.create_future()
         # How many flushes wait, and what is set when acknowledgements may have become urgent.
         self._flushes = 0
         self._hurry = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._acknowledge())]
         calls.settled.clear()
 
@@ -191,13 +192,15 @@ class AsyncSubscription:
         """Waits until the condition holds. Raises asyncio.TimeoutError after `seconds`."""
         began = time.monotonic()
         while not condition():
-            left = None if seconds is None else began + seconds - time.monotonic()
-            await within(left, self._changed.wait())
+            left = None if seconds is None else max(began + seconds - time.monotonic(), 0)
+            done, _ = await asyncio.wait({self._change}, timeout=left)
+            if not done:
+                raise asyncio.TimeoutError
 
     def _pulse(self) -> None:
         """Wakes every waiter of `_until`."""
-        self._changed.set()
-        self._changed.clear()
+        self._change.set_result(None)
+        self._change = self._loop.create_future()
 
     def _finish(self, end: End | Error | None) -> None:
         self._failure = end if isinstance(end, Error) else None
