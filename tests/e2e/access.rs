@@ -4,9 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::LazyLock};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use teamwire_proto::v1::{
-    self, history_service_client::HistoryServiceClient, message_service_client::MessageServiceClient,
-};
+use teamwire_proto::v1::{self, history_service_client::HistoryServiceClient};
 use tokio::{runtime::Runtime, time::timeout};
 use tonic::{Code, Streaming};
 
@@ -44,7 +42,7 @@ async fn following(raw: &Raw, team: &str) -> Streaming<v1::FollowHistoryResponse
 
 async fn subscribed(raw: &Raw) -> Streaming<v1::StreamResponse> {
     let request = raw.request(v1::StreamRequest::default());
-    let mut frames = MessageServiceClient::new(raw.channel.clone()).stream(request).await.unwrap().into_inner();
+    let mut frames = raw.messages().stream(request).await.unwrap().into_inner();
     frames.message().await.unwrap().unwrap();
     frames
 }
@@ -118,7 +116,7 @@ fn a_credential_that_one_coordinator_revokes_ends_at_the_others(world: World) {
     let claim = RUNTIME.spawn(async move {
         let wait = Some(prost_types::Duration { seconds: 60, nanos: 0 });
         let request = v1::ClaimNextTaskRequest { wait, ..Default::default() };
-        let mut tasks = v1::task_service_client::TaskServiceClient::new(waiting.channel.clone());
+        let mut tasks = waiting.tasks();
         tasks.claim_next_task(waiting.request(request)).await.map(drop)
     });
     let id = listed(&world, "bob").unwrap()["id"].as_str().unwrap().to_owned();

@@ -14,10 +14,7 @@ use prost::Message;
 use teamwire_client::message;
 use teamwire_proto::{
     Reason, Refusal,
-    v1::{
-        self, access_service_client::AccessServiceClient, history_service_client::HistoryServiceClient,
-        message_service_client::MessageServiceClient, task_service_client::TaskServiceClient,
-    },
+    v1::{self, access_service_client::AccessServiceClient, history_service_client::HistoryServiceClient},
 };
 use tokio::{
     io::AsyncReadExt as _,
@@ -275,7 +272,7 @@ fn a_credential_has_so_many_streams_open_and_its_consoles_have_as_many_together(
     Runtime::new().unwrap().block_on(async {
         let follow = async |raw: &Raw| {
             let request = raw.request(v1::FollowTasksRequest::default());
-            TaskServiceClient::new(raw.channel.clone()).follow_tasks(request).await.map(tonic::Response::into_inner)
+            raw.tasks().follow_tasks(request).await.map(tonic::Response::into_inner)
         };
         let full = |outcome| names(&refused(outcome), "shares.streams_per_credential_max", "2");
         let raw = Raw::at(&address, &ann);
@@ -285,7 +282,7 @@ fn a_credential_has_so_many_streams_open_and_its_consoles_have_as_many_together(
         full(follow(&Raw::at(&address, &ann)).await);
         let wait = Some(prost_types::Duration { seconds: 1, nanos: 0 });
         let claim = raw.request(v1::ClaimNextTaskRequest { wait, ..Default::default() });
-        let claimed = TaskServiceClient::new(raw.channel.clone()).claim_next_task(claim).await;
+        let claimed = raw.tasks().claim_next_task(claim).await;
         names(&refused(claimed), "shares.streams_per_credential_max", "2");
         others_are_served(&world, &bob).await;
         let _bobs = follow(&Raw::at(&address, &bob)).await.unwrap();
@@ -342,6 +339,11 @@ fn a_reader_that_hammers_slows_only_itself() {
     assert!(refusals >= 1.0, "{refusals}");
 }
 
+async fn create_task(raw: &Raw) -> Result<(), Status> {
+    let task = v1::CreateTaskRequest { subject: "a task".to_owned(), ..Default::default() };
+    raw.tasks().create_task(raw.request(task)).await.map(drop)
+}
+
 #[test]
 fn a_writer_that_hammers_is_slowed_and_invented_credentials_are_no_way_around_it() {
     let world = World::configured("[rates]\nwrites_per_second = 5\nwrites_burst = 40\n");
@@ -352,9 +354,7 @@ fn a_writer_that_hammers_is_slowed_and_invented_credentials_are_no_way_around_it
         let write_until_refused = async |credential: &dyn Fn(usize) -> String, expected: Option<Reason>| {
             for number in 0..1_000 {
                 let raw = Raw { channel: raw.channel.clone(), credential: Some(credential(number)) };
-                let task = v1::CreateTaskRequest { subject: "a task".to_owned(), ..Default::default() };
-                let created = TaskServiceClient::new(raw.channel.clone()).create_task(raw.request(task)).await;
-                let outcome = created.err().map(|status| refused::<()>(Err(status)));
+                let outcome = create_task(&raw).await.err().map(|status| refused::<()>(Err(status)));
                 if outcome.as_ref().map(|refusal| refusal.reason) != expected {
                     return outcome.unwrap();
                 }
@@ -381,7 +381,7 @@ fn a_member_that_joins_again_gets_no_new_budget() {
         let mut raw = Raw::at(&world.coordinator.address(), &bob);
         let stream = async |raw: &Raw| {
             let stream = v1::StreamRequest { instance_id: "bob".to_owned(), ..Default::default() };
-            MessageServiceClient::new(raw.channel.clone()).stream(raw.request(stream)).await
+            raw.messages().stream(raw.request(stream)).await
         };
         stream(&raw).await.expect("a session");
         let mut lives = 0;
@@ -395,13 +395,9 @@ fn a_member_that_joins_again_gets_no_new_budget() {
         names(&refusal, "rates.sessions_per_second", "1");
         assert!((4..9).contains(&lives), "{lives}");
         names(&refused(stream(&raw).await), "rates.sessions_per_second", "1");
-        let write = async |raw: &Raw| {
-            let task = v1::CreateTaskRequest { subject: "a task".to_owned(), ..Default::default() };
-            TaskServiceClient::new(raw.channel.clone()).create_task(raw.request(task)).await
-        };
         // Without what the former lives have used.
         let mut writes = 0;
-        while write(&raw).await.is_ok() {
+        while create_task(&raw).await.is_ok() {
             writes += 1;
         }
         assert!(writes < 25, "{writes}");

@@ -6,9 +6,7 @@ use bytes::Bytes;
 use h2::{RecvStream, client::SendRequest};
 use http::{Response, StatusCode};
 use teamwire_client::message;
-use teamwire_proto::v1::{
-    self, RequestState, request_service_client::RequestServiceClient, task_service_client::TaskServiceClient,
-};
+use teamwire_proto::v1::{self, RequestState, request_service_client::RequestServiceClient};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -461,7 +459,7 @@ fn a_stranger_keeps_no_member_alive_by_calling_in_its_name() {
     let forger = runtime.spawn(async move {
         known.teams().list_teams(known.request(v1::ListTeamsRequest::default())).await.unwrap();
         let mut requests = RequestServiceClient::new(forged.channel.clone());
-        let mut tasks = TaskServiceClient::new(forged.channel.clone());
+        let mut tasks = forged.tasks();
         loop {
             for wait in [None, Some(prost_types::Duration { seconds: 1, nanos: 0 })] {
                 let request = v1::ClaimNextTaskRequest { wait, ..v1::ClaimNextTaskRequest::default() };

@@ -2,7 +2,7 @@
 
 use teamwire_proto::{
     join_string::JoinString,
-    v1::{self, request_service_client::RequestServiceClient, task_service_client::TaskServiceClient},
+    v1::{self, request_service_client::RequestServiceClient},
 };
 use tokio::runtime::Runtime;
 
@@ -90,7 +90,7 @@ fn a_member_that_only_waits_for_a_reply_is_alive() {
         };
         let claim = async {
             let request = v1::ClaimNextTaskRequest { wait: Some(WAIT), ..Default::default() };
-            let mut tasks = TaskServiceClient::new(bob.channel.clone());
+            let mut tasks = bob.tasks();
             tasks.claim_next_task(bob.request(request)).await.unwrap().into_inner().claim
         };
         let (decision, claim) = tokio::join!(decision, claim);

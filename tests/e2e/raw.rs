@@ -1,7 +1,8 @@
 //! Calls as any gRPC client makes them: no retries, nothing that the Rust client does by itself.
 
 use teamwire_proto::v1::{
-    self, message_service_client::MessageServiceClient, send_request::Body, team_service_client::TeamServiceClient,
+    self, message_service_client::MessageServiceClient, send_request::Body, task_service_client::TaskServiceClient,
+    team_service_client::TeamServiceClient,
 };
 use tokio::time::timeout;
 use tonic::{Code, Request, Status, Streaming, transport::Channel};
@@ -35,7 +36,15 @@ impl Raw {
     }
 
     pub async fn send_all(&self, request: v1::SendRequest) -> Result<(), Status> {
-        MessageServiceClient::new(self.channel.clone()).send(self.request(request)).await.map(drop)
+        self.messages().send(self.request(request)).await.map(drop)
+    }
+
+    pub fn messages(&self) -> MessageServiceClient<Channel> {
+        MessageServiceClient::new(self.channel.clone())
+    }
+
+    pub fn tasks(&self) -> TaskServiceClient<Channel> {
+        TaskServiceClient::new(self.channel.clone())
     }
 
     pub fn teams(&self) -> TeamServiceClient<Channel> {

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use teamwire_proto::v1::{
     self, RequestState, history_service_client::HistoryServiceClient, host_service_client::HostServiceClient,
-    request_service_client::RequestServiceClient, send_request::Body, task_service_client::TaskServiceClient,
-    team_item::Item, team_item_key::Key, watch_service_client::WatchServiceClient,
+    request_service_client::RequestServiceClient, send_request::Body, team_item::Item, team_item_key::Key,
+    watch_service_client::WatchServiceClient,
 };
 use tokio::{runtime::Runtime, time::timeout};
 use tonic::{Code, Status, Streaming};
@@ -38,10 +38,6 @@ fn raw(world: &World, identity: &str) -> Raw {
 }
 
 impl Raw {
-    fn tasks(&self) -> TaskServiceClient<tonic::transport::Channel> {
-        TaskServiceClient::new(self.channel.clone())
-    }
-
     fn hosts(&self) -> HostServiceClient<tonic::transport::Channel> {
         HostServiceClient::new(self.channel.clone())
     }
@@ -222,8 +218,7 @@ async fn offer(host: &Raw, slots: u32) {
 async fn plan(from: &Raw) -> String {
     let plan = v1::PlanApprovalRequest { plan: "dig, then fill".to_owned(), ..Default::default() };
     let request = v1::SendRequest { body: Some(Body::PlanApprovalRequest(plan)), ..Default::default() };
-    let mut messages = v1::message_service_client::MessageServiceClient::new(from.channel.clone());
-    messages.send(from.request(request)).await.unwrap().into_inner().request_id
+    from.messages().send(from.request(request)).await.unwrap().into_inner().request_id
 }
 
 async fn approve(lead: &Raw, request_id: &str) {

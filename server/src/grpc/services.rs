@@ -172,16 +172,12 @@ impl Services {
         if known.is_some() || !found.is_current {
             return Ok((who, known, request));
         }
-        let account = self.account_of(&who, found);
+        let (account, life) = self.account_of(&who, found);
         if let Some(spending) = &spending {
             spending.is_of(&account);
         }
         if let Some(call) = &call {
             let is_passing = matches!(who.credential, Credential::Join { .. } | Credential::SignInCode { .. });
-            let life = match who.credential {
-                Credential::Member { .. } => Life::With(who.hash),
-                _ => Life::None,
-            };
             call.opens(&account, life, is_passing)?;
             call.known().put(who.hash, Arc::clone(&account));
         }
@@ -191,16 +187,18 @@ impl Services {
         Ok((who, Some(account), request))
     }
 
-    /// Returns the account of a valid credential.
-    fn account_of(&self, who: &CallerCredentials, found: LookedUp) -> Arc<Account> {
-        let payer = match (&who.credential, found.acts_for) {
+    /// Returns the account of a valid credential, and which of the lives that share it has the credential.
+    fn account_of(&self, who: &CallerCredentials, found: LookedUp) -> (Arc<Account>, Life) {
+        let (payer, life) = match (&who.credential, found.acts_for) {
             (Credential::Member { team, member, .. }, _) => {
-                Payer::Member { team: team.clone(), member: member.clone() }
+                (Payer::Member { team: team.clone(), member: member.clone() }, Life::With(who.hash))
             }
-            (credential, Some(identity)) => Payer::ConsolesOf { team: credential.team().cloned(), identity },
-            _ => Payer::Credential(who.hash),
+            (credential, Some(identity)) => {
+                (Payer::ConsolesOf { team: credential.team().cloned(), identity }, Life::None)
+            }
+            _ => (Payer::Credential(who.hash), Life::None),
         };
-        self.budgets.account(payer, found.leads)
+        (self.budgets.account(payer, found.leads), life)
     }
 }
 

@@ -259,8 +259,9 @@ impl Cluster {
             }
             let mut listeners = Vec::new();
             if let ClusterSpec::Hostile { is_long } = spec {
-                listeners = vec![free_port(), free_port()];
-                environment.extend(small_bounds(is_long, [listeners[0], listeners[1]]));
+                let ports = [free_port(), free_port()];
+                environment.extend(small_bounds(is_long, ports));
+                listeners.extend(ports);
             }
             let mut coordinator =
                 Coordinator::start(teamwire, &directory, store, &operator, environment).map_err(failed)?;

@@ -11,7 +11,7 @@ use std::{
 use rand::RngExt as _;
 use teamwire_client::{Client, Error, Reason, Retry, message, v1};
 use tokio::{
-    runtime::{self, Runtime},
+    runtime::{self, Handle, Runtime},
     task::JoinSet,
     time::{sleep, timeout},
 };
@@ -137,18 +137,16 @@ impl HostileTeam {
             done.store(true, Ordering::Relaxed);
             filled
         };
-        let hostile = hostile_runtime().map_err(|error| Error::Context(error.to_string()))?;
-        let attack =
-            hostile.spawn(attack(self.address.clone(), self.target.clone(), self.harms.clone(), self.hostile.clone()));
-        let ended = tokio::select! {
-            (_, (), filled) = async { tokio::join!(probes, watch, end) } => filled,
-            stopped = attack => match stopped {
-                Ok(Err(error)) => Err(error),
-                Err(error) => Err(Error::Context(error.to_string())),
+        let attack = attack(self.address.clone(), self.target.clone(), self.harms.clone(), self.hostile.clone());
+        let threads = HostileThreads::start().map_err(|error| Error::Context(error.to_string()))?;
+        tokio::select! {
+            (_, (), filled) = async { tokio::join!(probes, watch, end) } => filled?,
+            stopped = threads.handle.spawn(attack) => match stopped {
+                Ok(Err(error)) => return Err(error),
+                Err(error) => return Err(Error::Context(error.to_string())),
             },
-        };
-        hostile.shutdown_background();
-        ended?;
+        }
+        drop(threads);
         growth.record(&recorder).await?;
         self.look_for(&said.into_inner(), &recorder).await?;
         self.look_for_stops(&stopped, &recorder).await
@@ -224,14 +222,31 @@ impl HostileTeam {
     }
 }
 
-/// Returns the threads of the hostile members and strangers.
-fn hostile_runtime() -> io::Result<Runtime> {
-    let mut builder = runtime::Builder::new_multi_thread();
-    builder.enable_all().thread_name("hostile").on_thread_start(|| {
-        // Of this thread only.
-        let _ = rustix::process::nice(NICE);
-    });
-    builder.build()
+/// The threads of the hostile members and strangers, which end on drop.
+struct HostileThreads {
+    handle: Handle,
+    runtime: Option<Runtime>,
+}
+
+impl HostileThreads {
+    fn start() -> io::Result<Self> {
+        let mut builder = runtime::Builder::new_multi_thread();
+        builder.enable_all().thread_name("hostile").on_thread_start(|| {
+            // Of this thread only.
+            let _ = rustix::process::nice(NICE);
+        });
+        let runtime = builder.build()?;
+        Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
+    }
+}
+
+impl Drop for HostileThreads {
+    fn drop(&mut self) {
+        // An async task must not wait for them, as the runtime's own drop would.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 /// Lets the hostile members and strangers begin, one after the other, and do harm until it is dropped.

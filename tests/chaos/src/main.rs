@@ -123,6 +123,7 @@ struct Outcome {
     seconds: u64,
     injections: usize,
     counts: Counts,
+    latencies: Option<Latencies>,
     tried: Vec<Promise>,
     violations: Vec<Violation>,
 }
@@ -144,7 +145,7 @@ async fn main() -> ExitCode {
         Command::Check { directory } => match history::read(&directory) {
             Ok(events) => {
                 let violations = check::check(&events);
-                println!("{:?}", check::count(&events));
+                println!("{:?}, {:?}", check::count(&events), check::latencies(&events));
                 violations.iter().for_each(|violation| println!("{violation}"));
                 if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
             }
@@ -303,6 +304,7 @@ impl Run {
             seconds: self.duration().as_secs(),
             injections,
             counts: check::count(&events),
+            latencies: check::latencies(&events),
             tried,
             violations,
         })
@@ -400,12 +402,13 @@ async fn settle(cluster: &mut Cluster, note: &Recorder) -> Result<(), Error> {
 impl Outcome {
     /// Returns further observations for the table.
     fn also_seen(&self) -> String {
-        let Counts { ordered, began, lost, damaged, refused, peak_bytes, latencies, .. } = self.counts;
+        let Counts { ordered, began, lost, damaged, refused, peak_bytes, .. } = self.counts;
         let mut seen = vec![format!("{} MiB", peak_bytes >> 20)];
-        if let Some(Latencies { before, during }) = latencies {
-            let shown = [before.p50_us, during.p50_us, before.p99_us, during.p99_us].map(|us| us as f64 / 1000.0);
-            let [p50_before, p50, p99_before, p99] = shown;
-            seen.push(format!("sends took {p50_before:.1}, then {p50:.1} ms; p99 {p99_before:.1}, then {p99:.1} ms"));
+        if let Some(Latencies { before, during }) = self.latencies {
+            let ms = |us: u64| us as f64 / 1e3;
+            let change = |before_us, us| format!("{:.1}, then {:.1} ms", ms(before_us), ms(us));
+            let [p50, p99] = [change(before.p50_us, during.p50_us), change(before.p99_us, during.p99_us)];
+            seen.push(format!("sends took {p50}; p99 {p99}"));
         }
         if ordered > 0 {
             seen.push(format!("{ordered} orders, {began} of them started"));

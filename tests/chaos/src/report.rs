@@ -24,7 +24,7 @@ pub(crate) fn rows(outcomes: &[Outcome]) -> Vec<String> {
 }
 
 fn row(outcome: &Outcome) -> String {
-    let Outcome { fault, store, seed, seconds, injections, counts, tried, violations } = outcome;
+    let Outcome { fault, store, seed, seconds, injections, counts, tried, violations, .. } = outcome;
     let Counts { sent, delivered, redelivered, claimed, decided, .. } = counts;
     let kept = PROMISES.each_ref().map(|spec| {
         match violations.iter().filter(|violation| violation.promise == spec.promise).count() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{index::loss_windows, latency::Latencies};
+use super::index::loss_windows;
 use crate::history::{Event, What};
 
 /// How much a history contains, so that a run in which nothing happened does not pass for a proof.
@@ -30,8 +30,6 @@ pub struct Counts {
     pub refused: usize,
     /// The peak memory of any coordinator, in bytes.
     pub peak_bytes: u64,
-    /// How long sends took before and during floods and attacks, if there were any.
-    pub latencies: Option<Latencies>,
 }
 
 /// Counts what happened.
@@ -67,7 +65,7 @@ pub fn count(events: &[Event]) -> Counts {
             _ => {}
         }
     }
-    Counts { processes: processes.len(), latencies: Latencies::of(events), ..counts }
+    Counts { processes: processes.len(), ..counts }
 }
 
 fn final_id(what: &What) -> Option<&str> {

@@ -1,8 +1,6 @@
 //! How long sends took.
 
-use std::collections::HashMap;
-
-use super::index::floods;
+use super::index::{Index, floods};
 use crate::history::{Event, What};
 
 /// How long sends took that were answered with OK, as their senders saw it.
@@ -19,31 +17,22 @@ pub struct Latencies {
     pub during: Latency,
 }
 
-impl Latencies {
-    /// Returns `None` if there was no flood, or no send before or during one.
-    pub(super) fn of(events: &[Event]) -> Option<Self> {
-        let floods = floods(events);
-        let is_prepared = |event: &&Event| event.what == What::FloodPrepared;
-        let prepared = events.iter().find(is_prepared).map_or(u64::MAX, |event| event.at_us);
-        let first = floods.first()?.0.min(prepared);
-        let (mut open, mut before, mut during) = (HashMap::new(), Vec::new(), Vec::new());
-        for event in events {
-            let process = (event.member.as_str(), event.process);
-            match event.what {
-                What::Sending { op, .. } => _ = open.insert((process, op), event.at_us),
-                What::Sent { op, again: false, .. } => {
-                    let Some(began_us) = open.remove(&(process, op)) else { continue };
-                    if began_us < first {
-                        before.push(event.at_us - began_us);
-                    } else if floods.iter().any(|(from, until)| (*from..*until).contains(&began_us)) {
-                        during.push(event.at_us - began_us);
-                    }
-                }
-                _ => {}
-            }
+/// Returns how long sends took. `None`: there was no flood, or no send before or during one.
+pub fn latencies(events: &[Event]) -> Option<Latencies> {
+    let index = Index::of(events, 0);
+    let first = events.iter().find(|event| matches!(event.what, What::FloodPrepared | What::FloodBegan))?.at_us;
+    let floods = floods(events);
+    let (mut before, mut during) = (Vec::new(), Vec::new());
+    for event in events {
+        let What::Sending { op, .. } = event.what else { continue };
+        let Some((at_us, What::Sent { .. })) = index.end((&event.member, event.process), op) else { continue };
+        if event.at_us < first {
+            before.push(at_us - event.at_us);
+        } else if floods.iter().any(|(from, until)| (*from..*until).contains(&event.at_us)) {
+            during.push(at_us - event.at_us);
         }
-        Some(Self { before: Latency::of(before)?, during: Latency::of(during)? })
     }
+    Some(Latencies { before: Latency::of(before)?, during: Latency::of(during)? })
 }
 
 impl Latency {
@@ -68,7 +57,7 @@ mod tests {
         let mut events = [sends.as_flattened(), &flood(50, 100), &flood(150, 300)].concat();
         events.sort_by_key(|event| event.at_us);
         let (before, during) = (Latency { p50_us: 20, p99_us: 20 }, Latency { p50_us: 40, p99_us: 40 });
-        assert_eq!(Latencies::of(&events), Some(Latencies { before, during }));
-        assert_eq!(Latencies::of(&events[..1]), None, "there was no flood");
+        assert_eq!(latencies(&events), Some(Latencies { before, during }));
+        assert_eq!(latencies(&events[..1]), None, "there was no flood");
     }
 }

@@ -15,7 +15,7 @@ mod testing;
 use std::fmt;
 
 pub use counts::{Counts, count};
-pub use latency::{Latencies, Latency};
+pub use latency::{Latencies, Latency, latencies};
 pub use promise::{PROMISES, Promise, promise_table};
 
 use crate::history::Event;
