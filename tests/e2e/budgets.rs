@@ -405,6 +405,66 @@ fn a_member_that_joins_again_gets_no_new_budget() {
     });
 }
 
+/// Has a member join again. Returns its new credential.
+async fn join_again(raw: &Raw) -> String {
+    let joined = raw.teams().join(raw.request(v1::JoinRequest::default())).await;
+    joined.expect("a life").into_inner().credential
+}
+
+#[test]
+fn a_former_life_uses_up_no_rates_of_its_successor() {
+    let world = World::configured("[rates]\nwrites_per_second = 1\nwrites_burst = 10\n");
+    world.create_team("acme");
+    let bob = world.join("bob");
+    Runtime::new().unwrap().block_on(async {
+        let address = world.coordinator.address();
+        let (former, mut successor) = (Raw::at(&address, &bob), Raw::at(&address, &bob));
+        create_task(&former).await.expect("its credential is valid");
+        successor.credential = Some(join_again(&successor).await);
+        create_task(&successor).await.expect("its first call");
+        for _ in 0..20 {
+            let refusal = refused(create_task(&former).await);
+            assert!(matches!(refusal.reason, Reason::SessionSuperseded | Reason::RateLimited), "{refusal}");
+        }
+        for _ in 0..6 {
+            create_task(&successor).await.expect("what the former life did is not its own");
+        }
+    });
+}
+
+#[test]
+fn a_member_that_joins_again_and_again_holds_the_connections_of_two_lives() {
+    let world = World::configured("[shares]\nconnections_per_credential_max = 3\n");
+    world.create_team("acme");
+    let (ann, bob) = (world.join("ann"), world.join("bob"));
+    Runtime::new().unwrap().block_on(async {
+        let mut raw = Raw::at(&world.coordinator.address(), &bob);
+        let mut lives = Vec::new();
+        for _ in 0..3 {
+            let credential = raw.credential.clone().unwrap();
+            let wires = [Wire::connect(&world).await, Wire::connect(&world).await];
+            for wire in &wires {
+                assert_eq!(wire.call(GET_TEAM, &credential).await.unwrap(), None);
+            }
+            lives.push((credential, wires));
+            raw.credential = Some(join_again(&raw).await);
+        }
+        let first = lives.remove(0);
+        for wire in first.1 {
+            let _ = timeout(PATIENCE, wire.connection).await.expect("it is closed");
+        }
+        for (credential, wires) in &lives {
+            for wire in wires {
+                let refusal = wire.call(GET_TEAM, credential).await.unwrap().expect("its life is over");
+                assert_eq!(refusal.reason, Reason::SessionSuperseded);
+            }
+        }
+        // The connection that has shown the credentials of all lives counts for the newest one.
+        create_task(&raw).await.expect("it stays open");
+        others_are_served(&world, &ann).await;
+    });
+}
+
 #[test]
 fn a_caller_that_repeats_refused_calls_without_a_pause_waits_for_each_answer() {
     let world = World::configured("[rates]\nrefusals_per_second = 2\nrefusals_burst = 3\n");

@@ -1,7 +1,6 @@
 //! What a credential has used of its budget.
 
 use std::{
-    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -12,13 +11,14 @@ use std::{
 use parking_lot::Mutex;
 use teamwire_proto::{Reason, Refusal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     bounds::Class,
     bucket::{Bucket, Rate},
+    lives::{Life, Lives},
     shared::Shared,
 };
-use crate::domain::secret::SecretHash;
 
 /// What a read costs at least, in bytes: looking the caller up and finding nothing takes time, too.
 const READ_BYTES_MIN: u64 = 4 * 1024;
@@ -40,8 +40,7 @@ pub struct Account {
     sessions: Bucket,
     read_bytes: Bucket,
     refusals: Bucket,
-    /// How many are open of each life. Those of a former life do not keep the next one out.
-    connections: Mutex<HashMap<Life, usize>>,
+    connections: Mutex<Lives>,
     streams: Arc<Semaphore>,
     pub(super) reading: Arc<Semaphore>,
     pub(super) reply_bytes: Arc<Semaphore>,
@@ -54,31 +53,17 @@ pub struct OpenStream {
     _place: OwnedSemaphorePermit,
 }
 
-/// Which of the lives that share an account.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Life {
-    /// The member's life with this credential.
-    With(SecretHash),
-    /// The account has no lives.
-    None,
-}
-
 /// A connection, which counts as open until it is dropped.
 #[derive(Debug)]
 pub struct ConnectionGuard {
     account: Arc<Account>,
     life: Life,
+    number: u64,
 }
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        let mut connections = self.account.connections.lock();
-        if let Some(open) = connections.get_mut(&self.life) {
-            *open -= 1;
-            if *open == 0 {
-                connections.remove(&self.life);
-            }
-        }
+        self.account.connections.lock().remove(self.life, self.number);
     }
 }
 
@@ -86,6 +71,11 @@ impl ConnectionGuard {
     /// Returns whether the connection counts for this account.
     pub fn is_of(&self, account: &Arc<Account>) -> bool {
         Arc::ptr_eq(&self.account, account)
+    }
+
+    /// Returns whether the connection counts for this life.
+    pub fn is_of_life(&self, life: Life) -> bool {
+        self.life == life
     }
 
     /// Returns the account for which the connection counts.
@@ -204,17 +194,26 @@ impl Account {
         })
     }
 
-    /// Counts a connection of a life, or refuses it.
-    pub fn connection(self: &Arc<Self>, life: Life) -> Result<ConnectionGuard, Refusal> {
+    /// Counts a connection of a life that has just presented its credential, or refuses it. `evict` is cancelled when the
+    /// connection must be closed because two newer lives have presented theirs.
+    pub fn connection(self: &Arc<Self>, life: Life, evict: CancellationToken) -> Result<ConnectionGuard, Refusal> {
         let size = self.shared.shares.connections_per_credential_max;
-        let mut connections = self.connections.lock();
-        let open = connections.entry(life).or_default();
-        if *open >= size {
-            let todo = "Use one for several calls, or close some";
-            return Err(self.too_many(Class::Connections, size, "connections open", todo));
+        match self.connections.lock().add(life, evict, size) {
+            Some(number) => Ok(ConnectionGuard { account: Arc::clone(self), life, number }),
+            None => {
+                let todo = "Use one for several calls, or close some";
+                Err(self.too_many(Class::Connections, size, "connections open", todo))
+            }
         }
-        *open += 1;
-        Ok(ConnectionGuard { account: Arc::clone(self), life })
+    }
+
+    pub(super) fn note(&self, life: Life) {
+        self.connections.lock().note(life);
+    }
+
+    /// Returns whether no newer life has presented its credential.
+    pub(super) fn is_newest(&self, life: Life) -> bool {
+        self.connections.lock().is_newest(life)
     }
 
     /// Refuses a connection because all places are taken.

@@ -8,6 +8,7 @@ use teamwire_proto::name::Name;
 use super::{
     account::Account,
     bounds::{Class, Rates, Shares},
+    lives::Life,
     shared::{Refusals, Shared},
 };
 use crate::domain::{records::ActsFor, secret::SecretHash};
@@ -39,8 +40,8 @@ impl Budgets {
         Self { shared: Arc::new(Shared::new(rates, shares, refusals)), accounts: Mutex::default() }
     }
 
-    /// Returns the account of a valid credential. `leads`: whether it is now a lead's or the operator's.
-    pub fn account(&self, payer: Payer, leads: bool) -> Arc<Account> {
+    /// Returns the account of a credential that is valid now. `leads`: whether it is now a lead's or the operator's.
+    pub fn account(&self, payer: Payer, life: Life, leads: bool) -> Arc<Account> {
         let mut accounts = self.accounts.lock();
         if accounts.len() >= ACCOUNTS_MAX && !accounts.contains_key(&payer) {
             let now = self.shared.now();
@@ -48,6 +49,7 @@ impl Budgets {
         }
         let account = accounts.entry(payer).or_insert_with(|| Arc::new(Account::new(Arc::clone(&self.shared))));
         account.set_leads(leads);
+        account.note(life);
         Arc::clone(account)
     }
 

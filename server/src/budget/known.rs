@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::account::Account;
+use super::{account::Account, lives::Life};
 use crate::domain::secret::SecretHash;
 
 /// How many credentials of a connection are remembered. Most connections have one; a proxy may have many.
@@ -16,22 +16,22 @@ const KNOWN_FOR: Duration = Duration::from_secs(60);
 
 /// The valid credentials that a connection has shown.
 #[derive(Debug, Default)]
-pub struct Known(Mutex<HashMap<SecretHash, (Arc<Account>, Instant)>>);
+pub struct Known(Mutex<HashMap<SecretHash, (Arc<Account>, Life, Instant)>>);
 
 impl Known {
-    /// Returns the account of a credential that was valid a short time ago.
+    /// Returns the account of a credential that was valid a short time ago, unless a newer life has presented its own since.
     pub fn get(&self, credential: &SecretHash) -> Option<Arc<Account>> {
         let known = self.0.lock();
-        let (account, until) = known.get(credential)?;
-        (Instant::now() < *until).then(|| Arc::clone(account))
+        let (account, life, until) = known.get(credential)?;
+        (Instant::now() < *until && account.is_newest(*life)).then(|| Arc::clone(account))
     }
 
     /// Remembers a valid credential. If there are too many, forgets the others.
-    pub fn put(&self, credential: SecretHash, account: Arc<Account>) {
+    pub fn put(&self, credential: SecretHash, account: Arc<Account>, life: Life) {
         let mut known = self.0.lock();
         if known.len() >= KNOWN_MAX {
             known.clear();
         }
-        known.insert(credential, (account, Instant::now() + KNOWN_FOR));
+        known.insert(credential, (account, life, Instant::now() + KNOWN_FOR));
     }
 }

@@ -5,7 +5,8 @@
 //! all console credentials of its identity, so that no identity multiplies its budget by signing in again.
 //!
 //! - [`bounds`]: the sizes. [`bucket`]: how fast. [`account`]: what a credential has used; [`room`]: of the memory for reads.
-//! - [`shared`]: of what all have a part. [`accounts`]: all accounts. [`known`]: the credentials that a connection has shown.
+//! - [`lives`]: the lives of a member, which share an account. [`accounts`]: all accounts. [`shared`]: of what all have a part.
+//! - [`known`]: the credentials that a connection has shown.
 //!
 //! Leads and the operator have the same budgets as others, and besides them a lane that others cannot use up: an eighth of what
 //! all share.
@@ -17,14 +18,16 @@ mod accounts;
 mod bounds;
 mod bucket;
 mod known;
+mod lives;
 mod room;
 mod shared;
 
 pub use self::{
-    account::{Account, ConnectionGuard, Life, OpenStream},
+    account::{Account, ConnectionGuard, OpenStream},
     accounts::{Budgets, Payer},
     bounds::{Class, Rates, Shares},
     known::Known,
+    lives::Life,
     room::{ReadSlot, Room},
     shared::Refusals,
 };

@@ -7,6 +7,7 @@ use std::{sync::Arc, time::Duration};
 use proptest::prelude::*;
 use teamwire_proto::{Reason, Refusal, name::Name};
 use tokio::time::{advance, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::{accounts::ACCOUNTS_MAX, *};
 use crate::domain::{records::ActsFor, secret::SecretHash};
@@ -16,7 +17,12 @@ fn budgets(rates: Rates, shares: Shares) -> Budgets {
 }
 
 fn of(budgets: &Budgets, name: &str) -> Arc<Account> {
-    budgets.account(Payer::Credential(SecretHash::of(name)), false)
+    budgets.account(Payer::Credential(SecretHash::of(name)), Life::None, false)
+}
+
+fn member(name: &str) -> Payer {
+    let [team, member] = ["acme", name].map(|name| Name::parse(name, "name").unwrap());
+    Payer::Member { team, member }
 }
 
 /// Asserts that a refusal names its budget. Returns how long to wait.
@@ -100,13 +106,47 @@ async fn so_many_streams_and_connections_are_open_and_a_closed_one_makes_room() 
     names(&ann.stream().unwrap_err(), Class::Streams, "2");
     drop(one);
     ann.stream().unwrap();
-    let connection = ann.connection(Life::None).unwrap();
-    names(&ann.connection(Life::None).unwrap_err(), Class::Connections, "1");
-    of(&budgets, "bob").connection(Life::None).unwrap();
-    // Another life of the same member.
-    ann.connection(Life::With(SecretHash::of("next"))).unwrap();
+    let connect = |account: &Arc<Account>| account.connection(Life::None, CancellationToken::new());
+    let connection = connect(&ann).unwrap();
+    names(&connect(&ann).unwrap_err(), Class::Connections, "1");
+    drop(connect(&of(&budgets, "bob")).unwrap());
     drop(connection);
-    ann.connection(Life::None).unwrap();
+    drop(connect(&ann).unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_newest_life_of_a_member_and_the_one_before_it_have_connections() {
+    let shares = Shares { connections_per_credential_max: 2, ..Shares::default() };
+    let budgets = budgets(Rates::default(), shares);
+    let life = |credential: &str| Life::With(SecretHash::of(credential));
+    let ann = |credential: &str| budgets.account(member("ann"), life(credential), false);
+    let connect = |credential: &str| {
+        let evict = CancellationToken::new();
+        ann(credential).connection(life(credential), evict.clone()).map(|guard| (guard, evict))
+    };
+    let is_closed = |(_, evict): &(ConnectionGuard, CancellationToken)| evict.is_cancelled();
+    let known = Known::default();
+    known.put(SecretHash::of("first"), ann("first"), life("first"));
+    assert!(known.get(&SecretHash::of("first")).is_some());
+    let first = [connect("first").unwrap(), connect("first").unwrap()];
+    names(&connect("first").unwrap_err(), Class::Connections, "2");
+
+    let second = [connect("second").unwrap(), connect("second").unwrap()];
+    assert!(known.get(&SecretHash::of("first")).is_none(), "its former credential must be looked up again");
+    names(&connect("second").unwrap_err(), Class::Connections, "2");
+    // Two calls of both lives at the same moment close nothing.
+    ann("first");
+    ann("second");
+    assert!(!first.iter().chain(&second).any(is_closed));
+
+    ann("third");
+    assert!(first.iter().all(is_closed));
+    assert!(!second.iter().any(is_closed));
+    drop(first);
+    drop(second);
+    // What is closed no longer counts.
+    drop([connect("third").unwrap(), connect("third").unwrap()]);
+    drop([connect("third").unwrap(), connect("third").unwrap()]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -142,10 +182,10 @@ async fn reads_wait_for_each_other_and_the_lead_has_a_lane() {
     let _held = (ann.begin_read(1).await.unwrap(), bob.begin_read(1).await.unwrap());
     let refusal = eve.begin_read(1).await.unwrap_err();
     assert_eq!(refusal.metadata["budget"], Class::AllReads.name());
-    let lead = budgets.account(Payer::Credential(SecretHash::of("lead")), true);
+    let lead = budgets.account(Payer::Credential(SecretHash::of("lead")), Life::None, true);
     timeout(Duration::from_secs(1), lead.begin_read(1)).await.expect("others do not keep it waiting").unwrap();
     // It may have become the lead while it waited in vain.
-    budgets.account(Payer::Credential(SecretHash::of("eve")), true);
+    budgets.account(Payer::Credential(SecretHash::of("eve")), Life::None, true);
     eve.begin_read(1).await.unwrap();
 }
 
@@ -154,11 +194,11 @@ fn consoles_of_an_identity_share_one_account_which_is_not_that_of_the_identity()
     let budgets = budgets(Rates::default(), Shares::default());
     let [team, ann] = ["acme", "ann"].map(|name| Name::parse(name, "name").unwrap());
     let identity = ActsFor::Member(ann.clone());
-    let consoles =
-        || budgets.account(Payer::ConsolesOf { team: Some(team.clone()), identity: identity.clone() }, false);
+    let consoles = || {
+        budgets.account(Payer::ConsolesOf { team: Some(team.clone()), identity: identity.clone() }, Life::None, false)
+    };
     assert!(Arc::ptr_eq(&consoles(), &consoles()));
-    let member = Payer::Member { team: team.clone(), member: ann.clone() };
-    assert!(!Arc::ptr_eq(&consoles(), &budgets.account(member, false)));
+    assert!(!Arc::ptr_eq(&consoles(), &budgets.account(member("ann"), Life::None, false)));
 }
 
 #[test]

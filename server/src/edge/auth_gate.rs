@@ -178,7 +178,7 @@ mod tests {
 
     fn account() -> Arc<Account> {
         let budgets = Budgets::new(Rates::default(), Shares::default(), Refusals::default());
-        budgets.account(Payer::Credential(SecretHash::of("ann")), false)
+        budgets.account(Payer::Credential(SecretHash::of("ann")), Life::None, false)
     }
 
     fn call_of(gate: &Arc<AuthGate>) -> GatedCall {

@@ -29,9 +29,9 @@ const PAGE_TIME: Duration = Duration::from_secs(25);
 pub(super) type Stream<S> = Either<S, Box<TlsStream<S>>>;
 
 /// A connection that has a place among those that may be open, and fails if its gate is not open in time, or if it must make
-/// way before that.
+/// way.
 ///
-/// Every read and write checks the deadline: hyper always has a read under way, unless it waits to write.
+/// Every read and write checks both: hyper always has a read under way, unless it waits to write.
 #[derive(Debug)]
 pub struct Connection<S> {
     stream: Stream<S>,
@@ -39,7 +39,7 @@ pub struct Connection<S> {
     gate: Arc<AuthGate>,
     /// `None`: the gate is open.
     deadline: Option<Pin<Box<Sleep>>>,
-    /// Ready when the connection must make way for another one, while its gate is not open.
+    /// Ready when the connection must make way for another one.
     eviction: Pin<Box<WaitForCancellationFutureOwned>>,
     /// The deadline if the connection loads the console's page.
     page_deadline: Instant,
@@ -54,14 +54,14 @@ impl<S> Connection<S> {
     }
 
     fn poll_deadline(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        if self.eviction.as_mut().poll(context).is_ready() {
+            tracing::debug!(peer = %self.peer, "closed: another connection took its place");
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
         while let Some(deadline) = &mut self.deadline {
             if self.gate.is_open() {
                 self.deadline = None;
                 break;
-            }
-            if self.eviction.as_mut().poll(context).is_ready() {
-                tracing::debug!(peer = %self.peer, "closed: another connection took its place");
-                return Err(io::ErrorKind::ConnectionAborted.into());
             }
             if deadline.as_mut().poll(context).is_pending() {
                 break;

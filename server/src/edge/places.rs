@@ -2,8 +2,9 @@
 //!
 //! A connection whose client has not presented a valid credential is a *stranger*. When there are too many, strangers make way:
 //! a newcomer takes the place of the oldest one of its address if that has its full share; and if all places are taken, of
-//! the oldest one of the address that has the most, those of other machines first. An *established* connection keeps its place.
-//! Some places are for leads and the operator: others get in as strangers, but are not established there.
+//! the oldest one of the address that has the most, those of other machines first. An *established* connection keeps its place,
+//! unless its member has begun two more lives since. Some places are for leads and the operator: others get in as strangers, but
+//! are not established there.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -156,12 +157,19 @@ impl Place {
     /// one, it counts for the new one from now on. `is_passing`: whether this credential is only good for that.
     pub(super) fn establish(&self, account: &Arc<Account>, life: Life, is_passing: bool) -> Result<(), Refusal> {
         let mut owner = self.owner.lock();
-        if let Some(owner) = &*owner
-            && (!owner.is_passing || is_passing || owner.connection.is_of(account))
-        {
-            return Ok(());
+        if let Some(owner) = &mut *owner {
+            if owner.connection.is_of(account) {
+                // A member that joins again may use the same connection.
+                if !owner.connection.is_of_life(life) {
+                    owner.connection = account.connection(life, self.evict.clone())?;
+                }
+                return Ok(());
+            }
+            if !owner.is_passing || is_passing {
+                return Ok(());
+            }
         }
-        let connection = account.connection(life)?;
+        let connection = account.connection(life, self.evict.clone())?;
         let bounds = self.places.bounds;
         let mut state = self.places.state.lock();
         let was_counted = owner.as_ref().is_some_and(|owner| !owner.is_reserved);
@@ -234,7 +242,7 @@ mod tests {
     }
 
     fn account(places: &Places, name: &str, leads: bool) -> Arc<Account> {
-        places.budgets.account(Payer::Credential(SecretHash::of(name)), leads)
+        places.budgets.account(Payer::Credential(SecretHash::of(name)), Life::None, leads)
     }
 
     fn is_evicted(place: &Place) -> bool {

@@ -179,7 +179,7 @@ impl Services {
         if let Some(call) = &call {
             let is_passing = matches!(who.credential, Credential::Join { .. } | Credential::SignInCode { .. });
             call.opens(&account, life, is_passing)?;
-            call.known().put(who.hash, Arc::clone(&account));
+            call.known().put(who.hash, Arc::clone(&account), life);
         }
         if let Some(spending) = &spending {
             spending.pay(&account).await?;
@@ -198,7 +198,7 @@ impl Services {
             }
             _ => (Payer::Credential(who.hash), Life::None),
         };
-        (self.budgets.account(payer, found.leads), life)
+        (self.budgets.account(payer, life, found.leads), life)
     }
 }
 
