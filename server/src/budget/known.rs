@@ -16,14 +16,21 @@ const KNOWN_FOR: Duration = Duration::from_secs(60);
 
 /// The valid credentials that a connection has shown.
 #[derive(Debug, Default)]
-pub struct Known(Mutex<HashMap<SecretHash, (Arc<Account>, Life, Instant)>>);
+pub struct Known(Mutex<HashMap<SecretHash, Shown>>);
+
+#[derive(Debug)]
+struct Shown {
+    account: Arc<Account>,
+    life: Life,
+    until: Instant,
+}
 
 impl Known {
     /// Returns the account of a credential that was valid a short time ago, unless a newer life has presented its own since.
     pub fn get(&self, credential: &SecretHash) -> Option<Arc<Account>> {
         let known = self.0.lock();
-        let (account, life, until) = known.get(credential)?;
-        (Instant::now() < *until && account.is_newest(*life)).then(|| Arc::clone(account))
+        let shown = known.get(credential)?;
+        (Instant::now() < shown.until && shown.account.is_newest(shown.life)).then(|| Arc::clone(&shown.account))
     }
 
     /// Remembers a valid credential. If there are too many, forgets the others.
@@ -32,6 +39,6 @@ impl Known {
         if known.len() >= KNOWN_MAX {
             known.clear();
         }
-        known.insert(credential, (account, life, Instant::now() + KNOWN_FOR));
+        known.insert(credential, Shown { account, life, until: Instant::now() + KNOWN_FOR });
     }
 }
