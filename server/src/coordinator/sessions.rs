@@ -176,6 +176,11 @@ impl Coordinator {
         Ok(found.into_iter().next().flatten())
     }
 
+    /// Returns a version of what a team holds apart from its leases. While it is the same, so is that.
+    pub async fn team_version(&self, namespace: &Namespace) -> Result<u64, Refusal> {
+        self.store.version(namespace).await.map_err(unavailable)
+    }
+
     /// Reads the extent of each member's inbox, and its latest session, from the store.
     pub async fn session_places(
         &self,

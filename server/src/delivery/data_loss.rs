@@ -21,7 +21,7 @@ pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
         };
         coordinator.metrics().lost_writes.inc();
         // Sequences are reused: a session that is ahead of its inbox would skip the next messages.
-        for session in coordinator.notifier().sessions().iter().filter(|session| session.namespace == loss.namespace) {
+        for session in coordinator.notifier().sessions_of(&loss.namespace) {
             session.begin_again();
         }
         let (coordinator, stop) = (Arc::clone(&coordinator), stop.clone());

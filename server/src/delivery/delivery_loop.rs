@@ -137,8 +137,8 @@ impl DeliveryLoop {
     /// Delivers until the session ends.
     pub(super) async fn run(&mut self, heartbeats: &Heartbeats, draining: &CancellationToken) -> End {
         let now = Instant::now();
-        let mut heartbeat = interval_at(now + self.pace.heartbeat_interval, self.pace.heartbeat_interval);
-        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut heartbeat = interval_at(self.pace.first_heartbeat(now), self.pace.heartbeat_interval);
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let age = sleep(self.pace.stream_age.mul_f64(rand::random_range(0.9..1.1)));
         tokio::pin!(age);
         loop {

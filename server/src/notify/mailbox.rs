@@ -20,6 +20,9 @@ use crate::{
 /// How many arrivals wait at most; later ones are read from the store.
 const ARRIVALS_MAX: usize = 128;
 
+/// No version of a team.
+const NEVER: u64 = u64::MAX;
+
 /// What a session shares with the rest of the coordinator. The session's own loop sleeps on it.
 #[derive(Debug)]
 pub struct Mailbox {
@@ -32,6 +35,8 @@ pub struct Mailbox {
     wake: Notify,
     /// The lowest sequence that the session has not handled yet.
     seen_next: AtomicU64,
+    /// The version of the team at which the session had missed nothing. [`NEVER`]: unknown, or it has handled more since.
+    up_to_date_at: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -112,7 +117,15 @@ impl Mailbox {
     /// Makes the mailbox of a session that has read nothing yet.
     pub(crate) fn new(namespace: Namespace, member: Name, session_id: String) -> Arc<Self> {
         let state = Mutex::new(State { look: true, ..State::default() });
-        Arc::new(Self { namespace, member, session_id, wake: Notify::new(), seen_next: AtomicU64::new(1), state })
+        Arc::new(Self {
+            namespace,
+            member,
+            session_id,
+            wake: Notify::new(),
+            seen_next: AtomicU64::new(1),
+            up_to_date_at: AtomicU64::new(NEVER),
+            state,
+        })
     }
 
     /// Takes an entry that was just committed to the inbox. `message`: the message it names, if at hand.
@@ -165,6 +178,16 @@ impl Mailbox {
         self.seen_next.load(Ordering::Relaxed)
     }
 
+    /// Returns whether the session has missed nothing, if its team has this version.
+    pub(crate) fn is_up_to_date_at(&self, version: u64) -> bool {
+        self.up_to_date_at.load(Ordering::Relaxed) == version
+    }
+
+    /// Records that the session has missed nothing that the team had at this version.
+    pub(crate) fn set_up_to_date_at(&self, version: u64) {
+        self.up_to_date_at.store(version, Ordering::Relaxed);
+    }
+
     /// Returns the session's exact progress, which may not be in the store yet.
     pub(crate) fn cursor(&self) -> CursorRecord {
         let unacked = self.unacked_places();
@@ -203,7 +226,9 @@ impl Mailbox {
 
     /// Publishes the session's progress.
     pub(crate) fn set_seen_next(&self, next: u64) {
-        self.seen_next.store(next, Ordering::Relaxed);
+        if self.seen_next.swap(next, Ordering::Relaxed) != next {
+            self.up_to_date_at.store(NEVER, Ordering::Relaxed);
+        }
     }
 
     /// Publishes the session's cursor.

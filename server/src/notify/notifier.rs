@@ -106,6 +106,20 @@ impl Notifier {
         self.lock().values().flat_map(|waiters| waiters.sessions.values()).flatten().cloned().collect()
     }
 
+    /// Returns the mailbox of every open session of a namespace.
+    pub fn sessions_of(&self, namespace: &Namespace) -> Vec<Arc<Mailbox>> {
+        let namespaces = self.lock();
+        let waiters = namespaces.get(namespace).into_iter();
+        waiters.flat_map(|waiters| waiters.sessions.values()).flatten().cloned().collect()
+    }
+
+    /// Returns the namespaces with open sessions.
+    pub fn with_sessions(&self) -> Vec<Namespace> {
+        let namespaces = self.lock();
+        let has_sessions = namespaces.iter().filter(|(_, waiters)| !waiters.sessions.is_empty());
+        has_sessions.map(|(namespace, _)| namespace.clone()).collect()
+    }
+
     /// Returns the members of a namespace with an open session.
     pub(crate) fn members_with_sessions(&self, namespace: &Namespace) -> Vec<Name> {
         let namespaces = self.lock();

@@ -19,7 +19,7 @@ pub trait StoreLayer: fmt::Debug + Send + Sync + 'static {
     fn inner(&self) -> &dyn Store;
 
     /// Runs a call to the wrapped store. A layer that treats all calls alike overrides this. `operation` is the method's
-    /// name: `read`, `scan`, `range`, `extents`, `leases`, `usage`, `now` or `commit`.
+    /// name: `read`, `scan`, `range`, `extents`, `leases`, `usage`, `version`, `now` or `commit`.
     fn around<T: Send>(
         &self,
         operation: &'static str,
@@ -120,6 +120,10 @@ impl<L: StoreLayer> Store for L {
 
     async fn usage(&self, namespace: &Namespace) -> Result<u64, StoreError> {
         self.around("usage", self.inner().usage(namespace)).await
+    }
+
+    async fn version(&self, namespace: &Namespace) -> Result<u64, StoreError> {
+        self.around("version", self.inner().version(namespace)).await
     }
 
     async fn now_ms(&self) -> Result<u64, StoreError> {

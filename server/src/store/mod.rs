@@ -438,6 +438,10 @@ pub trait Store: Export + fmt::Debug + Send + Sync + 'static {
     /// counted once, and what it holds in very large parts may be estimated.
     async fn usage(&self, namespace: &Namespace) -> Result<u64, StoreError>;
 
+    /// Returns a version of what a namespace holds apart from its leases. While it is the same, so is that. It may also change
+    /// for no reason.
+    async fn version(&self, namespace: &Namespace) -> Result<u64, StoreError>;
+
     /// Returns the store's clock, in milliseconds since 1970. Fails if the store is unreachable.
     async fn now_ms(&self) -> Result<u64, StoreError>;
 

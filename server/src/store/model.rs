@@ -44,6 +44,7 @@ struct Contents {
     leases: BTreeMap<String, u64>,
     replies: BTreeMap<String, Bytes>,
     usage: Usage,
+    version: u64,
 }
 
 #[derive(Debug)]
@@ -87,6 +88,9 @@ impl State {
         let (appended, removed) = contents.write_streams(txn, at_ms)?;
         self.version += 1;
         let version = self.version;
+        if !txn.changes_leases_only() {
+            contents.version = version;
+        }
         for write in &txn.writes {
             contents.write(write, version, at_ms);
             if let Write::Raise { version, clock_ms } = write {
@@ -303,6 +307,10 @@ impl Store for ModelStore {
     async fn usage(&self, namespace: &Namespace) -> Result<u64, StoreError> {
         let usage = self.with_contents(namespace, |contents| contents.usage);
         Ok(usage.on(self.state.lock().now_ms() / DAY_MS).bytes())
+    }
+
+    async fn version(&self, namespace: &Namespace) -> Result<u64, StoreError> {
+        Ok(self.with_contents(namespace, |contents| contents.version))
     }
 
     async fn now_ms(&self) -> Result<u64, StoreError> {

@@ -30,6 +30,13 @@ impl Txn {
         any(|write| matches!(write, Write::Remove { .. } | Write::Delete { .. })) || self.puts_little()
     }
 
+    /// Returns whether the transaction changes nothing but leases.
+    pub(super) fn changes_leases_only(&self) -> bool {
+        self.writes
+            .iter()
+            .all(|write| matches!(write, Write::Lease { .. } | Write::EndLease { .. } | Write::Notify { .. }))
+    }
+
     fn puts_little(&self) -> bool {
         let renews = self.writes.iter().any(|write| matches!(write, Write::Lease { .. }));
         let replaces = |key: &Key| {

@@ -40,7 +40,8 @@ pub const TASK_STATUSES: [&str; 4] = ["ready", "assigned", "blocked", "in_progre
 pub const QUOTA_LEVELS: [(&str, u64); 2] = [("near", ALARM_PERCENT), ("full", FULL_PERCENT)];
 
 /// The operations of a store that are timed.
-pub(super) const STORE_OPERATIONS: [&str; 8] = ["read", "scan", "range", "extents", "leases", "usage", "now", "commit"];
+pub(super) const STORE_OPERATIONS: [&str; 9] =
+    ["read", "scan", "range", "extents", "leases", "usage", "version", "now", "commit"];
 
 /// One label.
 pub type Label = [(&'static str, &'static str); 1];

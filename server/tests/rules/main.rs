@@ -28,6 +28,7 @@ mod overtaking;
 mod pages;
 mod permissions;
 mod quotas;
+mod reconciler;
 mod reply_bounds;
 mod requests;
 mod retention;

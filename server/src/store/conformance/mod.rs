@@ -70,6 +70,7 @@ macro_rules! with_promises {
             read_sees_every_acknowledged_commit
             skipped_sequences_are_never_used
             raised_version_and_clock_never_go_back
+            version_differs_once_anything_but_leases_has_changed
             export_shows_everything
             export_shows_one_instant_of_each_namespace
             abandoned_export_ends_and_leaves_nothing_behind

@@ -117,3 +117,44 @@ pub(in crate::store) async fn names_can_contain_any_visible_character(harness: H
     let scanned = harness.store.scan(&namespace, "member", "", 10).await.unwrap();
     assert!(scanned.iter().any(|(id, _)| *id == visible));
 }
+
+pub(in crate::store) async fn version_differs_once_anything_but_leases_has_changed(h: Harness) {
+    let (space, other, key) = (namespace("a"), namespace("b"), Key::new("task", "1"));
+    let version = async |namespace: &Namespace| {
+        let version = h.store.version(namespace).await.unwrap();
+        assert_eq!(h.second.version(namespace).await.unwrap(), version);
+        version
+    };
+    h.commit(&other, vec![put(&key, "other")]).await;
+    let other_before = version(&other).await;
+    let mut seen = vec![version(&space).await];
+    let changes = [
+        vec![put(&key, "1")],
+        vec![put(&key, "1")],
+        vec![append("s", "x")],
+        vec![lease("l", LONG), put(&key, "2")],
+        vec![remove("s", &[1])],
+        vec![remember("key", "x")],
+        vec![delete(&key), Write::EndLease { name: "l".to_owned() }],
+    ];
+    for writes in changes {
+        let change = format!("{writes:?}");
+        let checks = if change.contains("RememberReply") { vec![key_unused("key")] } else { Vec::new() };
+        h.commit_if(&space, checks, writes).await;
+        let found = version(&space).await;
+        assert!(!seen.contains(&found), "{change}: {found} of {seen:?}");
+        seen.push(found);
+        h.refused(&space, vec![at(&key, Some(1))], vec![delete(&key)]).await;
+        let end = Write::EndLease { name: "m".to_owned() };
+        for leases in [vec![lease("l", LONG)], vec![lease("l", LONG), lease("m", LONG)], vec![end]] {
+            h.commit(&space, leases).await;
+            assert_eq!(version(&space).await, found, "after {change}");
+        }
+    }
+    assert_eq!(version(&other).await, other_before);
+    h.commit(&space, vec![put(&key, "x"), Write::DropNamespace]).await;
+    assert!(!seen[1..].contains(&version(&space).await));
+    h.commit(&space, vec![lease("l", LONG)]).await;
+    h.commit(&space, vec![put(&key, "1")]).await;
+    assert!(!seen.contains(&version(&space).await));
+}

@@ -21,6 +21,7 @@ mod reserve;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod versions;
 mod writer;
 
 use std::{path::Path, sync::Arc, thread::JoinHandle, time::Duration};
@@ -36,6 +37,7 @@ use self::{
     file::{Opener, StoreFile},
     reserve::Reserve,
     tables::{DAY_MS, ENTRIES, LEASES, RECORDS, Result as ReadResult, STREAMS, USAGE},
+    versions::Versions,
     writer::{Job, QUEUE_MAX, Writer},
 };
 use super::{
@@ -55,6 +57,7 @@ const RELEASE_GRACE: Duration = Duration::from_secs(3);
 pub struct EmbeddedStore {
     file: Arc<StoreFile>,
     clock: Arc<Clock>,
+    versions: Arc<Versions>,
     notifications: broadcast::Sender<Notification>,
     /// `None` while the store is being dropped.
     queue: Option<mpsc::Sender<Job>>,
@@ -93,12 +96,14 @@ impl EmbeddedStore {
         let (file, facts) = StoreFile::open(name, opener)?;
         let file = Arc::new(file);
         let clock = Arc::new(Clock::starting_at_least(facts.clock_ms));
+        let versions = Arc::new(Versions::starting_at(facts.version));
         let (queue, jobs) = mpsc::channel(QUEUE_MAX);
         let (notifications, _) = broadcast::channel(NOTIFICATIONS_MAX);
         let is_locked = durability == Durability::Fsynced;
         let writer = Writer {
             file: file.clone(),
             clock: clock.clone(),
+            versions: versions.clone(),
             queue: jobs,
             notifications: notifications.clone(),
             durability,
@@ -112,6 +117,7 @@ impl EmbeddedStore {
         Ok(Arc::new(Self {
             file,
             clock,
+            versions,
             notifications,
             queue: Some(queue),
             writer: Mutex::new(Some(writer)),
@@ -252,6 +258,10 @@ impl Store for EmbeddedStore {
         let usage =
             self.read_inline(|txn| tables::stored_usage(&txn.open_table(USAGE)?, &tables::prefix(namespace)))?;
         Ok(usage.on(self.clock.now_ms() / DAY_MS).bytes())
+    }
+
+    async fn version(&self, namespace: &Namespace) -> Result<u64, StoreError> {
+        Ok(self.versions.of(namespace))
     }
 
     async fn now_ms(&self) -> Result<u64, StoreError> {

@@ -16,6 +16,7 @@ use super::{
     plan::plan,
     reserve::Reserve,
     tables::{CLOCK_MS, COUNTED, DAY_MS, Result, Tables, VERSION},
+    versions::Versions,
 };
 use crate::store::{Commit, Durability, Namespace, Notification, Outcome, StoreError, Txn, Write};
 
@@ -58,6 +59,7 @@ pub(super) enum Job {
 pub(super) struct Writer {
     pub(super) file: Arc<StoreFile>,
     pub(super) clock: Arc<Clock>,
+    pub(super) versions: Arc<Versions>,
     pub(super) queue: mpsc::Receiver<Job>,
     pub(super) notifications: broadcast::Sender<Notification>,
     pub(super) durability: Durability,
@@ -113,7 +115,8 @@ impl Writer {
             }
             let requests: Vec<Request<'_>> = requests.iter().map(|(namespace, txn)| (namespace, txn)).collect();
             for ((request, answer), outcome) in requests.iter().zip(answers).zip(self.carry_out_all(&requests)) {
-                if let Ok(Outcome::Committed(_)) = &outcome {
+                if let Ok(Outcome::Committed(commit)) = &outcome {
+                    self.versions.note(request.0, request.1, commit.version);
                     self.publish(request);
                 }
                 // The caller may be gone.
@@ -320,6 +323,7 @@ impl Writer {
         match self.file.reopen() {
             Ok(facts) => {
                 self.version = facts.version;
+                self.versions.restart_at(facts.version);
                 Ok(())
             }
             Err(error) => {

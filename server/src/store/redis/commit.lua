@@ -90,8 +90,9 @@ local keys, args, base, fields, known, streams
 -- The version of the next transaction, and the day of all of them; the meta hash's `h`; the hashes of the replies of that day and of the
 -- day before, and which days these are.
 local later, day, past, replies, replies_before, expires
--- What to set in the meta hash; the usage so far, if it has changed; whether any transaction was kept; whether others listen.
-local set, usage, kept_any, listened
+-- What to set in the meta hash; the usage so far, if it has changed; whether any transaction was kept; whether others listen; the
+-- version before, while nothing but leases has changed.
+local set, usage, kept_any, listened, before
 -- The versions that were read, by key and id, if there are several transactions. The streams that the present one touches, and whether
 -- it has begun to write.
 local seen, touched, is_writing
@@ -135,6 +136,7 @@ local function open(...)
     end
   end
   -- Later than any version ever given, even if the server lost the last of them.
+  before = known[1]
   later = max((known[1] or 0) + 1, time[1] * 1000000 + time[2])
   day = floor(floor(later / 1000) / DAY_MS)
   note_meta()
@@ -262,6 +264,7 @@ local function commit(at, last)
       known[a + 4], set[#set + 1], set[#set + 2] = '', fields[a + 4], ''
     end
     if seen and (op == 'P' or op == 'D') then seen[a] = nil end
+    if before and op ~= 'L' and op ~= 'E' and op ~= 'H' then before = nil end
     if op == 'P' then call('HSET', keys[a + 0], b, version, c, args[at + 4])
     elseif op == 'L' then call('HSET', keys[a + 0], b, format('%d', now + c))
     elseif op == 'D' or op == 'E' then gone[#gone + 1] = {a + 0, b, op == 'D' and c or b}
@@ -316,6 +319,11 @@ end
 local function close()
   if not kept_any then return end
   set[2] = known[1]
+  if before then
+    -- The namespace holds what it held at the version before, or at the one before the leases changed then.
+    local at, version = match(call('HGET', keys[1], 'c') or '', '^(%d+) (%d+)$')
+    set[#set + 1], set[#set + 2] = 'c', known[1] .. ' ' .. (at == before and version or before)
+  end
   if past ~= known[3] then set[#set + 1], set[#set + 2] = 'h', past end
   if usage then set[#set + 1], set[#set + 2] = 'u', format('%d %d %d %d', usage[1], usage[2], usage[3], usage[4]) end
   for i = 2, #keys do

@@ -4,6 +4,8 @@
 //! the key is one of:
 //! - `m`: the meta hash, with the fields
 //!   - `v`: the last version, in microseconds since 1970, which is also the namespace's clock;
+//!   - `c`: `<version> <version of the contents>`, written by commits that change nothing but leases: if `v` is still the first
+//!     one, what the namespace holds apart from them has the second;
 //!   - `e`: `<day> <day before>`, the days whose idempotency keys exist and expire; the second may be missing;
 //!   - `h`: the server's histories, `<id> <floor>;` each, newest first; see `data_loss.rs`;
 //!   - `b`: the version of the commit that created the namespace;

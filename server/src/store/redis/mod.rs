@@ -50,7 +50,7 @@ use self::{
     functions::Function,
     group::GroupCommit,
     keys::Keys,
-    reply::{array, entry, extent, number, pairs, record, time_ms, unparsable, usage},
+    reply::{array, contents_version, entry, extent, number, pairs, record, time_ms, unparsable, usage},
     topology::Topology,
 };
 use super::{
@@ -273,6 +273,14 @@ impl Store for RedisStore {
                 Ok(usage(counted)?.on(now_ms / DAY_MS).bytes())
             }
         }
+    }
+
+    async fn version(&self, namespace: &Namespace) -> Result<u64, StoreError> {
+        let mut query = redis::cmd("HMGET");
+        query.arg(self.keys.meta(namespace)).arg(&["v", "c"]);
+        let [version, leases]: [Value; 2] =
+            array(self.query_one(Some(namespace), query).await?)?.try_into().map_err(|_| unparsable())?;
+        contents_version(version, leases)
     }
 
     async fn now_ms(&self) -> Result<u64, StoreError> {

@@ -91,6 +91,21 @@ pub(super) fn usage(value: Value) -> Result<Usage, StoreError> {
     Ok(Usage { kept, day, replies, replies_before })
 }
 
+/// Parses the version of what a namespace holds apart from its leases, from its version, and its field `c` if it has one.
+pub(super) fn contents_version(version: Value, leases: Value) -> Result<u64, StoreError> {
+    if version == Value::Nil {
+        return Ok(0);
+    }
+    let version = number(version)?;
+    if leases == Value::Nil {
+        return Ok(version);
+    }
+    let leases = text(leases)?;
+    let (at, contents) = leases.split_once(' ').ok_or_else(unparsable)?;
+    let parse = |number: &str| number.parse::<u64>().map_err(|_| unparsable());
+    Ok(if parse(at)? == version { parse(contents)? } else { version })
+}
+
 /// Parses the answer of `TIME`, in milliseconds since 1970.
 pub(super) fn time_ms(value: Value) -> Result<u64, StoreError> {
     let [seconds, micros]: [Value; 2] = array(value)?.try_into().map_err(|_| unparsable())?;

@@ -1,0 +1,50 @@
+//! The versions of namespaces. They are not in the file, because only this process changes it.
+
+use std::collections::HashMap;
+
+use parking_lot::Mutex;
+
+use crate::store::{Namespace, Txn, Write};
+
+/// The version of each namespace.
+#[derive(Debug)]
+pub(super) struct Versions(Mutex<Known>);
+
+#[derive(Debug)]
+struct Known {
+    /// That of every namespace that is not in the map.
+    others: u64,
+    changed: HashMap<Namespace, u64>,
+}
+
+impl Versions {
+    /// Begins with what the file holds: nothing in it is newer than this version.
+    pub(super) fn starting_at(version: u64) -> Self {
+        Self(Mutex::new(Known { others: version, changed: HashMap::new() }))
+    }
+
+    /// Returns the version of a namespace.
+    pub(super) fn of(&self, namespace: &Namespace) -> u64 {
+        let known = self.0.lock();
+        known.changed.get(namespace).copied().unwrap_or(known.others)
+    }
+
+    /// Notes a commit, unless it changed nothing but leases.
+    pub(super) fn note(&self, namespace: &Namespace, txn: &Txn, version: u64) {
+        if txn.changes_leases_only() {
+            return;
+        }
+        let mut known = self.0.lock();
+        if txn.writes.contains(&Write::DropNamespace) {
+            known.changed.remove(namespace);
+            known.others = version;
+        } else {
+            known.changed.insert(namespace.clone(), version);
+        }
+    }
+
+    /// Begins again with what the file holds now.
+    pub(super) fn restart_at(&self, version: u64) {
+        *self.0.lock() = Known { others: version, changed: HashMap::new() };
+    }
+}

@@ -1,0 +1,72 @@
+//! The worker that checks whether sessions have missed something.
+
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use teamwire_server::{
+    delivery::reconciler,
+    store::{Store, StoreError, StoreLayer, model::ModelStore},
+};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::team::*;
+
+/// A store that counts how many times the worker asks for a team's version, and for the extents of its inboxes.
+#[derive(Debug)]
+struct Counted {
+    store: Arc<dyn Store>,
+    versions: watch::Sender<usize>,
+    extents: AtomicUsize,
+}
+
+impl StoreLayer for Counted {
+    fn inner(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    async fn around<T: Send>(
+        &self,
+        operation: &'static str,
+        call: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
+        match operation {
+            "version" => self.versions.send_modify(|versions| *versions += 1),
+            "extents" => drop(self.extents.fetch_add(1, Ordering::Relaxed)),
+            _ => {}
+        }
+        call.await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_team_in_which_nothing_happens_costs_one_number_each_time() {
+    let store =
+        Arc::new(Counted { store: ModelStore::new(), versions: watch::Sender::new(0), extents: AtomicUsize::new(0) });
+    let t = Team::on(store.clone(), |_| ()).await;
+    let bob = t.join("bob").await;
+    let mut session = t.open(&bob).await;
+    let stop = CancellationToken::new();
+    let _stopped = stop.clone().drop_guard();
+    let opened = store.extents.load(Ordering::Relaxed);
+    tokio::spawn(reconciler::run(Arc::clone(&t.coordinator), stop));
+    let mut versions = store.versions.subscribe();
+
+    versions.wait_for(|versions| *versions == 3).await.unwrap();
+    let looked = store.extents.load(Ordering::Relaxed);
+    assert!((opened + 1..=opened + 2).contains(&looked), "{opened} {looked}");
+    versions.wait_for(|versions| *versions == 10).await.unwrap();
+    assert_eq!(store.extents.load(Ordering::Relaxed), looked);
+
+    // Whatever happens makes it look again.
+    t.send(&t.lead, message("bob", "hello")).await;
+    session.delivery().await;
+    let before = store.extents.load(Ordering::Relaxed);
+    versions.wait_for(|versions| *versions == 12).await.unwrap();
+    assert!(store.extents.load(Ordering::Relaxed) > before);
+}
