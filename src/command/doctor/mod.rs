@@ -53,7 +53,7 @@ pub(in crate::command) use self::history::crashes;
 ///
 /// - permission unanswered: a permission request awaits an answer
 ///
-/// - lost: the member's lease and the grace period after it expired
+/// - lost: the member's lease expired, and then its grace period
 ///
 /// - not started: a host has not started a teammate that was ordered from it
 ///
