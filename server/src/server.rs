@@ -21,7 +21,7 @@ use crate::{
     edge::{self, Acceptor, Listen, auth_gate::AuthGateLayer, tls::Tls},
     grpc::{
         self, Advertised, ServiceConfig, Services, audit_layer::AuditLayer, budget_layer::BudgetLayer,
-        heartbeat_layer::HeartbeatLayer, metrics_layer::MetricsLayer, request_errors,
+        heartbeat_layer::HeartbeatLayer, metrics_layer::MetricsLayer, request_body, request_errors,
     },
     health,
     store::{Store, StoreError},
@@ -194,7 +194,7 @@ async fn serve<L: Listen>(
         .layer(HeartbeatLayer::new(Arc::clone(heartbeats)))
         .layer(request_errors::too_large(config.edge.request_bytes_max))
         .layer(request_errors::unreadable())
-        .layer(request_errors::incomplete(config.edge.request_bytes_max, config.edge.request_timeout))
+        .layer(request_body::whole(config.edge.request_bytes_max, config.edge.request_timeout))
         .add_routes(routes)
         .serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned())
         .await?;

@@ -145,6 +145,8 @@ pub(super) const KEYS: &[Key] = keys! {
     "shares.reads_max": Number(1..=10_000) => shares.reads_max;
     "shares.reply_bytes_per_credential_max": Kib(1_024..=2_097_152) => shares.reply_bytes_per_credential_max;
     "shares.reply_bytes_max": Kib(8_192..=67_108_864) => shares.reply_bytes_max;
+    "shares.request_bytes_per_credential_max": Kib(256..=2_097_152) => shares.request_bytes_per_credential_max;
+    "shares.request_bytes_max": Kib(1_024..=67_108_864) => shares.request_bytes_max;
     "delivery.heartbeat_interval": Millis(100..=600_000) => pace.heartbeat_interval;
     "delivery.write_timeout": Millis(100..=3_600_000) => pace.write_timeout;
     "delivery.stream_age": Seconds(1..=604_800) => pace.stream_age;

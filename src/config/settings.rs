@@ -109,6 +109,11 @@ impl Settings {
                 "shares.reply_bytes_per_credential_max must be at most shares.reply_bytes_max, of which it is a part.",
             );
         }
+        if self.shares.request_bytes_per_credential_max > self.shares.request_bytes_max {
+            return wrong(
+                "shares.request_bytes_per_credential_max must be at most shares.request_bytes_max, of which it is a part.",
+            );
+        }
         if self.shares.reads_per_credential_max > self.shares.reads_max {
             return wrong("shares.reads_per_credential_max must be at most shares.reads_max, of which it is a part.");
         }

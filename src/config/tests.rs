@@ -133,6 +133,7 @@ fn contradictory_settings_are_refused() {
     assert!(refused("[drain]\nhard_stop = \"1s\"\n").contains("drain.grace"));
     assert!(refused("[network]\nrequest_bytes_max = \"64KiB\"\n").contains("limits.content_bytes_max"));
     assert!(refused("[shares]\nreply_bytes_per_credential_max = \"512MiB\"\n").contains("shares.reply_bytes_max"));
+    assert!(refused("[shares]\nrequest_bytes_max = \"1MiB\"\n").contains("shares.request_bytes_per_credential_max"));
     assert!(refused("[shares]\nreads_per_credential_max = 33\n").contains("shares.reads_max"));
     assert!(refused("[delivery]\nheartbeat_interval = \"20s\"\n").contains("limits.lease_ttl"));
     assert!(refused("advertise = [\"host:1\"]\n").contains("http://HOST:PORT"));

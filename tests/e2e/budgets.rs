@@ -32,6 +32,7 @@ use crate::{
 };
 
 const GET_TEAM: &str = "/teamwire.v1.TeamService/GetTeam";
+const SEND: &str = "/teamwire.v1.MessageService/Send";
 const LIST_HISTORY: &str = "/teamwire.v1.HistoryService/ListHistory";
 
 /// What a test of large replies needs to get them sent.
@@ -84,12 +85,8 @@ impl Wire {
         credential: &str,
         message: &impl Message,
     ) -> Result<h2::client::ResponseFuture, h2::Error> {
-        let request = http::Request::post(format!("http://coordinator{path}"))
-            .header("content-type", "application/grpc")
-            .header("te", "trailers")
-            .header("authorization", format!("Bearer {credential}"));
         let mut requests = self.requests.clone().ready().await?;
-        let (answer, mut body) = requests.send_request(request.body(()).unwrap(), false)?;
+        let (answer, mut body) = requests.send_request(call_to(path, credential), false)?;
         let message = message.encode_to_vec();
         let mut framed = vec![0];
         framed.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
@@ -98,11 +95,35 @@ impl Wire {
         Ok(answer)
     }
 
+    /// Starts a call whose request has this many bytes, of which the last one does not come until the returned stream is dropped.
+    async fn begin_large(
+        &self,
+        path: &str,
+        credential: &str,
+        bytes: &Bytes,
+    ) -> Result<(h2::client::ResponseFuture, h2::SendStream<Bytes>), h2::Error> {
+        let request = call_to(path, credential);
+        let mut requests = self.requests.clone().ready().await?;
+        let (answer, mut body) = requests.send_request(request, false)?;
+        let announced = u32::try_from(bytes.len() + 1).unwrap();
+        body.send_data([&[0][..], &announced.to_be_bytes()].concat().into(), false)?;
+        body.send_data(bytes.clone(), false)?;
+        Ok((answer, body))
+    }
+
     /// Calls, and returns the refusal, if it is one.
     async fn call(&self, path: &str, credential: &str) -> Result<Option<Refusal>, h2::Error> {
         let answer = self.begin(path, credential, &v1::GetTeamRequest::default()).await?;
         Ok(refusal_of(&timeout(PATIENCE, answer).await.expect("an answer")?))
     }
+}
+
+fn call_to(path: &str, credential: &str) -> http::Request<()> {
+    let request = http::Request::post(format!("http://coordinator{path}"))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .header("authorization", format!("Bearer {credential}"));
+    request.body(()).unwrap()
 }
 
 fn refusal_of(answer: &Response<RecvStream>) -> Option<Refusal> {
@@ -592,4 +613,68 @@ fn strangers_of_one_address_make_way_and_keep_nobody_out() {
         assert_eq!(established.call(GET_TEAM, &bob).await.unwrap(), None, "on its old connection");
     });
     assert!(world.coordinator.metric("teamwire_budget_refusals_total{budget=\"strangers\"}") >= 280.0);
+}
+
+#[test]
+fn strangers_whose_large_requests_do_not_become_complete_hold_so_much_memory() {
+    let world = World::configured("[network]\nauthentication_timeout = \"1m\"\nrequest_timeout = \"1m\"\n");
+    world.create_team("acme");
+    let (ann, bob) = (world.join("ann"), world.join("bob"));
+    let at = world.coordinator.socket();
+    Runtime::new().unwrap().block_on(async {
+        let before = memory_peak(&world);
+        let large = Bytes::from(vec![b'x'; 200 << 10]);
+        let (mut wires, mut answers, mut bodies) = (Vec::new(), JoinSet::new(), Vec::new());
+        for _ in 0..40 {
+            let wire = Wire::on(from("127.0.0.2", at).await, 65_535).await.unwrap();
+            for _ in 0..64 {
+                let (answer, body) = wire.begin_large(SEND, "twm:acme:bob:0123456789abcdef", &large).await.unwrap();
+                answers.spawn(answer);
+                bodies.push(body);
+            }
+            wires.push(wire);
+        }
+        // Requests of 500 MiB; most of them wait for room, and are refused.
+        for _ in 0..100 {
+            let answer = timeout(PATIENCE, answers.join_next()).await.expect("an answer").unwrap();
+            let refusal = refusal_of(&answer.unwrap().unwrap()).expect("a refusal");
+            names(&refusal, "shares.request_bytes_per_credential_max", &(8 << 20).to_string());
+        }
+        let grown = memory_peak(&world).saturating_sub(before);
+        assert!(grown < 64 << 20, "{} MiB", grown >> 20);
+        others_are_served(&world, &ann).await;
+        let raw = Raw::at(&world.coordinator.address(), &bob);
+        raw.send(message::direct("ann", "large", "x".repeat(60 << 10)).body)
+            .await
+            .expect("members have their own room");
+        answers.abort_all();
+    });
+}
+
+#[test]
+fn a_member_whose_large_requests_do_not_become_complete_keeps_nobody_waiting() {
+    let world = World::configured(
+        "[network]\nrequest_timeout = \"1m\"\n[shares]\nrequest_bytes_per_credential_max = \"1MiB\"\nrequest_bytes_max = \"2MiB\"\n",
+    );
+    world.create_team("acme");
+    let (ann, bob) = (world.join("ann"), world.join("bob"));
+    Runtime::new().unwrap().block_on(async {
+        let large = Bytes::from(vec![b'x'; 200 << 10]);
+        let wire = Wire::connect(&world).await;
+        assert_eq!(wire.call(GET_TEAM, &bob).await.unwrap(), None);
+        let mut begun = Vec::new();
+        for _ in 0..10 {
+            begun.push(wire.begin_large(SEND, &bob, &large).await.unwrap());
+        }
+        let (refused, _) = begun.pop().unwrap();
+        let refusal = refusal_of(&timeout(PATIENCE, refused).await.expect("an answer").unwrap()).expect("a refusal");
+        names(&refusal, "shares.request_bytes_per_credential_max", &(1 << 20).to_string());
+        let text = "x".repeat(60 << 10);
+        let other = Raw::at(&world.coordinator.address(), &ann);
+        other.send(message::direct("bob", "large", &text).body).await.expect("the other half is for others");
+        others_are_served(&world, &ann).await;
+        drop((begun, wire));
+        let raw = Raw::at(&world.coordinator.address(), &bob);
+        raw.send(message::direct("ann", "large", &text).body).await.expect("there is room again");
+    });
 }

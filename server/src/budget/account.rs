@@ -17,7 +17,7 @@ use super::{
     bounds::Class,
     bucket::{Bucket, Rate},
     lives::{Life, Lives},
-    shared::Shared,
+    shared::{Shared, semaphore},
 };
 
 /// What a read costs at least, in bytes: looking the caller up and finding nothing takes time, too.
@@ -44,6 +44,9 @@ pub struct Account {
     streams: Arc<Semaphore>,
     pub(super) reading: Arc<Semaphore>,
     pub(super) reply_bytes: Arc<Semaphore>,
+    pub(super) request_bytes: Arc<Semaphore>,
+    /// Whether it is that of an address, whose clients have shown no valid credential.
+    pub(super) is_of_strangers: bool,
     leads: AtomicBool,
 }
 
@@ -73,9 +76,17 @@ impl ConnectionGuard {
         Arc::ptr_eq(&self.account, account)
     }
 
-    /// Returns whether the connection counts for this life.
-    pub fn is_of_life(&self, life: Life) -> bool {
-        self.life == life
+    /// Has the connection count for a life that has just presented its credential over it, or refuses that.
+    pub fn renew(&mut self, life: Life, evict: CancellationToken) -> Result<(), Refusal> {
+        if life == self.life {
+            self.account.note(life);
+            return Ok(());
+        }
+        let max = self.account.shared.shares.connections_per_credential_max;
+        let renewed = self.account.connections.lock().renew((self.life, self.number), life, evict, max);
+        self.account.count_closed(renewed.ok_or_else(|| self.account.too_many_connections())?);
+        self.life = life;
+        Ok(())
     }
 
     /// Returns the account for which the connection counts.
@@ -85,8 +96,7 @@ impl ConnectionGuard {
 }
 
 impl Account {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let semaphore = |size: usize| Arc::new(Semaphore::new(size.min(Semaphore::MAX_PERMITS)));
+    pub(super) fn new(shared: Arc<Shared>, is_of_strangers: bool) -> Self {
         let shares = shared.shares;
         Self {
             shared,
@@ -101,6 +111,8 @@ impl Account {
             streams: semaphore(shares.streams_per_credential_max),
             reading: semaphore(shares.reads_per_credential_max),
             reply_bytes: semaphore(shares.reply_bytes_per_credential_max),
+            request_bytes: semaphore(shares.request_bytes_per_credential_max),
+            is_of_strangers,
             leads: AtomicBool::new(false),
         }
     }
@@ -197,22 +209,33 @@ impl Account {
     /// Counts a connection of a life that has just presented its credential, or refuses it. `evict` is cancelled when the
     /// connection must be closed because two newer lives have presented theirs.
     pub fn connection(self: &Arc<Self>, life: Life, evict: CancellationToken) -> Result<ConnectionGuard, Refusal> {
-        let size = self.shared.shares.connections_per_credential_max;
-        match self.connections.lock().add(life, evict, size) {
-            Some(number) => Ok(ConnectionGuard { account: Arc::clone(self), life, number }),
-            None => {
-                let todo = "Use one for several calls, or close some";
-                Err(self.too_many(Class::Connections, size, "connections open", todo))
-            }
+        let mut lives = self.connections.lock();
+        self.count_closed(lives.note(life));
+        let number = lives.add(evict, self.shared.shares.connections_per_credential_max);
+        drop(lives);
+        let number = number.ok_or_else(|| self.too_many_connections())?;
+        Ok(ConnectionGuard { account: Arc::clone(self), life, number })
+    }
+
+    /// Notes that a life has just presented its valid credential.
+    pub fn note(&self, life: Life) {
+        self.count_closed(self.connections.lock().note(life));
+    }
+
+    fn count_closed(&self, connections: usize) {
+        for _ in 0..connections {
+            self.shared.count(Class::Connections);
         }
     }
 
-    pub(super) fn note(&self, life: Life) {
-        self.connections.lock().note(life);
+    fn too_many_connections(&self) -> Refusal {
+        let size = self.shared.shares.connections_per_credential_max;
+        let todo = "Use one for several calls, or close some";
+        self.too_many(Class::Connections, size, "connections open", todo)
     }
 
     /// Returns whether no newer life has presented its credential.
-    pub(super) fn is_newest(&self, life: Life) -> bool {
+    pub fn is_newest(&self, life: Life) -> bool {
         self.connections.lock().is_newest(life)
     }
 
@@ -246,6 +269,32 @@ impl Account {
         let text =
             format!("This credential already has {size} {what}, which is the maximum ({key}). {todo}, and try again.");
         explain(class, size, text, OTHERS_END)
+    }
+
+    /// Refuses a request because of others that are under way.
+    pub(super) fn too_many_request_bytes(&self) -> Refusal {
+        let (size, key) = (self.shared.shares.request_bytes_per_credential_max, Class::RequestBytes.key());
+        if !self.is_of_strangers {
+            return self.too_many(Class::RequestBytes, size, "bytes of requests under way", "Send fewer at once");
+        }
+        self.shared.count(Class::RequestBytes);
+        let text = format!(
+            "Clients of your address that have shown no valid credential have {size} bytes of requests under way, which is the \
+             maximum ({key}). Try again."
+        );
+        explain(Class::RequestBytes, size, text, OTHERS_END)
+    }
+
+    /// Refuses a request because others use up these bytes that all share.
+    pub(super) fn too_many_requests(&self, size: usize) -> Refusal {
+        self.shared.count(Class::AllRequests);
+        let whose = if self.is_of_strangers { " of clients without a valid credential" } else { "" };
+        let key = Class::AllRequests.key();
+        let text = format!(
+            "This coordinator has {size} bytes of requests{whose} under way, which is the maximum ({key}). Try again, or use another \
+             coordinator."
+        );
+        explain(Class::AllRequests, size, text, OTHERS_END)
     }
 
     /// Refuses a read because others use up what all share.

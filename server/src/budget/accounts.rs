@@ -1,6 +1,6 @@
 //! The accounts of all credentials.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, net::IpAddr, sync::Arc};
 
 use parking_lot::Mutex;
 use teamwire_proto::name::Name;
@@ -8,7 +8,6 @@ use teamwire_proto::name::Name;
 use super::{
     account::Account,
     bounds::{Class, Rates, Shares},
-    lives::Life,
     shared::{Refusals, Shared},
 };
 use crate::domain::{records::ActsFor, secret::SecretHash};
@@ -25,6 +24,8 @@ pub enum Payer {
     Credential(SecretHash),
     /// The console credentials that act for the same one, and the codes for them. `team`: `None` for the operator.
     ConsolesOf { team: Option<Name>, identity: ActsFor },
+    /// The clients of an address that have shown no valid credential.
+    Strangers(IpAddr),
 }
 
 /// The accounts of all credentials.
@@ -40,16 +41,17 @@ impl Budgets {
         Self { shared: Arc::new(Shared::new(rates, shares, refusals)), accounts: Mutex::default() }
     }
 
-    /// Returns the account of a credential that is valid now. `leads`: whether it is now a lead's or the operator's.
-    pub fn account(&self, payer: Payer, life: Life, leads: bool) -> Arc<Account> {
+    /// Returns the account of a valid credential. `leads`: whether it is now a lead's or the operator's.
+    pub fn account(&self, payer: Payer, leads: bool) -> Arc<Account> {
         let mut accounts = self.accounts.lock();
         if accounts.len() >= ACCOUNTS_MAX && !accounts.contains_key(&payer) {
             let now = self.shared.now();
             accounts.retain(|_, account| Arc::strong_count(account) > 1 || !account.is_whole(now));
         }
-        let account = accounts.entry(payer).or_insert_with(|| Arc::new(Account::new(Arc::clone(&self.shared))));
+        let is_of_strangers = matches!(payer, Payer::Strangers(_));
+        let open = || Arc::new(Account::new(Arc::clone(&self.shared), is_of_strangers));
+        let account = accounts.entry(payer).or_insert_with(open);
         account.set_leads(leads);
-        account.note(life);
         Arc::clone(account)
     }
 

@@ -65,6 +65,10 @@ pub struct Shares {
     pub reply_bytes_per_credential_max: usize,
     /// Bytes of replies that have not been taken. 256 MiB.
     pub reply_bytes_max: usize,
+    /// Bytes of requests of a credential, or of an address without one, that arrive or are carried out. 8 MiB.
+    pub request_bytes_per_credential_max: usize,
+    /// Bytes of requests that arrive or are carried out. Those without a valid credential have another quarter of it. 128 MiB.
+    pub request_bytes_max: usize,
 }
 
 impl Default for Shares {
@@ -76,6 +80,8 @@ impl Default for Shares {
             reads_max: 32,
             reply_bytes_per_credential_max: 8 << 20,
             reply_bytes_max: 256 << 20,
+            request_bytes_per_credential_max: 8 << 20,
+            request_bytes_max: 128 << 20,
         }
     }
 }
@@ -97,12 +103,16 @@ pub enum Class {
     Reads,
     /// Bytes of replies that the client has not taken.
     ReplyBytes,
+    /// Bytes of requests of a credential or an address.
+    RequestBytes,
     /// Streams and waiting calls.
     Streams,
     /// Connections of a credential.
     Connections,
     /// Reads and bytes of replies of all credentials.
     AllReads,
+    /// Bytes of all requests.
+    AllRequests,
     /// All connections.
     AllConnections,
     /// Connections of an address without a valid credential.
@@ -111,7 +121,7 @@ pub enum Class {
 
 impl Class {
     /// Every class.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Sends,
         Self::Broadcasts,
         Self::Writes,
@@ -119,9 +129,11 @@ impl Class {
         Self::ReadBytes,
         Self::Reads,
         Self::ReplyBytes,
+        Self::RequestBytes,
         Self::Streams,
         Self::Connections,
         Self::AllReads,
+        Self::AllRequests,
         Self::AllConnections,
         Self::Strangers,
     ];
@@ -136,9 +148,11 @@ impl Class {
             Self::ReadBytes => "read_bytes",
             Self::Reads => "reads",
             Self::ReplyBytes => "reply_bytes",
+            Self::RequestBytes => "request_bytes",
             Self::Streams => "streams",
             Self::Connections => "connections",
             Self::AllReads => "all_reads",
+            Self::AllRequests => "all_requests",
             Self::AllConnections => "all_connections",
             Self::Strangers => "strangers",
         }
@@ -154,9 +168,11 @@ impl Class {
             Self::ReadBytes => "rates.read_bytes_per_second",
             Self::Reads => "shares.reads_per_credential_max",
             Self::ReplyBytes => "shares.reply_bytes_per_credential_max",
+            Self::RequestBytes => "shares.request_bytes_per_credential_max",
             Self::Streams => "shares.streams_per_credential_max",
             Self::Connections => "shares.connections_per_credential_max",
             Self::AllReads => "shares.reply_bytes_max",
+            Self::AllRequests => "shares.request_bytes_max",
             Self::AllConnections => "network.connections_max",
             Self::Strangers => "network.strangers_per_address_max",
         }

@@ -33,6 +33,16 @@ impl Known {
         (Instant::now() < shown.until && shown.account.is_newest(shown.life)).then(|| Arc::clone(&shown.account))
     }
 
+    /// Returns whether the credential was valid when the connection showed it, and no newer life has presented its own since.
+    pub fn has(&self, credential: &SecretHash) -> bool {
+        self.0.lock().get(credential).is_some_and(|shown| shown.account.is_newest(shown.life))
+    }
+
+    /// Forgets a credential that is no longer valid.
+    pub fn forget(&self, credential: &SecretHash) {
+        self.0.lock().remove(credential);
+    }
+
     /// Remembers a valid credential. If there are too many, forgets the others.
     pub fn put(&self, credential: SecretHash, account: Arc<Account>, life: Life) {
         let mut known = self.0.lock();

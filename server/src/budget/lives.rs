@@ -37,32 +37,50 @@ struct Connections {
 
 impl Lives {
     /// Notes that a life has just presented its valid credential. If it is new, closes the connections of all lives but the one
-    /// before it.
+    /// before it, and returns how many these are.
     ///
     /// A member has only one valid credential. So a life that presents one is never older than the one that did before,
     /// unless they did so at the same moment.
-    pub(super) fn note(&mut self, life: Life) {
+    pub(super) fn note(&mut self, life: Life) -> usize {
         if self.newest.life == life {
-            return;
+            return 0;
         }
         mem::swap(&mut self.newest, &mut self.former);
         if self.newest.life == life {
-            return;
+            return 0;
         }
-        for evict in mem::replace(&mut self.newest, Connections { life, ..Connections::default() }).open.into_values() {
-            evict.cancel();
-        }
+        let over = mem::replace(&mut self.newest, Connections { life, ..Connections::default() }).open;
+        over.values().for_each(CancellationToken::cancel);
+        over.len()
     }
 
-    /// Adds a connection of a life that has just presented its credential. Returns its number. `None`: the life has too many.
-    pub(super) fn add(&mut self, life: Life, evict: CancellationToken, max: usize) -> Option<u64> {
-        self.note(life);
+    /// Adds a connection of the newest life. Returns its number. `None`: the life has too many.
+    pub(super) fn add(&mut self, evict: CancellationToken, max: usize) -> Option<u64> {
         if self.newest.open.len() >= max {
             return None;
         }
         self.added += 1;
         self.newest.open.insert(self.added, evict);
         Some(self.added)
+    }
+
+    /// Moves a connection to a life that has just presented its credential over it. Returns how many others this closes, as
+    /// [`note`](Self::note) does. `None`: the life has too many.
+    pub(super) fn renew(
+        &mut self,
+        (from, number): (Life, u64),
+        to: Life,
+        evict: CancellationToken,
+        max: usize,
+    ) -> Option<usize> {
+        if self.is_newest(to) && self.newest.open.len() >= max {
+            return None;
+        }
+        // First, so that it isn't closed itself.
+        self.remove(from, number);
+        let over = self.note(to);
+        self.newest.open.insert(number, evict);
+        Some(over)
     }
 
     /// Removes a connection that was added, unless it had to be closed.

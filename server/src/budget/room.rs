@@ -1,5 +1,5 @@
-//! What reads take in memory: their work while they are carried out, and the bytes of their replies while they wait for their
-//! clients.
+//! What calls take in memory: the work of reads while they are carried out, the bytes of their replies while they wait for their
+//! clients, and the bytes of large requests.
 //!
 //! A call first gets what its own credential has, and then its part of what all share. So it never keeps others waiting while it
 //! waits for its own client.
@@ -12,9 +12,13 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use super::{account::Account, bounds::Class, shared::Lanes};
+use super::{
+    account::Account,
+    bounds::Class,
+    shared::{Lanes, STRANGERS},
+};
 
-/// How long a read waits for its client to take earlier replies, and for others, before it is refused.
+/// How long a call waits for others of its own credential, and then for all others, before it is refused.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A place among the reads that are being carried out.
@@ -29,6 +33,13 @@ pub struct ReadSlot {
 pub struct Room {
     own: OwnedSemaphorePermit,
     all: OwnedSemaphorePermit,
+}
+
+/// Room for a request. It is free again once this is dropped.
+#[derive(Debug)]
+pub struct RequestRoom {
+    _own: OwnedSemaphorePermit,
+    _all: OwnedSemaphorePermit,
 }
 
 impl Room {
@@ -93,6 +104,23 @@ impl Account {
     pub async fn read_slot(&self) -> ReadSlot {
         let own = acquire(&self.reading, 1).await;
         ReadSlot { _own: own, _all: self.part_of(&self.shared.reading, 1).await }
+    }
+
+    /// Waits until there is room for a request of this many bytes, or refuses it. A single larger one gets all there is.
+    pub async fn room_for_request(self: Arc<Self>, bytes: usize) -> Result<RequestRoom, Refusal> {
+        let (shared, until) = (&self.shared, Instant::now() + PATIENCE);
+        let bytes = bytes.min(shared.shares.request_bytes_per_credential_max);
+        let own = acquire(&self.request_bytes, bytes);
+        let own = timeout_at(until, own).await.map_err(|_| self.too_many_request_bytes())?;
+        let size = shared.shares.request_bytes_max / if self.is_of_strangers { STRANGERS } else { 1 };
+        let all = async {
+            match self.is_of_strangers {
+                true => acquire(&shared.strangers_request_bytes, bytes.min(size)).await,
+                false => self.part_of(&shared.request_bytes, bytes.min(size)).await,
+            }
+        };
+        let all = timeout_at(until, all).await.map_err(|_| self.too_many_requests(size))?;
+        Ok(RequestRoom { _own: own, _all: all })
     }
 
     /// Acquires room of the credential. A single larger reply gets all of it.

@@ -7,6 +7,9 @@ use tokio::{sync::Semaphore, time::Instant};
 
 use super::bounds::{Class, Rates, Shares};
 
+/// Clients without a valid credential have, besides what all share of requests, one part of so many.
+pub(super) const STRANGERS: usize = 4;
+
 /// Of what all share, one part of so many more is for leads and the operator.
 const LANE: usize = 8;
 
@@ -20,6 +23,8 @@ pub(super) struct Shared {
     pub(super) shares: Shares,
     pub(super) reading: Lanes,
     pub(super) reply_bytes: Lanes,
+    pub(super) request_bytes: Lanes,
+    pub(super) strangers_request_bytes: Arc<Semaphore>,
     began: Instant,
     refusals: Refusals,
 }
@@ -33,9 +38,13 @@ pub(super) struct Lanes {
 
 impl Lanes {
     fn new(size: usize) -> Self {
-        let size = size.min(Semaphore::MAX_PERMITS);
-        Self { all: Arc::new(Semaphore::new(size)), leads: Arc::new(Semaphore::new(size.div_ceil(LANE))) }
+        Self { all: semaphore(size), leads: semaphore(size.div_ceil(LANE)) }
     }
+}
+
+/// Makes a semaphore of at most as many permits as there can be.
+pub(super) fn semaphore(size: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(size.min(Semaphore::MAX_PERMITS)))
 }
 
 impl Shared {
@@ -43,8 +52,16 @@ impl Shared {
         for class in Class::ALL {
             drop(refusals.get_or_create(&[("budget", class.name())]));
         }
-        let (reading, reply_bytes) = (Lanes::new(shares.reads_max), Lanes::new(shares.reply_bytes_max));
-        Self { rates, shares, reading, reply_bytes, began: Instant::now(), refusals }
+        Self {
+            rates,
+            shares,
+            reading: Lanes::new(shares.reads_max),
+            reply_bytes: Lanes::new(shares.reply_bytes_max),
+            request_bytes: Lanes::new(shares.request_bytes_max),
+            strangers_request_bytes: semaphore(shares.request_bytes_max / STRANGERS),
+            began: Instant::now(),
+            refusals,
+        }
     }
 
     /// Returns the time since the start, in nanoseconds.

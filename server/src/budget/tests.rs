@@ -17,7 +17,7 @@ fn budgets(rates: Rates, shares: Shares) -> Budgets {
 }
 
 fn of(budgets: &Budgets, name: &str) -> Arc<Account> {
-    budgets.account(Payer::Credential(SecretHash::of(name)), Life::None, false)
+    budgets.account(Payer::Credential(SecretHash::of(name)), false)
 }
 
 fn member(name: &str) -> Payer {
@@ -119,7 +119,11 @@ async fn only_the_newest_life_of_a_member_and_the_one_before_it_have_connections
     let shares = Shares { connections_per_credential_max: 2, ..Shares::default() };
     let budgets = budgets(Rates::default(), shares);
     let life = |credential: &str| Life::With(SecretHash::of(credential));
-    let ann = |credential: &str| budgets.account(member("ann"), life(credential), false);
+    let ann = |credential: &str| {
+        let ann = budgets.account(member("ann"), false);
+        ann.note(life(credential));
+        ann
+    };
     let connect = |credential: &str| {
         let evict = CancellationToken::new();
         ann(credential).connection(life(credential), evict.clone()).map(|guard| (guard, evict))
@@ -182,11 +186,37 @@ async fn reads_wait_for_each_other_and_the_lead_has_a_lane() {
     let _held = (ann.begin_read(1).await.unwrap(), bob.begin_read(1).await.unwrap());
     let refusal = eve.begin_read(1).await.unwrap_err();
     assert_eq!(refusal.metadata["budget"], Class::AllReads.name());
-    let lead = budgets.account(Payer::Credential(SecretHash::of("lead")), Life::None, true);
+    let lead = budgets.account(Payer::Credential(SecretHash::of("lead")), true);
     timeout(Duration::from_secs(1), lead.begin_read(1)).await.expect("others do not keep it waiting").unwrap();
     // It may have become the lead while it waited in vain.
-    budgets.account(Payer::Credential(SecretHash::of("eve")), Life::None, true);
+    budgets.account(Payer::Credential(SecretHash::of("eve")), true);
     eve.begin_read(1).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_requests_have_room_of_their_credential_or_address_and_strangers_never_that_of_members() {
+    let shares = Shares { request_bytes_per_credential_max: 100, request_bytes_max: 200, ..Shares::default() };
+    let budgets = budgets(Rates::default(), shares);
+    let stranger = |address: [u8; 4]| budgets.account(Payer::Strangers(address.into()), false);
+    let (ann, bob, eve) = (of(&budgets, "ann"), of(&budgets, "bob"), of(&budgets, "eve"));
+    let ask = |account: &Arc<Account>, bytes| Arc::clone(account).room_for_request(bytes);
+
+    let mut held = vec![ask(&ann, 60).await.unwrap()];
+    names(&ask(&ann, 60).await.unwrap_err(), Class::RequestBytes, "100");
+    held.push(ask(&bob, 100).await.unwrap());
+    names(&ask(&eve, 60).await.unwrap_err(), Class::AllRequests, "200");
+    let lead = budgets.account(Payer::Credential(SecretHash::of("lead")), true);
+    drop(ask(&lead, 20).await.expect("it has a lane"));
+    // Strangers of all addresses have 50.
+    let one = ask(&stranger([192, 0, 2, 1]), 30).await.unwrap();
+    names(&ask(&stranger([192, 0, 2, 2]), 30).await.unwrap_err(), Class::AllRequests, "50");
+    drop(one);
+    let whole = ask(&stranger([192, 0, 2, 1]), 1_000).await.expect("a larger one gets all there is");
+    names(&ask(&stranger([192, 0, 2, 1]), 1).await.unwrap_err(), Class::RequestBytes, "100");
+    drop(whole);
+    let waits = tokio::spawn(ask(&ann, 60));
+    held.clear();
+    waits.await.unwrap().expect("it was its turn");
 }
 
 #[test]
@@ -194,11 +224,10 @@ fn consoles_of_an_identity_share_one_account_which_is_not_that_of_the_identity()
     let budgets = budgets(Rates::default(), Shares::default());
     let [team, ann] = ["acme", "ann"].map(|name| Name::parse(name, "name").unwrap());
     let identity = ActsFor::Member(ann.clone());
-    let consoles = || {
-        budgets.account(Payer::ConsolesOf { team: Some(team.clone()), identity: identity.clone() }, Life::None, false)
-    };
+    let consoles =
+        || budgets.account(Payer::ConsolesOf { team: Some(team.clone()), identity: identity.clone() }, false);
     assert!(Arc::ptr_eq(&consoles(), &consoles()));
-    assert!(!Arc::ptr_eq(&consoles(), &budgets.account(member("ann"), Life::None, false)));
+    assert!(!Arc::ptr_eq(&consoles(), &budgets.account(member("ann"), false)));
 }
 
 #[test]

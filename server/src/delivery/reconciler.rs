@@ -72,7 +72,8 @@ async fn look(coordinator: &Coordinator, namespace: &Namespace) -> Result<(), Re
         if !holds {
             session.check();
         }
-        if holds && !misses_acknowledgements && order.is_eq() {
+        // An empty namespace has version 0, each time that it is empty.
+        if holds && !misses_acknowledgements && order.is_eq() && version > 0 {
             session.set_up_to_date_at(version);
         }
     }

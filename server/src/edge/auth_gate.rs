@@ -21,6 +21,7 @@ use http::{Request, Response};
 use parking_lot::Mutex;
 use teamwire_proto::Refusal;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
 use tower::{Layer, Service};
 
 use super::places::Place;
@@ -55,6 +56,12 @@ impl AuthGate {
     /// Returns whether a call has presented a valid credential.
     pub fn is_open(&self) -> bool {
         self.open.load(Ordering::Acquire)
+    }
+
+    /// Returns what is cancelled when the connection must be closed next, once a call has presented a valid credential. `None`: it
+    /// must be closed now.
+    pub(super) fn next_eviction(&self) -> Option<CancellationToken> {
+        self.place.as_ref()?.next_eviction()
     }
 
     /// Returns whether a call with a credential is being decided.
@@ -94,8 +101,9 @@ impl GatedCall {
     /// Records that the credential is valid, and whose account the connection counts for. Refuses it if there is no room for
     /// another connection. `is_passing`: whether the credential is only good for getting another one.
     pub fn opens(&self, account: &Arc<Account>, life: Life, is_passing: bool) -> Result<(), Refusal> {
-        if let Some(place) = &self.gate.place {
-            place.establish(account, life, is_passing)?;
+        match &self.gate.place {
+            Some(place) => place.establish(account, life, is_passing)?,
+            None => account.note(life),
         }
         self.gate.open.store(true, Ordering::Release);
         self.gate.loading.lock().take();
@@ -105,6 +113,11 @@ impl GatedCall {
     /// Returns the account for which the connection counts. `None`: no call has presented a valid credential.
     pub fn account(&self) -> Option<Arc<Account>> {
         self.gate.place.as_ref()?.account()
+    }
+
+    /// Returns the account that pays for a large request over the connection. `None`: no one does.
+    pub fn payer(&self) -> Option<Arc<Account>> {
+        Some(self.gate.place.as_ref()?.payer())
     }
 
     /// Returns the valid credentials that the connection has shown.
@@ -178,7 +191,7 @@ mod tests {
 
     fn account() -> Arc<Account> {
         let budgets = Budgets::new(Rates::default(), Shares::default(), Refusals::default());
-        budgets.account(Payer::Credential(SecretHash::of("ann")), Life::None, false)
+        budgets.account(Payer::Credential(SecretHash::of("ann")), false)
     }
 
     fn call_of(gate: &Arc<AuthGate>) -> GatedCall {

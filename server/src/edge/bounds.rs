@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use tonic::transport::Server;
 
+/// The smallest and the largest window of HTTP/2 that is of use.
+const WINDOW_MIN: u32 = 64 * 1024;
+const WINDOW_MAX: u32 = 16 * 1024 * 1024;
+
 /// The bounds of connections and of calls over them, per coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounds {
@@ -64,10 +68,14 @@ impl Bounds {
     /// Both bounds on resets are set although hyper has defaults: tonic passes `None` by default, which disables
     /// hyper's guards against floods of cancelled calls.
     pub fn server(&self) -> Server {
+        let window = u32::try_from(self.request_bytes_max).unwrap_or(u32::MAX).clamp(WINDOW_MIN, WINDOW_MAX);
         Server::builder()
             .http2_keepalive_interval(Some(self.keepalive_interval))
             .http2_keepalive_timeout(Some(self.keepalive_timeout))
             .max_concurrent_streams(Some(self.streams_max))
+            // What has arrived on a connection and was not read: one request of the maximum size.
+            .initial_connection_window_size(Some(window))
+            .initial_stream_window_size(Some(window))
             .http2_max_header_list_size(Some(self.header_bytes_max))
             .http2_max_pending_accept_reset_streams(Some(self.pending_resets_max))
             .http2_max_local_error_reset_streams(Some(self.error_resets_max))

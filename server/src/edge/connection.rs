@@ -39,7 +39,7 @@ pub struct Connection<S> {
     gate: Arc<AuthGate>,
     /// `None`: the gate is open.
     deadline: Option<Pin<Box<Sleep>>>,
-    /// Ready when the connection must make way for another one.
+    /// Ready when the connection must make way for another one; once its gate is open, when its member has begun two more lives.
     eviction: Pin<Box<WaitForCancellationFutureOwned>>,
     /// The deadline if the connection loads the console's page.
     page_deadline: Instant,
@@ -54,14 +54,15 @@ impl<S> Connection<S> {
     }
 
     fn poll_deadline(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        if self.eviction.as_mut().poll(context).is_ready() {
-            tracing::debug!(peer = %self.peer, "closed: another connection took its place");
-            return Err(io::ErrorKind::ConnectionAborted.into());
-        }
         while let Some(deadline) = &mut self.deadline {
             if self.gate.is_open() {
                 self.deadline = None;
+                self.await_next_eviction()?;
                 break;
+            }
+            if self.eviction.as_mut().poll(context).is_ready() {
+                tracing::debug!(peer = %self.peer, "closed: another connection took its place");
+                return Err(io::ErrorKind::ConnectionAborted.into());
             }
             if deadline.as_mut().poll(context).is_pending() {
                 break;
@@ -76,6 +77,19 @@ impl<S> Connection<S> {
             }
             deadline.as_mut().reset(Instant::now() + AGAIN);
         }
+        while self.deadline.is_none() && self.eviction.as_mut().poll(context).is_ready() {
+            self.await_next_eviction()?;
+        }
+        Ok(())
+    }
+
+    /// Has the connection of a member wait until it must be closed, or fails if it must be now.
+    fn await_next_eviction(&mut self) -> io::Result<()> {
+        let Some(evict) = self.gate.next_eviction() else {
+            tracing::debug!(peer = %self.peer, "closed: its member has begun two more lives since");
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        };
+        self.eviction = Box::pin(evict.cancelled_owned());
         Ok(())
     }
 }

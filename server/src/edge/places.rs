@@ -3,8 +3,8 @@
 //! A connection whose client has not presented a valid credential is a *stranger*. When there are too many, strangers make way:
 //! a newcomer takes the place of the oldest one of its address if that has its full share; and if all places are taken, of
 //! the oldest one of the address that has the most, those of other machines first. An *established* connection keeps its place,
-//! unless its member has begun two more lives since. Some places are for leads and the operator: others get in as strangers, but
-//! are not established there.
+//! unless its member has called in two more lives since, and no one else over this connection. Some places are for leads and the
+//! operator: others get in as strangers, but are not established there.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use teamwire_proto::Refusal;
 use tokio_util::sync::CancellationToken;
 
-use crate::budget::{Account, Budgets, Class, ConnectionGuard, Life};
+use crate::budget::{Account, Budgets, Class, ConnectionGuard, Life, Payer};
 
 /// How many bits of an IPv6 address count: a machine may have all addresses of such a network.
 const IPV6_BITS: u32 = 64;
@@ -72,6 +72,10 @@ struct Owner {
     is_reserved: bool,
     /// Whether the credential is only good for getting another one.
     is_passing: bool,
+    /// Cancelled when the owner has begun two more lives.
+    evict: CancellationToken,
+    /// Who else has last shown a valid credential on it. A proxy carries calls of several members over one connection.
+    other: Option<(Arc<Account>, Life)>,
 }
 
 impl Places {
@@ -143,14 +147,34 @@ impl Place {
         self.evict.cancelled().await;
     }
 
-    /// Returns what is cancelled when the connection must make way for another one.
+    /// Returns what is cancelled when the connection must make way for another one, as long as it is a stranger's.
     pub(super) fn eviction(&self) -> CancellationToken {
         self.evict.clone()
+    }
+
+    /// Returns what is cancelled when the established connection must be closed next. `None`: it must be closed now.
+    pub(super) fn next_eviction(&self) -> Option<CancellationToken> {
+        let mut owner = self.owner.lock();
+        let owner = owner.as_mut()?;
+        if owner.evict.is_cancelled() {
+            // Its calls may be those of another member, for whom it counts then.
+            let (account, life) = owner.other.take().filter(|(account, life)| account.is_newest(*life))?;
+            let evict = CancellationToken::new();
+            owner.connection = account.connection(life, evict.clone()).ok()?;
+            owner.evict = evict;
+        }
+        Some(owner.evict.clone())
     }
 
     /// Returns the account for which the connection counts. `None`: it is a stranger.
     pub(super) fn account(&self) -> Option<Arc<Account>> {
         self.owner.lock().as_ref().map(|owner| Arc::clone(owner.connection.account()))
+    }
+
+    /// Returns the account that pays for requests over the connection.
+    pub(super) fn payer(&self) -> Arc<Account> {
+        let strangers = || self.places.budgets.account(Payer::Strangers(self.address), false);
+        self.account().unwrap_or_else(strangers)
     }
 
     /// Establishes the connection, with a valid credential. If it already is, with one that was only good for getting another
@@ -160,16 +184,19 @@ impl Place {
         if let Some(owner) = &mut *owner {
             if owner.connection.is_of(account) {
                 // A member that joins again may use the same connection.
-                if !owner.connection.is_of_life(life) {
-                    owner.connection = account.connection(life, self.evict.clone())?;
-                }
+                return owner.connection.renew(life, owner.evict.clone());
+            }
+            if is_passing {
                 return Ok(());
             }
-            if !owner.is_passing || is_passing {
+            if !owner.is_passing {
+                account.note(life);
+                owner.other = Some((Arc::clone(account), life));
                 return Ok(());
             }
         }
-        let connection = account.connection(life, self.evict.clone())?;
+        let evict = owner.as_ref().map_or_else(CancellationToken::new, |owner| owner.evict.clone());
+        let connection = account.connection(life, evict.clone())?;
         let bounds = self.places.bounds;
         let mut state = self.places.state.lock();
         let was_counted = owner.as_ref().is_some_and(|owner| !owner.is_reserved);
@@ -188,7 +215,7 @@ impl Place {
             }
         }
         drop(state);
-        *owner = Some(Owner { connection, is_reserved: !has_room, is_passing });
+        *owner = Some(Owner { connection, is_reserved: !has_room, is_passing, evict, other: None });
         Ok(())
     }
 }
@@ -227,7 +254,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        budget::{Payer, Rates, Refusals, Shares},
+        budget::{Rates, Refusals, Shares},
         domain::secret::SecretHash,
     };
 
@@ -242,7 +269,7 @@ mod tests {
     }
 
     fn account(places: &Places, name: &str, leads: bool) -> Arc<Account> {
-        places.budgets.account(Payer::Credential(SecretHash::of(name)), Life::None, leads)
+        places.budgets.account(Payer::Credential(SecretHash::of(name)), leads)
     }
 
     fn is_evicted(place: &Place) -> bool {
@@ -336,5 +363,33 @@ mod tests {
         drop(hers.pop());
         fifth.establish(&ann, Life::None, false).unwrap();
         assert_eq!(places.state.lock().established, 24);
+    }
+
+    /// Calls over a connection with the credential of a life of a member.
+    fn call(place: &Place, name: &str, life: &str) -> Result<(), Refusal> {
+        place.establish(&account(&place.places, name, false), Life::With(SecretHash::of(life)), false)
+    }
+
+    #[test]
+    fn a_connection_of_a_life_before_the_former_one_is_closed_unless_it_is_in_use() {
+        let places = places(20, 0, 20);
+        let connect = || places.admit(peer("192.0.2.1")).unwrap();
+        let [old, moved, shared, other] = [connect(), connect(), connect(), connect()];
+        for place in [&old, &moved, &shared] {
+            call(place, "ann", "1").unwrap();
+        }
+        call(&shared, "bob", "1").unwrap();
+        call(&other, "ann", "2").unwrap();
+        // Over a connection that counted for the first life until then.
+        call(&moved, "ann", "3").unwrap();
+        assert!(old.next_eviction().is_none());
+        for place in [&moved, &other, &shared] {
+            assert!(!place.next_eviction().expect("it stays").is_cancelled());
+        }
+        assert!(Arc::ptr_eq(&shared.account().unwrap(), &account(&places, "bob", false)));
+        // What bob begins closes it, too.
+        call(&other, "bob", "2").unwrap();
+        call(&other, "bob", "3").unwrap();
+        assert!(shared.next_eviction().is_none());
     }
 }

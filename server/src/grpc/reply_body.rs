@@ -186,7 +186,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        budget::{Budgets, Life, Payer, Rates, Refusals, Shares},
+        budget::{Budgets, Payer, Rates, Refusals, Shares},
         domain::secret::SecretHash,
     };
 
@@ -199,7 +199,7 @@ mod tests {
     async fn a_reply_comes_in_pieces_that_free_its_room_as_they_are_taken() {
         let shares = Shares { reply_bytes_per_credential_max: 3 * PIECE_BYTES, ..Shares::default() };
         let budgets = Budgets::new(Rates::default(), shares, Refusals::default());
-        let account = budgets.account(Payer::Credential(SecretHash::of("ann")), Life::None, false);
+        let account = budgets.account(Payer::Credential(SecretHash::of("ann")), false);
         let bytes = Bytes::from(vec![7; 2 * PIECE_BYTES + 1]);
         let room = account.room(bytes.len()).await;
         let mut body = ReplyBody::of_reply(bytes.clone(), Some(room), (None, Body::empty()), Duration::from_secs(60));

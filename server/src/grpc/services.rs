@@ -157,7 +157,8 @@ impl Services {
         if known.is_some() && matches!(who.credential, Credential::Member { .. }) {
             return Ok((who, known, request));
         }
-        let stranger = known.is_none().then(|| call.as_ref().and_then(|call| call.account())).flatten();
+        let is_new = call.as_ref().is_some_and(|call| !call.known().has(&who.hash));
+        let stranger = is_new.then(|| call.as_ref().and_then(|call| call.account())).flatten();
         if let Some(owner) = stranger {
             if let Some(spending) = &spending {
                 spending.is_of(&owner);
@@ -165,11 +166,16 @@ impl Services {
             // So that no one looks up invented credentials at will.
             owner.look_up()?;
         }
-        let found = self.coordinator.look_up(&who).await?;
+        let found = self.coordinator.look_up(&who).await;
+        let is_current = found.as_ref().is_ok_and(|found| found.is_current);
+        if !is_current && let Some(call) = &call {
+            call.known().forget(&who.hash);
+        }
+        let found = found?;
         if found.operator_sign_in.is_some() {
             Arc::make_mut(&mut who).operator_sign_in = found.operator_sign_in;
         }
-        if known.is_some() || !found.is_current {
+        if known.is_some() || !is_current {
             return Ok((who, known, request));
         }
         let (account, life) = self.account_of(&who, found);
@@ -198,7 +204,7 @@ impl Services {
             }
             _ => (Payer::Credential(who.hash), Life::None),
         };
-        (self.budgets.account(payer, life, found.leads), life)
+        (self.budgets.account(payer, found.leads), life)
     }
 }
 

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use teamwire_proto::{Method, Refusal, method::Effect};
 
 use crate::{
-    budget::{Account, OpenStream, ReadSlot, Room},
+    budget::{Account, OpenStream, ReadSlot, RequestRoom, Room},
     domain::page::PAGE_BYTES_MAX,
 };
 
@@ -20,6 +20,8 @@ pub(super) struct Spending {
     method: Method,
     account: Mutex<Option<Arc<Account>>>,
     spent: Mutex<Option<Spent>>,
+    /// What a large request takes until the call is over.
+    request: Mutex<Option<RequestRoom>>,
 }
 
 /// What a call has used up.
@@ -36,7 +38,12 @@ pub(super) struct Spent {
 impl Spending {
     /// Makes the spending of a call.
     pub(super) fn of(method: Method) -> Self {
-        Self { method, account: Mutex::default(), spent: Mutex::default() }
+        Self { method, account: Mutex::default(), spent: Mutex::default(), request: Mutex::default() }
+    }
+
+    /// Keeps the room of the call's request until the call is over.
+    pub(super) fn keep(&self, room: RequestRoom) {
+        *self.request.lock() = Some(room);
     }
 
     /// Returns what the call has used up. `None`: no one has paid.

@@ -348,3 +348,22 @@ impl Drop for LeavingGuard<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_session_that_has_handled_more_is_checked_again() {
+        let mailbox = Mailbox::new(Namespace::directory(), Name::parse("bob", "name").unwrap(), "session".to_owned());
+        assert!(!mailbox.is_up_to_date_at(7));
+        mailbox.set_up_to_date_at(7);
+        mailbox.set_seen_next(1);
+        assert!(mailbox.is_up_to_date_at(7) && !mailbox.is_up_to_date_at(8));
+        // The store may lose what it has handled, and have version 7 again.
+        mailbox.set_seen_next(2);
+        assert!(!mailbox.is_up_to_date_at(7));
+    }
+}

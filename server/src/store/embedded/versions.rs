@@ -48,3 +48,29 @@ impl Versions {
         *self.0.lock() = Known { others: version, changed: HashMap::new() };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::store::Key;
+
+    #[test]
+    fn a_version_changes_with_the_namespace_and_after_a_restart_with_the_file() {
+        let versions = Versions::starting_at(10);
+        let [a, b] = ["a", "b"].map(Namespace::from_stored);
+        let txn = |write| Txn { writes: vec![write], ..Txn::default() };
+        let delete = txn(Write::Delete { key: Key::new("task", "1") });
+        versions.note(&a, &delete, 11);
+        assert_eq!((versions.of(&a), versions.of(&b)), (11, 10));
+        versions.note(&b, &txn(Write::Lease { name: "l".to_owned(), ttl: Duration::from_secs(1) }), 12);
+        assert_eq!((versions.of(&a), versions.of(&b)), (11, 10));
+        versions.note(&a, &txn(Write::DropNamespace), 13);
+        assert_eq!(versions.of(&a), 13);
+        // The outcome of commit 14 was unknown. It turns out that it was applied, or that it was not.
+        versions.note(&a, &delete, 13);
+        versions.restart_at(14);
+        assert_eq!((versions.of(&a), versions.of(&b)), (14, 14));
+    }
+}

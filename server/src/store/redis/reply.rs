@@ -111,3 +111,19 @@ pub(super) fn time_ms(value: Value) -> Result<u64, StoreError> {
     let [seconds, micros]: [Value; 2] = array(value)?.try_into().map_err(|_| unparsable())?;
     Ok(number(seconds)? * 1_000 + number(micros)? / 1_000)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leases_do_not_count_unless_something_else_was_committed_after_them() {
+        let bulk = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let version = |version: Value, leases: Value| contents_version(version, leases).ok();
+        assert_eq!(version(Value::Nil, Value::Nil), Some(0));
+        assert_eq!(version(bulk("12"), Value::Nil), Some(12));
+        assert_eq!(version(bulk("12"), bulk("12 10")), Some(10));
+        assert_eq!(version(bulk("13"), bulk("12 10")), Some(13), "a commit of an earlier release leaves the field");
+        assert_eq!(version(bulk("13"), bulk("12")), None);
+    }
+}
