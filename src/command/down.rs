@@ -63,7 +63,7 @@ pub struct Down {
     /// The file that describes the team [default: team.toml, or else the only team that `teamwire up` started here]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// How long members have to answer and to exit
+    /// How long members may take to answer and to exit
     #[arg(long, default_value = "60s", value_name = "DURATION")]
     grace: Wait,
     /// Stop members by force if they reject, or do not answer or exit in time

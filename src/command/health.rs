@@ -13,9 +13,10 @@ use crate::{
 /// Check the health of a coordinator
 ///
 /// Needs no credential and does not retry, so it can serve as a container's health check. Exits with 0 if the coordinator is
-/// serving, 1 if it is not (its store does not answer, or it is draining), and 69 if it cannot be reached. Says so if the store
-/// refuses writes, for example because it is full. That alone does not fail the check, because the coordinator still serves
-/// reads and acknowledgements, and no other coordinator could do more. With --writable, it does fail the check.
+/// serving, 1 if it is not (its store does not answer, or it is draining), and 69 if it cannot be reached. If the store
+/// refuses writes, for example because it is full, the command says so. That alone does not fail the check, because the
+/// coordinator still serves reads and acknowledgements, and no other coordinator could do more. With --writable, it does fail
+/// the check.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire health\n    teamwire health --writable\n    teamwire health --address https://coordinator.example:7420 --json"

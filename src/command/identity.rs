@@ -23,7 +23,8 @@ pub struct Whoami {
 
 /// List the identities saved on this machine: yours, and those of runners
 ///
-/// For each identity, asks its coordinator once what became of the member. `ended` identities can no longer be used; --prune removes them.
+/// Asks the coordinator of each identity, without a retry, what became of the member. `ended` identities can no longer be used;
+/// --prune removes them.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire identities\n    teamwire identities --prune")]
 pub struct Identities {

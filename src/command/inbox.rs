@@ -22,8 +22,8 @@ const ACK_IDS_MAX: usize = 1_000;
 
 /// Show, follow or acknowledge your inbox
 ///
-/// Without --follow, the command marks no message as delivered. With --follow, it opens a session. If
-/// another process follows your inbox, that process is disconnected. A message stays in the inbox until it is acknowledged.
+/// Without --follow, the command marks no message as delivered. With --follow, it opens a session,
+/// which disconnects any other process that follows your inbox. A message stays in the inbox until it is acknowledged.
 ///
 /// In a program that `teamwire run` started, the command prints each message as its id and a `<teammate-message>` element.
 #[derive(Args, Debug)]

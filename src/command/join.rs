@@ -17,8 +17,8 @@ use crate::{
 /// need no further options. Your state becomes `away` 30 s after each command, but never `lost`, and you keep the
 /// tasks that you claimed. To run a program as a member, use `teamwire run` instead.
 ///
-/// Without a join string, begins a new life with your current identity, or with the one that --as names. It fails while a
-/// runner or another program is connected under that identity.
+/// Without a join string, the command begins a new life with your current identity, or with the one that --as names. It fails
+/// while a runner or another program is connected under that identity.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire join --name backend -    # then paste the join string\n    teamwire --as lead join"
@@ -34,7 +34,7 @@ pub struct Join {
     #[arg(long, short, default_value = "", hide_default_value = true)]
     name: String,
     /// Without a join string: begin a new life even though the current one has not ended; this replaces your credential, and
-    /// the old one ends at once
+    /// the old credential ends at once
     ///
     /// As with each new life, your tasks return to the board, and the requests that you made are cancelled.
     #[arg(long, conflicts_with = "token")]

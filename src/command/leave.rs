@@ -15,8 +15,8 @@ use crate::{
 /// Inside a program that a runner started, the state becomes `stopping`, and the program gets time to finish, as after an
 /// approved shutdown (`teamwire run --wrap-up`). The runner then ends it and reports its exit.
 ///
-/// A lead hands over to another member first, with --hand-over-to. Without a lead, no one can invite members, answer plans or
-/// delete the team, except the operator. If the successor is lost, or has been asked to shut down, the command asks first.
+/// If you are the lead, first hand over to another member, with --hand-over-to. Without a lead, only the operator can invite
+/// members, answer plans or delete the team. If the successor is lost, or has been asked to shut down, the command asks first.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire leave\n    teamwire leave --hand-over-to backend")]
 pub struct Leave {

@@ -26,12 +26,12 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 ///
 /// Add this command to the settings of a program that speaks the Model Context Protocol. It acts as your current identity,
 /// or as the one given with --as; in a program that `teamwire run` started, as the runner's member. Every member gets
-/// SendMessage, TeamStatus and the task board; outside of a runner also CheckInbox; the lead also Task, Invite,
-/// ForceStop and TeamDelete; the others also SubmitPlan.
+/// SendMessage, TeamStatus and the task board. Outside of a runner, members also get CheckInbox. The lead also gets Task,
+/// Invite, ForceStop and TeamDelete; the others also get SubmitPlan.
 ///
 /// If you are in no team, or the identity of --as is gone, it tells the agent so. On the coordinator's machine, the agent then
-/// has only TeamCreate, and gets the other tools once it has created a team. With --as, it can create only the team named
-/// there.
+/// has only TeamCreate, and gets the other tools once it has created a team. With --as, it can create only the team that
+/// --as names.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire mcp\n    teamwire mcp --as lead@acme")]
 pub struct Mcp {}

@@ -85,9 +85,9 @@ pub(crate) use help::command;
     after_help = "\
 Exit codes: 0 success; 1 the coordinator refused the call, or a local failure; 3 the member, the lead or the host rejected \
 the request; 4 the request expired or was cancelled; 5 timed out; 64 wrong usage; 69 coordinator unreachable; 74 output \
-cannot be written; 75 outcome unknown (`run`: also if the name is taken); 77 not permitted; 126 and 127 the program of \
-`run` cannot be executed or found; 130 `spawn` was interrupted while it waited, or `backup` \
-before it was complete. `run` otherwise returns the program's exit code."
+cannot be written; 75 outcome unknown (`run`: also if the name is taken); 77 not permitted; 126 the program of \
+`run` cannot be executed; 127 it cannot be found; 130 `spawn` was interrupted while it waited, or `backup` \
+was interrupted before it was complete. `run` otherwise returns the program's exit code."
 )]
 pub struct Cli {
     #[command(flatten)]

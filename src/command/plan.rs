@@ -28,7 +28,7 @@ pub struct Submit {
     #[arg(long, short)]
     summary: Option<String>,
     /// Wait for the answer, for up to DURATION (24h if not given): exit code 0 if approved, 3 if rejected, 4 if expired or
-    /// cancelled, 5 if none came
+    /// cancelled, 5 if no answer came
     #[arg(long, short, value_name = "DURATION", num_args = 0..=1, default_missing_value = "24h")]
     wait: Option<Wait>,
     #[command(flatten)]

@@ -22,12 +22,12 @@ const SESSIONS_DIRECTORY: &str = "sessions";
 /// Run a program as a member of a team
 ///
 /// The runner joins the team, passes messages to the program, sends its replies, and keeps the member's lease alive. By
-/// default, it acknowledges a message only once the program has acknowledged it, or answered it with
+/// default, it does not acknowledge a message until the program has acknowledged it, or answered it with
 /// `in_reply_to` (see --ack).
 ///
 /// When the member's shutdown is approved, the runner closes the program's standard input and gives it time to finish
 /// (--wrap-up). A program that is still running gets SIGTERM, and SIGKILL after --grace. Every process that the program has
-/// started ends with it. The runner reports how the program ended, and with which signal if the runner had to end it. Then the
+/// started ends with it. The runner reports how the program ended and, if the runner had to end it, with which signal. Then the
 /// runner exits with 0. If the runner itself gets SIGTERM, SIGINT, SIGHUP or SIGQUIT, it sends SIGTERM to the program at once;
 /// a second signal kills the program.
 ///
@@ -35,12 +35,12 @@ const SESSIONS_DIRECTORY: &str = "sessions";
 /// program's standard input, and the program answers with lines of JSON: {"ack": "MESSAGE_ID"} or any SendMessage object. With
 /// `exec`, the runner starts the program once for each batch of messages, and exit code 0 acknowledges the batch. After any
 /// other exit code, the lead gets a notice, and the runner tries each message of the batch again, alone. A message on which the
-/// program has failed five times becomes a dead letter. Plain output goes back as a reply to the last message from a member in
-/// that batch. If the member is asked to shut down, the runner itself approves after the current batch.
+/// program has failed five times becomes a dead letter. Plain output goes back as a reply to the batch's last message from a
+/// member. If the member is asked to shut down, the runner itself approves after the current batch.
 ///
 /// The environment variable TEAMWIRE_WELCOME says who the program is, who else is in the team, and how to answer. With
-/// `stdin`, the first line says so, too. The runner answers with an error if a line is meant for it, but is malformed or
-/// ambiguous. docs/line-protocol.md describes all lines.
+/// `stdin`, the first line that the program gets says the same. The runner answers with an error if a line is meant for it, but
+/// is malformed or ambiguous. docs/line-protocol.md describes all lines.
 ///
 /// The member is attached to the runner: if the runner dies, the member becomes lost and its tasks return to the board.
 ///
@@ -81,13 +81,13 @@ pub struct Run {
     /// stdin]
     #[arg(long, value_enum)]
     via: Option<Via>,
-    /// With an agent program: what it is asked to do first; without it, the agent waits for messages
+    /// With an agent program: what to ask it to do first; without a prompt, the agent waits for messages
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     prompt: String,
     /// With an agent program: start a new session, even if an earlier run of the member left one
     ///
-    /// If an earlier run was killed or interrupted, the program resumes that run's session, provided that the command and the
-    /// directory are the same.
+    /// Without this option, the program resumes the session of an earlier run that was killed or interrupted, provided that the
+    /// command and the directory are the same.
     #[arg(long)]
     new_session: bool,
     /// With an agent program: who answers when the program asks for permission, for example to run a command
@@ -99,7 +99,7 @@ pub struct Run {
     /// finds that the approver is missing, it prints a warning, and asks the lead until the approver joins.
     #[arg(long, value_name = "MEMBER", default_value = "", hide_default_value = true)]
     approver: String,
-    /// With --via stdin: what counts as processed
+    /// With --via stdin: when a message counts as processed
     #[arg(long, value_enum, default_value = "reply")]
     ack: Ack,
     /// With --via exec: the maximum number of messages in a batch
@@ -131,11 +131,11 @@ pub struct Run {
     /// The number of consecutive failures after which the runner exits
     #[arg(long, default_value_t = 10, value_name = "N")]
     restarts_max: u32,
-    /// After an approved shutdown: how long the program has to exit by itself before it gets SIGTERM, in seconds [default: 5;
-    /// for an agent program: 30, so that it can finish its turn]
+    /// After an approved shutdown: how long the program may take to exit by itself before it gets SIGTERM, in seconds [default:
+    /// 5; for an agent program: 30, so that it can finish its turn]
     #[arg(long, value_name = "SECONDS")]
     wrap_up: Option<u64>,
-    /// How long the program has to exit after SIGTERM before the runner kills it, in seconds
+    /// How long the program may take to exit after SIGTERM before the runner kills it, in seconds
     #[arg(long, default_value_t = 10, value_name = "SECONDS")]
     grace: u64,
     /// How the runner keeps track of the program and its descendants
@@ -204,7 +204,7 @@ enum Answer {
 enum Containing {
     /// In a cgroup if the runner may create one, else as with `watchdog`
     Auto,
-    /// In a cgroup (Linux 5.14 or later), which no descendant can leave by detaching itself; fail if none can be created
+    /// In a cgroup (Linux 5.14 or later), which no descendant can leave by detaching itself; fail if the runner cannot create one
     Cgroup,
     /// Recognize descendants by parent, process group and environment
     Watchdog,

@@ -20,11 +20,11 @@ use crate::{
     show,
 };
 
-/// Make the agent sessions that you start yourself act as a member of your team
+/// Let the agent sessions that you start yourself act as a member of your team
 ///
 /// Adds teamwire's tools (an MCP server) and hooks to the settings of the program. The hooks show the model the messages that
-/// arrive for you. Shows a diff first, and asks. Everything else in the files stays. Only a file that is a single line is split
-/// over several lines. --undo removes what was added, and with it an empty `hooks` or `mcpServers`.
+/// arrive for you. Shows a diff first, and asks. Everything else in the files stays, except that a file of a single line is
+/// split over several lines. --undo removes what was added, and also `hooks` or `mcpServers` if nothing is left in it.
 ///
 /// The sessions act as the identity that --as names, or as your current one. Choosing another identity later does not change
 /// that. Do not start two such sessions at once unless you want them to share one inbox.
@@ -43,7 +43,7 @@ pub struct Setup {
     /// Whether to change the settings of this project, or those of all your sessions
     #[arg(long, value_enum, default_value_t = Scope::Project)]
     scope: Scope,
-    /// Remove what setup has added, for whichever identity
+    /// Remove what setup has added, for any identity
     #[arg(long)]
     undo: bool,
     /// Show the diff, and change nothing

@@ -18,7 +18,7 @@ use super::{
     shared::{Lanes, STRANGERS},
 };
 
-/// How long a call waits for others of its own credential, and then for all others, before it is refused.
+/// How long a call waits for other calls of its credential, and then for all others, before it is refused.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A place among the reads that are being carried out.

@@ -27,9 +27,9 @@ const PIECES_MAX: usize = 4;
 
 /// Back up everything in the store to a file
 ///
-/// The backup contains all teams with their members, messages, tasks and history, each team as of one instant. The coordinator
-/// continues to serve. The file contains the contents of all messages, and no credential: the store keeps only hashes.
-/// `teamwire restore` writes it into an empty store of any kind.
+/// The backup contains all teams with their members, messages, tasks and history. It shows each team as it was at one instant.
+/// The coordinator continues to serve. The file contains the contents of all messages, and no credential: the store keeps only
+/// hashes. `teamwire restore` writes it into an empty store of any kind.
 ///
 /// Only the operator can do this. If no coordinator is running, name the store with --store.
 #[derive(Args, Debug)]
@@ -39,7 +39,7 @@ const PIECES_MAX: usize = 4;
 pub struct Backup {
     /// The file to write, which only you can read; `-` for standard output
     ///
-    /// It holds JSON lines, compressed with gzip. It gets its final name only once it is complete.
+    /// It holds JSON lines, compressed with gzip. It does not get its final name until it is complete.
     #[arg(value_name = "FILE")]
     file: String,
     /// Replace the file if it exists

@@ -20,8 +20,8 @@ use crate::{command::Output, context::make_private_directory, failure::Failure, 
 pub struct Restore {
     /// The backup; `-` for standard input
     ///
-    /// A restore reads a backup twice: first it checks all of it. So it copies standard input to a temporary file without a name, in
-    /// the directory TMPDIR.
+    /// The command reads a backup twice: once to check all of it, and once to restore it. So it copies standard input to a
+    /// temporary file without a name, in the directory TMPDIR.
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// The empty store to restore into, as in `teamwire serve --store`; required unless --store-file or --check is given

@@ -35,8 +35,8 @@ const FILE: &str = "host.toml";
 /// running when the host ends or is killed. When the host starts again, it finds the members that are still running, and
 /// reports those that have exited meanwhile. For details, see docs/hosts.md.
 ///
-/// The file lists what the host may start: an order names a profile, never a command. Without a file, the host offers a profile
-/// for each agent program that it finds on the PATH.
+/// The file with the profiles (--config) lists what the host may start: an order names a profile, never a command. Without a
+/// file, the host offers a profile for each agent program that it finds on the PATH.
 ///
 /// SIGTERM and SIGINT end the host but not its members, unless you use --stop-members.
 #[derive(Args, Debug)]
@@ -66,7 +66,7 @@ pub struct HostCommand {
     /// The working directory of members whose profile has neither `dir` nor `worktree` [default: as the file says, or else a
     /// separate directory for each, in the state directory]
     ///
-    /// They share it with each other and with you: the host neither creates nor removes anything there.
+    /// If it is set, these members share it with each other and with you: the host neither creates nor removes anything there.
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// A label that orders may ask for, in addition to those in the file; may be repeated

@@ -88,7 +88,7 @@ pub struct Serve {
     /// The certificate's private key, in PEM
     #[arg(long, value_name = "FILE")]
     tls_key: Option<String>,
-    /// Require client certificates issued by one of these CAs, in PEM
+    /// Require client certificates issued by a CA in this PEM file
     #[arg(long, value_name = "FILE")]
     client_ca: Option<String>,
     /// The URLs at which other machines reach this coordinator, as https://HOST:PORT
@@ -103,7 +103,8 @@ pub struct Serve {
     /// Serve Prometheus metrics at http://HOST:PORT/metrics
     ///
     /// By default, metrics contain no message contents, names or credentials, so it is safe to expose them to other machines.
-    /// The configuration key `metrics_teams` adds the names of teams, and `metrics_members_max` those of teams and members.
+    /// The configuration key `metrics_teams` adds the names of teams; `metrics_members_max` adds the names of teams
+    /// and members.
     #[arg(long, value_name = "HOST:PORT")]
     metrics: Option<String>,
     /// The log format: text or json [default: text]

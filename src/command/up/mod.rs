@@ -44,8 +44,8 @@ pub(super) const FILE: &str = "team.toml";
 /// exists, and says where that differs from the file. So you can run it again, for example after you have added a member to the
 /// file or restarted the machine. docs/team-file.md describes the file.
 ///
-/// If a member cannot be started, the command continues with the others; the exit code is then that of `teamwire spawn`. To
-/// stop the background processes, run `teamwire down`.
+/// If a member cannot be started, the command continues with the others; the exit code is then the same as for
+/// `teamwire spawn`. To stop the background processes, run `teamwire down`.
 #[derive(Args, Debug)]
 #[command(
     after_help = "A file:\n\n    name = \"acme\"\n\n    [[members]]\n    name = \"backend\"\n    profile = \"claude\"\n    prompt = \"You own the API.\"\n\nExamples:\n\n    teamwire up\n    teamwire up --dry-run\n    teamwire up backend-team.toml --json"

@@ -97,7 +97,7 @@ const (
 	CredentialKind_CREDENTIAL_KIND_OBSERVER CredentialKind = 2
 	// A join token.
 	CredentialKind_CREDENTIAL_KIND_JOIN_TOKEN CredentialKind = 3
-	// A member's or a host's, of its current life.
+	// The credential of a member's or a host's current life.
 	CredentialKind_CREDENTIAL_KIND_MEMBER CredentialKind = 4
 )
 
@@ -327,7 +327,7 @@ type SignInResponse struct {
 	Credential string `protobuf:"bytes,1,opt,name=credential,proto3" json:"credential,omitempty"`
 	// When it expires.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// What it permits.
+	// What the console credential permits.
 	Caller        *Caller `protobuf:"bytes,3,opt,name=caller,proto3" json:"caller,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -592,9 +592,10 @@ type Credential struct {
 	ReadOnly bool `protobuf:"varint,5,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	// When it was created.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// When it expires. Absent: with the life of its member or host.
+	// When it expires. Absent: it ends with the life of its member or host.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// When a call last used it, give or take a minute. Absent: none has. For a member's or a host's, an open stream is a use.
+	// When a call last used it, give or take a minute. Absent: no call has used it. If it is a member's or a host's credential, an
+	// open stream is a use, too.
 	LastUsedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
 	// How many members or hosts can still join with it. Zero: it is not a join token.
 	UsesLeft uint32 `protobuf:"varint,9,opt,name=uses_left,json=usesLeft,proto3" json:"uses_left,omitempty"`
@@ -718,8 +719,8 @@ type ListCredentialsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// See SendRequest.team. The operator may leave it empty.
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
-	// Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early, and so may one of a team with very
-	// many credentials that are no longer valid.
+	// Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early. Any page may end early if the team
+	// has very many credentials that are no longer valid.
 	PageSize uint32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. The `next_page_token` of the previous reply. Empty: the first page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -781,8 +782,8 @@ func (x *ListCredentialsRequest) GetPageToken() string {
 // The reply of AccessService.ListCredentials.
 type ListCredentialsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Console credentials, then observers' credentials, then join tokens, then those of members and hosts; each in the order of
-	// their ids.
+	// Console credentials, then observers' credentials, then join tokens, then the credentials of members and hosts; each group
+	// in the order of the ids.
 	Credentials []*Credential `protobuf:"bytes,1,rep,name=credentials,proto3" json:"credentials,omitempty"`
 	// For the next page. Empty: this is the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`

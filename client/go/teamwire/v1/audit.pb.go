@@ -104,7 +104,7 @@ type AuditCaller struct {
 	Kind AuditCallerKind `protobuf:"varint,1,opt,name=kind,proto3,enum=teamwire.v1.AuditCallerKind" json:"kind,omitempty"`
 	// The name of the member or host. Empty: it is neither.
 	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
-	// Which life of the member. Zero: an earlier one than the current one, or the caller is not a member.
+	// Which life of the member. Zero: a life before the current one, or the caller is not a member.
 	Incarnation uint64 `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// Whether the member led the team.
 	IsLead bool `protobuf:"varint,4,opt,name=is_lead,json=isLead,proto3" json:"is_lead,omitempty"`
@@ -282,11 +282,11 @@ type AuditEntry struct {
 	// The address and the port from which the call came; for several calls, those of the first one. Empty: it was not a call.
 	Address string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
 	// The call, such as `TeamService/ForceStop`; `operator credential` if the operator's credential was replaced; empty if the entry
-	// is about different calls, or a checkpoint.
+	// is about different calls, or is a checkpoint.
 	Method string `protobuf:"bytes,4,opt,name=method,proto3" json:"method,omitempty"`
 	// The team that the call was about. Empty: none, or the caller named none.
 	Team string `protobuf:"bytes,5,opt,name=team,proto3" json:"team,omitempty"`
-	// What the call was about within the team: a member, or the id of a credential; for several calls, that of the first one.
+	// What the call was about within the team: a member, or the id of a credential; for several calls, what the first was about.
 	// Empty: nothing, or the text that the caller gave was not a name.
 	Object string `protobuf:"bytes,6,opt,name=object,proto3" json:"object,omitempty"`
 	// `OK`; the name of the Reason for which it was refused; or `CANCELLED` if the caller did not wait for the reply. After
@@ -497,9 +497,9 @@ func (x *AuditRecord) GetHash() []byte {
 // A chain of the audit log.
 type AuditChain struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `privileged/TEAM`: what the lead and the operator did with their powers. `access/TEAM`: who joined, who else signed
-	// in or revoked credentials, and who made calls without permission. `privileged` and `access`: the same for the coordinator
-	// itself; `access` also has what strangers tried.
+	// `privileged/TEAM`: what the lead and the operator did with their powers. `access/TEAM`: who joined, which other callers
+	// signed in or revoked credentials, and who made calls without permission. `privileged` and `access`: the same for the
+	// coordinator itself; `access` also has what strangers tried.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The team's name in lower case. Empty: it is a chain of the coordinator.
 	Team string `protobuf:"bytes,2,opt,name=team,proto3" json:"team,omitempty"`

@@ -177,7 +177,7 @@ func (TaskEventKind) EnumDescriptor() ([]byte, []int) {
 // Something that happened to a team.
 type TeamEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What.
+	// What happened.
 	Kind TeamEventKind `protobuf:"varint,1,opt,name=kind,proto3,enum=teamwire.v1.TeamEventKind" json:"kind,omitempty"`
 	// Who did it. Absent: an observer.
 	Actor *Sender `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
@@ -414,7 +414,7 @@ func (x *DeadLetterEvent) GetCause() DeadLetterCause {
 // Something that happened to a task.
 type TaskEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What.
+	// What happened.
 	Kind TaskEventKind `protobuf:"varint,1,opt,name=kind,proto3,enum=teamwire.v1.TaskEventKind" json:"kind,omitempty"`
 	// The task's id.
 	TaskId uint64 `protobuf:"varint,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
@@ -516,7 +516,7 @@ type HistoryEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Counts the entries of a team from 1, densely.
 	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// By the clock of the store.
+	// When it happened, by the clock of the store.
 	At *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
 	// Set with `message` when the request asked for receipts. One for each recipient.
 	Receipts []*Receipt `protobuf:"bytes,3,rep,name=receipts,proto3" json:"receipts,omitempty"`
@@ -866,7 +866,7 @@ type ListHistoryResponse struct {
 	// The oldest first.
 	Entries []*HistoryEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
 	// The highest sequence that this page covers, for FollowHistoryRequest.after_sequence. It is greater than the last
-	// entry's own if the filter left out later entries.
+	// entry's sequence if the filter left out later entries.
 	LastSequence uint64 `protobuf:"varint,2,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
 	// For the next page. Empty: this is the last one.
 	NextPageToken string `protobuf:"bytes,3,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
@@ -995,7 +995,7 @@ type FollowHistoryResponse struct {
 	// The entry. Absent: the client has everything so far.
 	Entry *HistoryEntry `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`
 	// The highest sequence that the stream has covered, for FollowHistoryRequest.after_sequence. It is greater than the last
-	// entry's own if the filter left out later entries.
+	// entry's sequence if the filter left out later entries.
 	LastSequence  uint64 `protobuf:"varint,2,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

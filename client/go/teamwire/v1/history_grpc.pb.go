@@ -41,7 +41,7 @@ type HistoryServiceClient interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
 	ListHistory(ctx context.Context, in *ListHistoryRequest, opts ...grpc.CallOption) (*ListHistoryResponse, error)
-	// Streams the history after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
+	// Streams the entries after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
 	// TEAM_NOT_FOUND) and when the coordinator shuts down (UNAVAILABLE: DRAINING): resume after the last sequence seen.
 	//
 	// A frame without an entry says that the client has everything so far. The coordinator sends one as soon as that is true, and
@@ -105,7 +105,7 @@ type HistoryServiceServer interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
 	ListHistory(context.Context, *ListHistoryRequest) (*ListHistoryResponse, error)
-	// Streams the history after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
+	// Streams the entries after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
 	// TEAM_NOT_FOUND) and when the coordinator shuts down (UNAVAILABLE: DRAINING): resume after the last sequence seen.
 	//
 	// A frame without an entry says that the client has everything so far. The coordinator sends one as soon as that is true, and

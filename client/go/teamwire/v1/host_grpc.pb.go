@@ -65,22 +65,22 @@ type HostServiceClient interface {
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD. ABORTED: SESSION_SUPERSEDED.
 	UpdateHost(ctx context.Context, in *UpdateHostRequest, opts ...grpc.CallOption) (*UpdateHostResponse, error)
-	// Lets a host take an order that it has in its inbox. Returns a new join token, good for one join under the name ordered, and
-	// for this order only. The call voids any earlier token of the same order, so that a repeated call never leads to a second
-	// member.
+	// Lets a host take an order that it has in its inbox. Returns a new join token, good for one join under the name in the order,
+	// and for this order only. The call voids any earlier token of the same order, so that a repeated call never leads to a
+	// second member.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET (another host has it). INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND:
 	// REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED, REQUEST_CANCELLED. ABORTED: SESSION_SUPERSEDED.
 	TakeOrder(ctx context.Context, in *TakeOrderRequest, opts ...grpc.CallOption) (*TakeOrderResponse, error)
 	// Refuses an order, even one that the host has taken. A host does this if it cannot start the member, or if the program
 	// exited before it opened a session. With `try_another_host`, the coordinator chooses another host, at most twice per order.
-	// It does not if the order named a host. Repeating the call is harmless.
+	// It chooses no other host if the order named one. Repeating the call is harmless.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD,
 	// CONTENT_TOO_LARGE. NOT_FOUND: REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED,
 	// REQUEST_CANCELLED. ABORTED: SESSION_SUPERSEDED.
 	RefuseOrder(ctx context.Context, in *RefuseOrderRequest, opts ...grpc.CallOption) (*RefuseOrderResponse, error)
-	// Lets a host report that no process is left of a member that it started, for example because the runner was killed. Ends the
+	// Lets a host report that a member that it started has no process left, for example because the runner was killed. Ends the
 	// member's life, unless that life has already ended or was begun by a later order or join token. Repeating the call is
 	// harmless.
 	//
@@ -193,22 +193,22 @@ type HostServiceServer interface {
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD. ABORTED: SESSION_SUPERSEDED.
 	UpdateHost(context.Context, *UpdateHostRequest) (*UpdateHostResponse, error)
-	// Lets a host take an order that it has in its inbox. Returns a new join token, good for one join under the name ordered, and
-	// for this order only. The call voids any earlier token of the same order, so that a repeated call never leads to a second
-	// member.
+	// Lets a host take an order that it has in its inbox. Returns a new join token, good for one join under the name in the order,
+	// and for this order only. The call voids any earlier token of the same order, so that a repeated call never leads to a
+	// second member.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET (another host has it). INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND:
 	// REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED, REQUEST_CANCELLED. ABORTED: SESSION_SUPERSEDED.
 	TakeOrder(context.Context, *TakeOrderRequest) (*TakeOrderResponse, error)
 	// Refuses an order, even one that the host has taken. A host does this if it cannot start the member, or if the program
 	// exited before it opened a session. With `try_another_host`, the coordinator chooses another host, at most twice per order.
-	// It does not if the order named a host. Repeating the call is harmless.
+	// It chooses no other host if the order named one. Repeating the call is harmless.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD,
 	// CONTENT_TOO_LARGE. NOT_FOUND: REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED,
 	// REQUEST_CANCELLED. ABORTED: SESSION_SUPERSEDED.
 	RefuseOrder(context.Context, *RefuseOrderRequest) (*RefuseOrderResponse, error)
-	// Lets a host report that no process is left of a member that it started, for example because the runner was killed. Ends the
+	// Lets a host report that a member that it started has no process left, for example because the runner was killed. Ends the
 	// member's life, unless that life has already ended or was begun by a later order or join token. Repeating the call is
 	// harmless.
 	//

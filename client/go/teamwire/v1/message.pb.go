@@ -131,7 +131,7 @@ const (
 	NoticeKind_NOTICE_KIND_SPAWN_STARTED NoticeKind = 17
 	// A member that was ordered from a host has not started; `text` says why. To the lead and to the member that ordered it.
 	NoticeKind_NOTICE_KIND_SPAWN_FAILED NoticeKind = 18
-	// The team uses 80% or 99% of its quota; `text` says of what, and what frees space. To the lead.
+	// The team uses 80% or 99% of a quota; `text` says which one, and what frees space. To the lead.
 	NoticeKind_NOTICE_KIND_QUOTA NoticeKind = 19
 	// Unimportant notices, gathered over a few minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a
 	// line for each of them.
@@ -652,7 +652,7 @@ func (x *DirectMessage) GetContent() string {
 	return ""
 }
 
-// A text for every member but the sender: all of them or, on any error, none.
+// A text for every member but the sender. On any error, no member gets it.
 type Broadcast struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. One line, 1 to 200 characters, at least one of them visible, no control characters.
@@ -905,7 +905,7 @@ func (x *PlanApprovalRequest) GetTtl() *durationpb.Duration {
 // Answers a plan. Only the lead or the operator may send it. It goes to the plan's author.
 type PlanApprovalResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Required. The plan's author: see DirectMessage.recipient. Any other member is refused with RECIPIENT_MISMATCH.
+	// Required. The plan's author: see DirectMessage.recipient. With any other member, the call fails with RECIPIENT_MISMATCH.
 	Recipient string `protobuf:"bytes,1,opt,name=recipient,proto3" json:"recipient,omitempty"`
 	// Required. The id of the request, as delivered.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
@@ -980,7 +980,7 @@ func (x *PlanApprovalResponse) GetFeedback() string {
 // a rejection.
 type PermissionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. The member that is asked, its approver: see DirectMessage.recipient. Empty or `team-lead`: the lead, including
+	// Optional. The member that is asked (the approver): see DirectMessage.recipient. Empty or `team-lead`: the lead, including
 	// one that takes over while the request is pending. The lead itself must name another member. If the approver has exited, or
 	// exits while the request is pending, the request goes to the lead instead, unless the lead made it. In a delivered message:
 	// the name as first written.
@@ -988,8 +988,8 @@ type PermissionRequest struct {
 	// Required. What the member wants to use, such as `Bash`. One line, 1 to 200 characters, at least one of them visible, no
 	// control characters.
 	Tool string `protobuf:"bytes,2,opt,name=tool,proto3" json:"tool,omitempty"`
-	// Required. What it wants to do with it. One line, 1 to 200 characters, at least one of them visible, no control
-	// characters.
+	// Required. What the member wants to do with the tool. One line, 1 to 200 characters, at least one of them visible, no
+	// control characters.
 	Summary string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
 	// Optional. The command, the edit or whatever else the approver must see, up to 64 KiB. Never parsed.
 	Detail string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
@@ -1206,7 +1206,7 @@ func (x *SpawnOrder) GetTerms() *SpawnTerms {
 // What a member is started with.
 type SpawnTerms struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The profile of the host that says which program runs, and how.
+	// The host's profile, which says which program runs, and how.
 	Profile string `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
 	// The host that the caller asked for. Empty: the coordinator chooses one.
 	Host string `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
@@ -1218,7 +1218,7 @@ type SpawnTerms struct {
 	Restart RestartPolicy `protobuf:"varint,5,opt,name=restart,proto3,enum=teamwire.v1.RestartPolicy" json:"restart,omitempty"`
 	// The directory that the program starts in, below the profile's directory. Empty: the profile's directory itself.
 	Dir string `protobuf:"bytes,6,opt,name=dir,proto3" json:"dir,omitempty"`
-	// Set by the coordinator. The hosts that could not take the order, in the order in which they refused it.
+	// Set by the coordinator. The hosts that could not take the order; the first to refuse comes first.
 	RefusedBy []string `protobuf:"bytes,7,rep,name=refused_by,json=refusedBy,proto3" json:"refused_by,omitempty"`
 	// True: if the member is lost together with its host, the coordinator orders it again from another host.
 	Reschedule    bool `protobuf:"varint,8,opt,name=reschedule,proto3" json:"reschedule,omitempty"`
@@ -1396,7 +1396,7 @@ type Notice struct {
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Set by the coordinator if the notice concerns a message. Its id.
 	MessageId string `protobuf:"bytes,4,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// Set by the coordinator. One sentence for a reader that says what happened and what can be done about it.
+	// Set by the coordinator. One sentence that tells a reader what happened and what can be done about it.
 	Text string `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
 	// Set by the coordinator with NOTICE_KIND_MEMBER_EXITED, NOTICE_KIND_MEMBER_RESTARTED and NOTICE_KIND_WORK_FAILED. How
 	// the process ended.
@@ -1754,7 +1754,7 @@ type Message struct {
 	Team string `protobuf:"bytes,2,opt,name=team,proto3" json:"team,omitempty"`
 	// Set by the coordinator, from the credential.
 	Sender *Sender `protobuf:"bytes,3,opt,name=sender,proto3" json:"sender,omitempty"`
-	// Set by the coordinator. By the clock of the store.
+	// Set by the coordinator from the clock of the store.
 	SentAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=sent_at,json=sentAt,proto3" json:"sent_at,omitempty"`
 	// Set by the coordinator. The names of the members whose inbox it was put into. Empty if it went to the operator.
 	Recipients []string `protobuf:"bytes,5,rep,name=recipients,proto3" json:"recipients,omitempty"`
@@ -1769,8 +1769,8 @@ type Message struct {
 	// Set by the sender.
 	Attachments []*Attachment `protobuf:"bytes,10,rep,name=attachments,proto3" json:"attachments,omitempty"`
 	// Set by the coordinator from the metadata key `traceparent` of the call that sent the message. It is the W3C trace context:
-	// `00-TRACE-SPAN-FLAGS` in lower-case hexadecimal digits, 55 characters. Empty: the call gave none, or not in this form;
-	// always empty in a notice. The recipient may continue the trace.
+	// `00-TRACE-SPAN-FLAGS` in lower-case hexadecimal digits, 55 characters. Empty: the call had no such key, or its value had
+	// another form; always empty in a notice. The recipient may continue the trace.
 	TraceParent string `protobuf:"bytes,11,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
 	// Set by the coordinator. True: this is the prompt of a member that a host starts; see SpawnRequest.prompt. It expects no reply.
 	Prompt bool `protobuf:"varint,12,opt,name=prompt,proto3" json:"prompt,omitempty"`
@@ -2024,7 +2024,7 @@ type Message_ShutdownRequest struct {
 }
 
 type Message_ShutdownResponse struct {
-	// The answer to it.
+	// The answer to a shutdown request.
 	ShutdownResponse *ShutdownResponse `protobuf:"bytes,24,opt,name=shutdown_response,json=shutdownResponse,proto3,oneof"`
 }
 
@@ -2034,7 +2034,7 @@ type Message_PlanApprovalRequest struct {
 }
 
 type Message_PlanApprovalResponse struct {
-	// The answer to it.
+	// The answer to a plan.
 	PlanApprovalResponse *PlanApprovalResponse `protobuf:"bytes,26,opt,name=plan_approval_response,json=planApprovalResponse,proto3,oneof"`
 }
 
@@ -2044,7 +2044,7 @@ type Message_PermissionRequest struct {
 }
 
 type Message_PermissionResponse struct {
-	// The answer to it.
+	// The answer to a permission request.
 	PermissionResponse *PermissionResponse `protobuf:"bytes,29,opt,name=permission_response,json=permissionResponse,proto3,oneof"`
 }
 
@@ -2081,14 +2081,15 @@ func (*Message_Notice) isMessage_Body() {}
 // The request of MessageService.Send.
 type SendRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The operator must name the team. Members may leave it empty; any team but their own is TEAM_NOT_FOUND.
+	// The operator must name the team. Members may leave it empty; with any team but their own, the call fails with
+	// TEAM_NOT_FOUND.
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
 	// Optional but recommended; client libraries always set it. 1 to 64 visible ASCII characters, made by the client; keys that
 	// sort by time, such as UUIDs of version 7, are the cheapest. If a call repeats a key with the same payload, it returns the
 	// first reply again, with `replayed` set. With another payload, it fails with IDEMPOTENCY_KEY_REUSED. Each caller in each
 	// team has its own keys, and the coordinator keeps them for 24 hours or more. Empty: no de-duplication.
 	IdempotencyKey string `protobuf:"bytes,2,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// Optional. The id of a message that this one answers. It may no longer be in the history.
+	// Optional. The id of a message that this one answers. That message need not be in the history any longer.
 	InReplyTo string `protobuf:"bytes,3,opt,name=in_reply_to,json=inReplyTo,proto3" json:"in_reply_to,omitempty"`
 	// Optional. Up to 16.
 	Attachments []*Attachment `protobuf:"bytes,4,rep,name=attachments,proto3" json:"attachments,omitempty"`
@@ -2266,7 +2267,7 @@ type SendRequest_ShutdownRequest struct {
 }
 
 type SendRequest_ShutdownResponse struct {
-	// The answer to it. Only the member that was asked may send it.
+	// The answer to a shutdown request. Only the member that was asked may send it.
 	ShutdownResponse *ShutdownResponse `protobuf:"bytes,24,opt,name=shutdown_response,json=shutdownResponse,proto3,oneof"`
 }
 
@@ -2276,7 +2277,7 @@ type SendRequest_PlanApprovalRequest struct {
 }
 
 type SendRequest_PlanApprovalResponse struct {
-	// The answer to it. Only the lead and the operator may send it.
+	// The answer to a plan. Only the lead and the operator may send it.
 	PlanApprovalResponse *PlanApprovalResponse `protobuf:"bytes,26,opt,name=plan_approval_response,json=planApprovalResponse,proto3,oneof"`
 }
 
@@ -2286,7 +2287,7 @@ type SendRequest_PermissionRequest struct {
 }
 
 type SendRequest_PermissionResponse struct {
-	// The answer to it. Only the member that was asked, the lead and the operator may send it.
+	// The answer to a permission request. Only the member that was asked, the lead and the operator may send it.
 	PermissionResponse *PermissionResponse `protobuf:"bytes,29,opt,name=permission_response,json=permissionResponse,proto3,oneof"`
 }
 
@@ -2316,11 +2317,12 @@ type SendResponse struct {
 	// The members whose inbox the message was put into, as their names were first written. Empty if it went to the
 	// operator, or if a broadcast found no other member.
 	Recipients []string `protobuf:"bytes,3,rep,name=recipients,proto3" json:"recipients,omitempty"`
-	// By the clock of the store. Always set.
+	// When it was sent, by the clock of the store. Always set.
 	SentAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=sent_at,json=sentAt,proto3" json:"sent_at,omitempty"`
 	// How durable the change was when the first reply was written. Always set.
 	Durability Durability `protobuf:"varint,5,opt,name=durability,proto3,enum=teamwire.v1.Durability" json:"durability,omitempty"`
-	// True when this reply repeats an earlier one: the same idempotency key, or the same answer to the same request.
+	// True when this reply repeats an earlier one, because the call has the same idempotency key, or gives the same answer to the
+	// same request.
 	Replayed bool `protobuf:"varint,6,opt,name=replayed,proto3" json:"replayed,omitempty"`
 	// Warnings about a request that is allowed but perhaps not intended, each a sentence for a reader. Empty in a replayed reply.
 	Warnings      []string `protobuf:"bytes,7,rep,name=warnings,proto3" json:"warnings,omitempty"`
@@ -2419,7 +2421,7 @@ type StreamRequest struct {
 	// shutdown request is delivered even if that exceeds this bound or unacked_bytes_max.
 	UnackedMessagesMax uint32 `protobuf:"varint,2,opt,name=unacked_messages_max,json=unackedMessagesMax,proto3" json:"unacked_messages_max,omitempty"`
 	// Optional. How many bytes of messages may be unacknowledged at a time, up to 1 MiB. Zero: 1 MiB. Larger values are
-	// treated as 1 MiB. A single larger message is delivered once nothing else is unacknowledged.
+	// treated as 1 MiB. A single larger message is delivered when nothing else is unacknowledged.
 	UnackedBytesMax uint32 `protobuf:"varint,3,opt,name=unacked_bytes_max,json=unackedBytesMax,proto3" json:"unacked_bytes_max,omitempty"`
 	// Optional. The messages on which this process failed in its last session, by their Delivery.sequence, up to 64. For each of
 	// them, the last session and this one count as two deliveries toward the limit at which a message becomes a dead letter.
@@ -2778,7 +2780,7 @@ func (x *Delivery) GetMessage() *Message {
 // Says that the stream is alive.
 type Heartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// By the clock of the store.
+	// The time on the clock of the store.
 	ServerTime    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=server_time,json=serverTime,proto3" json:"server_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3110,7 +3112,7 @@ type Receipt struct {
 	DeliveredAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=delivered_at,json=deliveredAt,proto3" json:"delivered_at,omitempty"`
 	// When it was acknowledged or dead-lettered. Absent: not yet.
 	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
-	// How many sessions have delivered it or may have.
+	// How many sessions have delivered it or may have delivered it.
 	DeliveryCount uint32 `protobuf:"varint,6,opt,name=delivery_count,json=deliveryCount,proto3" json:"delivery_count,omitempty"`
 	// Set with RECEIPT_STATE_DEAD_LETTERED. Why it was dead-lettered.
 	DeadLetterCause DeadLetterCause `protobuf:"varint,7,opt,name=dead_letter_cause,json=deadLetterCause,proto3,enum=teamwire.v1.DeadLetterCause" json:"dead_letter_cause,omitempty"`

@@ -248,7 +248,7 @@ func (x *ReasonPolicy) GetStreamReopens() bool {
 type NoticePolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// True: every notice of this kind is important. False: such a notice is important only
-	// if its event is, for example a crash.
+	// if its event is important, as a crash is.
 	Important bool `protobuf:"varint,1,opt,name=important,proto3" json:"important,omitempty"`
 	// The field of Notice that names what it is about: `member`, `request_id`, `message_id` or `task`. Empty: the team.
 	// While a notice is unprocessed, a newer one of the same kind about the same thing replaces it.

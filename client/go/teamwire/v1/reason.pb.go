@@ -133,11 +133,11 @@ const (
 	Reason_REASON_TASK_CHANGED Reason = 50
 	// Tasks would wait for each other in a cycle.
 	Reason_REASON_TASK_CYCLE Reason = 51
-	// The token is not that of the current claim.
+	// The token does not belong to the current claim.
 	Reason_REASON_STALE_CLAIM Reason = 52
 	// A recipient's inbox is full.
 	Reason_REASON_INBOX_FULL Reason = 53
-	// A budget is used up: the credential's own, such as its rate of calls, or one that all share.
+	// A budget is used up: the credential's own, such as its rate of calls, or one that all credentials share.
 	Reason_REASON_RATE_LIMITED Reason = 54
 	// The team, a member or a task has reached a limit. Someone has to make room first, so clients don't retry.
 	Reason_REASON_QUOTA_EXCEEDED Reason = 55

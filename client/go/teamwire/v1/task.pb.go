@@ -105,7 +105,7 @@ type Task struct {
 	Owner string `protobuf:"bytes,6,opt,name=owner,proto3" json:"owner,omitempty"`
 	// The tasks that must be completed first, in the order of their ids; completed ones stay listed.
 	BlockedBy []uint64 `protobuf:"varint,7,rep,packed,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"`
-	// Those of them that are not completed yet. Empty: nothing blocks it.
+	// The tasks in `blocked_by` that are not completed yet. Empty: nothing blocks it.
 	WaitingFor []uint64 `protobuf:"varint,8,rep,packed,name=waiting_for,json=waitingFor,proto3" json:"waiting_for,omitempty"`
 	// The tasks that wait, or have waited, for this one.
 	Blocks []uint64 `protobuf:"varint,9,rep,packed,name=blocks,proto3" json:"blocks,omitempty"`
@@ -119,7 +119,7 @@ type Task struct {
 	Result string `protobuf:"bytes,13,opt,name=result,proto3" json:"result,omitempty"`
 	// Who added it.
 	CreatedBy *Sender `protobuf:"bytes,14,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
-	// By the clock of the store.
+	// When it was added, by the clock of the store.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// When it last changed.
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
@@ -429,7 +429,7 @@ type CreateTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As it was added. In the reply to a repeated call, the description and the metadata are the task's current ones.
 	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// True when this reply repeats an earlier one: the same idempotency key.
+	// True when this reply repeats an earlier one, because the call has the same idempotency key.
 	Replayed      bool `protobuf:"varint,2,opt,name=replayed,proto3" json:"replayed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -843,7 +843,7 @@ type UpdateTaskRequest struct {
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
 	// Required.
 	TaskId uint64 `protobuf:"varint,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// Optional. Refuses with TASK_CHANGED unless the task has this version. Zero: any version.
+	// Optional. The call fails with TASK_CHANGED unless the task has this version. Zero: any version.
 	ExpectedVersion uint64 `protobuf:"varint,3,opt,name=expected_version,json=expectedVersion,proto3" json:"expected_version,omitempty"`
 	// See CreateTaskRequest.subject.
 	Subject *string `protobuf:"bytes,4,opt,name=subject,proto3,oneof" json:"subject,omitempty"`
@@ -1353,7 +1353,7 @@ type CompleteTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task after the change.
 	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// The tasks that nothing blocks now.
+	// The tasks that this call unblocked.
 	Unblocked     []uint64 `protobuf:"varint,2,rep,packed,name=unblocked,proto3" json:"unblocked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1580,7 +1580,7 @@ func (x *DeleteTaskRequest) GetTaskId() uint64 {
 // The reply of TaskService.DeleteTask.
 type DeleteTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The tasks that nothing blocks now.
+	// The tasks that this call unblocked.
 	Unblocked     []uint64 `protobuf:"varint,1,rep,packed,name=unblocked,proto3" json:"unblocked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

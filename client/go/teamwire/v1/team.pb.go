@@ -168,11 +168,12 @@ type Liveness int32
 const (
 	// In a request: attached.
 	Liveness_LIVENESS_UNSPECIFIED Liveness = 0
-	// A process does: a runner, or a program with a session. If its lease runs out and a grace period passes, the member becomes
-	// lost, and its tasks return to the board.
+	// A process keeps it going: a runner, or a program with a session. If the life's lease runs out and a grace period passes, the
+	// member becomes lost, and its tasks return to the board.
 	Liveness_LIVENESS_ATTACHED Liveness = 1
-	// No process does: a person types commands, or an agent runs them. The member is away between calls and never lost. Its
-	// claims last until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).
+	// No process keeps it going: a person types commands, or an agent runs them. The member is away between calls and never
+	// lost. Its claims last until they are completed, released or taken away, and for 24 hours at most (the coordinator's
+	// `claim_ttl`).
 	Liveness_LIVENESS_DETACHED Liveness = 2
 )
 
@@ -339,7 +340,7 @@ type Team struct {
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
 	// The name of its lead. `team-lead` also addresses it.
 	Lead string `protobuf:"bytes,4,opt,name=lead,proto3" json:"lead,omitempty"`
-	// By the clock of the store.
+	// When it was created, by the clock of the store.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// How many members it has, including those that have exited.
 	Members uint32 `protobuf:"varint,6,opt,name=members,proto3" json:"members,omitempty"`
@@ -440,7 +441,7 @@ type TeamStorage struct {
 	TaskBytes uint64 `protobuf:"varint,3,opt,name=task_bytes,json=taskBytes,proto3" json:"task_bytes,omitempty"`
 	// A quarter of the quota.
 	TaskBytesMax uint64 `protobuf:"varint,4,opt,name=task_bytes_max,json=taskBytesMax,proto3" json:"task_bytes_max,omitempty"`
-	// The bytes of the changes to tasks in the history, with the replies and notices that they caused.
+	// The bytes that changes to tasks take in the history, with the replies and notices that they caused.
 	TaskHistoryBytes uint64 `protobuf:"varint,5,opt,name=task_history_bytes,json=taskHistoryBytes,proto3" json:"task_history_bytes,omitempty"`
 	// A quarter of the quota.
 	TaskHistoryBytesMax uint64 `protobuf:"varint,6,opt,name=task_history_bytes_max,json=taskHistoryBytesMax,proto3" json:"task_history_bytes_max,omitempty"`
@@ -533,7 +534,7 @@ type Member struct {
 	Incarnation uint64 `protobuf:"varint,4,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// When this life began.
 	JoinedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=joined_at,json=joinedAt,proto3" json:"joined_at,omitempty"`
-	// When the state last changed. An active detached life without a session: about when it last called.
+	// When the state last changed. For an active detached life without a session: about when it last called.
 	StateSince *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=state_since,json=stateSince,proto3" json:"state_since,omitempty"`
 	// Its attributes, as given when it joined.
 	Attributes *MemberAttributes `protobuf:"bytes,7,opt,name=attributes,proto3" json:"attributes,omitempty"`
@@ -551,7 +552,7 @@ type Member struct {
 	InboxDepth uint64 `protobuf:"varint,13,opt,name=inbox_depth,json=inboxDepth,proto3" json:"inbox_depth,omitempty"`
 	// True while a session is open.
 	Connected bool `protobuf:"varint,14,opt,name=connected,proto3" json:"connected,omitempty"`
-	// The remaining time of its lease. Zero: it has run out. A detached life with none left is away.
+	// The remaining time of its lease. Zero: the lease has run out. A detached life with no time left is away.
 	LeaseLeft *durationpb.Duration `protobuf:"bytes,15,opt,name=lease_left,json=leaseLeft,proto3" json:"lease_left,omitempty"`
 	// True: its inbox accepts only permission requests, shutdown requests, answers to requests, and notices.
 	InboxFull bool `protobuf:"varint,16,opt,name=inbox_full,json=inboxFull,proto3" json:"inbox_full,omitempty"`

@@ -44,10 +44,11 @@ const (
 //
 // Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 //
-// Six kinds of credential exist. The operator's belongs to the coordinator. It creates, lists and deletes teams, and may do in
-// any team what a lead may do. A member's belongs to one life of one member. A join token lets its holder become a member. An
-// observer's reads one team. A sign-in code lets a person sign in to the console once. A console credential acts for a member,
-// the operator or an observer: see AccessService. All are opaque strings; the coordinator stores only their hashes.
+// Six kinds of credential exist. The operator's credential belongs to the coordinator. Its holder creates, lists and deletes
+// teams, and may do in any team what a lead may do. A member's credential belongs to one life of one member. A join token lets
+// its holder become a member. An observer's credential reads one team. A sign-in code lets a person sign in to the console
+// once. A console credential acts for a member, the operator or an observer: see AccessService. All are opaque strings; the
+// coordinator stores only their hashes.
 type TeamServiceClient interface {
 	// Creates a team. The caller, who holds the operator's credential, becomes its lead: the reply carries the lead's
 	// own member credential.
@@ -63,9 +64,9 @@ type TeamServiceClient interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD.
 	ListTeams(ctx context.Context, in *ListTeamsRequest, opts ...grpc.CallOption) (*ListTeamsResponse, error)
-	// Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the caller is
-	// live (joined, active, idle or stopping; not away). The error names these members in its text, and in the metadata of its
-	// ErrorInfo as NAME: STATE. If there are more than 12, it names 12 and counts the others.
+	// Deletes a team with everything that belongs to it. Lead and operator only. The call is refused while a member other than
+	// the caller is live (joined, active, idle or stopping; not away). The error names these members in its text, and in the
+	// metadata of its ErrorInfo as NAME: STATE. If there are more than 12, it names 12 and counts the others.
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
 	DeleteTeam(ctx context.Context, in *DeleteTeamRequest, opts ...grpc.CallOption) (*DeleteTeamResponse, error)
@@ -89,9 +90,9 @@ type TeamServiceClient interface {
 	// INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
 	// PERMISSION_DENIED: NOT_PERMITTED (operator, observer; or the token is bound to another name).
 	Join(ctx context.Context, in *JoinRequest, opts ...grpc.CallOption) (*JoinResponse, error)
-	// Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has ended,
-	// and reports how it ended. Repeating the call is harmless. A caller whose other calls fail with MEMBER_STOPPED may still
-	// call Leave. If the error's metadata has `may_join`, it may also call Join.
+	// Ends the caller's own life: the caller becomes `exited`, and the lead gets a notice. A runner calls Leave when the member's
+	// process has ended, and reports how the process ended. Repeating the call is harmless. A caller whose other calls fail with
+	// MEMBER_STOPPED may still call Leave. If the error's metadata has `may_join`, it may also call Join.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
 	Leave(ctx context.Context, in *LeaveRequest, opts ...grpc.CallOption) (*LeaveResponse, error)
@@ -111,16 +112,16 @@ type TeamServiceClient interface {
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
 	ReportActivity(ctx context.Context, in *ReportActivityRequest, opts ...grpc.CallOption) (*ReportActivityResponse, error)
-	// Lists what a member's program has done, the oldest line first. May wait for the next line. Every member, the operator
-	// and observers may see it.
+	// Lists what a member's program has done, the oldest line first. With `wait`, waits for the next line. Every member, the
+	// operator and observers may call it.
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, INVALID_FIELD.
 	ListActivity(ctx context.Context, in *ListActivityRequest, opts ...grpc.CallOption) (*ListActivityResponse, error)
 	// Stops a member or a host at once. From then on, the coordinator refuses its credential. The coordinator ends its session
 	// with CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If
 	// no report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached life is
-	// `exited` after 5 s. A host becomes `exited` at once. If a member was ordered and has not started, it also becomes `exited`
-	// at once, and its order is cancelled. Lead and operator only. Repeating the call is harmless.
+	// `exited` after 5 s. A host becomes `exited` at once. If a member was ordered from a host and has not started, it also
+	// becomes `exited` at once, and its order is cancelled. Lead and operator only. Repeating the call is harmless.
 	//
 	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
 	// MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
@@ -303,10 +304,11 @@ func (c *teamServiceClient) SetNoticeLevel(ctx context.Context, in *SetNoticeLev
 //
 // Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 //
-// Six kinds of credential exist. The operator's belongs to the coordinator. It creates, lists and deletes teams, and may do in
-// any team what a lead may do. A member's belongs to one life of one member. A join token lets its holder become a member. An
-// observer's reads one team. A sign-in code lets a person sign in to the console once. A console credential acts for a member,
-// the operator or an observer: see AccessService. All are opaque strings; the coordinator stores only their hashes.
+// Six kinds of credential exist. The operator's credential belongs to the coordinator. Its holder creates, lists and deletes
+// teams, and may do in any team what a lead may do. A member's credential belongs to one life of one member. A join token lets
+// its holder become a member. An observer's credential reads one team. A sign-in code lets a person sign in to the console
+// once. A console credential acts for a member, the operator or an observer: see AccessService. All are opaque strings; the
+// coordinator stores only their hashes.
 type TeamServiceServer interface {
 	// Creates a team. The caller, who holds the operator's credential, becomes its lead: the reply carries the lead's
 	// own member credential.
@@ -322,9 +324,9 @@ type TeamServiceServer interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD.
 	ListTeams(context.Context, *ListTeamsRequest) (*ListTeamsResponse, error)
-	// Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the caller is
-	// live (joined, active, idle or stopping; not away). The error names these members in its text, and in the metadata of its
-	// ErrorInfo as NAME: STATE. If there are more than 12, it names 12 and counts the others.
+	// Deletes a team with everything that belongs to it. Lead and operator only. The call is refused while a member other than
+	// the caller is live (joined, active, idle or stopping; not away). The error names these members in its text, and in the
+	// metadata of its ErrorInfo as NAME: STATE. If there are more than 12, it names 12 and counts the others.
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
 	DeleteTeam(context.Context, *DeleteTeamRequest) (*DeleteTeamResponse, error)
@@ -348,9 +350,9 @@ type TeamServiceServer interface {
 	// INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
 	// PERMISSION_DENIED: NOT_PERMITTED (operator, observer; or the token is bound to another name).
 	Join(context.Context, *JoinRequest) (*JoinResponse, error)
-	// Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has ended,
-	// and reports how it ended. Repeating the call is harmless. A caller whose other calls fail with MEMBER_STOPPED may still
-	// call Leave. If the error's metadata has `may_join`, it may also call Join.
+	// Ends the caller's own life: the caller becomes `exited`, and the lead gets a notice. A runner calls Leave when the member's
+	// process has ended, and reports how the process ended. Repeating the call is harmless. A caller whose other calls fail with
+	// MEMBER_STOPPED may still call Leave. If the error's metadata has `may_join`, it may also call Join.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
 	Leave(context.Context, *LeaveRequest) (*LeaveResponse, error)
@@ -370,16 +372,16 @@ type TeamServiceServer interface {
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
 	ReportActivity(context.Context, *ReportActivityRequest) (*ReportActivityResponse, error)
-	// Lists what a member's program has done, the oldest line first. May wait for the next line. Every member, the operator
-	// and observers may see it.
+	// Lists what a member's program has done, the oldest line first. With `wait`, waits for the next line. Every member, the
+	// operator and observers may call it.
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, INVALID_FIELD.
 	ListActivity(context.Context, *ListActivityRequest) (*ListActivityResponse, error)
 	// Stops a member or a host at once. From then on, the coordinator refuses its credential. The coordinator ends its session
 	// with CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If
 	// no report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached life is
-	// `exited` after 5 s. A host becomes `exited` at once. If a member was ordered and has not started, it also becomes `exited`
-	// at once, and its order is cancelled. Lead and operator only. Repeating the call is harmless.
+	// `exited` after 5 s. A host becomes `exited` at once. If a member was ordered from a host and has not started, it also
+	// becomes `exited` at once, and its order is cancelled. Lead and operator only. Repeating the call is harmless.
 	//
 	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
 	// MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.

@@ -60,7 +60,7 @@ pub const PROMISES: [PromiseSpec; 21] = [
         promise: Promise::NothingDuplicated,
         says: "A send makes one message, however often it is retried. A process receives it once. If a later process \
                receives it, it is marked as redelivered. After a confirmed acknowledgement, no process receives it.",
-        checked: "message ids per content; deliveries per process and their counts",
+        checked: "the message ids of each content; the deliveries to each process, and their delivery counts",
         checker: messages::nothing_duplicated,
     },
     PromiseSpec {
@@ -92,13 +92,13 @@ pub const PROMISES: [PromiseSpec; 21] = [
         promise: Promise::Answers,
         says: "The answer to a permission request reaches the member that asked, and says what was decided. A request that was \
                withdrawn or has expired is never approved.",
-        checked: "what the askers saw and received against the decisions; some requests are withdrawn, some expire, and some \
+        checked: "the decisions, against what the askers saw and received; some requests are withdrawn, some expire, and some \
                   approvers exit",
         checker: coordination::answers,
     },
     PromiseSpec {
         promise: Promise::Orders,
-        says: "An order is decided once, no later than 10 s after its deadline, and its name is not reserved beyond that. It \
+        says: "An order to start a member is decided once, no later than 10 s after its deadline, and its name is not reserved beyond that. It \
                starts at most one process. Unless the order is approved, that process gets nothing done after the decision.",
         checked: "what the lead sees five times a second, and what the ordered processes get done, against the orders and their \
                   decisions",
@@ -118,7 +118,7 @@ pub const PROMISES: [PromiseSpec; 21] = [
     },
     PromiseSpec {
         promise: Promise::Shutdown,
-        says: "A process exits within 40 s of its approval. In these runs, a member exits with 0 only after an approval.",
+        says: "A process exits within 40 s after its shutdown is approved. In these runs, a member exits with 0 only after an approval.",
         checked: "exits against approvals",
         checker: coordination::shutdown,
     },
@@ -166,8 +166,8 @@ pub const PROMISES: [PromiseSpec; 21] = [
     PromiseSpec {
         promise: Promise::StoreBounded,
         says: "Whatever hostile members write, their team holds no more than its quota, a tenth more for the lead and the operator, \
-               and 256 KiB for calls that are never refused. Likewise, its tasks hold no more than their share, and neither does \
-               the history of its tasks. The store grows by no more than twice the bytes that it counts, plus 16 MiB.",
+               and 256 KiB for calls that are never refused. Likewise, neither its tasks nor their history hold more than their \
+               share. The store grows by no more than twice the bytes that it counts, plus 16 MiB.",
         checked: "four times a second during an attack: the size that the coordinator reports for the team, and the size of the \
                   store's file on disk, or the memory that Redis uses; the quota is 16 MiB, or 32 MiB with `hostile-all`",
         checker: store::store_bounded,

@@ -68,7 +68,7 @@ class _CredentialKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper.
     CREDENTIAL_KIND_JOIN_TOKEN: _CredentialKind.ValueType  # 3
     """A join token."""
     CREDENTIAL_KIND_MEMBER: _CredentialKind.ValueType  # 4
-    """A member's or a host's, of its current life."""
+    """The credential of a member's or a host's current life."""
 
 class CredentialKind(_CredentialKind, metaclass=_CredentialKindEnumTypeWrapper):
     """A kind of credential that can be revoked."""
@@ -82,7 +82,7 @@ CREDENTIAL_KIND_OBSERVER: CredentialKind.ValueType  # 2
 CREDENTIAL_KIND_JOIN_TOKEN: CredentialKind.ValueType  # 3
 """A join token."""
 CREDENTIAL_KIND_MEMBER: CredentialKind.ValueType  # 4
-"""A member's or a host's, of its current life."""
+"""The credential of a member's or a host's current life."""
 Global___CredentialKind: typing_extensions.TypeAlias = CredentialKind
 
 @typing.final
@@ -175,7 +175,7 @@ class SignInResponse(google.protobuf.message.Message):
 
     @property
     def caller(self) -> Global___Caller:
-        """What it permits."""
+        """What the console credential permits."""
 
     def __init__(
         self,
@@ -310,11 +310,13 @@ class Credential(google.protobuf.message.Message):
 
     @property
     def expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When it expires. Absent: with the life of its member or host."""
+        """When it expires. Absent: it ends with the life of its member or host."""
 
     @property
     def last_used_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When a call last used it, give or take a minute. Absent: none has. For a member's or a host's, an open stream is a use."""
+        """When a call last used it, give or take a minute. Absent: no call has used it. If it is a member's or a host's credential, an
+        open stream is a use, too.
+        """
 
     @property
     def created_by(self) -> teamwire.v1.message_pb2.Sender:
@@ -352,8 +354,8 @@ class ListCredentialsRequest(google.protobuf.message.Message):
     team: builtins.str
     """See SendRequest.team. The operator may leave it empty."""
     page_size: builtins.int
-    """Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early, and so may one of a team with very
-    many credentials that are no longer valid.
+    """Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early. Any page may end early if the team
+    has very many credentials that are no longer valid.
     """
     page_token: builtins.str
     """Optional. The `next_page_token` of the previous reply. Empty: the first page."""
@@ -380,8 +382,8 @@ class ListCredentialsResponse(google.protobuf.message.Message):
     """For the next page. Empty: this is the last one."""
     @property
     def credentials(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Credential]:
-        """Console credentials, then observers' credentials, then join tokens, then those of members and hosts; each in the order of
-        their ids.
+        """Console credentials, then observers' credentials, then join tokens, then the credentials of members and hosts; each group
+        in the order of the ids.
         """
 
     def __init__(

@@ -169,19 +169,19 @@ class AccessServiceStub(typing.Generic[_AccessServiceCreateSignInCodeType, _Acce
 
     CreateSignInCode: _AccessServiceCreateSignInCodeType
     """Creates a code with which one person can sign in as the caller: once, within 60 s. The caller is a member, the operator or
-    an observer. If the caller has 8 codes, the oldest one becomes invalid.
+    an observer. If the caller already has 8 codes, the oldest one becomes invalid.
 
     PERMISSION_DENIED: NOT_PERMITTED (a host, a join token or a console credential). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
     NOT_FOUND: TEAM_NOT_FOUND. ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
     """
 
     SignIn: _AccessServiceSignInType
-    """Exchanges a code for a console credential. The call's credential is the code. If the caller that created the code has 16
-    console credentials, the oldest one is revoked.
+    """Exchanges a code for a console credential. The call's credential is the code. If the caller that created the code already
+    has 16 console credentials, the oldest one is revoked.
 
-    The console credential ends after 8 hours. It ends earlier if it is revoked, or if what created the code ends: the life of
-    a member, or the credential of the operator or an observer. From then on, calls with it are refused, and its streams end
-    within 2 s: CREDENTIAL_EXPIRED or CREDENTIAL_REVOKED (UNAUTHENTICATED).
+    The console credential ends after 8 hours. It ends earlier if it is revoked, or if the member's life, the operator's
+    credential or the observer's credential that created the code ends. From then on, calls with it are refused, and its
+    streams end within 2 s: CREDENTIAL_EXPIRED or CREDENTIAL_REVOKED (UNAUTHENTICATED).
 
     UNAUTHENTICATED: SIGN_IN_CODE_USED, CREDENTIAL_EXPIRED, CREDENTIAL_REVOKED (the member's life has ended).
     PERMISSION_DENIED: NOT_PERMITTED (the credential is not a code). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
@@ -203,17 +203,17 @@ class AccessServiceStub(typing.Generic[_AccessServiceCreateSignInCodeType, _Acce
 
     RevokeCredential: _AccessServiceRevokeCredentialType
     """Revokes a credential: a console credential, an observer's credential, a join token, or the credential of a member or host.
-    The lead and the operator may revoke any of the team's credentials, but the lead may not revoke that of its current life.
-    Every other caller may revoke its own console credentials, and a console credential may revoke itself. Repeating the call
-    is harmless.
+    The lead and the operator may revoke any of the team's credentials, but the lead may not revoke the credential of its
+    current life. Every other caller may revoke its own console credentials, and a console credential may revoke itself.
+    Repeating the call is harmless.
 
     From then on, every coordinator refuses calls with the credential, and its streams and waiting calls end within 2 s:
     CREDENTIAL_REVOKED (UNAUTHENTICATED). The same is true of the console credentials that were created with it.
 
     Revoking a member's credential takes away its access, and does not end the member. Its inbox stays. Its requests stay until
-    it joins again. Its claims return to the board when the member is lost, as after the death of its process, or when it joins
-    again. To join again, it needs a join token bound to its name. It can use the token immediately, before it is lost. A
-    runner whose credential is revoked ends its program.
+    it joins again. Its claims return to the board when the member is lost (as it is after its process dies), or when it joins
+    again. To join again, it needs a join token bound to its name. The member can use the token immediately, even before the
+    member is lost. A runner whose credential is revoked ends its program.
 
     NOT_FOUND: TEAM_NOT_FOUND, CREDENTIAL_NOT_FOUND (including when the caller may not revoke it). PERMISSION_DENIED:
     NOT_PERMITTED (the lead tried to revoke the credential of its current life). INVALID_ARGUMENT: INVALID_FIELD.
@@ -263,7 +263,7 @@ class AccessServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.access_pb2.CreateSignInCodeResponse, collections.abc.Awaitable[teamwire.v1.access_pb2.CreateSignInCodeResponse]]:
         """Creates a code with which one person can sign in as the caller: once, within 60 s. The caller is a member, the operator or
-        an observer. If the caller has 8 codes, the oldest one becomes invalid.
+        an observer. If the caller already has 8 codes, the oldest one becomes invalid.
 
         PERMISSION_DENIED: NOT_PERMITTED (a host, a join token or a console credential). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
         NOT_FOUND: TEAM_NOT_FOUND. ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED.
@@ -275,12 +275,12 @@ class AccessServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.access_pb2.SignInRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.access_pb2.SignInResponse, collections.abc.Awaitable[teamwire.v1.access_pb2.SignInResponse]]:
-        """Exchanges a code for a console credential. The call's credential is the code. If the caller that created the code has 16
-        console credentials, the oldest one is revoked.
+        """Exchanges a code for a console credential. The call's credential is the code. If the caller that created the code already
+        has 16 console credentials, the oldest one is revoked.
 
-        The console credential ends after 8 hours. It ends earlier if it is revoked, or if what created the code ends: the life of
-        a member, or the credential of the operator or an observer. From then on, calls with it are refused, and its streams end
-        within 2 s: CREDENTIAL_EXPIRED or CREDENTIAL_REVOKED (UNAUTHENTICATED).
+        The console credential ends after 8 hours. It ends earlier if it is revoked, or if the member's life, the operator's
+        credential or the observer's credential that created the code ends. From then on, calls with it are refused, and its
+        streams end within 2 s: CREDENTIAL_EXPIRED or CREDENTIAL_REVOKED (UNAUTHENTICATED).
 
         UNAUTHENTICATED: SIGN_IN_CODE_USED, CREDENTIAL_EXPIRED, CREDENTIAL_REVOKED (the member's life has ended).
         PERMISSION_DENIED: NOT_PERMITTED (the credential is not a code). INVALID_ARGUMENT: INVALID_IDEMPOTENCY_KEY.
@@ -317,17 +317,17 @@ class AccessServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.access_pb2.RevokeCredentialResponse, collections.abc.Awaitable[teamwire.v1.access_pb2.RevokeCredentialResponse]]:
         """Revokes a credential: a console credential, an observer's credential, a join token, or the credential of a member or host.
-        The lead and the operator may revoke any of the team's credentials, but the lead may not revoke that of its current life.
-        Every other caller may revoke its own console credentials, and a console credential may revoke itself. Repeating the call
-        is harmless.
+        The lead and the operator may revoke any of the team's credentials, but the lead may not revoke the credential of its
+        current life. Every other caller may revoke its own console credentials, and a console credential may revoke itself.
+        Repeating the call is harmless.
 
         From then on, every coordinator refuses calls with the credential, and its streams and waiting calls end within 2 s:
         CREDENTIAL_REVOKED (UNAUTHENTICATED). The same is true of the console credentials that were created with it.
 
         Revoking a member's credential takes away its access, and does not end the member. Its inbox stays. Its requests stay until
-        it joins again. Its claims return to the board when the member is lost, as after the death of its process, or when it joins
-        again. To join again, it needs a join token bound to its name. It can use the token immediately, before it is lost. A
-        runner whose credential is revoked ends its program.
+        it joins again. Its claims return to the board when the member is lost (as it is after its process dies), or when it joins
+        again. To join again, it needs a join token bound to its name. The member can use the token immediately, even before the
+        member is lost. A runner whose credential is revoked ends its program.
 
         NOT_FOUND: TEAM_NOT_FOUND, CREDENTIAL_NOT_FOUND (including when the caller may not revoke it). PERMISSION_DENIED:
         NOT_PERMITTED (the lead tried to revoke the credential of its current life). INVALID_ARGUMENT: INVALID_FIELD.

@@ -81,7 +81,7 @@ class AuditCaller(google.protobuf.message.Message):
     member: builtins.str
     """The name of the member or host. Empty: it is neither."""
     incarnation: builtins.int
-    """Which life of the member. Zero: an earlier one than the current one, or the caller is not a member."""
+    """Which life of the member. Zero: a life before the current one, or the caller is not a member."""
     is_lead: builtins.bool
     """Whether the member led the team."""
     credential_id: builtins.str
@@ -164,12 +164,12 @@ class AuditEntry(google.protobuf.message.Message):
     """The address and the port from which the call came; for several calls, those of the first one. Empty: it was not a call."""
     method: builtins.str
     """The call, such as `TeamService/ForceStop`; `operator credential` if the operator's credential was replaced; empty if the entry
-    is about different calls, or a checkpoint.
+    is about different calls, or is a checkpoint.
     """
     team: builtins.str
     """The team that the call was about. Empty: none, or the caller named none."""
     object: builtins.str
-    """What the call was about within the team: a member, or the id of a credential; for several calls, that of the first one.
+    """What the call was about within the team: a member, or the id of a credential; for several calls, what the first was about.
     Empty: nothing, or the text that the caller gave was not a name.
     """
     outcome: builtins.str
@@ -268,9 +268,9 @@ class AuditChain(google.protobuf.message.Message):
     HASH_FIELD_NUMBER: builtins.int
     BYTES_FIELD_NUMBER: builtins.int
     name: builtins.str
-    """`privileged/TEAM`: what the lead and the operator did with their powers. `access/TEAM`: who joined, who else signed
-    in or revoked credentials, and who made calls without permission. `privileged` and `access`: the same for the coordinator
-    itself; `access` also has what strangers tried.
+    """`privileged/TEAM`: what the lead and the operator did with their powers. `access/TEAM`: who joined, which other callers
+    signed in or revoked credentials, and who made calls without permission. `privileged` and `access`: the same for the
+    coordinator itself; `access` also has what strangers tried.
     """
     team: builtins.str
     """The team's name in lower case. Empty: it is a chain of the coordinator."""

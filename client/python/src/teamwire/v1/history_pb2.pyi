@@ -128,7 +128,7 @@ class TeamEvent(google.protobuf.message.Message):
     READ_ONLY_FIELD_NUMBER: builtins.int
     CREDENTIAL_FIELD_NUMBER: builtins.int
     kind: Global___TeamEventKind.ValueType
-    """What."""
+    """What happened."""
     member: builtins.str
     """The member concerned. Empty: none."""
     read_only: builtins.bool
@@ -236,7 +236,7 @@ class TaskEvent(google.protobuf.message.Message):
     ATTEMPTS_FIELD_NUMBER: builtins.int
     DETAIL_FIELD_NUMBER: builtins.int
     kind: Global___TaskEventKind.ValueType
-    """What."""
+    """What happened."""
     task_id: builtins.int
     """The task's id."""
     subject: builtins.str
@@ -286,7 +286,7 @@ class HistoryEntry(google.protobuf.message.Message):
     """Counts the entries of a team from 1, densely."""
     @property
     def at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """By the clock of the store."""
+        """When it happened, by the clock of the store."""
 
     @property
     def receipts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[teamwire.v1.message_pb2.Receipt]:
@@ -423,7 +423,7 @@ class ListHistoryResponse(google.protobuf.message.Message):
     NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
     last_sequence: builtins.int
     """The highest sequence that this page covers, for FollowHistoryRequest.after_sequence. It is greater than the last
-    entry's own if the filter left out later entries.
+    entry's sequence if the filter left out later entries.
     """
     next_page_token: builtins.str
     """For the next page. Empty: this is the last one."""
@@ -481,7 +481,7 @@ class FollowHistoryResponse(google.protobuf.message.Message):
     LAST_SEQUENCE_FIELD_NUMBER: builtins.int
     last_sequence: builtins.int
     """The highest sequence that the stream has covered, for FollowHistoryRequest.after_sequence. It is greater than the last
-    entry's own if the filter left out later entries.
+    entry's sequence if the filter left out later entries.
     """
     @property
     def entry(self) -> Global___HistoryEntry:

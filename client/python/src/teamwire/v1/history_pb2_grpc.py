@@ -70,7 +70,7 @@ class HistoryServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def FollowHistory(self, request, context):
-        """Streams the history after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
+        """Streams the entries after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
         TEAM_NOT_FOUND) and when the coordinator shuts down (UNAVAILABLE: DRAINING): resume after the last sequence seen.
 
         A frame without an entry says that the client has everything so far. The coordinator sends one as soon as that is true, and

@@ -98,7 +98,7 @@ class HistoryServiceStub(typing.Generic[_HistoryServiceListHistoryType, _History
     """
 
     FollowHistory: _HistoryServiceFollowHistoryType
-    """Streams the history after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
+    """Streams the entries after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
     TEAM_NOT_FOUND) and when the coordinator shuts down (UNAVAILABLE: DRAINING): resume after the last sequence seen.
 
     A frame without an entry says that the client has everything so far. The coordinator sends one as soon as that is true, and
@@ -146,7 +146,7 @@ class HistoryServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.history_pb2.FollowHistoryRequest,
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[teamwire.v1.history_pb2.FollowHistoryResponse], collections.abc.AsyncIterator[teamwire.v1.history_pb2.FollowHistoryResponse]]:
-        """Streams the history after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
+        """Streams the entries after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
         TEAM_NOT_FOUND) and when the coordinator shuts down (UNAVAILABLE: DRAINING): resume after the last sequence seen.
 
         A frame without an entry says that the client has everything so far. The coordinator sends one as soon as that is true, and

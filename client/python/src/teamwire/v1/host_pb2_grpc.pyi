@@ -218,9 +218,9 @@ class HostServiceStub(typing.Generic[_HostServiceSpawnType, _HostServiceListHost
     """
 
     TakeOrder: _HostServiceTakeOrderType
-    """Lets a host take an order that it has in its inbox. Returns a new join token, good for one join under the name ordered, and
-    for this order only. The call voids any earlier token of the same order, so that a repeated call never leads to a second
-    member.
+    """Lets a host take an order that it has in its inbox. Returns a new join token, good for one join under the name in the order,
+    and for this order only. The call voids any earlier token of the same order, so that a repeated call never leads to a
+    second member.
 
     PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET (another host has it). INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND:
     REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED, REQUEST_CANCELLED. ABORTED: SESSION_SUPERSEDED.
@@ -229,7 +229,7 @@ class HostServiceStub(typing.Generic[_HostServiceSpawnType, _HostServiceListHost
     RefuseOrder: _HostServiceRefuseOrderType
     """Refuses an order, even one that the host has taken. A host does this if it cannot start the member, or if the program
     exited before it opened a session. With `try_another_host`, the coordinator chooses another host, at most twice per order.
-    It does not if the order named a host. Repeating the call is harmless.
+    It chooses no other host if the order named one. Repeating the call is harmless.
 
     PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD,
     CONTENT_TOO_LARGE. NOT_FOUND: REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED,
@@ -237,7 +237,7 @@ class HostServiceStub(typing.Generic[_HostServiceSpawnType, _HostServiceListHost
     """
 
     ReportExit: _HostServiceReportExitType
-    """Lets a host report that no process is left of a member that it started, for example because the runner was killed. Ends the
+    """Lets a host report that a member that it started has no process left, for example because the runner was killed. Ends the
     member's life, unless that life has already ended or was begun by a later order or join token. Repeating the call is
     harmless.
 
@@ -333,9 +333,9 @@ class HostServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.host_pb2.TakeOrderRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.host_pb2.TakeOrderResponse, collections.abc.Awaitable[teamwire.v1.host_pb2.TakeOrderResponse]]:
-        """Lets a host take an order that it has in its inbox. Returns a new join token, good for one join under the name ordered, and
-        for this order only. The call voids any earlier token of the same order, so that a repeated call never leads to a second
-        member.
+        """Lets a host take an order that it has in its inbox. Returns a new join token, good for one join under the name in the order,
+        and for this order only. The call voids any earlier token of the same order, so that a repeated call never leads to a
+        second member.
 
         PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET (another host has it). INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND:
         REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED, REQUEST_CANCELLED. ABORTED: SESSION_SUPERSEDED.
@@ -349,7 +349,7 @@ class HostServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[teamwire.v1.host_pb2.RefuseOrderResponse, collections.abc.Awaitable[teamwire.v1.host_pb2.RefuseOrderResponse]]:
         """Refuses an order, even one that the host has taken. A host does this if it cannot start the member, or if the program
         exited before it opened a session. With `try_another_host`, the coordinator chooses another host, at most twice per order.
-        It does not if the order named a host. Repeating the call is harmless.
+        It chooses no other host if the order named one. Repeating the call is harmless.
 
         PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD,
         CONTENT_TOO_LARGE. NOT_FOUND: REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED,
@@ -362,7 +362,7 @@ class HostServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.host_pb2.ReportExitRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.host_pb2.ReportExitResponse, collections.abc.Awaitable[teamwire.v1.host_pb2.ReportExitResponse]]:
-        """Lets a host report that no process is left of a member that it started, for example because the runner was killed. Ends the
+        """Lets a host report that a member that it started has no process left, for example because the runner was killed. Ends the
         member's life, unless that life has already ended or was begun by a later order or join token. Repeating the call is
         harmless.
 

@@ -106,7 +106,7 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     NOTICE_KIND_SPAWN_FAILED: _NoticeKind.ValueType  # 18
     """A member that was ordered from a host has not started; `text` says why. To the lead and to the member that ordered it."""
     NOTICE_KIND_QUOTA: _NoticeKind.ValueType  # 19
-    """The team uses 80% or 99% of its quota; `text` says of what, and what frees space. To the lead."""
+    """The team uses 80% or 99% of a quota; `text` says which one, and what frees space. To the lead."""
     NOTICE_KIND_DIGEST: _NoticeKind.ValueType  # 20
     """Unimportant notices, gathered over a few minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a
     line for each of them.
@@ -166,7 +166,7 @@ NOTICE_KIND_SPAWN_STARTED: NoticeKind.ValueType  # 17
 NOTICE_KIND_SPAWN_FAILED: NoticeKind.ValueType  # 18
 """A member that was ordered from a host has not started; `text` says why. To the lead and to the member that ordered it."""
 NOTICE_KIND_QUOTA: NoticeKind.ValueType  # 19
-"""The team uses 80% or 99% of its quota; `text` says of what, and what frees space. To the lead."""
+"""The team uses 80% or 99% of a quota; `text` says which one, and what frees space. To the lead."""
 NOTICE_KIND_DIGEST: NoticeKind.ValueType  # 20
 """Unimportant notices, gathered over a few minutes. To a member at NOTICE_LEVEL_DIGEST; `gathered` is set, and `text` has a
 line for each of them.
@@ -407,7 +407,7 @@ Global___DirectMessage: typing_extensions.TypeAlias = DirectMessage
 
 @typing.final
 class Broadcast(google.protobuf.message.Message):
-    """A text for every member but the sender: all of them or, on any error, none."""
+    """A text for every member but the sender. On any error, no member gets it."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -530,7 +530,7 @@ class PlanApprovalResponse(google.protobuf.message.Message):
     APPROVE_FIELD_NUMBER: builtins.int
     FEEDBACK_FIELD_NUMBER: builtins.int
     recipient: builtins.str
-    """Required. The plan's author: see DirectMessage.recipient. Any other member is refused with RECIPIENT_MISMATCH."""
+    """Required. The plan's author: see DirectMessage.recipient. With any other member, the call fails with RECIPIENT_MISMATCH."""
     request_id: builtins.str
     """Required. The id of the request, as delivered."""
     approve: builtins.bool
@@ -566,7 +566,7 @@ class PermissionRequest(google.protobuf.message.Message):
     DETAIL_FIELD_NUMBER: builtins.int
     TTL_FIELD_NUMBER: builtins.int
     recipient: builtins.str
-    """Optional. The member that is asked, its approver: see DirectMessage.recipient. Empty or `team-lead`: the lead, including
+    """Optional. The member that is asked (the approver): see DirectMessage.recipient. Empty or `team-lead`: the lead, including
     one that takes over while the request is pending. The lead itself must name another member. If the approver has exited, or
     exits while the request is pending, the request goes to the lead instead, unless the lead made it. In a delivered message:
     the name as first written.
@@ -576,8 +576,8 @@ class PermissionRequest(google.protobuf.message.Message):
     control characters.
     """
     summary: builtins.str
-    """Required. What it wants to do with it. One line, 1 to 200 characters, at least one of them visible, no control
-    characters.
+    """Required. What the member wants to do with the tool. One line, 1 to 200 characters, at least one of them visible, no
+    control characters.
     """
     detail: builtins.str
     """Optional. The command, the edit or whatever else the approver must see, up to 64 KiB. Never parsed."""
@@ -695,7 +695,7 @@ class SpawnTerms(google.protobuf.message.Message):
     REFUSED_BY_FIELD_NUMBER: builtins.int
     RESCHEDULE_FIELD_NUMBER: builtins.int
     profile: builtins.str
-    """The profile of the host that says which program runs, and how."""
+    """The host's profile, which says which program runs, and how."""
     host: builtins.str
     """The host that the caller asked for. Empty: the coordinator chooses one."""
     plan_mode_required: builtins.bool
@@ -712,7 +712,7 @@ class SpawnTerms(google.protobuf.message.Message):
 
     @property
     def refused_by(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Set by the coordinator. The hosts that could not take the order, in the order in which they refused it."""
+        """Set by the coordinator. The hosts that could not take the order; the first to refuse comes first."""
 
     def __init__(
         self,
@@ -789,7 +789,7 @@ class Notice(google.protobuf.message.Message):
     message_id: builtins.str
     """Set by the coordinator if the notice concerns a message. Its id."""
     text: builtins.str
-    """Set by the coordinator. One sentence for a reader that says what happened and what can be done about it."""
+    """Set by the coordinator. One sentence that tells a reader what happened and what can be done about it."""
     count: builtins.int
     """Set by the coordinator. How many events it covers, 1 or more. While a notice is unprocessed, a newer one of the same kind
     about the same thing replaces it. The other fields describe the latest event.
@@ -974,8 +974,8 @@ class Message(google.protobuf.message.Message):
     """Set by the sender. The message that this one answers. Empty: none."""
     trace_parent: builtins.str
     """Set by the coordinator from the metadata key `traceparent` of the call that sent the message. It is the W3C trace context:
-    `00-TRACE-SPAN-FLAGS` in lower-case hexadecimal digits, 55 characters. Empty: the call gave none, or not in this form;
-    always empty in a notice. The recipient may continue the trace.
+    `00-TRACE-SPAN-FLAGS` in lower-case hexadecimal digits, 55 characters. Empty: the call had no such key, or its value had
+    another form; always empty in a notice. The recipient may continue the trace.
     """
     prompt: builtins.bool
     """Set by the coordinator. True: this is the prompt of a member that a host starts; see SpawnRequest.prompt. It expects no reply."""
@@ -985,7 +985,7 @@ class Message(google.protobuf.message.Message):
 
     @property
     def sent_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """Set by the coordinator. By the clock of the store."""
+        """Set by the coordinator from the clock of the store."""
 
     @property
     def recipients(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
@@ -1013,7 +1013,7 @@ class Message(google.protobuf.message.Message):
 
     @property
     def shutdown_response(self) -> Global___ShutdownResponse:
-        """The answer to it."""
+        """The answer to a shutdown request."""
 
     @property
     def plan_approval_request(self) -> Global___PlanApprovalRequest:
@@ -1021,7 +1021,7 @@ class Message(google.protobuf.message.Message):
 
     @property
     def plan_approval_response(self) -> Global___PlanApprovalResponse:
-        """The answer to it."""
+        """The answer to a plan."""
 
     @property
     def permission_request(self) -> Global___PermissionRequest:
@@ -1029,7 +1029,7 @@ class Message(google.protobuf.message.Message):
 
     @property
     def permission_response(self) -> Global___PermissionResponse:
-        """The answer to it."""
+        """The answer to a permission request."""
 
     @property
     def spawn_order(self) -> Global___SpawnOrder:
@@ -1090,7 +1090,9 @@ class SendRequest(google.protobuf.message.Message):
     PERMISSION_REQUEST_FIELD_NUMBER: builtins.int
     PERMISSION_RESPONSE_FIELD_NUMBER: builtins.int
     team: builtins.str
-    """The operator must name the team. Members may leave it empty; any team but their own is TEAM_NOT_FOUND."""
+    """The operator must name the team. Members may leave it empty; with any team but their own, the call fails with
+    TEAM_NOT_FOUND.
+    """
     idempotency_key: builtins.str
     """Optional but recommended; client libraries always set it. 1 to 64 visible ASCII characters, made by the client; keys that
     sort by time, such as UUIDs of version 7, are the cheapest. If a call repeats a key with the same payload, it returns the
@@ -1098,7 +1100,7 @@ class SendRequest(google.protobuf.message.Message):
     team has its own keys, and the coordinator keeps them for 24 hours or more. Empty: no de-duplication.
     """
     in_reply_to: builtins.str
-    """Optional. The id of a message that this one answers. It may no longer be in the history."""
+    """Optional. The id of a message that this one answers. That message need not be in the history any longer."""
     @property
     def attachments(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Attachment]:
         """Optional. Up to 16."""
@@ -1117,7 +1119,7 @@ class SendRequest(google.protobuf.message.Message):
 
     @property
     def shutdown_response(self) -> Global___ShutdownResponse:
-        """The answer to it. Only the member that was asked may send it."""
+        """The answer to a shutdown request. Only the member that was asked may send it."""
 
     @property
     def plan_approval_request(self) -> Global___PlanApprovalRequest:
@@ -1125,7 +1127,7 @@ class SendRequest(google.protobuf.message.Message):
 
     @property
     def plan_approval_response(self) -> Global___PlanApprovalResponse:
-        """The answer to it. Only the lead and the operator may send it."""
+        """The answer to a plan. Only the lead and the operator may send it."""
 
     @property
     def permission_request(self) -> Global___PermissionRequest:
@@ -1133,7 +1135,7 @@ class SendRequest(google.protobuf.message.Message):
 
     @property
     def permission_response(self) -> Global___PermissionResponse:
-        """The answer to it. Only the member that was asked, the lead and the operator may send it."""
+        """The answer to a permission request. Only the member that was asked, the lead and the operator may send it."""
 
     def __init__(
         self,
@@ -1177,7 +1179,9 @@ class SendResponse(google.protobuf.message.Message):
     durability: Global___Durability.ValueType
     """How durable the change was when the first reply was written. Always set."""
     replayed: builtins.bool
-    """True when this reply repeats an earlier one: the same idempotency key, or the same answer to the same request."""
+    """True when this reply repeats an earlier one, because the call has the same idempotency key, or gives the same answer to the
+    same request.
+    """
     @property
     def recipients(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """The members whose inbox the message was put into, as their names were first written. Empty if it went to the
@@ -1186,7 +1190,7 @@ class SendResponse(google.protobuf.message.Message):
 
     @property
     def sent_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """By the clock of the store. Always set."""
+        """When it was sent, by the clock of the store. Always set."""
 
     @property
     def warnings(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
@@ -1230,7 +1234,7 @@ class StreamRequest(google.protobuf.message.Message):
     """
     unacked_bytes_max: builtins.int
     """Optional. How many bytes of messages may be unacknowledged at a time, up to 1 MiB. Zero: 1 MiB. Larger values are
-    treated as 1 MiB. A single larger message is delivered once nothing else is unacknowledged.
+    treated as 1 MiB. A single larger message is delivered when nothing else is unacknowledged.
     """
     @property
     def failed_sequences(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
@@ -1379,7 +1383,7 @@ class Heartbeat(google.protobuf.message.Message):
     SERVER_TIME_FIELD_NUMBER: builtins.int
     @property
     def server_time(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """By the clock of the store."""
+        """The time on the clock of the store."""
 
     def __init__(
         self,
@@ -1529,7 +1533,7 @@ class Receipt(google.protobuf.message.Message):
     state: Global___ReceiptState.ValueType
     """How far it got."""
     delivery_count: builtins.int
-    """How many sessions have delivered it or may have."""
+    """How many sessions have delivered it or may have delivered it."""
     dead_letter_cause: Global___DeadLetterCause.ValueType
     """Set with RECEIPT_STATE_DEAD_LETTERED. Why it was dead-lettered."""
     sequence: builtins.int

@@ -119,8 +119,8 @@ class MessageServiceStub(typing.Generic[_MessageServiceSendType, _MessageService
     RetryInfo), and CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the request is too large or cannot be decoded.
     MEMBER_STOPPED means that this life of the member has ended. Its metadata has `may_join` = `true` if the credential can still
     begin a new life with TeamService.Join. RATE_LIMITED means that a budget at this coordinator is used up: the credential's
-    own, or one that all share. Nothing was changed. The metadata has `budget` (which one), `size` and `key` (in the
-    configuration).
+    own, or one that all credentials share. Nothing was changed. The metadata has the name of the budget (`budget`), its size
+    (`size`) and its key in the configuration (`key`).
 
     A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer replicas
     than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing was
@@ -208,7 +208,7 @@ class MessageServiceStub(typing.Generic[_MessageServiceSendType, _MessageService
     The first frame is `opened`. After it, the stream carries every unprocessed message in the order of the inbox, then new
     ones as they arrive, with heartbeats in between. Only a pending shutdown request may leave that order: if too much is
     unacknowledged, the request is delivered ahead of the messages that wait. A session delivers each message once. A client
-    must keep reading; otherwise it misses the request and the last frame.
+    must keep reading; otherwise it misses shutdown requests and the last frame.
 
     The newest session wins: an older one receives a last frame `closing` with CLOSE_REASON_SUPERSEDED and ends. A client that
     reconnects does not have to say what it has seen. The coordinator again delivers the messages that the client has not
@@ -235,8 +235,8 @@ class MessageServiceStub(typing.Generic[_MessageServiceSendType, _MessageService
     """Lists the unprocessed messages of an inbox without opening a session: nothing is marked as delivered. The lead, the
     operator and observers may list any inbox. Other members may list only their own.
 
-    PERMISSION_DENIED: NOT_PERMITTED (the caller is the operator or an observer, which have no inbox, and named no member),
-    LEAD_ONLY. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND.
+    PERMISSION_DENIED: NOT_PERMITTED (the operator or an observer named no member; they have no inbox), LEAD_ONLY.
+    INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND.
     """
 
 MessageServiceAsyncStub: typing_extensions.TypeAlias = MessageServiceStub[
@@ -276,8 +276,8 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
     RetryInfo), and CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the request is too large or cannot be decoded.
     MEMBER_STOPPED means that this life of the member has ended. Its metadata has `may_join` = `true` if the credential can still
     begin a new life with TeamService.Join. RATE_LIMITED means that a budget at this coordinator is used up: the credential's
-    own, or one that all share. Nothing was changed. The metadata has `budget` (which one), `size` and `key` (in the
-    configuration).
+    own, or one that all credentials share. Nothing was changed. The metadata has the name of the budget (`budget`), its size
+    (`size`) and its key in the configuration (`key`).
 
     A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer replicas
     than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing was
@@ -327,7 +327,7 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
         The first frame is `opened`. After it, the stream carries every unprocessed message in the order of the inbox, then new
         ones as they arrive, with heartbeats in between. Only a pending shutdown request may leave that order: if too much is
         unacknowledged, the request is delivered ahead of the messages that wait. A session delivers each message once. A client
-        must keep reading; otherwise it misses the request and the last frame.
+        must keep reading; otherwise it misses shutdown requests and the last frame.
 
         The newest session wins: an older one receives a last frame `closing` with CLOSE_REASON_SUPERSEDED and ends. A client that
         reconnects does not have to say what it has seen. The coordinator again delivers the messages that the client has not
@@ -369,8 +369,8 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
         """Lists the unprocessed messages of an inbox without opening a session: nothing is marked as delivered. The lead, the
         operator and observers may list any inbox. Other members may list only their own.
 
-        PERMISSION_DENIED: NOT_PERMITTED (the caller is the operator or an observer, which have no inbox, and named no member),
-        LEAD_ONLY. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND.
+        PERMISSION_DENIED: NOT_PERMITTED (the operator or an observer named no member; they have no inbox), LEAD_ONLY.
+        INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND.
         """
 
 def add_MessageServiceServicer_to_server(servicer: MessageServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

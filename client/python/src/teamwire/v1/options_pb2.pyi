@@ -153,7 +153,7 @@ class NoticePolicy(google.protobuf.message.Message):
     ABOUT_FIELD_NUMBER: builtins.int
     important: builtins.bool
     """True: every notice of this kind is important. False: such a notice is important only
-    if its event is, for example a crash.
+    if its event is important, as a crash is.
     """
     about: builtins.str
     """The field of Notice that names what it is about: `member`, `request_id`, `message_id` or `task`. Empty: the team.

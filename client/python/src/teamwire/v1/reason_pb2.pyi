@@ -131,11 +131,11 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_TASK_CYCLE: _Reason.ValueType  # 51
     """Tasks would wait for each other in a cycle."""
     REASON_STALE_CLAIM: _Reason.ValueType  # 52
-    """The token is not that of the current claim."""
+    """The token does not belong to the current claim."""
     REASON_INBOX_FULL: _Reason.ValueType  # 53
     """A recipient's inbox is full."""
     REASON_RATE_LIMITED: _Reason.ValueType  # 54
-    """A budget is used up: the credential's own, such as its rate of calls, or one that all share."""
+    """A budget is used up: the credential's own, such as its rate of calls, or one that all credentials share."""
     REASON_QUOTA_EXCEEDED: _Reason.ValueType  # 55
     """The team, a member or a task has reached a limit. Someone has to make room first, so clients don't retry."""
     REASON_SLOW_CONSUMER: _Reason.ValueType  # 56
@@ -275,11 +275,11 @@ REASON_TASK_CHANGED: Reason.ValueType  # 50
 REASON_TASK_CYCLE: Reason.ValueType  # 51
 """Tasks would wait for each other in a cycle."""
 REASON_STALE_CLAIM: Reason.ValueType  # 52
-"""The token is not that of the current claim."""
+"""The token does not belong to the current claim."""
 REASON_INBOX_FULL: Reason.ValueType  # 53
 """A recipient's inbox is full."""
 REASON_RATE_LIMITED: Reason.ValueType  # 54
-"""A budget is used up: the credential's own, such as its rate of calls, or one that all share."""
+"""A budget is used up: the credential's own, such as its rate of calls, or one that all credentials share."""
 REASON_QUOTA_EXCEEDED: Reason.ValueType  # 55
 """The team, a member or a task has reached a limit. Someone has to make room first, so clients don't retry."""
 REASON_SLOW_CONSUMER: Reason.ValueType  # 56

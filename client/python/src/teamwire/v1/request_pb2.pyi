@@ -187,7 +187,7 @@ class Request(google.protobuf.message.Message):
 
     @property
     def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """By the clock of the store."""
+        """When it was made, by the clock of the store."""
 
     @property
     def expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:

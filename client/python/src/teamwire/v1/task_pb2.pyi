@@ -129,7 +129,7 @@ class Task(google.protobuf.message.Message):
 
     @property
     def waiting_for(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Those of them that are not completed yet. Empty: nothing blocks it."""
+        """The tasks in `blocked_by` that are not completed yet. Empty: nothing blocks it."""
 
     @property
     def blocks(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
@@ -145,7 +145,7 @@ class Task(google.protobuf.message.Message):
 
     @property
     def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """By the clock of the store."""
+        """When it was added, by the clock of the store."""
 
     @property
     def updated_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
@@ -272,7 +272,7 @@ class CreateTaskResponse(google.protobuf.message.Message):
     TASK_FIELD_NUMBER: builtins.int
     REPLAYED_FIELD_NUMBER: builtins.int
     replayed: builtins.bool
-    """True when this reply repeats an earlier one: the same idempotency key."""
+    """True when this reply repeats an earlier one, because the call has the same idempotency key."""
     @property
     def task(self) -> Global___Task:
         """As it was added. In the reply to a repeated call, the description and the metadata are the task's current ones."""
@@ -478,7 +478,7 @@ class UpdateTaskRequest(google.protobuf.message.Message):
     task_id: builtins.int
     """Required."""
     expected_version: builtins.int
-    """Optional. Refuses with TASK_CHANGED unless the task has this version. Zero: any version."""
+    """Optional. The call fails with TASK_CHANGED unless the task has this version. Zero: any version."""
     subject: builtins.str
     """See CreateTaskRequest.subject."""
     description: builtins.str
@@ -710,7 +710,7 @@ class CompleteTaskResponse(google.protobuf.message.Message):
 
     @property
     def unblocked(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """The tasks that nothing blocks now."""
+        """The tasks that this call unblocked."""
 
     def __init__(
         self,
@@ -805,7 +805,7 @@ class DeleteTaskResponse(google.protobuf.message.Message):
     UNBLOCKED_FIELD_NUMBER: builtins.int
     @property
     def unblocked(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """The tasks that nothing blocks now."""
+        """The tasks that this call unblocked."""
 
     def __init__(
         self,

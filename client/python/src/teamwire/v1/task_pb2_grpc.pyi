@@ -351,10 +351,10 @@ class TaskServiceStub(typing.Generic[_TaskServiceCreateTaskType, _TaskServiceGet
     the operator need none, and may also complete an unclaimed task. Repeating the call is harmless with the same token or,
     without a token, with the same `result`.
 
-    NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed; says when and why the task last
-    returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has
-    claimed it), TASK_BLOCKED (the lead and the operator), PLAN_REQUIRED. INVALID_ARGUMENT: CONTENT_TOO_LARGE.
-    RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (for a result of more than 1 KiB).
+    NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed; the error says when and why the task
+    last returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has
+    claimed it), TASK_BLOCKED (only if the caller is the lead or the operator), PLAN_REQUIRED. INVALID_ARGUMENT:
+    CONTENT_TOO_LARGE. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (for a result of more than 1 KiB).
     """
 
     ReleaseTask: _TaskServiceReleaseTaskType
@@ -533,10 +533,10 @@ class TaskServiceServicer(metaclass=abc.ABCMeta):
         the operator need none, and may also complete an unclaimed task. Repeating the call is harmless with the same token or,
         without a token, with the same `result`.
 
-        NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed; says when and why the task last
-        returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has
-        claimed it), TASK_BLOCKED (the lead and the operator), PLAN_REQUIRED. INVALID_ARGUMENT: CONTENT_TOO_LARGE.
-        RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (for a result of more than 1 KiB).
+        NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed; the error says when and why the task
+        last returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has
+        claimed it), TASK_BLOCKED (only if the caller is the lead or the operator), PLAN_REQUIRED. INVALID_ARGUMENT:
+        CONTENT_TOO_LARGE. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (for a result of more than 1 KiB).
         """
 
     @abc.abstractmethod

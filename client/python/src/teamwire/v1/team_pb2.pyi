@@ -120,12 +120,13 @@ class _LivenessEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumT
     LIVENESS_UNSPECIFIED: _Liveness.ValueType  # 0
     """In a request: attached."""
     LIVENESS_ATTACHED: _Liveness.ValueType  # 1
-    """A process does: a runner, or a program with a session. If its lease runs out and a grace period passes, the member becomes
-    lost, and its tasks return to the board.
+    """A process keeps it going: a runner, or a program with a session. If the life's lease runs out and a grace period passes, the
+    member becomes lost, and its tasks return to the board.
     """
     LIVENESS_DETACHED: _Liveness.ValueType  # 2
-    """No process does: a person types commands, or an agent runs them. The member is away between calls and never lost. Its
-    claims last until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).
+    """No process keeps it going: a person types commands, or an agent runs them. The member is away between calls and never
+    lost. Its claims last until they are completed, released or taken away, and for 24 hours at most (the coordinator's
+    `claim_ttl`).
     """
 
 class Liveness(_Liveness, metaclass=_LivenessEnumTypeWrapper):
@@ -134,12 +135,13 @@ class Liveness(_Liveness, metaclass=_LivenessEnumTypeWrapper):
 LIVENESS_UNSPECIFIED: Liveness.ValueType  # 0
 """In a request: attached."""
 LIVENESS_ATTACHED: Liveness.ValueType  # 1
-"""A process does: a runner, or a program with a session. If its lease runs out and a grace period passes, the member becomes
-lost, and its tasks return to the board.
+"""A process keeps it going: a runner, or a program with a session. If the life's lease runs out and a grace period passes, the
+member becomes lost, and its tasks return to the board.
 """
 LIVENESS_DETACHED: Liveness.ValueType  # 2
-"""No process does: a person types commands, or an agent runs them. The member is away between calls and never lost. Its
-claims last until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).
+"""No process keeps it going: a person types commands, or an agent runs them. The member is away between calls and never
+lost. Its claims last until they are completed, released or taken away, and for 24 hours at most (the coordinator's
+`claim_ttl`).
 """
 Global___Liveness: typing_extensions.TypeAlias = Liveness
 
@@ -224,7 +226,7 @@ class Team(google.protobuf.message.Message):
     """How many members it has, including those that have exited."""
     @property
     def created_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """By the clock of the store."""
+        """When it was created, by the clock of the store."""
 
     @property
     def storage(self) -> Global___TeamStorage:
@@ -269,7 +271,7 @@ class TeamStorage(google.protobuf.message.Message):
     task_bytes_max: builtins.int
     """A quarter of the quota."""
     task_history_bytes: builtins.int
-    """The bytes of the changes to tasks in the history, with the replies and notices that they caused."""
+    """The bytes that changes to tasks take in the history, with the replies and notices that they caused."""
     task_history_bytes_max: builtins.int
     """A quarter of the quota."""
     def __init__(
@@ -352,7 +354,7 @@ class Member(google.protobuf.message.Message):
 
     @property
     def state_since(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When the state last changed. An active detached life without a session: about when it last called."""
+        """When the state last changed. For an active detached life without a session: about when it last called."""
 
     @property
     def attributes(self) -> Global___MemberAttributes:
@@ -364,7 +366,7 @@ class Member(google.protobuf.message.Message):
 
     @property
     def lease_left(self) -> google.protobuf.duration_pb2.Duration:
-        """The remaining time of its lease. Zero: it has run out. A detached life with none left is away."""
+        """The remaining time of its lease. Zero: the lease has run out. A detached life with no time left is away."""
 
     @property
     def pending_permissions(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:

@@ -29,10 +29,11 @@ if _version_not_supported:
 class TeamServiceStub(object):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
-    Six kinds of credential exist. The operator's belongs to the coordinator. It creates, lists and deletes teams, and may do in
-    any team what a lead may do. A member's belongs to one life of one member. A join token lets its holder become a member. An
-    observer's reads one team. A sign-in code lets a person sign in to the console once. A console credential acts for a member,
-    the operator or an observer: see AccessService. All are opaque strings; the coordinator stores only their hashes.
+    Six kinds of credential exist. The operator's credential belongs to the coordinator. Its holder creates, lists and deletes
+    teams, and may do in any team what a lead may do. A member's credential belongs to one life of one member. A join token lets
+    its holder become a member. An observer's credential reads one team. A sign-in code lets a person sign in to the console
+    once. A console credential acts for a member, the operator or an observer: see AccessService. All are opaque strings; the
+    coordinator stores only their hashes.
     """
 
     def __init__(self, channel):
@@ -121,10 +122,11 @@ class TeamServiceStub(object):
 class TeamServiceServicer(object):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
-    Six kinds of credential exist. The operator's belongs to the coordinator. It creates, lists and deletes teams, and may do in
-    any team what a lead may do. A member's belongs to one life of one member. A join token lets its holder become a member. An
-    observer's reads one team. A sign-in code lets a person sign in to the console once. A console credential acts for a member,
-    the operator or an observer: see AccessService. All are opaque strings; the coordinator stores only their hashes.
+    Six kinds of credential exist. The operator's credential belongs to the coordinator. Its holder creates, lists and deletes
+    teams, and may do in any team what a lead may do. A member's credential belongs to one life of one member. A join token lets
+    its holder become a member. An observer's credential reads one team. A sign-in code lets a person sign in to the console
+    once. A console credential acts for a member, the operator or an observer: see AccessService. All are opaque strings; the
+    coordinator stores only their hashes.
     """
 
     def CreateTeam(self, request, context):
@@ -157,9 +159,9 @@ class TeamServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DeleteTeam(self, request, context):
-        """Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the caller is
-        live (joined, active, idle or stopping; not away). The error names these members in its text, and in the metadata of its
-        ErrorInfo as NAME: STATE. If there are more than 12, it names 12 and counts the others.
+        """Deletes a team with everything that belongs to it. Lead and operator only. The call is refused while a member other than
+        the caller is live (joined, active, idle or stopping; not away). The error names these members in its text, and in the
+        metadata of its ErrorInfo as NAME: STATE. If there are more than 12, it names 12 and counts the others.
 
         NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
         """
@@ -203,9 +205,9 @@ class TeamServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Leave(self, request, context):
-        """Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has ended,
-        and reports how it ended. Repeating the call is harmless. A caller whose other calls fail with MEMBER_STOPPED may still
-        call Leave. If the error's metadata has `may_join`, it may also call Join.
+        """Ends the caller's own life: the caller becomes `exited`, and the lead gets a notice. A runner calls Leave when the member's
+        process has ended, and reports how the process ended. Repeating the call is harmless. A caller whose other calls fail with
+        MEMBER_STOPPED may still call Leave. If the error's metadata has `may_join`, it may also call Join.
 
         PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
         """
@@ -245,8 +247,8 @@ class TeamServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListActivity(self, request, context):
-        """Lists what a member's program has done, the oldest line first. May wait for the next line. Every member, the operator
-        and observers may see it.
+        """Lists what a member's program has done, the oldest line first. With `wait`, waits for the next line. Every member, the
+        operator and observers may call it.
 
         NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, INVALID_FIELD.
         """
@@ -258,8 +260,8 @@ class TeamServiceServicer(object):
         """Stops a member or a host at once. From then on, the coordinator refuses its credential. The coordinator ends its session
         with CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If
         no report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached life is
-        `exited` after 5 s. A host becomes `exited` at once. If a member was ordered and has not started, it also becomes `exited`
-        at once, and its order is cancelled. Lead and operator only. Repeating the call is harmless.
+        `exited` after 5 s. A host becomes `exited` at once. If a member was ordered from a host and has not started, it also
+        becomes `exited` at once, and its order is cancelled. Lead and operator only. Repeating the call is harmless.
 
         PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
         MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
@@ -379,10 +381,11 @@ def add_TeamServiceServicer_to_server(servicer, server):
 class TeamService(object):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
-    Six kinds of credential exist. The operator's belongs to the coordinator. It creates, lists and deletes teams, and may do in
-    any team what a lead may do. A member's belongs to one life of one member. A join token lets its holder become a member. An
-    observer's reads one team. A sign-in code lets a person sign in to the console once. A console credential acts for a member,
-    the operator or an observer: see AccessService. All are opaque strings; the coordinator stores only their hashes.
+    Six kinds of credential exist. The operator's credential belongs to the coordinator. Its holder creates, lists and deletes
+    teams, and may do in any team what a lead may do. A member's credential belongs to one life of one member. A join token lets
+    its holder become a member. An observer's credential reads one team. A sign-in code lets a person sign in to the console
+    once. A console credential acts for a member, the operator or an observer: see AccessService. All are opaque strings; the
+    coordinator stores only their hashes.
     """
 
     @staticmethod

@@ -37,7 +37,7 @@ export type AuditCaller = Message<"teamwire.v1.AuditCaller"> & {
   member: string;
 
   /**
-   * Which life of the member. Zero: an earlier one than the current one, or the caller is not a member.
+   * Which life of the member. Zero: a life before the current one, or the caller is not a member.
    *
    * @generated from field: uint64 incarnation = 3;
    */
@@ -152,7 +152,7 @@ export type AuditEntry = Message<"teamwire.v1.AuditEntry"> & {
 
   /**
    * The call, such as `TeamService/ForceStop`; `operator credential` if the operator's credential was replaced; empty if the entry
-   * is about different calls, or a checkpoint.
+   * is about different calls, or is a checkpoint.
    *
    * @generated from field: string method = 4;
    */
@@ -166,7 +166,7 @@ export type AuditEntry = Message<"teamwire.v1.AuditEntry"> & {
   team: string;
 
   /**
-   * What the call was about within the team: a member, or the id of a credential; for several calls, that of the first one.
+   * What the call was about within the team: a member, or the id of a credential; for several calls, what the first was about.
    * Empty: nothing, or the text that the caller gave was not a name.
    *
    * @generated from field: string object = 6;
@@ -274,9 +274,9 @@ export const AuditRecordSchema: GenMessage<AuditRecord> = /*@__PURE__*/
  */
 export type AuditChain = Message<"teamwire.v1.AuditChain"> & {
   /**
-   * `privileged/TEAM`: what the lead and the operator did with their powers. `access/TEAM`: who joined, who else signed
-   * in or revoked credentials, and who made calls without permission. `privileged` and `access`: the same for the coordinator
-   * itself; `access` also has what strangers tried.
+   * `privileged/TEAM`: what the lead and the operator did with their powers. `access/TEAM`: who joined, which other callers
+   * signed in or revoked credentials, and who made calls without permission. `privileged` and `access`: the same for the
+   * coordinator itself; `access` also has what strangers tried.
    *
    * @generated from field: string name = 1;
    */

@@ -31,7 +31,7 @@ export const file_teamwire_v1_history: GenFile = /*@__PURE__*/
  */
 export type TeamEvent = Message<"teamwire.v1.TeamEvent"> & {
   /**
-   * What.
+   * What happened.
    *
    * @generated from field: teamwire.v1.TeamEventKind kind = 1;
    */
@@ -171,7 +171,7 @@ export const DeadLetterEventSchema: GenMessage<DeadLetterEvent> = /*@__PURE__*/
  */
 export type TaskEvent = Message<"teamwire.v1.TaskEvent"> & {
   /**
-   * What.
+   * What happened.
    *
    * @generated from field: teamwire.v1.TaskEventKind kind = 1;
    */
@@ -241,7 +241,7 @@ export type HistoryEntry = Message<"teamwire.v1.HistoryEntry"> & {
   sequence: bigint;
 
   /**
-   * By the clock of the store.
+   * When it happened, by the clock of the store.
    *
    * @generated from field: google.protobuf.Timestamp at = 2;
    */
@@ -433,7 +433,7 @@ export type ListHistoryResponse = Message<"teamwire.v1.ListHistoryResponse"> & {
 
   /**
    * The highest sequence that this page covers, for FollowHistoryRequest.after_sequence. It is greater than the last
-   * entry's own if the filter left out later entries.
+   * entry's sequence if the filter left out later entries.
    *
    * @generated from field: uint64 last_sequence = 2;
    */
@@ -504,7 +504,7 @@ export type FollowHistoryResponse = Message<"teamwire.v1.FollowHistoryResponse">
 
   /**
    * The highest sequence that the stream has covered, for FollowHistoryRequest.after_sequence. It is greater than the last
-   * entry's own if the filter left out later entries.
+   * entry's sequence if the filter left out later entries.
    *
    * @generated from field: uint64 last_sequence = 2;
    */
@@ -688,7 +688,7 @@ export const HistoryService: GenService<{
     output: typeof ListHistoryResponseSchema;
   },
   /**
-   * Streams the history after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
+   * Streams the entries after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
    * TEAM_NOT_FOUND) and when the coordinator shuts down (UNAVAILABLE: DRAINING): resume after the last sequence seen.
    *
    * A frame without an entry says that the client has everything so far. The coordinator sends one as soon as that is true, and

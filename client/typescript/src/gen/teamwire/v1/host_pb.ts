@@ -460,7 +460,7 @@ export type TakeOrderResponse = Message<"teamwire.v1.TakeOrderResponse"> & {
   request?: Request | undefined;
 
   /**
-   * Joins the member that was ordered. Expires with the order. Shown only once.
+   * The member that was ordered joins with it. Expires with the order. Shown only once.
    *
    * @generated from field: string join_token = 2;
    */
@@ -641,9 +641,9 @@ export const HostService: GenService<{
     output: typeof UpdateHostResponseSchema;
   },
   /**
-   * Lets a host take an order that it has in its inbox. Returns a new join token, good for one join under the name ordered, and
-   * for this order only. The call voids any earlier token of the same order, so that a repeated call never leads to a second
-   * member.
+   * Lets a host take an order that it has in its inbox. Returns a new join token, good for one join under the name in the order,
+   * and for this order only. The call voids any earlier token of the same order, so that a repeated call never leads to a
+   * second member.
    *
    * PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET (another host has it). INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND:
    * REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED, REQUEST_CANCELLED. ABORTED: SESSION_SUPERSEDED.
@@ -658,7 +658,7 @@ export const HostService: GenService<{
   /**
    * Refuses an order, even one that the host has taken. A host does this if it cannot start the member, or if the program
    * exited before it opened a session. With `try_another_host`, the coordinator chooses another host, at most twice per order.
-   * It does not if the order named a host. Repeating the call is harmless.
+   * It chooses no other host if the order named one. Repeating the call is harmless.
    *
    * PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD,
    * CONTENT_TOO_LARGE. NOT_FOUND: REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED,
@@ -672,7 +672,7 @@ export const HostService: GenService<{
     output: typeof RefuseOrderResponseSchema;
   },
   /**
-   * Lets a host report that no process is left of a member that it started, for example because the runner was killed. Ends the
+   * Lets a host report that a member that it started has no process left, for example because the runner was killed. Ends the
    * member's life, unless that life has already ended or was begun by a later order or join token. Repeating the call is
    * harmless.
    *

@@ -54,7 +54,7 @@ export const DirectMessageSchema: GenMessage<DirectMessage> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_message, 0);
 
 /**
- * A text for every member but the sender: all of them or, on any error, none.
+ * A text for every member but the sender. On any error, no member gets it.
  *
  * @generated from message teamwire.v1.Broadcast
  */
@@ -196,7 +196,7 @@ export const PlanApprovalRequestSchema: GenMessage<PlanApprovalRequest> = /*@__P
  */
 export type PlanApprovalResponse = Message$1<"teamwire.v1.PlanApprovalResponse"> & {
   /**
-   * Required. The plan's author: see DirectMessage.recipient. Any other member is refused with RECIPIENT_MISMATCH.
+   * Required. The plan's author: see DirectMessage.recipient. With any other member, the call fails with RECIPIENT_MISMATCH.
    *
    * @generated from field: string recipient = 1;
    */
@@ -240,7 +240,7 @@ export const PlanApprovalResponseSchema: GenMessage<PlanApprovalResponse> = /*@_
  */
 export type PermissionRequest = Message$1<"teamwire.v1.PermissionRequest"> & {
   /**
-   * Optional. The member that is asked, its approver: see DirectMessage.recipient. Empty or `team-lead`: the lead, including
+   * Optional. The member that is asked (the approver): see DirectMessage.recipient. Empty or `team-lead`: the lead, including
    * one that takes over while the request is pending. The lead itself must name another member. If the approver has exited, or
    * exits while the request is pending, the request goes to the lead instead, unless the lead made it. In a delivered message:
    * the name as first written.
@@ -258,8 +258,8 @@ export type PermissionRequest = Message$1<"teamwire.v1.PermissionRequest"> & {
   tool: string;
 
   /**
-   * Required. What it wants to do with it. One line, 1 to 200 characters, at least one of them visible, no control
-   * characters.
+   * Required. What the member wants to do with the tool. One line, 1 to 200 characters, at least one of them visible, no
+   * control characters.
    *
    * @generated from field: string summary = 3;
    */
@@ -373,7 +373,7 @@ export const SpawnOrderSchema: GenMessage<SpawnOrder> = /*@__PURE__*/
  */
 export type SpawnTerms = Message$1<"teamwire.v1.SpawnTerms"> & {
   /**
-   * The profile of the host that says which program runs, and how.
+   * The host's profile, which says which program runs, and how.
    *
    * @generated from field: string profile = 1;
    */
@@ -415,7 +415,7 @@ export type SpawnTerms = Message$1<"teamwire.v1.SpawnTerms"> & {
   dir: string;
 
   /**
-   * Set by the coordinator. The hosts that could not take the order, in the order in which they refused it.
+   * Set by the coordinator. The hosts that could not take the order; the first to refuse comes first.
    *
    * @generated from field: repeated string refused_by = 7;
    */
@@ -513,7 +513,7 @@ export type Notice = Message$1<"teamwire.v1.Notice"> & {
   messageId: string;
 
   /**
-   * Set by the coordinator. One sentence for a reader that says what happened and what can be done about it.
+   * Set by the coordinator. One sentence that tells a reader what happened and what can be done about it.
    *
    * @generated from field: string text = 5;
    */
@@ -728,7 +728,7 @@ export type Message = Message$1<"teamwire.v1.Message"> & {
   sender?: Sender | undefined;
 
   /**
-   * Set by the coordinator. By the clock of the store.
+   * Set by the coordinator from the clock of the store.
    *
    * @generated from field: google.protobuf.Timestamp sent_at = 4;
    */
@@ -778,8 +778,8 @@ export type Message = Message$1<"teamwire.v1.Message"> & {
 
   /**
    * Set by the coordinator from the metadata key `traceparent` of the call that sent the message. It is the W3C trace context:
-   * `00-TRACE-SPAN-FLAGS` in lower-case hexadecimal digits, 55 characters. Empty: the call gave none, or not in this form;
-   * always empty in a notice. The recipient may continue the trace.
+   * `00-TRACE-SPAN-FLAGS` in lower-case hexadecimal digits, 55 characters. Empty: the call had no such key, or its value had
+   * another form; always empty in a notice. The recipient may continue the trace.
    *
    * @generated from field: string trace_parent = 11;
    */
@@ -823,7 +823,7 @@ export type Message = Message$1<"teamwire.v1.Message"> & {
     case: "shutdownRequest";
   } | {
     /**
-     * The answer to it.
+     * The answer to a shutdown request.
      *
      * @generated from field: teamwire.v1.ShutdownResponse shutdown_response = 24;
      */
@@ -839,7 +839,7 @@ export type Message = Message$1<"teamwire.v1.Message"> & {
     case: "planApprovalRequest";
   } | {
     /**
-     * The answer to it.
+     * The answer to a plan.
      *
      * @generated from field: teamwire.v1.PlanApprovalResponse plan_approval_response = 26;
      */
@@ -855,7 +855,7 @@ export type Message = Message$1<"teamwire.v1.Message"> & {
     case: "permissionRequest";
   } | {
     /**
-     * The answer to it.
+     * The answer to a permission request.
      *
      * @generated from field: teamwire.v1.PermissionResponse permission_response = 29;
      */
@@ -894,7 +894,8 @@ export const MessageSchema: GenMessage<Message> = /*@__PURE__*/
  */
 export type SendRequest = Message$1<"teamwire.v1.SendRequest"> & {
   /**
-   * The operator must name the team. Members may leave it empty; any team but their own is TEAM_NOT_FOUND.
+   * The operator must name the team. Members may leave it empty; with any team but their own, the call fails with
+   * TEAM_NOT_FOUND.
    *
    * @generated from field: string team = 1;
    */
@@ -911,7 +912,7 @@ export type SendRequest = Message$1<"teamwire.v1.SendRequest"> & {
   idempotencyKey: string;
 
   /**
-   * Optional. The id of a message that this one answers. It may no longer be in the history.
+   * Optional. The id of a message that this one answers. That message need not be in the history any longer.
    *
    * @generated from field: string in_reply_to = 3;
    */
@@ -955,7 +956,7 @@ export type SendRequest = Message$1<"teamwire.v1.SendRequest"> & {
     case: "shutdownRequest";
   } | {
     /**
-     * The answer to it. Only the member that was asked may send it.
+     * The answer to a shutdown request. Only the member that was asked may send it.
      *
      * @generated from field: teamwire.v1.ShutdownResponse shutdown_response = 24;
      */
@@ -971,7 +972,7 @@ export type SendRequest = Message$1<"teamwire.v1.SendRequest"> & {
     case: "planApprovalRequest";
   } | {
     /**
-     * The answer to it. Only the lead and the operator may send it.
+     * The answer to a plan. Only the lead and the operator may send it.
      *
      * @generated from field: teamwire.v1.PlanApprovalResponse plan_approval_response = 26;
      */
@@ -987,7 +988,7 @@ export type SendRequest = Message$1<"teamwire.v1.SendRequest"> & {
     case: "permissionRequest";
   } | {
     /**
-     * The answer to it. Only the member that was asked, the lead and the operator may send it.
+     * The answer to a permission request. Only the member that was asked, the lead and the operator may send it.
      *
      * @generated from field: teamwire.v1.PermissionResponse permission_response = 29;
      */
@@ -1032,7 +1033,7 @@ export type SendResponse = Message$1<"teamwire.v1.SendResponse"> & {
   recipients: string[];
 
   /**
-   * By the clock of the store. Always set.
+   * When it was sent, by the clock of the store. Always set.
    *
    * @generated from field: google.protobuf.Timestamp sent_at = 4;
    */
@@ -1046,7 +1047,8 @@ export type SendResponse = Message$1<"teamwire.v1.SendResponse"> & {
   durability: Durability;
 
   /**
-   * True when this reply repeats an earlier one: the same idempotency key, or the same answer to the same request.
+   * True when this reply repeats an earlier one, because the call has the same idempotency key, or gives the same answer to the
+   * same request.
    *
    * @generated from field: bool replayed = 6;
    */
@@ -1093,7 +1095,7 @@ export type StreamRequest = Message$1<"teamwire.v1.StreamRequest"> & {
 
   /**
    * Optional. How many bytes of messages may be unacknowledged at a time, up to 1 MiB. Zero: 1 MiB. Larger values are
-   * treated as 1 MiB. A single larger message is delivered once nothing else is unacknowledged.
+   * treated as 1 MiB. A single larger message is delivered when nothing else is unacknowledged.
    *
    * @generated from field: uint32 unacked_bytes_max = 3;
    */
@@ -1277,7 +1279,7 @@ export const DeliverySchema: GenMessage<Delivery> = /*@__PURE__*/
  */
 export type Heartbeat = Message$1<"teamwire.v1.Heartbeat"> & {
   /**
-   * By the clock of the store.
+   * The time on the clock of the store.
    *
    * @generated from field: google.protobuf.Timestamp server_time = 1;
    */
@@ -1474,7 +1476,7 @@ export type Receipt = Message$1<"teamwire.v1.Receipt"> & {
   finishedAt?: Timestamp | undefined;
 
   /**
-   * How many sessions have delivered it or may have.
+   * How many sessions have delivered it or may have delivered it.
    *
    * @generated from field: uint32 delivery_count = 6;
    */
@@ -1767,7 +1769,7 @@ export enum NoticeKind {
   SPAWN_FAILED = 18,
 
   /**
-   * The team uses 80% or 99% of its quota; `text` says of what, and what frees space. To the lead.
+   * The team uses 80% or 99% of a quota; `text` says which one, and what frees space. To the lead.
    *
    * @generated from enum value: NOTICE_KIND_QUOTA = 19;
    */
@@ -2099,8 +2101,8 @@ export const DeadLetterCauseSchema: GenEnum<DeadLetterCause> = /*@__PURE__*/
  * RetryInfo), and CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the request is too large or cannot be decoded.
  * MEMBER_STOPPED means that this life of the member has ended. Its metadata has `may_join` = `true` if the credential can still
  * begin a new life with TeamService.Join. RATE_LIMITED means that a budget at this coordinator is used up: the credential's
- * own, or one that all share. Nothing was changed. The metadata has `budget` (which one), `size` and `key` (in the
- * configuration).
+ * own, or one that all credentials share. Nothing was changed. The metadata has the name of the budget (`budget`), its size
+ * (`size`) and its key in the configuration (`key`).
  *
  * A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer replicas
  * than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing was
@@ -2148,7 +2150,7 @@ export const MessageService: GenService<{
    * The first frame is `opened`. After it, the stream carries every unprocessed message in the order of the inbox, then new
    * ones as they arrive, with heartbeats in between. Only a pending shutdown request may leave that order: if too much is
    * unacknowledged, the request is delivered ahead of the messages that wait. A session delivers each message once. A client
-   * must keep reading; otherwise it misses the request and the last frame.
+   * must keep reading; otherwise it misses shutdown requests and the last frame.
    *
    * The newest session wins: an older one receives a last frame `closing` with CLOSE_REASON_SUPERSEDED and ends. A client that
    * reconnects does not have to say what it has seen. The coordinator again delivers the messages that the client has not
@@ -2193,8 +2195,8 @@ export const MessageService: GenService<{
    * Lists the unprocessed messages of an inbox without opening a session: nothing is marked as delivered. The lead, the
    * operator and observers may list any inbox. Other members may list only their own.
    *
-   * PERMISSION_DENIED: NOT_PERMITTED (the caller is the operator or an observer, which have no inbox, and named no member),
-   * LEAD_ONLY. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND.
+   * PERMISSION_DENIED: NOT_PERMITTED (the operator or an observer named no member; they have no inbox), LEAD_ONLY.
+   * INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND.
    *
    * @generated from rpc teamwire.v1.MessageService.ListInbox
    */

@@ -73,7 +73,7 @@ export const ReasonPolicySchema: GenMessage<ReasonPolicy> = /*@__PURE__*/
 export type NoticePolicy = Message<"teamwire.v1.NoticePolicy"> & {
   /**
    * True: every notice of this kind is important. False: such a notice is important only
-   * if its event is, for example a crash.
+   * if its event is important, as a crash is.
    *
    * @generated from field: bool important = 1;
    */

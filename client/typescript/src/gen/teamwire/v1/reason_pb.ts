@@ -387,7 +387,7 @@ export enum Reason {
   TASK_CYCLE = 51,
 
   /**
-   * The token is not that of the current claim.
+   * The token does not belong to the current claim.
    *
    * @generated from enum value: REASON_STALE_CLAIM = 52;
    */
@@ -401,7 +401,7 @@ export enum Reason {
   INBOX_FULL = 53,
 
   /**
-   * A budget is used up: the credential's own, such as its rate of calls, or one that all share.
+   * A budget is used up: the credential's own, such as its rate of calls, or one that all credentials share.
    *
    * @generated from enum value: REASON_RATE_LIMITED = 54;
    */

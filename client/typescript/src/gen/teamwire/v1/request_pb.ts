@@ -83,7 +83,7 @@ export type Request = Message<"teamwire.v1.Request"> & {
   messageId: string;
 
   /**
-   * By the clock of the store.
+   * When it was made, by the clock of the store.
    *
    * @generated from field: google.protobuf.Timestamp created_at = 9;
    */

@@ -77,7 +77,7 @@ export type Task = Message<"teamwire.v1.Task"> & {
   blockedBy: bigint[];
 
   /**
-   * Those of them that are not completed yet. Empty: nothing blocks it.
+   * The tasks in `blocked_by` that are not completed yet. Empty: nothing blocks it.
    *
    * @generated from field: repeated uint64 waiting_for = 8;
    */
@@ -126,7 +126,7 @@ export type Task = Message<"teamwire.v1.Task"> & {
   createdBy?: Sender | undefined;
 
   /**
-   * By the clock of the store.
+   * When it was added, by the clock of the store.
    *
    * @generated from field: google.protobuf.Timestamp created_at = 15;
    */
@@ -267,7 +267,7 @@ export type CreateTaskResponse = Message<"teamwire.v1.CreateTaskResponse"> & {
   task?: Task | undefined;
 
   /**
-   * True when this reply repeats an earlier one: the same idempotency key.
+   * True when this reply repeats an earlier one, because the call has the same idempotency key.
    *
    * @generated from field: bool replayed = 2;
    */
@@ -491,7 +491,7 @@ export type UpdateTaskRequest = Message<"teamwire.v1.UpdateTaskRequest"> & {
   taskId: bigint;
 
   /**
-   * Optional. Refuses with TASK_CHANGED unless the task has this version. Zero: any version.
+   * Optional. The call fails with TASK_CHANGED unless the task has this version. Zero: any version.
    *
    * @generated from field: uint64 expected_version = 3;
    */
@@ -764,7 +764,7 @@ export type CompleteTaskResponse = Message<"teamwire.v1.CompleteTaskResponse"> &
   task?: Task | undefined;
 
   /**
-   * The tasks that nothing blocks now.
+   * The tasks that this call unblocked.
    *
    * @generated from field: repeated uint64 unblocked = 2;
    */
@@ -876,7 +876,7 @@ export const DeleteTaskRequestSchema: GenMessage<DeleteTaskRequest> = /*@__PURE_
  */
 export type DeleteTaskResponse = Message<"teamwire.v1.DeleteTaskResponse"> & {
   /**
-   * The tasks that nothing blocks now.
+   * The tasks that this call unblocked.
    *
    * @generated from field: repeated uint64 unblocked = 1;
    */
@@ -1060,10 +1060,10 @@ export const TaskService: GenService<{
    * the operator need none, and may also complete an unclaimed task. Repeating the call is harmless with the same token or,
    * without a token, with the same `result`.
    *
-   * NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed; says when and why the task last
-   * returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has
-   * claimed it), TASK_BLOCKED (the lead and the operator), PLAN_REQUIRED. INVALID_ARGUMENT: CONTENT_TOO_LARGE.
-   * RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (for a result of more than 1 KiB).
+   * NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed; the error says when and why the task
+   * last returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has
+   * claimed it), TASK_BLOCKED (only if the caller is the lead or the operator), PLAN_REQUIRED. INVALID_ARGUMENT:
+   * CONTENT_TOO_LARGE. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (for a result of more than 1 KiB).
    *
    * @generated from rpc teamwire.v1.TaskService.CompleteTask
    */

@@ -55,7 +55,7 @@ export type Team = Message<"teamwire.v1.Team"> & {
   lead: string;
 
   /**
-   * By the clock of the store.
+   * When it was created, by the clock of the store.
    *
    * @generated from field: google.protobuf.Timestamp created_at = 5;
    */
@@ -119,7 +119,7 @@ export type TeamStorage = Message<"teamwire.v1.TeamStorage"> & {
   taskBytesMax: bigint;
 
   /**
-   * The bytes of the changes to tasks in the history, with the replies and notices that they caused.
+   * The bytes that changes to tasks take in the history, with the replies and notices that they caused.
    *
    * @generated from field: uint64 task_history_bytes = 5;
    */
@@ -182,7 +182,7 @@ export type Member = Message<"teamwire.v1.Member"> & {
   joinedAt?: Timestamp | undefined;
 
   /**
-   * When the state last changed. An active detached life without a session: about when it last called.
+   * When the state last changed. For an active detached life without a session: about when it last called.
    *
    * @generated from field: google.protobuf.Timestamp state_since = 6;
    */
@@ -245,7 +245,7 @@ export type Member = Message<"teamwire.v1.Member"> & {
   connected: boolean;
 
   /**
-   * The remaining time of its lease. Zero: it has run out. A detached life with none left is away.
+   * The remaining time of its lease. Zero: the lease has run out. A detached life with no time left is away.
    *
    * @generated from field: google.protobuf.Duration lease_left = 15;
    */
@@ -1375,16 +1375,17 @@ export enum Liveness {
   UNSPECIFIED = 0,
 
   /**
-   * A process does: a runner, or a program with a session. If its lease runs out and a grace period passes, the member becomes
-   * lost, and its tasks return to the board.
+   * A process keeps it going: a runner, or a program with a session. If the life's lease runs out and a grace period passes, the
+   * member becomes lost, and its tasks return to the board.
    *
    * @generated from enum value: LIVENESS_ATTACHED = 1;
    */
   ATTACHED = 1,
 
   /**
-   * No process does: a person types commands, or an agent runs them. The member is away between calls and never lost. Its
-   * claims last until they are completed, released or taken away, and for 24 hours at most (the coordinator's `claim_ttl`).
+   * No process keeps it going: a person types commands, or an agent runs them. The member is away between calls and never
+   * lost. Its claims last until they are completed, released or taken away, and for 24 hours at most (the coordinator's
+   * `claim_ttl`).
    *
    * @generated from enum value: LIVENESS_DETACHED = 2;
    */
@@ -1476,10 +1477,11 @@ export const ActivitySchema: GenEnum<Activity> = /*@__PURE__*/
 /**
  * Manages teams and their members. MessageService describes credentials and errors, which apply here too.
  *
- * Six kinds of credential exist. The operator's belongs to the coordinator. It creates, lists and deletes teams, and may do in
- * any team what a lead may do. A member's belongs to one life of one member. A join token lets its holder become a member. An
- * observer's reads one team. A sign-in code lets a person sign in to the console once. A console credential acts for a member,
- * the operator or an observer: see AccessService. All are opaque strings; the coordinator stores only their hashes.
+ * Six kinds of credential exist. The operator's credential belongs to the coordinator. Its holder creates, lists and deletes
+ * teams, and may do in any team what a lead may do. A member's credential belongs to one life of one member. A join token lets
+ * its holder become a member. An observer's credential reads one team. A sign-in code lets a person sign in to the console
+ * once. A console credential acts for a member, the operator or an observer: see AccessService. All are opaque strings; the
+ * coordinator stores only their hashes.
  *
  * @generated from service teamwire.v1.TeamService
  */
@@ -1523,9 +1525,9 @@ export const TeamService: GenService<{
     output: typeof ListTeamsResponseSchema;
   },
   /**
-   * Deletes a team with everything that belongs to it. Lead and operator only. Refused while a member other than the caller is
-   * live (joined, active, idle or stopping; not away). The error names these members in its text, and in the metadata of its
-   * ErrorInfo as NAME: STATE. If there are more than 12, it names 12 and counts the others.
+   * Deletes a team with everything that belongs to it. Lead and operator only. The call is refused while a member other than
+   * the caller is live (joined, active, idle or stopping; not away). The error names these members in its text, and in the
+   * metadata of its ErrorInfo as NAME: STATE. If there are more than 12, it names 12 and counts the others.
    *
    * NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
    *
@@ -1581,9 +1583,9 @@ export const TeamService: GenService<{
     output: typeof JoinResponseSchema;
   },
   /**
-   * Ends the caller's own life: it becomes `exited`, and the lead gets a notice. A runner calls it when its process has ended,
-   * and reports how it ended. Repeating the call is harmless. A caller whose other calls fail with MEMBER_STOPPED may still
-   * call Leave. If the error's metadata has `may_join`, it may also call Join.
+   * Ends the caller's own life: the caller becomes `exited`, and the lead gets a notice. A runner calls Leave when the member's
+   * process has ended, and reports how the process ended. Repeating the call is harmless. A caller whose other calls fail with
+   * MEMBER_STOPPED may still call Leave. If the error's metadata has `may_join`, it may also call Join.
    *
    * PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
    *
@@ -1635,8 +1637,8 @@ export const TeamService: GenService<{
     output: typeof ReportActivityResponseSchema;
   },
   /**
-   * Lists what a member's program has done, the oldest line first. May wait for the next line. Every member, the operator
-   * and observers may see it.
+   * Lists what a member's program has done, the oldest line first. With `wait`, waits for the next line. Every member, the
+   * operator and observers may call it.
    *
    * NOT_FOUND: TEAM_NOT_FOUND, AGENT_NOT_FOUND. INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, INVALID_FIELD.
    *
@@ -1651,8 +1653,8 @@ export const TeamService: GenService<{
    * Stops a member or a host at once. From then on, the coordinator refuses its credential. The coordinator ends its session
    * with CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If
    * no report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached life is
-   * `exited` after 5 s. A host becomes `exited` at once. If a member was ordered and has not started, it also becomes `exited`
-   * at once, and its order is cancelled. Lead and operator only. Repeating the call is harmless.
+   * `exited` after 5 s. A host becomes `exited` at once. If a member was ordered from a host and has not started, it also
+   * becomes `exited` at once, and its order is cancelled. Lead and operator only. Repeating the call is harmless.
    *
    * PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
    * MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.

@@ -280,9 +280,9 @@ export const WatchService: GenService<{
    * The first frame of a snapshot has `reset`. A snapshot comes in several frames if it is large. The coordinator sends changes
    * at most once every 150 ms. If an item changes faster than that, or faster than the client reads, the client gets only the
    * item's latest state. So a slow client costs the coordinator no memory. Most changes arrive without further delay. Two kinds
-   * may arrive up to 2 s late: counts that changed because of an acknowledgement or a report of usage through another
-   * coordinator; and changes caused by the passage of time, such as the end of a lease. (In a team with many hundreds of
-   * members, the delay may exceed 2 s.)
+   * may arrive up to 2 s late: counts that changed because another coordinator received an acknowledgement or a report of
+   * usage; and changes caused by the passage of time, such as the end of a lease. (In a team with many hundreds of members, the
+   * delay may exceed 2 s.)
    *
    * A client that reconnects passes the last `resume_token`. If the coordinator still knows that stream, it sends only what has
    * changed since then; otherwise it sends a new snapshot, whose first frame has `reset`. A coordinator remembers a team's
