@@ -103,7 +103,7 @@ const (
 	// Its lease ran out and the grace period passed. It is active again as soon as it calls; the name may be joined again.
 	MemberState_MEMBER_STATE_LOST MemberState = 6
 	// Only in detached lives: it has not called for the duration of a lease, and has no session open. It is active again as soon
-	// as it calls. Neither change is recorded or reported.
+	// as it calls. The history records neither, and no notice reports them.
 	MemberState_MEMBER_STATE_AWAY MemberState = 7
 	// Ordered with HostService.Spawn, but not started yet. Its inbox already accepts messages.
 	MemberState_MEMBER_STATE_SPAWNING MemberState = 8

@@ -79,7 +79,7 @@ class _MemberStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     """Its lease ran out and the grace period passed. It is active again as soon as it calls; the name may be joined again."""
     MEMBER_STATE_AWAY: _MemberState.ValueType  # 7
     """Only in detached lives: it has not called for the duration of a lease, and has no session open. It is active again as soon
-    as it calls. Neither change is recorded or reported.
+    as it calls. The history records neither, and no notice reports them.
     """
     MEMBER_STATE_SPAWNING: _MemberState.ValueType  # 8
     """Ordered with HostService.Spawn, but not started yet. Its inbox already accepts messages."""
@@ -105,7 +105,7 @@ MEMBER_STATE_LOST: MemberState.ValueType  # 6
 """Its lease ran out and the grace period passed. It is active again as soon as it calls; the name may be joined again."""
 MEMBER_STATE_AWAY: MemberState.ValueType  # 7
 """Only in detached lives: it has not called for the duration of a lease, and has no session open. It is active again as soon
-as it calls. Neither change is recorded or reported.
+as it calls. The history records neither, and no notice reports them.
 """
 MEMBER_STATE_SPAWNING: MemberState.ValueType  # 8
 """Ordered with HostService.Spawn, but not started yet. Its inbox already accepts messages."""

@@ -1341,7 +1341,7 @@ export enum MemberState {
 
   /**
    * Only in detached lives: it has not called for the duration of a lease, and has no session open. It is active again as soon
-   * as it calls. Neither change is recorded or reported.
+   * as it calls. The history records neither, and no notice reports them.
    *
    * @generated from enum value: MEMBER_STATE_AWAY = 7;
    */
