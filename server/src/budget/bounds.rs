@@ -71,6 +71,13 @@ pub struct Shares {
     pub request_bytes_max: usize,
 }
 
+impl Shares {
+    /// Returns how many bytes the requests of all clients without a valid credential may have.
+    pub(super) fn strangers_request_bytes_max(&self) -> usize {
+        self.request_bytes_max / 4
+    }
+}
+
 impl Default for Shares {
     fn default() -> Self {
         Self {

@@ -1,8 +1,9 @@
 //! Budgets: how much of a coordinator each credential may use.
 //!
 //! Every credential has an [`Account`] at each coordinator. It counts sends, calls that change something, the bytes of reads,
-//! open streams, connections, and the bytes of requests and of replies that its clients have not taken. A console credential has the account of
-//! all console credentials of its identity, so that no identity multiplies its budget by signing in again.
+//! open streams, connections, the bytes of requests that arrive, and those of replies that its clients have not taken. A console
+//! credential has the account of all console credentials of its identity, so that no identity multiplies its budget by signing in
+//! again.
 //!
 //! - [`bounds`]: the sizes. [`bucket`]: how fast. [`account`]: what a credential has used; [`room`]: of the memory for calls.
 //! - [`lives`]: the lives of a member, which share an account. [`accounts`]: all accounts. [`shared`]: of what all have a part.

@@ -12,11 +12,7 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use super::{
-    account::Account,
-    bounds::Class,
-    shared::{Lanes, STRANGERS},
-};
+use super::{account::Account, bounds::Class, shared::Lanes};
 
 /// How long a call waits for other calls of its credential, and then for all others, before it is refused.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -112,11 +108,15 @@ impl Account {
         let bytes = bytes.min(shared.shares.request_bytes_per_credential_max);
         let own = acquire(&self.request_bytes, bytes);
         let own = timeout_at(until, own).await.map_err(|_| self.too_many_request_bytes())?;
-        let size = shared.shares.request_bytes_max / if self.is_of_strangers { STRANGERS } else { 1 };
+        let size = match self.is_of_strangers {
+            true => shared.shares.strangers_request_bytes_max(),
+            false => shared.shares.request_bytes_max,
+        };
+        let bytes = bytes.min(size);
         let all = async {
             match self.is_of_strangers {
-                true => acquire(&shared.strangers_request_bytes, bytes.min(size)).await,
-                false => self.part_of(&shared.request_bytes, bytes.min(size)).await,
+                true => acquire(&shared.strangers_request_bytes, bytes).await,
+                false => self.part_of(&shared.request_bytes, bytes).await,
             }
         };
         let all = timeout_at(until, all).await.map_err(|_| self.too_many_requests(size))?;

@@ -7,9 +7,6 @@ use tokio::{sync::Semaphore, time::Instant};
 
 use super::bounds::{Class, Rates, Shares};
 
-/// Clients without a valid credential have, besides what all share of requests, one part of so many.
-pub(super) const STRANGERS: usize = 4;
-
 /// Of what all share, one part of so many more is for leads and the operator.
 const LANE: usize = 8;
 
@@ -58,7 +55,7 @@ impl Shared {
             reading: Lanes::new(shares.reads_max),
             reply_bytes: Lanes::new(shares.reply_bytes_max),
             request_bytes: Lanes::new(shares.request_bytes_max),
-            strangers_request_bytes: semaphore(shares.request_bytes_max / STRANGERS),
+            strangers_request_bytes: semaphore(shares.strangers_request_bytes_max()),
             began: Instant::now(),
             refusals,
         }

@@ -157,7 +157,7 @@ impl Services {
         if known.is_some() && matches!(who.credential, Credential::Member { .. }) {
             return Ok((who, known, request));
         }
-        let is_new = call.as_ref().is_some_and(|call| !call.known().has(&who.hash));
+        let is_new = known.is_none() && call.as_ref().is_some_and(|call| !call.known().has(&who.hash));
         let stranger = is_new.then(|| call.as_ref().and_then(|call| call.account())).flatten();
         if let Some(owner) = stranger {
             if let Some(spending) = &spending {

@@ -135,8 +135,8 @@ local function open(...)
       call('HLEN', keys[i]) -- fails if it is not a hash
     end
   end
-  -- Later than any version ever given, even if the server lost the last of them.
   before = known[1]
+  -- Later than any version ever given, even if the server lost the last of them.
   later = max((known[1] or 0) + 1, time[1] * 1000000 + time[2])
   day = floor(floor(later / 1000) / DAY_MS)
   note_meta()
