@@ -23,7 +23,7 @@ async def main() -> None:
                 message.ack()
             telling.cancel()
         else:
-            await load.send(lambda: me.send("inbox-0", load.text(), summary="a message of the benchmark"))
+            await load.send(lambda: me.send("inbox-0", "a message of the benchmark", load.text()))
 
 
 asyncio.run(main())

@@ -15,12 +15,12 @@ const PREFIX_MIN: usize = 4;
 pub enum Access {
     /// List the valid credentials of your team, with their last use
     ///
-    /// The lead and the operator see the credentials of members, hosts and observers, sign-ins to the console, and invitations.
+    /// The lead and the operator see invitations, sign-ins to the console, and the credentials of members, hosts and observers.
     /// Every other member sees its own sign-ins.
     List(List),
     /// Revoke a credential, for example because it leaked
     ///
-    /// From then on, no coordinator accepts it. What was opened with it ends within 2 s. A member whose credential is revoked
+    /// From then on, no coordinator accepts it. Streams and waiting calls that were begun with it end within 2 s. A member whose credential is revoked
     /// stays in the team with its inbox. But its runner ends the program, because the runner can no longer act for the member.
     /// To let the member come back, give it a new invitation: `teamwire invite NAME`. To end a member, use `teamwire shutdown`
     /// instead. To replace your own credential, use `teamwire join --new-credential`.
@@ -95,7 +95,7 @@ impl Revoke {
             show::line(&json!({ "revoked": id }));
             return Ok(());
         }
-        anstream::println!("Revoked {id}. What was opened with it ends within 2 s.");
+        anstream::println!("Revoked {id}. Streams and waiting calls that were begun with it end within 2 s.");
         if let Some(found) = found.filter(|found| found.kind() == CredentialKind::Member) {
             let (name, host) = (&found.member, if found.acts_for() == CallerKind::Host { " --host" } else { "" });
             anstream::println!("To let {name} come back: teamwire invite {name}{host}");

@@ -14,7 +14,7 @@ use crate::{
 /// Approve a request
 ///
 /// Approving a shutdown request ends your process. Approving a plan lets its author start on tasks.
-/// Approving a permission request lets the member that asked use the tool as described, once.
+/// Approving a permission request allows its author to use the tool as described, once.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire approve last\n    teamwire approve REQUEST_ID -m \"go ahead\"")]
 pub struct Approve {

@@ -51,7 +51,12 @@ def build(source):
     home = pathlib.Path(os.environ.get("CARGO_HOME", pathlib.Path.home() / ".cargo"))
     named = {source.root: "/teamwire", target: "/target", home: "/cargo"}
     # An explicit target keeps the flags from build scripts and macros, which cannot be static.
-    flags = ["-Ctarget-feature=+crt-static", *(f"--remap-path-prefix={path}={name}" for path, name in named.items())]
+    flags = [
+        "-Ctarget-feature=+crt-static",
+        # The default looks for the C library's function at run time, which a static program cannot do.
+        '--cfg=getrandom_backend="linux_getrandom"',
+        *(f"--remap-path-prefix={path}={name}" for path, name in named.items()),
+    ]
     environment = {
         "CARGO_TARGET_DIR": str(target),
         "CARGO_ENCODED_RUSTFLAGS": "\x1f".join(flags),

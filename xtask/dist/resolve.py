@@ -60,7 +60,8 @@ def main(program, root):
         port = address.rsplit(":", 1)[1]
         # 69: it cannot be reached.
         for name, expected in (("listed.example", 0), ("served.example", 0), ("unknown.example", 69)):
-            command = ["chroot", root, "/teamwire", "health", "--address", f"http://{name}:{port}"]
+            # Found here, because it runs without a PATH.
+            command = [shutil.which("chroot"), root, "/teamwire", "health", "--address", f"http://{name}:{port}"]
             done = subprocess.run(command, capture_output=True, text=True, env={"HOME": "/"})
             print(f"dist: {name}: {(done.stdout or done.stderr).strip()}", file=sys.stderr)
             if done.returncode != expected:

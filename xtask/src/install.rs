@@ -55,18 +55,20 @@ pub(crate) fn npm(directory: &str) -> Result<(), Failure> {
 }
 
 /// Returns the directory of the programs of a Python environment with what a file of requirements pins. Creates it unless it
-/// is up to date.
+/// is up to date, and where it was created: its programs name that place.
 pub(crate) fn venv(requirements: &str, directory: &str) -> Result<PathBuf, Failure> {
     let programs = root().join(directory).join("bin");
     let done = root().join(directory).join("done");
-    if changed(&root().join(requirements)) <= changed(&done) {
+    let place = programs.to_string_lossy();
+    let is_in_place = fs::read_to_string(&done).is_ok_and(|created_at| created_at == place);
+    if is_in_place && changed(&root().join(requirements)) <= changed(&done) {
         return Ok(programs);
     }
     let advice = "it needs Python 3.10 or newer with venv (Debian and Ubuntu: `sudo apt-get install python3-venv`)";
     Step::new("python3", &["-m", "venv", "--clear", directory]).advice(advice).run()?;
     let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement", requirements];
     Step::new(programs.join("python"), &install).advice(advice).run()?;
-    fs::write(&done, "").map_err(|error| Failure::io(&done, &error))?;
+    fs::write(&done, &*place).map_err(|error| Failure::io(&done, &error))?;
     Ok(programs)
 }
 

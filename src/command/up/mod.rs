@@ -39,7 +39,7 @@ pub(super) const FILE: &str = "team.toml";
 
 /// Start the team that a file describes
 ///
-/// Starts a coordinator and a host on this machine if no other can be used, creates the team, starts its members, and adds its
+/// Starts a coordinator and a host on this machine if there are none to use, creates the team, starts its members, and adds its
 /// tasks. Then waits until every member has started. The command adds only what is missing. It does not change what already
 /// exists, and says where that differs from the file. So you can run it again, for example after you have added a member to the
 /// file or restarted the machine. docs/team-file.md describes the file.

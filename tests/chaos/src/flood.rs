@@ -135,7 +135,7 @@ async fn send_headers(stream: TcpStream) -> Result<(), h2::Error> {
     }
 }
 
-async fn begin(stream: TcpStream) -> Result<SendRequest<Bytes>, h2::Error> {
+pub(crate) async fn begin(stream: TcpStream) -> Result<SendRequest<Bytes>, h2::Error> {
     let (calls, connection) = h2::client::handshake(stream).await?;
     tokio::spawn(connection);
     calls.ready().await
@@ -143,7 +143,12 @@ async fn begin(stream: TcpStream) -> Result<SendRequest<Bytes>, h2::Error> {
 
 /// Builds a call with a random credential. `more`: the size of an additional, meaningless header.
 fn call(method: &str, more: usize) -> http::Request<()> {
-    as_caller(method, &format!("twm:nobody:{}:0123456789abcdef", rand::rng().random::<u32>()), more)
+    as_caller(method, &no_credential(), more)
+}
+
+/// Returns a random credential, which no team has.
+pub(crate) fn no_credential() -> String {
+    format!("twm:nobody:{}:0123456789abcdef", rand::rng().random::<u32>())
 }
 
 pub(crate) fn as_caller(method: &str, credential: &str, more: usize) -> http::Request<()> {

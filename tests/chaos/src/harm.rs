@@ -1,6 +1,6 @@
 //! What hostile members and strangers do.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{convert::Infallible, net::Ipv4Addr, time::Duration};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use h2::client::SendRequest;
@@ -9,7 +9,7 @@ use teamwire_client::{Client, SubscribeOptions, message, v1};
 use tokio::{net::TcpStream, task::JoinSet, time::sleep};
 
 use crate::{
-    flood::{again_from, as_caller, stay_silent},
+    flood::{again_from, as_caller, begin, no_credential, stay_silent},
     growth::Part,
 };
 
@@ -35,11 +35,22 @@ const UNREAD_CONNECTIONS: usize = 4;
 /// How many replies a hostile member leaves unread on one connection.
 const UNREAD: usize = 64;
 
+/// How many connections a hostile member has on which its requests never become complete. It makes half of them as a stranger.
+const UNFINISHED_CONNECTIONS: usize = 4;
+
+/// How many requests it keeps unfinished on one connection.
+const UNFINISHED: usize = 64;
+
+/// How much it sends of such a request: nearly as much as a coordinator takes by default.
+const UNFINISHED_BYTES: usize = 250 * 1024;
+
 /// What hostile members and strangers do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Harm {
     /// Ask for much, and never read the replies.
     UnreadReplies,
+    /// Send large requests, half of them without a valid credential, and never complete them.
+    UnfinishedRequests,
     /// Open connections and keep them.
     Connections,
     /// Begin one life and one session after the other, so that the lead gets a notice of each.
@@ -62,8 +73,9 @@ pub enum Harm {
 
 impl Harm {
     /// Everything that may not even keep other members from sending. A full team refuses their messages.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::UnreadReplies,
+        Self::UnfinishedRequests,
         Self::Connections,
         Self::Restarts,
         Self::TaskChanges,
@@ -116,6 +128,7 @@ impl Harm {
             Self::Strangers => STRANGE_CONNECTIONS,
             Self::Listeners => LISTENER_CONNECTIONS,
             Self::UnreadReplies => UNREAD_CONNECTIONS,
+            Self::UnfinishedRequests => UNFINISHED_CONNECTIONS,
             Self::Restarts => 1,
             _ => AT_ONCE,
         };
@@ -124,6 +137,10 @@ impl Harm {
             match self {
                 Self::UnreadReplies => {
                     attacks.spawn(again_from(ELSEWHERE, port, move |stream| ask_and_hold(stream, credential.clone())))
+                }
+                Self::UnfinishedRequests => {
+                    let credential = if number % 2 == 0 { credential } else { no_credential() };
+                    attacks.spawn(again_from(ELSEWHERE, port, move |stream| begin_requests(stream, credential.clone())))
                 }
                 Self::Connections => {
                     attacks.spawn(again_from(ELSEWHERE, port, move |stream| hold(stream, credential.clone())))
@@ -165,6 +182,32 @@ async fn ask_and_hold(stream: TcpStream, credential: String) -> Result<(), h2::E
     // Until the coordinator closes the connection.
     let _ = (&mut connection).await;
     Ok(())
+}
+
+/// Begins as many large requests as possible on a connection, and others when these are refused.
+async fn begin_requests(stream: TcpStream, credential: String) -> Result<(), h2::Error> {
+    let calls = begin(stream).await?;
+    let mut unfinished = JoinSet::new();
+    for _ in 0..UNFINISHED {
+        unfinished.spawn(begin_request_again(calls.clone(), credential.clone()));
+    }
+    // Until the coordinator closes the connection.
+    while let Some(Ok(Ok(_))) = unfinished.join_next().await {}
+    Ok(())
+}
+
+/// Begins one large request after the other, each when the one before was refused.
+async fn begin_request_again(mut calls: SendRequest<Bytes>, credential: String) -> Result<Infallible, h2::Error> {
+    let mut part = BytesMut::zeroed(UNFINISHED_BYTES);
+    // One byte is missing. The prefix of gRPC is not counted.
+    part[1..5].copy_from_slice(&u32::try_from(UNFINISHED_BYTES - 4).unwrap_or(u32::MAX).to_be_bytes());
+    let part = part.freeze();
+    loop {
+        calls = calls.ready().await?;
+        let (refusal, mut body) = calls.send_request(as_caller("MessageService/Send", &credential, 0), false)?;
+        body.send_data(part.clone(), false)?;
+        let _ = refusal.await?;
+    }
 }
 
 async fn ask(

@@ -53,8 +53,8 @@ type AccessServiceClient interface {
 	// Exchanges a code for a console credential. The call's credential is the code. If the caller that created the code already
 	// has 16 console credentials, the oldest one is revoked.
 	//
-	// The console credential ends after 8 hours. It ends earlier if it is revoked, or if the member's life, the operator's
-	// credential or the observer's credential that created the code ends. From then on, calls with it are refused, and its
+	// The console credential ends after 8 hours. It ends earlier if it is revoked, if the life of the member that created the code
+	// ends, or if the operator or observer that created the code loses its credential. From then on, calls with it are refused, and its
 	// streams end within 2 s: CREDENTIAL_EXPIRED or CREDENTIAL_REVOKED (UNAUTHENTICATED).
 	//
 	// UNAUTHENTICATED: SIGN_IN_CODE_USED, CREDENTIAL_EXPIRED, CREDENTIAL_REVOKED (the member's life has ended).
@@ -171,8 +171,8 @@ type AccessServiceServer interface {
 	// Exchanges a code for a console credential. The call's credential is the code. If the caller that created the code already
 	// has 16 console credentials, the oldest one is revoked.
 	//
-	// The console credential ends after 8 hours. It ends earlier if it is revoked, or if the member's life, the operator's
-	// credential or the observer's credential that created the code ends. From then on, calls with it are refused, and its
+	// The console credential ends after 8 hours. It ends earlier if it is revoked, if the life of the member that created the code
+	// ends, or if the operator or observer that created the code loses its credential. From then on, calls with it are refused, and its
 	// streams end within 2 s: CREDENTIAL_EXPIRED or CREDENTIAL_REVOKED (UNAUTHENTICATED).
 	//
 	// UNAUTHENTICATED: SIGN_IN_CODE_USED, CREDENTIAL_EXPIRED, CREDENTIAL_REVOKED (the member's life has ended).

@@ -591,7 +591,7 @@ func (DeadLetterCause) EnumDescriptor() ([]byte, []int) {
 type DirectMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The member's name, `name@team` with the caller's own team, or `team-lead`. Case-insensitive. In a
-	// delivered message: the name as first written.
+	// delivered message: the name in its original spelling.
 	Recipient string `protobuf:"bytes,1,opt,name=recipient,proto3" json:"recipient,omitempty"`
 	// Required. One line, 1 to 200 characters, at least one of them visible, no control characters; shown as a preview.
 	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
@@ -983,7 +983,7 @@ type PermissionRequest struct {
 	// Optional. The member that is asked (the approver): see DirectMessage.recipient. Empty or `team-lead`: the lead, including
 	// one that takes over while the request is pending. The lead itself must name another member. If the approver has exited, or
 	// exits while the request is pending, the request goes to the lead instead, unless the lead made it. In a delivered message:
-	// the name as first written.
+	// the name in its original spelling.
 	Recipient string `protobuf:"bytes,1,opt,name=recipient,proto3" json:"recipient,omitempty"`
 	// Required. What the member wants to use, such as `Bash`. One line, 1 to 200 characters, at least one of them visible, no
 	// control characters.
@@ -1694,7 +1694,7 @@ type Sender struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Set by the coordinator.
 	Kind SenderKind `protobuf:"varint,1,opt,name=kind,proto3,enum=teamwire.v1.SenderKind" json:"kind,omitempty"`
-	// Set by the coordinator. The member's name as first written, `operator`, or `coordinator`. No member can have
+	// Set by the coordinator. The member's name in its original spelling, `operator`, or `coordinator`. No member can have
 	// either of the last two names.
 	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2625,7 +2625,7 @@ type SessionOpened struct {
 	// The longest silence between two frames. A client that receives nothing for three times as long may treat the stream
 	// as dead.
 	HeartbeatInterval *durationpb.Duration `protobuf:"bytes,5,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
-	// The member's own name as first written.
+	// The member's own name in its original spelling.
 	Member string `protobuf:"bytes,6,opt,name=member,proto3" json:"member,omitempty"`
 	// The team's name.
 	Team          string `protobuf:"bytes,7,opt,name=team,proto3" json:"team,omitempty"`
@@ -3102,7 +3102,7 @@ func (x *GetMessageResponse) GetReceipts() []*Receipt {
 // How far a message got for one recipient.
 type Receipt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The recipient's name as first written.
+	// The recipient's name in its original spelling.
 	Recipient string `protobuf:"bytes,1,opt,name=recipient,proto3" json:"recipient,omitempty"`
 	// How far it got.
 	State ReceiptState `protobuf:"varint,2,opt,name=state,proto3,enum=teamwire.v1.ReceiptState" json:"state,omitempty"`

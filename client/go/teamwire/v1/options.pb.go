@@ -304,7 +304,7 @@ func (x *NoticePolicy) GetAbout() string {
 // How long a coordinator holds back a reply. A client adds this time to the deadline of each attempt.
 type WaitPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long it waits if the request leaves the field out. If this default is absent, too: not at all.
+	// How long the call waits if its request leaves this field out. Without this default, the call does not wait then.
 	Default *durationpb.Duration `protobuf:"bytes,1,opt,name=default,proto3" json:"default,omitempty"`
 	// The longest time that it waits; larger values are treated as this.
 	Max           *durationpb.Duration `protobuf:"bytes,2,opt,name=max,proto3" json:"max,omitempty"`

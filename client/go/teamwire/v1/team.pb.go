@@ -103,7 +103,7 @@ const (
 	// Its lease ran out and the grace period passed. It is active again as soon as it calls; the name may be joined again.
 	MemberState_MEMBER_STATE_LOST MemberState = 6
 	// Only in detached lives: it has not called for the duration of a lease, and has no session open. It is active again as soon
-	// as it calls. The history records neither, and no notice reports them.
+	// as it calls. The history does not record when it goes away or returns, and no notice reports it.
 	MemberState_MEMBER_STATE_AWAY MemberState = 7
 	// Ordered with HostService.Spawn, but not started yet. Its inbox already accepts messages.
 	MemberState_MEMBER_STATE_SPAWNING MemberState = 8
@@ -2020,7 +2020,7 @@ type WorkFailure struct {
 	Exit *ExitReport `protobuf:"bytes,1,opt,name=exit,proto3" json:"exit,omitempty"`
 	// Optional. The task that it was given. Zero: it was given messages.
 	TaskId uint64 `protobuf:"varint,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// Required if there is no task, unless the program was given only the first prompt of its runner. The id of the first
+	// Required if there is no task, unless the program was given only its runner's `--prompt`. The id of the first
 	// message that it was given.
 	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// Optional. How many messages it was given. Zero counts as 1.

@@ -60,7 +60,7 @@ pub const PROMISES: [PromiseSpec; 21] = [
         promise: Promise::NothingDuplicated,
         says: "A send makes one message, however often it is retried. A process receives it once. If a later process \
                receives it, it is marked as redelivered. After a confirmed acknowledgement, no process receives it.",
-        checked: "the message ids of each content; the deliveries to each process, and their delivery counts",
+        checked: "all messages with the same content, which must have one id; the deliveries to each process, and their delivery counts",
         checker: messages::nothing_duplicated,
     },
     PromiseSpec {
@@ -165,8 +165,8 @@ pub const PROMISES: [PromiseSpec; 21] = [
     },
     PromiseSpec {
         promise: Promise::StoreBounded,
-        says: "Whatever hostile members write, their team holds no more than its quota, a tenth more for the lead and the operator, \
-               and 256 KiB for calls that are never refused. Likewise, neither its tasks nor their history hold more than their \
+        says: "Whatever hostile members write, their team holds no more than its quota, plus a tenth of that for the lead and the \
+               operator, plus 256 KiB for calls that are never refused. Likewise, neither its tasks nor their history hold more than their \
                share. The store grows by no more than twice the bytes that it counts, plus 16 MiB.",
         checked: "four times a second during an attack: the size that the coordinator reports for the team, and the size of the \
                   store's file on disk, or the memory that Redis uses; the quota is 16 MiB, or 32 MiB with `hostile-all`",

@@ -36,7 +36,7 @@ impl Fault {
 }
 
 /// Every fault.
-pub const FAULTS: [Fault; 53] = [
+pub const FAULTS: [Fault; 54] = [
     fault("none", "breaks nothing", Kind::None, BOTH),
     fault(
         "coordinator-killed",
@@ -193,6 +193,13 @@ pub const FAULTS: [Fault; 53] = [
         "hostile-unread-replies",
         "20 members of another team ask for as much as possible on connections that take nothing",
         Kind::Harmed(&[Harm::UnreadReplies]),
+        BOTH,
+    )
+    .on(HOSTILE),
+    fault(
+        "hostile-unfinished-requests",
+        "20 members of another team, and strangers, send large requests and never complete them",
+        Kind::Harmed(&[Harm::UnfinishedRequests]),
         BOTH,
     )
     .on(HOSTILE),

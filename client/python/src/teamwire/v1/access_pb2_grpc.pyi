@@ -179,8 +179,8 @@ class AccessServiceStub(typing.Generic[_AccessServiceCreateSignInCodeType, _Acce
     """Exchanges a code for a console credential. The call's credential is the code. If the caller that created the code already
     has 16 console credentials, the oldest one is revoked.
 
-    The console credential ends after 8 hours. It ends earlier if it is revoked, or if the member's life, the operator's
-    credential or the observer's credential that created the code ends. From then on, calls with it are refused, and its
+    The console credential ends after 8 hours. It ends earlier if it is revoked, if the life of the member that created the code
+    ends, or if the operator or observer that created the code loses its credential. From then on, calls with it are refused, and its
     streams end within 2 s: CREDENTIAL_EXPIRED or CREDENTIAL_REVOKED (UNAUTHENTICATED).
 
     UNAUTHENTICATED: SIGN_IN_CODE_USED, CREDENTIAL_EXPIRED, CREDENTIAL_REVOKED (the member's life has ended).
@@ -278,8 +278,8 @@ class AccessServiceServicer(metaclass=abc.ABCMeta):
         """Exchanges a code for a console credential. The call's credential is the code. If the caller that created the code already
         has 16 console credentials, the oldest one is revoked.
 
-        The console credential ends after 8 hours. It ends earlier if it is revoked, or if the member's life, the operator's
-        credential or the observer's credential that created the code ends. From then on, calls with it are refused, and its
+        The console credential ends after 8 hours. It ends earlier if it is revoked, if the life of the member that created the code
+        ends, or if the operator or observer that created the code loses its credential. From then on, calls with it are refused, and its
         streams end within 2 s: CREDENTIAL_EXPIRED or CREDENTIAL_REVOKED (UNAUTHENTICATED).
 
         UNAUTHENTICATED: SIGN_IN_CODE_USED, CREDENTIAL_EXPIRED, CREDENTIAL_REVOKED (the member's life has ended).

@@ -388,7 +388,7 @@ class DirectMessage(google.protobuf.message.Message):
     CONTENT_FIELD_NUMBER: builtins.int
     recipient: builtins.str
     """Required. The member's name, `name@team` with the caller's own team, or `team-lead`. Case-insensitive. In a
-    delivered message: the name as first written.
+    delivered message: the name in its original spelling.
     """
     summary: builtins.str
     """Required. One line, 1 to 200 characters, at least one of them visible, no control characters; shown as a preview."""
@@ -569,7 +569,7 @@ class PermissionRequest(google.protobuf.message.Message):
     """Optional. The member that is asked (the approver): see DirectMessage.recipient. Empty or `team-lead`: the lead, including
     one that takes over while the request is pending. The lead itself must name another member. If the approver has exited, or
     exits while the request is pending, the request goes to the lead instead, unless the lead made it. In a delivered message:
-    the name as first written.
+    the name in its original spelling.
     """
     tool: builtins.str
     """Required. What the member wants to use, such as `Bash`. One line, 1 to 200 characters, at least one of them visible, no
@@ -921,7 +921,7 @@ class Sender(google.protobuf.message.Message):
     kind: Global___SenderKind.ValueType
     """Set by the coordinator."""
     name: builtins.str
-    """Set by the coordinator. The member's name as first written, `operator`, or `coordinator`. No member can have
+    """Set by the coordinator. The member's name in its original spelling, `operator`, or `coordinator`. No member can have
     either of the last two names.
     """
     def __init__(
@@ -1318,7 +1318,7 @@ class SessionOpened(google.protobuf.message.Message):
     backlog: builtins.int
     """How many messages were unprocessed when the session opened."""
     member: builtins.str
-    """The member's own name as first written."""
+    """The member's own name in its original spelling."""
     team: builtins.str
     """The team's name."""
     @property
@@ -1529,7 +1529,7 @@ class Receipt(google.protobuf.message.Message):
     DEAD_LETTER_CAUSE_FIELD_NUMBER: builtins.int
     SEQUENCE_FIELD_NUMBER: builtins.int
     recipient: builtins.str
-    """The recipient's name as first written."""
+    """The recipient's name in its original spelling."""
     state: Global___ReceiptState.ValueType
     """How far it got."""
     delivery_count: builtins.int

@@ -179,7 +179,7 @@ class WaitPolicy(google.protobuf.message.Message):
     MAX_FIELD_NUMBER: builtins.int
     @property
     def default(self) -> google.protobuf.duration_pb2.Duration:
-        """How long it waits if the request leaves the field out. If this default is absent, too: not at all."""
+        """How long the call waits if its request leaves this field out. Without this default, the call does not wait then."""
 
     @property
     def max(self) -> google.protobuf.duration_pb2.Duration:

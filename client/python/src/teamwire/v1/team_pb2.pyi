@@ -79,7 +79,7 @@ class _MemberStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     """Its lease ran out and the grace period passed. It is active again as soon as it calls; the name may be joined again."""
     MEMBER_STATE_AWAY: _MemberState.ValueType  # 7
     """Only in detached lives: it has not called for the duration of a lease, and has no session open. It is active again as soon
-    as it calls. The history records neither, and no notice reports them.
+    as it calls. The history does not record when it goes away or returns, and no notice reports it.
     """
     MEMBER_STATE_SPAWNING: _MemberState.ValueType  # 8
     """Ordered with HostService.Spawn, but not started yet. Its inbox already accepts messages."""
@@ -105,7 +105,7 @@ MEMBER_STATE_LOST: MemberState.ValueType  # 6
 """Its lease ran out and the grace period passed. It is active again as soon as it calls; the name may be joined again."""
 MEMBER_STATE_AWAY: MemberState.ValueType  # 7
 """Only in detached lives: it has not called for the duration of a lease, and has no session open. It is active again as soon
-as it calls. The history records neither, and no notice reports them.
+as it calls. The history does not record when it goes away or returns, and no notice reports it.
 """
 MEMBER_STATE_SPAWNING: MemberState.ValueType  # 8
 """Ordered with HostService.Spawn, but not started yet. Its inbox already accepts messages."""
@@ -1007,7 +1007,7 @@ class WorkFailure(google.protobuf.message.Message):
     task_id: builtins.int
     """Optional. The task that it was given. Zero: it was given messages."""
     message_id: builtins.str
-    """Required if there is no task, unless the program was given only the first prompt of its runner. The id of the first
+    """Required if there is no task, unless the program was given only its runner's `--prompt`. The id of the first
     message that it was given.
     """
     messages: builtins.int

@@ -25,7 +25,7 @@ export const file_teamwire_v1_message: GenFile = /*@__PURE__*/
 export type DirectMessage = Message$1<"teamwire.v1.DirectMessage"> & {
   /**
    * Required. The member's name, `name@team` with the caller's own team, or `team-lead`. Case-insensitive. In a
-   * delivered message: the name as first written.
+   * delivered message: the name in its original spelling.
    *
    * @generated from field: string recipient = 1;
    */
@@ -243,7 +243,7 @@ export type PermissionRequest = Message$1<"teamwire.v1.PermissionRequest"> & {
    * Optional. The member that is asked (the approver): see DirectMessage.recipient. Empty or `team-lead`: the lead, including
    * one that takes over while the request is pending. The lead itself must name another member. If the approver has exited, or
    * exits while the request is pending, the request goes to the lead instead, unless the lead made it. In a delivered message:
-   * the name as first written.
+   * the name in its original spelling.
    *
    * @generated from field: string recipient = 1;
    */
@@ -685,7 +685,7 @@ export type Sender = Message$1<"teamwire.v1.Sender"> & {
   kind: SenderKind;
 
   /**
-   * Set by the coordinator. The member's name as first written, `operator`, or `coordinator`. No member can have
+   * Set by the coordinator. The member's name in its original spelling, `operator`, or `coordinator`. No member can have
    * either of the last two names.
    *
    * @generated from field: string name = 2;
@@ -1215,7 +1215,7 @@ export type SessionOpened = Message$1<"teamwire.v1.SessionOpened"> & {
   heartbeatInterval?: Duration | undefined;
 
   /**
-   * The member's own name as first written.
+   * The member's own name in its original spelling.
    *
    * @generated from field: string member = 6;
    */
@@ -1441,7 +1441,7 @@ export const GetMessageResponseSchema: GenMessage<GetMessageResponse> = /*@__PUR
  */
 export type Receipt = Message$1<"teamwire.v1.Receipt"> & {
   /**
-   * The recipient's name as first written.
+   * The recipient's name in its original spelling.
    *
    * @generated from field: string recipient = 1;
    */

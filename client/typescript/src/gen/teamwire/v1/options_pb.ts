@@ -102,7 +102,7 @@ export const NoticePolicySchema: GenMessage<NoticePolicy> = /*@__PURE__*/
  */
 export type WaitPolicy = Message<"teamwire.v1.WaitPolicy"> & {
   /**
-   * How long it waits if the request leaves the field out. If this default is absent, too: not at all.
+   * How long the call waits if its request leaves this field out. Without this default, the call does not wait then.
    *
    * @generated from field: google.protobuf.Duration default = 1;
    */

@@ -1016,7 +1016,7 @@ export type WorkFailure = Message<"teamwire.v1.WorkFailure"> & {
   taskId: bigint;
 
   /**
-   * Required if there is no task, unless the program was given only the first prompt of its runner. The id of the first
+   * Required if there is no task, unless the program was given only its runner's `--prompt`. The id of the first
    * message that it was given.
    *
    * @generated from field: string message_id = 3;
@@ -1341,7 +1341,7 @@ export enum MemberState {
 
   /**
    * Only in detached lives: it has not called for the duration of a lease, and has no session open. It is active again as soon
-   * as it calls. The history records neither, and no notice reports them.
+   * as it calls. The history does not record when it goes away or returns, and no notice reports it.
    *
    * @generated from enum value: MEMBER_STATE_AWAY = 7;
    */

@@ -2,6 +2,7 @@
 
 use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
+use futures::future::select_all;
 use parking_lot::{Mutex, MutexGuard};
 use teamwire_proto::{Reason, v1};
 use tokio::{
@@ -24,6 +25,10 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// How many messages of a session may be unacknowledged by default: the default of a coordinator.
 const UNACKED_MESSAGES_MAX: usize = 64;
+
+/// The most calls that are under way. One alone would leave half of the session's window idle until it has returned.
+/// The second one only begins for what is [urgent](State::is_urgent).
+const CALLS_MAX: usize = 2;
 
 /// The most ids in one call: the protocol's limit.
 const IDS_IN_A_CALL_MAX: usize = 1_000;
@@ -48,7 +53,7 @@ pub struct Acks {
 #[derive(Debug)]
 struct Inner {
     state: Mutex<State>,
-    /// Notified when there is something to send, and when that has become urgent.
+    /// Announces when there is something to send, and when that has become urgent.
     changed: Notify,
     progress: watch::Sender<Progress>,
 }
@@ -57,6 +62,10 @@ struct Inner {
 struct State {
     window: Window,
     waiting: VecDeque<String>,
+    /// How many acknowledgements calls carry that are under way or to be repeated.
+    in_calls: usize,
+    /// When the next call begins that is not urgent.
+    due: Instant,
     traces: Traces,
     /// From how many waiting acknowledgements on they are urgent.
     urgent_from: usize,
@@ -78,7 +87,7 @@ struct Progress {
 impl State {
     /// Returns whether to send what waits at once.
     fn is_urgent(&self) -> bool {
-        self.flushes > 0 || self.is_ending || self.waiting.len() >= self.urgent_from
+        !self.waiting.is_empty() && (self.flushes > 0 || self.is_ending || self.waiting.len() >= self.urgent_from)
     }
 }
 
@@ -98,6 +107,8 @@ impl Acks {
         let state = State {
             window: Window::new(WINDOW_IDS_MAX),
             waiting: VecDeque::new(),
+            in_calls: 0,
+            due: Instant::now(),
             traces: Traces::default(),
             urgent_from: unacked_max.div_ceil(2).min(IDS_IN_A_CALL_MAX),
             flushes: 0,
@@ -154,7 +165,7 @@ impl Acks {
     /// Records that the subscription has ended: what waits is urgent from now on.
     pub(super) fn hurry(&self) {
         self.state().is_ending = true;
-        self.inner.changed.notify_one();
+        self.inner.changed.notify_waiters();
     }
 
     /// Records that nothing more can be sent. Only the first reason counts.
@@ -166,22 +177,37 @@ impl Acks {
     pub(super) async fn run(self, client: Client) {
         let sessions = client.session().subscribe();
         let client = &client.with_retry(Retry::none());
-        self.send(sessions, |request| async move { client.ack(request).await.map(drop) }).await;
+        self.send(&sessions, &|request| async move { client.ack(request).await.map(drop) }).await;
     }
 
     /// Sends acknowledgements with `call`, in the latest of these sessions.
-    async fn send<F>(&self, mut sessions: watch::Receiver<Session>, call: impl Fn(v1::AckRequest) -> F)
+    async fn send<F>(&self, sessions: &watch::Receiver<Session>, call: &impl Fn(v1::AckRequest) -> F)
     where
+        F: Future<Output = Result<(), Error>>,
+    {
+        let senders = (0..CALLS_MAX).map(|number| Box::pin(self.send_one_by_one(sessions.clone(), call, number > 0)));
+        select_all(senders).await;
+    }
+
+    /// Does so with one call after the other. `only_urgent`: leaves what is not urgent to another sender.
+    async fn send_one_by_one<F>(
+        &self,
+        mut sessions: watch::Receiver<Session>,
+        call: &impl Fn(v1::AckRequest) -> F,
+        only_urgent: bool,
+    ) where
         F: Future<Output = Result<(), Error>>,
     {
         let mut delays = Retry::default().delays();
         let mut batch: Vec<String> = Vec::new();
-        let mut due = Instant::now();
         loop {
             // A call that failed has had its own delay.
-            if batch.is_empty() {
-                self.until(|state| !state.waiting.is_empty()).await;
-                let _ = timeout_at(due, self.until(State::is_urgent)).await;
+            while batch.is_empty() {
+                match only_urgent {
+                    true => self.until(State::is_urgent).await,
+                    false => self.until_due().await,
+                }
+                self.fill(&mut batch);
             }
             self.fill(&mut batch);
             let session_id = match sessions.wait_for(|session| !session.id.is_empty() && !session.is_reopening).await {
@@ -190,13 +216,11 @@ impl Acks {
             };
             let request = v1::AckRequest { session_id: session_id.clone(), message_ids: batch.clone() };
             let span = self.state().traces.ack(&batch);
-            due = Instant::now() + PAUSE;
+            self.state().due = Instant::now() + PAUSE;
             match call(request).instrument(span).await {
                 Ok(()) => {
                     delays.reset();
-                    self.state().traces.end(&batch);
-                    batch.clear();
-                    self.settle();
+                    self.settle(&mut batch);
                 }
                 // The subscription has reconnected in the meantime.
                 Err(_) if sessions.borrow().id != session_id => {}
@@ -212,32 +236,55 @@ impl Acks {
         }
     }
 
-    /// Waits until a condition holds that [`Inner::changed`] announces.
-    async fn until(&self, holds: impl Fn(&State) -> bool) {
-        while !holds(&self.state()) {
-            self.inner.changed.notified().await;
+    /// Waits until something waits whose time has come.
+    async fn until_due(&self) {
+        self.until(|state| !state.waiting.is_empty()).await;
+        loop {
+            let due = self.state().due;
+            // Another call may have put it off.
+            if timeout_at(due, self.until(State::is_urgent)).await.is_ok() || self.state().due == due {
+                return;
+            }
         }
     }
 
+    /// Waits until a condition holds that [`Inner::changed`] announces.
+    async fn until(&self, holds: impl Fn(&State) -> bool) {
+        loop {
+            let changed = self.inner.changed.notified();
+            if holds(&self.state()) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Moves what waits to a call.
     fn fill(&self, batch: &mut Vec<String>) {
         let mut state = self.state();
         let room = IDS_IN_A_CALL_MAX.saturating_sub(batch.len()).min(state.waiting.len());
         batch.extend(state.waiting.drain(..room));
-        self.report(&state, batch.len());
+        state.in_calls += room;
+        self.report(&state);
     }
 
     fn begin_flush(&self) -> Flush<'_> {
         self.state().flushes += 1;
-        self.inner.changed.notify_one();
+        self.inner.changed.notify_waiters();
         Flush(self)
     }
 
-    fn settle(&self) {
-        self.report(&self.state(), 0);
+    /// Records that a call has succeeded.
+    fn settle(&self, batch: &mut Vec<String>) {
+        let mut state = self.state();
+        state.traces.end(batch);
+        state.in_calls -= batch.len();
+        batch.clear();
+        self.report(&state);
     }
 
-    fn report(&self, state: &State, in_call: usize) {
-        let outstanding = state.waiting.len() + in_call;
+    fn report(&self, state: &State) {
+        let outstanding = state.waiting.len() + state.in_calls;
         self.inner.progress.send_if_modified(|now| mem::replace(&mut now.outstanding, outstanding) != outstanding);
     }
 
@@ -253,7 +300,7 @@ impl Acks {
         state.waiting.push_back(message_id.to_owned());
         // Otherwise the sender does not wait for this one: it waits for its time, or for more.
         if state.waiting.len() == 1 || state.is_urgent() {
-            self.inner.changed.notify_one();
+            self.inner.changed.notify_waiters();
         }
     }
 
@@ -272,174 +319,4 @@ fn closed_by(error: Error) -> Closed {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::pin::pin;
-
-    use tokio::{sync::mpsc, time::sleep_until};
-
-    use super::*;
-
-    const SESSION: &str = "session-1";
-
-    /// The acknowledgements of a subscription, and their sender. Time passes only while everything waits.
-    struct World {
-        acks: Acks,
-        began: Instant,
-        /// When each call began, in milliseconds, and how many messages it acknowledges.
-        calls: mpsc::Receiver<(u128, usize)>,
-        /// Each call waits for one of these: whether it succeeds.
-        answers: mpsc::Sender<bool>,
-        session: watch::Sender<Session>,
-    }
-
-    impl World {
-        fn new(unacked_messages_max: u32) -> Self {
-            let (acks, began) = (Acks::new(unacked_messages_max), Instant::now());
-            let (session, sessions) = watch::channel(Session { id: SESSION.to_owned(), is_reopening: false });
-            let (made, calls) = mpsc::channel(8);
-            let (answers, answer) = mpsc::channel(8);
-            let answer = Arc::new(tokio::sync::Mutex::new(answer));
-            let call = move |request: v1::AckRequest| {
-                let (made, answer) = (made.clone(), answer.clone());
-                async move {
-                    assert_eq!(request.session_id, SESSION);
-                    let _ = made.try_send((began.elapsed().as_millis(), request.message_ids.len()));
-                    let is_ok = answer.lock().await.recv().await == Some(true);
-                    if is_ok { Ok(()) } else { Err(Error::Closed(Closed::Dropped)) }
-                }
-            };
-            let sender = acks.clone();
-            tokio::spawn(async move { sender.send(sessions, call).await });
-            Self { acks, began, calls, answers, session }
-        }
-
-        async fn at(&self, ms: u64) {
-            sleep_until(self.began + Duration::from_millis(ms)).await;
-        }
-
-        fn ack(&self, messages: usize) {
-            for _ in 0..messages {
-                self.acks.ack(&Uuid::new_v4().to_string());
-            }
-        }
-
-        /// Waits until a call begins, and answers it.
-        async fn call(&mut self) -> (u128, usize) {
-            let call = self.calls.recv().await.expect("a call");
-            self.answer(true);
-            call
-        }
-
-        fn answer(&self, is_ok: bool) {
-            self.answers.try_send(is_ok).expect("the sender");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn after_a_pause_an_acknowledgement_is_sent_at_once() {
-        let mut world = World::new(0);
-        for ms in [0, 20, 45] {
-            world.at(ms).await;
-            world.ack(1);
-            assert_eq!(world.call().await, (u128::from(ms), 1));
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn acknowledgements_in_quick_succession_share_calls_20_ms_apart() {
-        let mut world = World::new(0);
-        world.ack(1);
-        assert_eq!(world.calls.recv().await, Some((0, 1)));
-        world.at(3).await;
-        world.ack(2);
-        world.at(5).await;
-        world.answer(true);
-        world.at(10).await;
-        world.ack(1);
-        assert_eq!(world.call().await, (20, 3), "from the beginning of the call before, not from its end");
-        world.at(30).await;
-        world.ack(1);
-        assert_eq!(world.call().await, (40, 1));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_call_that_takes_long_delays_nothing() {
-        let mut world = World::new(0);
-        world.ack(1);
-        assert_eq!(world.calls.recv().await, Some((0, 1)));
-        world.ack(2);
-        world.at(70).await;
-        world.answer(true);
-        assert_eq!(world.call().await, (70, 2));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_flush_waits_for_calls_only() {
-        let mut world = World::new(0);
-        world.ack(1);
-        assert_eq!(world.call().await, (0, 1));
-        world.at(5).await;
-        world.ack(2);
-        let acks = world.acks.clone();
-        let flush = tokio::spawn(async move { acks.flush().await });
-        assert_eq!(world.call().await, (5, 2));
-        flush.await.expect("no panic").expect("confirmed");
-        assert_eq!(world.began.elapsed().as_millis(), 5);
-        world.ack(1);
-        assert_eq!(world.call().await, (25, 1), "nothing is urgent after the flush");
-        world.ack(1);
-        assert!(futures::poll!(pin!(world.acks.flush())).is_pending());
-        assert_eq!(world.call().await, (45, 1), "nor after one that was dropped");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn half_of_the_session_s_unacknowledged_messages_are_sent_at_once() {
-        for (unacked_messages_max, half) in [(0, 32), (64, 32), (5, 3), (2, 1), (1, 1)] {
-            let mut world = World::new(unacked_messages_max);
-            world.ack(1);
-            assert_eq!(world.call().await, (0, 1));
-            world.at(5).await;
-            world.ack(half - 1);
-            world.at(7).await;
-            world.ack(1);
-            assert_eq!(world.call().await, (7, half), "{unacked_messages_max}");
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn nothing_waits_once_the_subscription_has_ended() {
-        let mut world = World::new(0);
-        world.ack(1);
-        assert_eq!(world.call().await, (0, 1));
-        world.at(5).await;
-        world.ack(2);
-        world.acks.hurry();
-        assert_eq!(world.call().await, (5, 2));
-        world.at(6).await;
-        world.ack(1);
-        assert_eq!(world.call().await, (6, 1));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_call_that_failed_is_repeated_with_what_waits() {
-        let mut world = World::new(0);
-        world.ack(1);
-        assert_eq!(world.calls.recv().await, Some((0, 1)));
-        world.ack(2);
-        world.answer(false);
-        let (repeated, messages) = world.call().await;
-        assert_eq!(messages, 3);
-        world.ack(1);
-        assert_eq!(world.call().await, (repeated + 20, 1));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn acknowledgements_wait_for_the_session_that_is_opening() {
-        let mut world = World::new(0);
-        world.session.send_modify(|session| session.is_reopening = true);
-        world.ack(3);
-        world.at(50).await;
-        world.session.send_modify(|session| session.is_reopening = false);
-        assert_eq!(world.call().await, (50, 3));
-    }
-}
+mod tests;
