@@ -468,7 +468,7 @@ fn forward(t: &Team, coordinators: &[Arc<Coordinator>; 2]) -> JoinHandle<()> {
 }
 
 fn config(cases: u32) -> ProptestConfig {
-    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+    ProptestConfig { cases, max_shrink_iters: 20, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 proptest! {

@@ -166,7 +166,7 @@ async fn every_page_fits(sizes: Vec<usize>, page_size: u32) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 20, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn whatever_the_sizes_of_its_items_each_page_fits_and_all_pages_are_complete(
