@@ -38,7 +38,7 @@ pub struct Audit {
     all: bool,
     /// Recompute the hashes of all chains, say where one breaks, and print the newest hash of each (operator only)
     ///
-    /// Keep these hashes elsewhere. If the log is later rewritten from an earlier point on, it no longer contains these hashes.
+    /// Keep these hashes elsewhere. If someone rewrites older entries, the log no longer contains these hashes.
     #[arg(long, conflicts_with_all = ["since", "limit", "all"])]
     verify: bool,
     #[command(flatten)]

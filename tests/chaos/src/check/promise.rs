@@ -166,8 +166,9 @@ pub const PROMISES: [PromiseSpec; 21] = [
     PromiseSpec {
         promise: Promise::StoreBounded,
         says: "Whatever hostile members write, their team holds no more than its quota, plus a tenth of that for the lead and the \
-               operator, plus 256 KiB for calls that are never refused. Likewise, neither its tasks nor their history hold more than their \
-               share. The store grows by no more than twice the bytes that it counts, plus 16 MiB.",
+               operator, plus 256 KiB for calls that are never refused. Likewise, its tasks hold no more than the share of the \
+               quota that tasks may use, and the history of its tasks no more than its share. The store grows by no more than \
+               twice the bytes that it counts, plus 16 MiB.",
         checked: "four times a second during an attack: the size that the coordinator reports for the team, and the size of the \
                   store's file on disk, or the memory that Redis uses; the quota is 16 MiB, or 32 MiB with `hostile-all`",
         checker: store::store_bounded,
