@@ -301,7 +301,12 @@ impl<'c> Decision<'c> {
                 Ok(())
             }
             Failed::KeyUsed { data } => {
-                self.snapshot.replies.extend(idempotency_keys(txn).next().map(|key| (key, Some(data))));
+                let mut keys: Vec<String> = idempotency_keys(txn).collect();
+                if keys.len() > 1 {
+                    // The answer does not say which of them was used.
+                    return self.look_up(keys).await;
+                }
+                self.snapshot.replies.extend(keys.pop().map(|key| (key, Some(data))));
                 Ok(())
             }
             Failed::Lease { name } => {

@@ -1,7 +1,8 @@
 //! Runs the rules against the store: read, decide, commit, and again when something changed in between.
 //!
 //! - [`decide`]: the loop that carries out a rule. [`cache`]: records that are likely still current. [`clock`]: the store's
-//!   clock, without asking it. [`turns`]: keeps changes to one task board from colliding.
+//!   clock, without asking it. [`turns`]: keeps changes to one task board from colliding. [`claims`]: carries claims that wait out
+//!   together.
 //! - [`messages`], [`sessions`], [`members`], [`teams`], [`requests`], [`history`], [`tasks`], [`activity`], [`access`], [`audit`], [`backup`]: the calls
 //!   that do more than carry out one rule. [`retention`]: finds what may be deleted.
 //!   [`revoked`]: which callers may no longer wait.
@@ -17,6 +18,7 @@ mod audit;
 mod backup;
 pub mod batch;
 mod cache;
+mod claims;
 pub mod clock;
 pub mod decide;
 pub mod history;
@@ -47,6 +49,7 @@ use crate::{
     telemetry::Metrics,
 };
 use cache::Cache;
+use claims::Claims;
 use clock::Clock;
 use revoked::RevokedMembers;
 use tokio::sync::watch;
@@ -62,6 +65,7 @@ pub struct Coordinator {
     clock: Clock,
     notifier: Arc<Notifier>,
     turns: Turns,
+    claims: Claims,
     /// The durability of the latest commit that recorded a reply.
     durability: AtomicU8,
     metrics: Arc<Metrics>,
@@ -95,6 +99,7 @@ impl Coordinator {
             clock: Clock::starting_at(now_ms),
             notifier: Arc::new(Notifier::new()),
             turns: Turns::default(),
+            claims: Claims::default(),
             durability: AtomicU8::new(0),
             metrics: Arc::default(),
             backup: Arc::default(),

@@ -1,105 +1,29 @@
-//! The task board: claiming what is next, and listing tasks.
+//! Lists and shows tasks.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use prost::Message as _;
 use teamwire_proto::{
     Refusal,
-    credential::Credential,
     v1::{self, history_entry::Event},
 };
-use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{
-    Coordinator,
-    batch::Batch,
-    decide::Touches,
-    keys::{board_key, board_keys},
-    turns::Turn,
-};
+use super::{Coordinator, batch::Batch, decide::Touches, keys::board_keys};
 use crate::{
     domain::{
-        fields::wait,
         identity::{CallerCredentials, namespace_of},
         page::{self, PAGE_BYTES_MAX, Page, page_size},
         streams::HISTORY,
         task::{
             board::{BoardRecord, TaskRecord, record_id, show},
-            claim,
             listing::{self, Listing},
         },
         team,
-        tx::Snapshot,
     },
     store::{Namespace, Range},
 };
 
-/// How often a waiting call tries to claim without a notification, in case one was lost; jittered by up to a half.
-const POLL: Duration = Duration::from_secs(2);
-
 impl Coordinator {
-    /// See `TaskService.ClaimNextTask`.
-    pub async fn claim_next_task(
-        &self,
-        who: &CallerCredentials,
-        request: &v1::ClaimNextTaskRequest,
-    ) -> Result<Option<v1::Claim>, Refusal> {
-        let namespace = namespace_of(who, "")?;
-        let timeout = match &request.wait {
-            None => Duration::ZERO,
-            Some(given) => wait(given, "wait")?,
-        };
-        let deadline = Instant::now() + timeout;
-        let mut watch = self.notifier.watch_tasks(&namespace);
-        // The first attempt, and each that no notification has caused, is made whatever others have found.
-        let mut is_woken = false;
-        loop {
-            let mut turn = self.turns.take(&namespace).await;
-            let count = *watch.borrow_and_update();
-            let is_hopeless = is_woken && turn.nothing_at == Some(count) && !self.is_any_assigned(&namespace, who);
-            if !is_hopeless && let Some(claim) = self.claim_in_turn(&namespace, who, request, &mut turn, count).await? {
-                return Ok(Some(claim));
-            }
-            drop(turn);
-            if Instant::now() >= deadline {
-                return Ok(None);
-            }
-            is_woken = tokio::select! {
-                changed = watch.changed() => changed.is_ok(),
-                () = sleep(POLL.mul_f64(rand::random_range(0.75..1.5))) => false,
-                () = sleep_until(deadline) => false,
-            };
-        }
-    }
-
-    async fn claim_in_turn(
-        &self,
-        namespace: &Namespace,
-        who: &CallerCredentials,
-        request: &v1::ClaimNextTaskRequest,
-        turn: &mut Turn,
-        count: u64,
-    ) -> Result<Option<v1::Claim>, Refusal> {
-        let keys = board_keys(who, None);
-        let claim = self.decide(namespace, &keys, |tx| claim::claim_next(tx, who, request)).await?.value;
-        turn.nothing_at = claim.is_none().then_some(count);
-        Ok(claim)
-    }
-
-    /// Returns whether a task is assigned to the caller, according to the cache.
-    fn is_any_assigned(&self, namespace: &Namespace, who: &CallerCredentials) -> bool {
-        let member = match &who.credential {
-            Credential::Member { member, .. } => member,
-            // Its record names the member.
-            Credential::Console { .. } => return true,
-            _ => return false,
-        };
-        let mut snapshot = Snapshot::default();
-        self.cache.fill(namespace, &[board_key()], &mut snapshot);
-        let board = snapshot.records.get(&board_key()).and_then(|board| board.get::<BoardRecord>().ok().flatten());
-        board.is_none_or(|board| board.assigned.contains_key(member))
-    }
-
     /// See `TaskService.ListTasks`.
     pub async fn list_tasks(
         &self,

@@ -34,20 +34,24 @@ pub(super) type Turn = OwnedMutexGuard<Seen>;
 impl Turns {
     /// Waits for a turn, in order of arrival.
     pub(super) async fn take(&self, namespace: &Namespace) -> Turn {
-        let team = {
-            let mut teams = self.teams.lock();
-            if teams.len() > TEAMS_KEPT {
-                teams.retain(|_, team| team.strong_count() > 0);
-            }
-            match teams.get(namespace).and_then(Weak::upgrade) {
-                Some(team) => team,
-                None => {
-                    let team = Arc::default();
-                    teams.insert(namespace.clone(), Arc::downgrade(&team));
-                    team
-                }
-            }
-        };
-        team.lock_owned().await
+        self.team(namespace).lock_owned().await
+    }
+
+    /// Takes a turn if no call has it or waits for it.
+    pub(super) fn try_take(&self, namespace: &Namespace) -> Option<Turn> {
+        self.team(namespace).try_lock_owned().ok()
+    }
+
+    fn team(&self, namespace: &Namespace) -> Arc<tokio::sync::Mutex<Seen>> {
+        let mut teams = self.teams.lock();
+        if teams.len() > TEAMS_KEPT {
+            teams.retain(|_, team| team.strong_count() > 0);
+        }
+        if let Some(team) = teams.get(namespace).and_then(Weak::upgrade) {
+            return team;
+        }
+        let team = Arc::default();
+        teams.insert(namespace.clone(), Arc::downgrade(&team));
+        team
     }
 }

@@ -177,13 +177,18 @@ impl<'a> Tx<'a> {
         loaded.get()
     }
 
-    /// Returns the reply recorded under an idempotency key. If this returns `None`, the commit checks that the key is
-    /// unused.
+    /// Returns the reply recorded under an idempotency key, by this transaction or before. If this returns `None`, the commit
+    /// checks that the key is unused.
     pub fn recorded_reply(&mut self, key: &str) -> Option<Bytes> {
-        if !self.idempotency_keys.iter().any(|known| known == key) {
+        let own = self.writes.iter().find_map(|write| match write {
+            Write::RememberReply { key: own, data } if own == key => Some(data.clone()),
+            _ => None,
+        });
+        let recorded = own.or_else(|| self.snapshot.replies.get(key).cloned().flatten());
+        if recorded.is_none() && !self.idempotency_keys.iter().any(|known| known == key) {
             self.idempotency_keys.push(key.to_owned());
         }
-        self.snapshot.replies.get(key).cloned().flatten()
+        recorded
     }
 
     /// Returns the idempotency keys that the rule asked for and that were not looked up in the store yet.
@@ -339,6 +344,11 @@ impl<'a> Tx<'a> {
     /// Refuses a caller that can only read if the rule has written something.
     pub fn check_writes(&self) -> Result<(), RuleError> {
         if self.is_read_only() { Ok(()) } else { self.check_may_write() }
+    }
+
+    /// Returns how much the transaction changes so far, to notice whether a part of the rule has added something.
+    pub fn change_count(&self) -> usize {
+        self.writes.len() + self.notifications.len()
     }
 
     /// Returns whether the rule changes nothing.

@@ -58,7 +58,7 @@ struct Plan {
 struct Tally {
     /// The token under which a completion was accepted, by task.
     completed: Mutex<BTreeMap<u64, Vec<String>>>,
-    /// What each claim has cost.
+    /// What each claim has cost that was carried out alone.
     trips: Mutex<Vec<usize>>,
     /// What each end of a life has cost.
     ends: Mutex<Vec<usize>>,
@@ -184,7 +184,10 @@ impl Contention {
                     continue;
                 }
             };
-            self.tally.trips.lock().push(trips);
+            // A claim that was carried out together with others made no call itself.
+            if trips > 0 {
+                self.tally.trips.lock().push(trips);
+            }
             for _ in 0..rng.random_range(0..30) {
                 tokio::task::yield_now().await;
             }

@@ -12,6 +12,7 @@ mod board;
 mod board_check;
 mod calls;
 mod claims;
+mod claims_together;
 mod clock;
 mod contention;
 mod counting;

@@ -2,14 +2,15 @@
 
 use teamwire_proto::{
     Reason, Refusal,
+    credential::Credential,
     name::Name,
     v1::{self, TaskEventKind},
 };
 
 use super::{
     authority::{claimed, is_lead_or_operator, refuse_closed},
-    board::{Place, Status, TaskRecord, show},
-    change::{Change, find, record},
+    board::{BoardRecord, Place, Status, TaskRecord, record_id, show},
+    change::{Change, find, read_board, record},
     give_back::back_to_the_board,
     notices::tell_revoked,
     remembered::{fill_in, shortened},
@@ -17,7 +18,7 @@ use super::{
 use crate::domain::{
     actor::Actor,
     idempotency::{KeyedCall, fingerprint},
-    identity::{self, Admit, CallerCredentials, Principal},
+    identity::{self, Admit, CallerCredentials, Principal, Spender},
     life,
     records::{Life, TeamRecord},
     text::{check_line, check_size},
@@ -75,6 +76,44 @@ pub fn claim_next(
     let Some(id) = change.board.next_for(&name) else { return Ok(None) };
     let task = find(tx, &change.board, id)?;
     take(tx, &team, &name, change, task, &call).map(Some)
+}
+
+/// Claims the next task for each of several members, in this order. A member that is refused changes nothing for the others.
+pub fn claim_next_each(
+    tx: &mut Tx<'_>,
+    calls: &[(&CallerCredentials, &v1::ClaimNextTaskRequest)],
+) -> Result<Vec<Result<Option<v1::Claim>, Refusal>>, RuleError> {
+    want_next(tx, calls)?;
+    let mut outcomes = Vec::with_capacity(calls.len());
+    let mut spender = Spender::Lead;
+    for (who, request) in calls {
+        let before = tx.change_count();
+        outcomes.push(match claim_next(tx, who, request) {
+            Err(RuleError::Refused(refusal)) if tx.change_count() == before => Err(refusal),
+            claim => Ok(claim?),
+        });
+        if tx.spender() == Spender::Teammate {
+            spender = Spender::Teammate;
+        }
+    }
+    // They share what the least of them may use. If that is too little, each is carried out alone.
+    tx.spends_as(spender);
+    Ok(outcomes)
+}
+
+/// Requires the tasks that these callers are about to get, so that they are loaded all at once.
+fn want_next(tx: &mut Tx<'_>, calls: &[(&CallerCredentials, &v1::ClaimNextTaskRequest)]) -> Result<(), RuleError> {
+    let mut board = BoardRecord::clone(&*read_board(tx)?);
+    let mut ids = Vec::with_capacity(calls.len());
+    for (who, _) in calls {
+        if let Credential::Member { member, .. } = &who.credential
+            && let Some(id) = board.next_for(member)
+        {
+            board.place(id, Place::Claimed(member.clone()));
+            ids.push(record_id(id));
+        }
+    }
+    tx.want::<TaskRecord>(ids)
 }
 
 /// Returns the claim of an earlier call with the same key.

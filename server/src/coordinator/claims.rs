@@ -1,0 +1,284 @@
+//! Claims of the next task. Those that wait for a turn on the same board are carried out together.
+//!
+//! A claim that finds no other under way is carried out at once, by its caller. Claims that arrive meanwhile wait in a queue.
+//! A task takes the team's turn for them, and carries out up to [`TOGETHER_MAX`] in one transaction, in order of arrival. Each
+//! gets its own outcome, as if it had been carried out alone. If their transaction is refused as a whole (together they may
+//! exceed the team's quota, though one alone does not), nothing was written, and they are carried out one by one.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use teamwire_proto::{Reason, Refusal, credential::Credential, v1};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep, sleep_until},
+};
+
+use super::{
+    Coordinator,
+    keys::{board_key, board_keys},
+    store_errors::unavailable,
+    turns::Turn,
+};
+use crate::{
+    domain::{
+        fields::wait,
+        identity::{CallerCredentials, namespace_of},
+        task::{board::BoardRecord, claim},
+        tx::Snapshot,
+    },
+    store::{Namespace, StoreError},
+};
+
+/// How often a waiting call tries to claim without a notification, in case one was lost; jittered by up to a half.
+const POLL: Duration = Duration::from_secs(2);
+
+/// How many claims go in one transaction at most. More would hardly be faster, and the transaction has up to a task's size for
+/// each.
+const TOGETHER_MAX: usize = 16;
+
+/// The claims that wait for their turn, by team. A team is in here while a task carries its claims out.
+#[derive(Default)]
+pub(super) struct Claims {
+    queues: Mutex<HashMap<Namespace, Vec<Waiting>>>,
+}
+
+/// A claim that waits for its turn.
+struct Waiting {
+    who: CallerCredentials,
+    request: v1::ClaimNextTaskRequest,
+    is_woken: bool,
+    answer: oneshot::Sender<Result<Attempt, Refusal>>,
+}
+
+/// What a claim does first.
+enum Entered {
+    /// It is carried out at once.
+    Turn(Turn),
+    /// It waits.
+    Queue(oneshot::Receiver<Result<Attempt, Refusal>>),
+}
+
+/// What an attempt to claim has found.
+struct Attempt {
+    claim: Option<v1::Claim>,
+    /// The count of changes to the team's tasks before the attempt.
+    count: u64,
+}
+
+impl Coordinator {
+    /// See `TaskService.ClaimNextTask`.
+    pub async fn claim_next_task(
+        self: &Arc<Self>,
+        who: &CallerCredentials,
+        request: &v1::ClaimNextTaskRequest,
+    ) -> Result<Option<v1::Claim>, Refusal> {
+        let namespace = namespace_of(who, "")?;
+        let timeout = match &request.wait {
+            None => Duration::ZERO,
+            Some(given) => wait(given, "wait")?,
+        };
+        let deadline = Instant::now() + timeout;
+        let mut watch = self.notifier.watch_tasks(&namespace);
+        // The first attempt, and each that no notification has caused, is made whatever others have found.
+        let mut is_woken = false;
+        loop {
+            let Attempt { claim, count } = self.attempt(&namespace, who, request, is_woken).await?;
+            if claim.is_some() || Instant::now() >= deadline {
+                return Ok(claim);
+            }
+            is_woken = tokio::select! {
+                changed = watch.wait_for(|now| *now != count) => changed.is_ok(),
+                () = sleep(POLL.mul_f64(rand::random_range(0.75..1.5))) => false,
+                () = sleep_until(deadline) => false,
+            };
+        }
+    }
+
+    /// Tries to claim: at once if no other claim is under way, else together with those that wait.
+    async fn attempt(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        who: &CallerCredentials,
+        request: &v1::ClaimNextTaskRequest,
+        is_woken: bool,
+    ) -> Result<Attempt, Refusal> {
+        // Other callers are few. Whether they may write is decided for a whole transaction.
+        if !matches!(who.credential, Credential::Member { .. }) {
+            let mut turn = self.turns.take(namespace).await;
+            return self.claim_alone(namespace, who, request, is_woken, &mut turn).await;
+        }
+        match self.enter(namespace, who, request, is_woken) {
+            Entered::Turn(mut turn) => self.claim_alone(namespace, who, request, is_woken, &mut turn).await,
+            Entered::Queue(answered) => {
+                let ended = |_| unavailable(StoreError::Unavailable("the coordinator is ending".to_owned()));
+                answered.await.map_err(ended)?
+            }
+        }
+    }
+
+    fn enter(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        who: &CallerCredentials,
+        request: &v1::ClaimNextTaskRequest,
+        is_woken: bool,
+    ) -> Entered {
+        let (answer, answered) = oneshot::channel();
+        let waiting = Waiting { who: who.clone(), request: request.clone(), is_woken, answer };
+        let mut queues = self.claims.queues.lock();
+        if let Some(queue) = queues.get_mut(namespace) {
+            queue.push(waiting);
+            return Entered::Queue(answered);
+        }
+        if let Some(turn) = self.turns.try_take(namespace) {
+            return Entered::Turn(turn);
+        }
+        queues.insert(namespace.clone(), vec![waiting]);
+        drop(queues);
+        // A task, so that a caller that goes away does not take the outcomes of the others with it. It is dropped at once if the
+        // runtime is ending, and then locks the queues.
+        let queue = Queue { coordinator: Arc::clone(self), namespace: namespace.clone(), is_over: false };
+        tokio::spawn(queue.carry_out());
+        Entered::Queue(answered)
+    }
+
+    async fn claim_together(&self, namespace: &Namespace, mut waiting: Vec<Waiting>, turn: &mut Turn) {
+        let count = self.change_count(namespace);
+        waiting.retain(|call| !call.answer.is_closed());
+        let (hopeless, waiting): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|call| self.is_hopeless(namespace, &call.who, call.is_woken, turn, count));
+        for call in hopeless {
+            let _ = call.answer.send(Ok(Attempt { claim: None, count }));
+        }
+        if waiting.len() > 1
+            && let Some(outcomes) = self.try_together(namespace, &waiting).await
+        {
+            turn.nothing_at = outcomes.iter().any(|outcome| matches!(outcome, Ok(None))).then_some(count);
+            for (call, outcome) in waiting.into_iter().zip(outcomes) {
+                let _ = call.answer.send(outcome.map(|claim| Attempt { claim, count }));
+            }
+            return;
+        }
+        for Waiting { who, request, is_woken, answer } in waiting {
+            let _ = answer.send(self.claim_alone(namespace, &who, &request, is_woken, turn).await);
+        }
+    }
+
+    /// Carries out claims in one transaction. `None`: nothing was written, and they must be carried out one by one.
+    async fn try_together(
+        &self,
+        namespace: &Namespace,
+        waiting: &[Waiting],
+    ) -> Option<Vec<Result<Option<v1::Claim>, Refusal>>> {
+        let calls: Vec<_> = waiting.iter().map(|call| (&call.who, &call.request)).collect();
+        let keys: HashSet<_> = calls.iter().flat_map(|(who, _)| board_keys(who, None)).collect();
+        let keys: Vec<_> = keys.into_iter().collect();
+        match self.decide(namespace, &keys, |tx| claim::claim_next_each(tx, &calls)).await {
+            Ok(done) => Some(done.value),
+            Err(refusal) => {
+                let may_be_written = matches!(
+                    refusal.reason,
+                    Reason::StoreUnavailable | Reason::DurabilityNotReached | Reason::Internal
+                );
+                may_be_written.then(|| calls.iter().map(|_| Err(refusal.clone())).collect())
+            }
+        }
+    }
+
+    async fn claim_alone(
+        &self,
+        namespace: &Namespace,
+        who: &CallerCredentials,
+        request: &v1::ClaimNextTaskRequest,
+        is_woken: bool,
+        turn: &mut Turn,
+    ) -> Result<Attempt, Refusal> {
+        let count = self.change_count(namespace);
+        if self.is_hopeless(namespace, who, is_woken, turn, count) {
+            return Ok(Attempt { claim: None, count });
+        }
+        let keys = board_keys(who, None);
+        let claim = self.decide(namespace, &keys, |tx| claim::claim_next(tx, who, request)).await?.value;
+        turn.nothing_at = claim.is_none().then_some(count);
+        Ok(Attempt { claim, count })
+    }
+
+    /// Returns the count of changes to a team's tasks.
+    fn change_count(&self, namespace: &Namespace) -> u64 {
+        *self.notifier.watch_tasks(namespace).borrow()
+    }
+
+    /// Returns whether an attempt would find nothing, as the last one did: nothing has changed since, and no task is assigned to
+    /// the caller.
+    fn is_hopeless(
+        &self,
+        namespace: &Namespace,
+        who: &CallerCredentials,
+        is_woken: bool,
+        turn: &Turn,
+        count: u64,
+    ) -> bool {
+        is_woken && turn.nothing_at == Some(count) && !self.is_any_assigned(namespace, who)
+    }
+
+    /// Returns whether a task is assigned to the caller, according to the cache.
+    fn is_any_assigned(&self, namespace: &Namespace, who: &CallerCredentials) -> bool {
+        let member = match &who.credential {
+            Credential::Member { member, .. } => member,
+            // Its record names the member.
+            Credential::Console { .. } => return true,
+            _ => return false,
+        };
+        let mut snapshot = Snapshot::default();
+        self.cache.fill(namespace, &[board_key()], &mut snapshot);
+        let board = snapshot.records.get(&board_key()).and_then(|board| board.get::<BoardRecord>().ok().flatten());
+        board.is_none_or(|board| board.assigned.contains_key(member))
+    }
+}
+
+/// A team's queue of claims, for the task that carries them out.
+struct Queue {
+    coordinator: Arc<Coordinator>,
+    namespace: Namespace,
+    is_over: bool,
+}
+
+impl Queue {
+    /// Carries out claims until none waits. Other changes to the board have their turns in between.
+    async fn carry_out(mut self) {
+        loop {
+            let mut turn = self.coordinator.turns.take(&self.namespace).await;
+            let Some(waiting) = self.next() else { return };
+            self.coordinator.claim_together(&self.namespace, waiting, &mut turn).await;
+        }
+    }
+
+    /// Takes the claims that have waited longest. `None`: none waits, and the queue is over.
+    fn next(&mut self) -> Option<Vec<Waiting>> {
+        let mut queues = self.coordinator.claims.queues.lock();
+        if let Some(queue) = queues.get_mut(&self.namespace)
+            && !queue.is_empty()
+        {
+            let count = queue.len().min(TOGETHER_MAX);
+            return Some(queue.drain(..count).collect());
+        }
+        queues.remove(&self.namespace);
+        self.is_over = true;
+        None
+    }
+}
+
+impl Drop for Queue {
+    /// Fails the claims that still wait if the task has ended early, such as with its runtime.
+    fn drop(&mut self) {
+        if !self.is_over {
+            let waiting = self.coordinator.claims.queues.lock().remove(&self.namespace);
+            drop(waiting);
+        }
+    }
+}
