@@ -1,25 +1,18 @@
 //! Claims of the next task. Those that wait for a turn on the same board are carried out together.
 //!
 //! A claim that finds no other under way is carried out at once, by its caller. Claims that arrive meanwhile wait in a queue.
-//! A task takes the team's turn for them, and carries out up to [`TOGETHER_MAX`] in one transaction, in order of arrival. Each
+//! A task takes the team's turn for them, and carries out up to 16 in one transaction, in order of arrival. Each
 //! gets its own outcome, as if it had been carried out alone. If their transaction is refused as a whole (together they may
 //! exceed the team's quota, though one alone does not), nothing was written, and they are carried out one by one.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
 use teamwire_proto::{Reason, Refusal, credential::Credential, v1};
-use tokio::{
-    sync::oneshot,
-    time::{Instant, sleep, sleep_until},
-};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
     Coordinator,
+    claim_queues::{Attempt, Entered, Waiting},
     keys::{board_key, board_keys},
     store_errors::unavailable,
     turns::Turn,
@@ -36,39 +29,6 @@ use crate::{
 
 /// How often a waiting call tries to claim without a notification, in case one was lost; jittered by up to a half.
 const POLL: Duration = Duration::from_secs(2);
-
-/// How many claims go in one transaction at most. More would hardly be faster, and the transaction has up to a task's size for
-/// each.
-const TOGETHER_MAX: usize = 16;
-
-/// The claims that wait for their turn, by team. A team is in here while a task carries its claims out.
-#[derive(Default)]
-pub(super) struct Claims {
-    queues: Mutex<HashMap<Namespace, Vec<Waiting>>>,
-}
-
-/// A claim that waits for its turn.
-struct Waiting {
-    who: CallerCredentials,
-    request: v1::ClaimNextTaskRequest,
-    is_woken: bool,
-    answer: oneshot::Sender<Result<Attempt, Refusal>>,
-}
-
-/// What a claim does first.
-enum Entered {
-    /// It is carried out at once.
-    Turn(Turn),
-    /// It waits.
-    Queue(oneshot::Receiver<Result<Attempt, Refusal>>),
-}
-
-/// What an attempt to claim has found.
-struct Attempt {
-    claim: Option<v1::Claim>,
-    /// The count of changes to the team's tasks before the attempt.
-    count: u64,
-}
 
 impl Coordinator {
     /// See `TaskService.ClaimNextTask`.
@@ -112,39 +72,19 @@ impl Coordinator {
             let mut turn = self.turns.take(namespace).await;
             return self.claim_alone(namespace, who, request, is_woken, &mut turn).await;
         }
-        match self.enter(namespace, who, request, is_woken) {
+        let try_take = || self.turns.try_take(namespace);
+        match self.claims.enter(namespace, who, request, is_woken, try_take) {
             Entered::Turn(mut turn) => self.claim_alone(namespace, who, request, is_woken, &mut turn).await,
-            Entered::Queue(answered) => {
+            Entered::Queue { answered, is_first } => {
+                if is_first {
+                    // A task, so that a caller that goes away does not take the outcomes of the others with it.
+                    let queue = Queue { coordinator: Arc::clone(self), namespace: namespace.clone(), is_over: false };
+                    tokio::spawn(queue.carry_out());
+                }
                 let ended = |_| unavailable(StoreError::Unavailable("the coordinator is ending".to_owned()));
                 answered.await.map_err(ended)?
             }
         }
-    }
-
-    fn enter(
-        self: &Arc<Self>,
-        namespace: &Namespace,
-        who: &CallerCredentials,
-        request: &v1::ClaimNextTaskRequest,
-        is_woken: bool,
-    ) -> Entered {
-        let (answer, answered) = oneshot::channel();
-        let waiting = Waiting { who: who.clone(), request: request.clone(), is_woken, answer };
-        let mut queues = self.claims.queues.lock();
-        if let Some(queue) = queues.get_mut(namespace) {
-            queue.push(waiting);
-            return Entered::Queue(answered);
-        }
-        if let Some(turn) = self.turns.try_take(namespace) {
-            return Entered::Turn(turn);
-        }
-        queues.insert(namespace.clone(), vec![waiting]);
-        drop(queues);
-        // A task, so that a caller that goes away does not take the outcomes of the others with it. It is dropped at once if the
-        // runtime is ending, and then locks the queues.
-        let queue = Queue { coordinator: Arc::clone(self), namespace: namespace.clone(), is_over: false };
-        tokio::spawn(queue.carry_out());
-        Entered::Queue(answered)
     }
 
     async fn claim_together(&self, namespace: &Namespace, mut waiting: Vec<Waiting>, turn: &mut Turn) {
@@ -253,23 +193,10 @@ impl Queue {
     async fn carry_out(mut self) {
         loop {
             let mut turn = self.coordinator.turns.take(&self.namespace).await;
-            let Some(waiting) = self.next() else { return };
+            let Some(waiting) = self.coordinator.claims.next(&self.namespace) else { break };
             self.coordinator.claim_together(&self.namespace, waiting, &mut turn).await;
         }
-    }
-
-    /// Takes the claims that have waited longest. `None`: none waits, and the queue is over.
-    fn next(&mut self) -> Option<Vec<Waiting>> {
-        let mut queues = self.coordinator.claims.queues.lock();
-        if let Some(queue) = queues.get_mut(&self.namespace)
-            && !queue.is_empty()
-        {
-            let count = queue.len().min(TOGETHER_MAX);
-            return Some(queue.drain(..count).collect());
-        }
-        queues.remove(&self.namespace);
         self.is_over = true;
-        None
     }
 }
 
@@ -277,8 +204,7 @@ impl Drop for Queue {
     /// Fails the claims that still wait if the task has ended early, such as with its runtime.
     fn drop(&mut self) {
         if !self.is_over {
-            let waiting = self.coordinator.claims.queues.lock().remove(&self.namespace);
-            drop(waiting);
+            self.coordinator.claims.abandon(&self.namespace);
         }
     }
 }

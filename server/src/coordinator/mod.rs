@@ -1,8 +1,8 @@
 //! Runs the rules against the store: read, decide, commit, and again when something changed in between.
 //!
 //! - [`decide`]: the loop that carries out a rule. [`cache`]: records that are likely still current. [`clock`]: the store's
-//!   clock, without asking it. [`turns`]: keeps changes to one task board from colliding. [`claims`]: carries claims that wait out
-//!   together.
+//!   clock, without asking it. [`turns`]: keeps changes to one task board from colliding. [`claims`]: carries out
+//!   together the claims that wait in [`claim_queues`].
 //! - [`messages`], [`sessions`], [`members`], [`teams`], [`requests`], [`history`], [`tasks`], [`activity`], [`access`], [`audit`], [`backup`]: the calls
 //!   that do more than carry out one rule. [`retention`]: finds what may be deleted.
 //!   [`revoked`]: which callers may no longer wait.
@@ -18,6 +18,7 @@ mod audit;
 mod backup;
 pub mod batch;
 mod cache;
+mod claim_queues;
 mod claims;
 pub mod clock;
 pub mod decide;
@@ -49,7 +50,7 @@ use crate::{
     telemetry::Metrics,
 };
 use cache::Cache;
-use claims::Claims;
+use claim_queues::ClaimQueues;
 use clock::Clock;
 use revoked::RevokedMembers;
 use tokio::sync::watch;
@@ -65,7 +66,7 @@ pub struct Coordinator {
     clock: Clock,
     notifier: Arc<Notifier>,
     turns: Turns,
-    claims: Claims,
+    claims: ClaimQueues,
     /// The durability of the latest commit that recorded a reply.
     durability: AtomicU8,
     metrics: Arc<Metrics>,
@@ -99,7 +100,7 @@ impl Coordinator {
             clock: Clock::starting_at(now_ms),
             notifier: Arc::new(Notifier::new()),
             turns: Turns::default(),
-            claims: Claims::default(),
+            claims: ClaimQueues::default(),
             durability: AtomicU8::new(0),
             metrics: Arc::default(),
             backup: Arc::default(),
