@@ -15,7 +15,8 @@ export type Message = readonly [
   isMapEntry?: boolean,
 ];
 
-export type Enum = readonly [name: string, values: Readonly<Record<string, number>>];
+/** The names of all values begin with the prefix. */
+export type Enum = readonly [name: string, prefix: string, values: Readonly<Record<string, number>>];
 
 export type Method = readonly [name: string, input: string, output: string, isServer?: boolean, isClient?: boolean];
 
@@ -65,9 +66,9 @@ export function plainFile(
     syntax: "proto3",
     dependency: imports.map(({ proto }) => proto.name),
     messageType: messages.map(message),
-    enumType: enums.map(([name, values]) => ({
+    enumType: enums.map(([name, prefix, values]) => ({
       name,
-      value: Object.entries(values).map(([name, number]) => ({ name, number })),
+      value: Object.entries(values).map(([name, number]) => ({ name: prefix + name, number })),
     })),
     service: services.map(([name, methods]) => ({
       name,

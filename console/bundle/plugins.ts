@@ -101,10 +101,13 @@ function literals(base64: string): string[] {
     }),
   ];
 
-  const enums = file.enumType.map(({ name, value }): Enum => [
-    name,
-    Object.fromEntries(value.map(({ name, number }) => [name, number])),
-  ]);
+  const enums = file.enumType.map(({ name, value }): Enum => {
+    const first = value[0]?.name ?? "";
+    let length = first.length;
+    while (!value.every((other) => other.name.startsWith(first.slice(0, length)))) length--;
+    const prefix = first.slice(0, length);
+    return [name, prefix, Object.fromEntries(value.map(({ name, number }) => [name.slice(length), number]))];
+  });
   const parts = [file.name, file.package, file.messageType.map(message), enums, file.service.map(service)];
   return parts.map((part) => JSON.stringify(part));
 }
