@@ -30,11 +30,11 @@ const POLL: Duration = Duration::from_millis(500);
 
 /// Open the console, a web page that shows the team, in a browser
 ///
-/// The page shows members, messages, approvals and the board as they change, and you can do there most of what you can do at
-/// the command line. The coordinator serves it; see `console.enabled` in `teamwire serve --print-config`. This command signs
-/// you in as your current identity, and says which that is. It prints a code and, unless you add --no-open, passes it to the
-/// browser. The code works once and expires after 60 seconds. You stay signed in for 8 hours, until you sign out, or until your
-/// identity ends. With --as operator you see every team.
+/// The page shows members, messages, approvals and the board as they change. On it, you can do most of what you can do at the
+/// command line. The coordinator serves the page; see `console.enabled` in `teamwire serve --print-config`. This command signs
+/// you in as your current identity, and says which identity that is. It prints a code and, unless you add --no-open, passes the
+/// code to the browser. The code works once and expires after 60 seconds. You are signed out after 8 hours, or earlier if you
+/// sign out or your identity ends. With --as operator, you see every team.
 ///
 /// If this machine has no browser, open the address elsewhere, and enter the code there.
 #[derive(Args, Debug)]

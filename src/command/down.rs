@@ -48,13 +48,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// End a team that `teamwire up` started
 ///
-/// Asks every member to shut down, and waits for their answers and for their processes to exit. If a member rejects, the
-/// command shows why and does not end the team. The exit code is then 3, or 5 if a member did not answer or exit in time. With
-/// --force, the command stops these members by force.
+/// Asks every member to shut down, except those that are away or lost. Waits for their answers and for their processes to exit.
+/// If a member rejects, the command shows why and does not end the team. The exit code is then 3, or 5 if a member did not
+/// answer or exit in time. With --force, the command stops these members by force.
 ///
-/// Once all members have exited, the command stops the local host, deletes the team with its messages, tasks and history, and
-/// stops the coordinator unless it has other teams. It stops only processes that `teamwire up` started. Before it deletes a
-/// team that `teamwire up` did not create, it asks for confirmation.
+/// Once all these members have exited, the command stops the local host, deletes the team with its messages, tasks and history,
+/// and stops the coordinator unless it has other teams. It stops the local host and the coordinator only if `teamwire up`
+/// started them. Before it deletes a team that `teamwire up` did not create, it asks for confirmation.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire down\n    teamwire down --force --grace 10s\n    teamwire down backend-team.toml --keep-team"

@@ -19,8 +19,14 @@ pub enum Permission {
     /// Withdraw a request for permission that you made
     Withdraw(Withdraw),
     /// Grant a member's request for permission
+    #[command(
+        after_help = "Examples:\n\n    teamwire permission approve last\n    teamwire permission approve REQUEST_ID -m \"only this once\""
+    )]
     Approve(answer::Approve),
     /// Reject a member's request for permission
+    #[command(
+        after_help = "Example:\n\n    teamwire permission reject last --reason \"the build directory is shared\""
+    )]
     Reject(answer::Reject),
 }
 

@@ -12,8 +12,12 @@ pub enum Plan {
     /// Submit a plan to the lead for approval
     Submit(Submit),
     /// Approve a teammate's plan
+    #[command(
+        after_help = "Examples:\n\n    teamwire plan approve last\n    teamwire plan approve REQUEST_ID -m \"go ahead\""
+    )]
     Approve(answer::Approve),
     /// Reject a teammate's plan and say what to change
+    #[command(after_help = "Example:\n\n    teamwire plan reject last --reason \"handle errors first\"")]
     Reject(answer::Reject),
 }
 

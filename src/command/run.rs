@@ -95,8 +95,8 @@ pub struct Run {
     permissions: Permit,
     /// With --permissions ask: the member that is asked [default: the lead]
     ///
-    /// The approver must already be a member. With a join string, the runner cannot check this before it joins. If it then
-    /// finds that the approver is missing, it warns you, and the lead answers until the approver joins.
+    /// The command fails if no member has this name. With a join string, the runner can check this only after it has joined: it
+    /// then warns you, and the lead answers until the approver joins.
     #[arg(long, value_name = "MEMBER", default_value = "", hide_default_value = true)]
     approver: String,
     /// With --via stdin: when a message counts as processed

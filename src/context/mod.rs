@@ -97,8 +97,8 @@ pub struct ContextArgs {
     /// The state directory of this machine's coordinator [default: ~/.local/state/teamwire]
     #[arg(long, env = "TEAMWIRE_STATE_DIR", global = true, value_name = "DIR", help_heading = "Context")]
     state_dir: Option<PathBuf>,
-    /// How long to retry a call before it fails, in seconds [default: 15, or less than 1 if no coordinator runs on this
-    /// machine]
+    /// How long to retry a call before it fails, in seconds [default: 15; less than 1 if the address is on this machine and no
+    /// coordinator is running there]
     #[arg(long, env = "TEAMWIRE_TIMEOUT", global = true, value_name = "SECONDS", help_heading = "Context")]
     timeout: Option<u64>,
     /// Do not say what a call waits for: the output is for programs.

@@ -175,7 +175,8 @@ pub const PROMISES: [PromiseSpec; 21] = [
     },
     PromiseSpec {
         promise: Promise::MemoryBounded,
-        says: "In these runs, a coordinator's memory stays below 512 MiB, of which the embedded store may cache 256 MiB.",
+        says: "In these runs, a coordinator's memory stays below 512 MiB; up to 256 MiB of that may be the embedded store's \
+               cache.",
         checked: "the peak memory of each coordinator (VmHWM)",
         checker: liveness::memory_bounded,
     },
