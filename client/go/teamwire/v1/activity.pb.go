@@ -29,7 +29,7 @@ const (
 // not check them against anything.
 type Usage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many times the model worked until it had nothing left to do.
+	// The number of turns. A turn lasts until the model has nothing left to do.
 	Turns uint64 `protobuf:"varint,1,opt,name=turns,proto3" json:"turns,omitempty"`
 	// Tokens that the model read, including those from a cache.
 	InputTokens uint64 `protobuf:"varint,2,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
@@ -309,7 +309,8 @@ type ReportActivityRequest struct {
 	// Optional. What the program has used since this life began. A counter that is lower than in an earlier report changes
 	// nothing. Absent: no change.
 	Usage *Usage `protobuf:"bytes,2,opt,name=usage,proto3" json:"usage,omitempty"`
-	// Optional. A report with the same key as the member's previous one changes nothing. Only that one is remembered.
+	// Optional. A report with the same key as the member's previous report changes nothing. The coordinator remembers only the
+	// most recent key.
 	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	// Optional. Whether the program's turns are failing. Absent: no change.
 	FailedTurns   *FailedTurns `protobuf:"bytes,4,opt,name=failed_turns,json=failedTurns,proto3" json:"failed_turns,omitempty"`
@@ -421,7 +422,7 @@ type ListActivityRequest struct {
 	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
 	// Optional. Only lines with a higher sequence. Zero: from the oldest that is kept.
 	AfterSequence uint64 `protobuf:"varint,3,opt,name=after_sequence,json=afterSequence,proto3" json:"after_sequence,omitempty"`
-	// Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early.
+	// Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
 	PageSize uint32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page.
 	PageToken string `protobuf:"bytes,5,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`

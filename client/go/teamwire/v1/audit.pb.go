@@ -497,9 +497,10 @@ func (x *AuditRecord) GetHash() []byte {
 // A chain of the audit log.
 type AuditChain struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// `privileged/TEAM`: what the lead and the operator did with their powers. `access/TEAM`: who joined, which other callers
-	// signed in or revoked credentials, and who made calls without permission. `privileged` and `access`: the same for the
-	// coordinator itself; `access` also has what strangers tried.
+	// `privileged/TEAM`: what the lead and the operator did in the team with their powers, and the lead's sign-ins and
+	// revocations. `access/TEAM`: joins, the sign-ins and revocations of other members and of observers, and calls that the caller
+	// was not allowed to make. `privileged`: backups, the operator's sign-ins and revocations, and replacements of the operator's
+	// credential. `access`: calls that strangers or the operator were not allowed to make.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The team's name in lower case. Empty: it is a chain of the coordinator.
 	Team string `protobuf:"bytes,2,opt,name=team,proto3" json:"team,omitempty"`
@@ -717,8 +718,8 @@ type ListAuditEntriesRequest struct {
 	Since *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
 	// Optional. Whether the reply includes what a verification of the chains needs: AuditRecord.encoded and AuditRecord.hash.
 	WithProofs bool `protobuf:"varint,4,opt,name=with_proofs,json=withProofs,proto3" json:"with_proofs,omitempty"`
-	// Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early, and so may one for which very many
-	// entries had to be examined.
+	// Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB. It may also end early when the
+	// coordinator has examined very many entries for it.
 	PageSize uint32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. The `next_page_token` of the previous reply. Empty: the first page.
 	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`

@@ -42,7 +42,8 @@ const (
 	TeamEventKind_TEAM_EVENT_KIND_WRITES_LOST TeamEventKind = 5
 	// A person signed in to the console as TeamEvent.actor, or as an observer if that is absent.
 	TeamEventKind_TEAM_EVENT_KIND_SIGNED_IN TeamEventKind = 6
-	// TeamEvent.credential was revoked; TeamEvent.member is the member that it acted for, or that was invited.
+	// A credential was revoked. TeamEvent.credential is its kind. TeamEvent.member is the member that the credential acted for or,
+	// if it was a join token, the member that was invited.
 	TeamEventKind_TEAM_EVENT_KIND_CREDENTIAL_REVOKED TeamEventKind = 7
 )
 
@@ -779,8 +780,8 @@ type ListHistoryRequest struct {
 	// Optional. True: the newest entries on the first page, and older ones on each further page. A page has its oldest
 	// entry first either way.
 	Newest bool `protobuf:"varint,5,opt,name=newest,proto3" json:"newest,omitempty"`
-	// Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early, and so does one for which the
-	// coordinator has looked through many entries that the filter leaves out.
+	// Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB, or when the coordinator has
+	// examined many entries that do not match the filter.
 	PageSize uint32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page.
 	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`

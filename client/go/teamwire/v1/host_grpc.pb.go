@@ -81,8 +81,7 @@ type HostServiceClient interface {
 	// REQUEST_CANCELLED. ABORTED: SESSION_SUPERSEDED.
 	RefuseOrder(ctx context.Context, in *RefuseOrderRequest, opts ...grpc.CallOption) (*RefuseOrderResponse, error)
 	// Lets a host report that a member that it started has no process left, for example because the runner was killed. Ends the
-	// member's life, unless that life has already ended or was begun by a later order or join token. Repeating the call is
-	// harmless.
+	// member's current life, unless it has already ended, or a later order or join token began it. Repeating the call is harmless.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND:
 	// REQUEST_NOT_FOUND. ABORTED: SESSION_SUPERSEDED.
@@ -209,8 +208,7 @@ type HostServiceServer interface {
 	// REQUEST_CANCELLED. ABORTED: SESSION_SUPERSEDED.
 	RefuseOrder(context.Context, *RefuseOrderRequest) (*RefuseOrderResponse, error)
 	// Lets a host report that a member that it started has no process left, for example because the runner was killed. Ends the
-	// member's life, unless that life has already ended or was begun by a later order or join token. Repeating the call is
-	// harmless.
+	// member's current life, unless it has already ended, or a later order or join token began it. Repeating the call is harmless.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND:
 	// REQUEST_NOT_FOUND. ABORTED: SESSION_SUPERSEDED.

@@ -101,7 +101,7 @@ const (
 	// A request passed its deadline without an answer. To the requester; for a permission request, also to the member that
 	// was asked.
 	NoticeKind_NOTICE_KIND_REQUEST_EXPIRED NoticeKind = 6
-	// A request can no longer be answered. To the requester; `text` says why.
+	// A shutdown request can no longer be answered. To the requester; `text` says why.
 	NoticeKind_NOTICE_KIND_REQUEST_CANCELLED NoticeKind = 7
 	// A message was delivered too many times without an acknowledgement, and became a dead letter
 	// (DEAD_LETTER_CAUSE_DELIVERY_LIMIT). To its sender and to the lead; `message_id` is set. A dead letter that has another
@@ -219,7 +219,7 @@ func (NoticeKind) EnumDescriptor() ([]byte, []int) {
 type RunnerAction int32
 
 const (
-	// Not reported: the member has no runner, or an older one.
+	// Not reported: the member has no runner, or its runner is a version that does not report this.
 	RunnerAction_RUNNER_ACTION_UNSPECIFIED RunnerAction = 0
 	// Nothing: the program ended by itself. After an approved shutdown, this includes ending because its input was closed.
 	RunnerAction_RUNNER_ACTION_NONE RunnerAction = 1
@@ -398,9 +398,10 @@ const (
 	CloseReason_CLOSE_REASON_SUPERSEDED CloseReason = 2
 	// The team was deleted. Do not reconnect.
 	CloseReason_CLOSE_REASON_TEAM_DELETED CloseReason = 3
-	// This coordinator is shutting down, or the stream is too old. Reconnect right away, after only a short random delay.
+	// This coordinator is shutting down, or the stream is too old. Reconnect after a short random delay.
 	CloseReason_CLOSE_REASON_DRAINING CloseReason = 4
-	// The lead stopped this member by force, or its exit was reported. End the process at once; do not reconnect.
+	// The lead or the operator stopped this member by force, or its exit was reported. End the process at once; do not
+	// reconnect.
 	CloseReason_CLOSE_REASON_MEMBER_STOPPED CloseReason = 5
 	// The store lost the team and everything in it, for example because Redis was emptied. Do not reconnect: the operator must
 	// restore the store, or create the team again.
@@ -777,8 +778,8 @@ type ShutdownResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The id of the request, as delivered.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Required, with presence: true shuts the member down, false rejects the request. A missing value is an error, never
-	// false.
+	// Required; set it even if it is false. True shuts the member down, false rejects the request. A missing value is an
+	// error, never false.
 	Approve *bool `protobuf:"varint,2,opt,name=approve,proto3,oneof" json:"approve,omitempty"`
 	// Optional, up to 64 KiB; expected with a rejection (the reply warns if it is empty).
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -909,7 +910,7 @@ type PlanApprovalResponse struct {
 	Recipient string `protobuf:"bytes,1,opt,name=recipient,proto3" json:"recipient,omitempty"`
 	// Required. The id of the request, as delivered.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Required, with presence: see ShutdownResponse.approve.
+	// Required; set it even if it is false. A missing value is an error.
 	Approve *bool `protobuf:"varint,3,opt,name=approve,proto3,oneof" json:"approve,omitempty"`
 	// Optional, up to 64 KiB; expected with a rejection (the reply warns if it is empty).
 	Feedback      string `protobuf:"bytes,4,opt,name=feedback,proto3" json:"feedback,omitempty"`
@@ -1070,7 +1071,7 @@ type PermissionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The id of the request, as delivered.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Required, with presence: see ShutdownResponse.approve.
+	// Required; set it even if it is false. A missing value is an error.
 	Approve *bool `protobuf:"varint,2,opt,name=approve,proto3,oneof" json:"approve,omitempty"`
 	// Optional, up to 64 KiB; expected with a rejection (the reply warns if it is empty).
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1411,8 +1412,8 @@ type Notice struct {
 	// Set by the coordinator. True: the notice goes to members at every NoticeLevel. Depends on the kind; an exit is
 	// important if the process failed.
 	Important bool `protobuf:"varint,12,opt,name=important,proto3" json:"important,omitempty"`
-	// Set by the coordinator with NOTICE_KIND_DIGEST. The notices, no two of the same kind about the same thing, oldest
-	// first. Up to 32; `count` covers the others, too.
+	// Set by the coordinator with NOTICE_KIND_DIGEST. The gathered notices, oldest first, no two of the same kind about the same
+	// thing. At most 32 of them; `count` also covers those that are left out.
 	Gathered      []*Notice `protobuf:"bytes,13,rep,name=gathered,proto3" json:"gathered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1762,7 +1763,7 @@ type Message struct {
 	RequestId string `protobuf:"bytes,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Set by the coordinator on a request. When it expires.
 	RequestExpiresAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=request_expires_at,json=requestExpiresAt,proto3" json:"request_expires_at,omitempty"`
-	// Set by the coordinator on a shutdown request. The life of the member for which it is meant; see Member.incarnation.
+	// Set by the coordinator on a shutdown request. Which life of the member must shut down; see Member.incarnation.
 	TargetIncarnation uint64 `protobuf:"varint,8,opt,name=target_incarnation,json=targetIncarnation,proto3" json:"target_incarnation,omitempty"`
 	// Set by the sender. The message that this one answers. Empty: none.
 	InReplyTo string `protobuf:"bytes,9,opt,name=in_reply_to,json=inReplyTo,proto3" json:"in_reply_to,omitempty"`
@@ -2314,12 +2315,13 @@ type SendResponse struct {
 	MessageId string `protobuf:"bytes,1,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// Set on a request and on its answer. The id of the request that was made or answered.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The members whose inbox the message was put into, as their names were first written. Empty if it went to the
+	// The names, in their original spelling, of the members whose inboxes got the message. Empty if the message went to the
 	// operator, or if a broadcast found no other member.
 	Recipients []string `protobuf:"bytes,3,rep,name=recipients,proto3" json:"recipients,omitempty"`
 	// When it was sent, by the clock of the store. Always set.
 	SentAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=sent_at,json=sentAt,proto3" json:"sent_at,omitempty"`
-	// How durable the change was when the first reply was written. Always set.
+	// How durable the change was at the time of the reply or, if this reply is replayed, at the time of the original one. Always
+	// set.
 	Durability Durability `protobuf:"varint,5,opt,name=durability,proto3,enum=teamwire.v1.Durability" json:"durability,omitempty"`
 	// True when this reply repeats an earlier one, because the call has the same idempotency key, or gives the same answer to the
 	// same request.
@@ -2417,11 +2419,13 @@ type StreamRequest struct {
 	// delivered counts as delivered once toward the limit at which it becomes a dead letter, unless failed_sequences names it.
 	// Empty: every session counts as another process.
 	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
-	// Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64. A pending
-	// shutdown request is delivered even if that exceeds this bound or unacked_bytes_max.
+	// Optional. How many messages may be unacknowledged at a time. Zero: the coordinator's `limits.unacked_messages_max`, by
+	// default 64. Larger values are treated as this maximum. A pending shutdown request is delivered even if that exceeds this
+	// bound or unacked_bytes_max.
 	UnackedMessagesMax uint32 `protobuf:"varint,2,opt,name=unacked_messages_max,json=unackedMessagesMax,proto3" json:"unacked_messages_max,omitempty"`
-	// Optional. How many bytes of messages may be unacknowledged at a time, up to 1 MiB. Zero: 1 MiB. Larger values are
-	// treated as 1 MiB. A single larger message is delivered when nothing else is unacknowledged.
+	// Optional. How many bytes of messages may be unacknowledged at a time. Zero: the coordinator's `limits.unacked_bytes_max`, by
+	// default 1 MiB. Larger values are treated as this maximum. A single larger message is delivered when nothing else is
+	// unacknowledged.
 	UnackedBytesMax uint32 `protobuf:"varint,3,opt,name=unacked_bytes_max,json=unackedBytesMax,proto3" json:"unacked_bytes_max,omitempty"`
 	// Optional. The messages on which this process failed in its last session, by their Delivery.sequence, up to 64. For each of
 	// them, the last session and this one count as two deliveries toward the limit at which a message becomes a dead letter.
@@ -3211,7 +3215,7 @@ func (x *Receipt) GetSequence() uint64 {
 // The request of MessageService.ListInbox.
 type ListInboxRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. How many messages at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early.
+	// Optional. How many messages at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
 	PageSize uint32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. The `next_page_token` of the previous reply. Empty: the first page.
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`

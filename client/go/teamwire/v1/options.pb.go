@@ -37,7 +37,7 @@ type StatusCode int32
 const (
 	// OK: no refusal has it.
 	StatusCode_STATUS_CODE_UNSPECIFIED StatusCode = 0
-	// The request is malformed, whatever the state of the team.
+	// The request itself is malformed: it would fail in any state of the team.
 	StatusCode_STATUS_CODE_INVALID_ARGUMENT StatusCode = 3
 	// Something that the request names does not exist, or the caller may not see it.
 	StatusCode_STATUS_CODE_NOT_FOUND StatusCode = 5
@@ -179,8 +179,8 @@ type ReasonPolicy struct {
 	Retry Retry `protobuf:"varint,2,opt,name=retry,proto3,enum=teamwire.v1.Retry" json:"retry,omitempty"`
 	// True: the call may have been carried out. False: nothing was changed.
 	OutcomeUnknown bool `protobuf:"varint,3,opt,name=outcome_unknown,json=outcomeUnknown,proto3" json:"outcome_unknown,omitempty"`
-	// True: if a stream ends for this reason, the client reopens it, although it wouldn't automatically retry a call
-	// refused for this reason.
+	// True: if a stream ends for this reason, the client reopens the stream. If another call is refused for this reason, the
+	// client does not retry that call automatically.
 	StreamReopens bool `protobuf:"varint,4,opt,name=stream_reopens,json=streamReopens,proto3" json:"stream_reopens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -301,12 +301,12 @@ func (x *NoticePolicy) GetAbout() string {
 	return ""
 }
 
-// How long a coordinator holds back a reply. A client adds this time to the deadline of each attempt.
+// How long a call may wait before the coordinator replies. A client adds this time to the deadline of each attempt.
 type WaitPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long the call waits if its request leaves this field out. Without this default, the call does not wait then.
+	// How long the call waits if the request leaves out the field that has this policy. Absent: such a call does not wait.
 	Default *durationpb.Duration `protobuf:"bytes,1,opt,name=default,proto3" json:"default,omitempty"`
-	// The longest time that it waits; larger values are treated as this.
+	// The longest time that the call waits; larger values in the request are treated as this.
 	Max           *durationpb.Duration `protobuf:"bytes,2,opt,name=max,proto3" json:"max,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -488,7 +488,7 @@ var (
 
 // Extension fields to descriptorpb.FieldOptions.
 var (
-	// Set on a request's field that asks the coordinator to hold back its reply.
+	// Set on a request's field that says how long the call may wait before the coordinator replies.
 	//
 	// optional teamwire.v1.WaitPolicy wait_policy = 50001;
 	E_WaitPolicy = &file_teamwire_v1_options_proto_extTypes[2]

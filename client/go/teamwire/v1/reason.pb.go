@@ -72,7 +72,8 @@ const (
 	Reason_REASON_REQUEST_KIND_MISMATCH Reason = 20
 	// The answer says neither yes nor no: `approve` is absent.
 	Reason_REASON_APPROVE_MISSING Reason = 21
-	// Only the member that was asked may answer, and only the member that asked may withdraw the request. The caller is another one.
+	// The caller is not one of those that may answer this request (RequestKind says which may), or the caller wants to withdraw a
+	// request that another member made. For a host: another host has the order.
 	Reason_REASON_NOT_REQUEST_TARGET Reason = 22
 	// The plan's author is another member.
 	Reason_REASON_RECIPIENT_MISMATCH Reason = 23

@@ -86,7 +86,7 @@ func (RequestKind) EnumDescriptor() ([]byte, []int) {
 	return file_teamwire_v1_request_proto_rawDescGZIP(), []int{0}
 }
 
-// The state of a request. All but pending are final.
+// The state of a request. Every state except pending is final.
 type RequestState int32
 
 const (
@@ -250,8 +250,9 @@ type Request struct {
 	CancelCause CancelCause `protobuf:"varint,14,opt,name=cancel_cause,json=cancelCause,proto3,enum=teamwire.v1.CancelCause" json:"cancel_cause,omitempty"`
 	// The message that carried the answer. Empty: it has no answer.
 	AnswerMessageId string `protobuf:"bytes,15,opt,name=answer_message_id,json=answerMessageId,proto3" json:"answer_message_id,omitempty"`
-	// Set with REQUEST_KIND_PERMISSION. The member that was asked. Empty: the lead, either from the start or because the member
-	// that was asked has exited. The lead may answer in any case. With REQUEST_KIND_SPAWN: the host that has the order.
+	// With REQUEST_KIND_PERMISSION: the member that was asked. Empty if that is the lead, either from the start or because the
+	// member that was asked has exited. (The lead may answer in any case.) With REQUEST_KIND_SPAWN: the host that has the order.
+	// With other kinds, not set.
 	Approver string `protobuf:"bytes,16,opt,name=approver,proto3" json:"approver,omitempty"`
 	// Set with REQUEST_KIND_PERMISSION. What the member wants to use.
 	Tool string `protobuf:"bytes,17,opt,name=tool,proto3" json:"tool,omitempty"`
@@ -538,7 +539,7 @@ type ListRequestsRequest struct {
 	State RequestState `protobuf:"varint,3,opt,name=state,proto3,enum=teamwire.v1.RequestState" json:"state,omitempty"`
 	// Optional. Only those that concern this member.
 	Member string `protobuf:"bytes,4,opt,name=member,proto3" json:"member,omitempty"`
-	// Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early.
+	// Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
 	PageSize uint32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page.
 	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`

@@ -600,7 +600,7 @@ type ListTasksRequest struct {
 	Owner string `protobuf:"bytes,3,opt,name=owner,proto3" json:"owner,omitempty"`
 	// Optional. True: only tasks that ClaimNextTask could return to a member: pending and unblocked.
 	ReadyOnly bool `protobuf:"varint,4,opt,name=ready_only,json=readyOnly,proto3" json:"ready_only,omitempty"`
-	// Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early.
+	// Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
 	PageSize uint32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page.
 	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`

@@ -98,7 +98,7 @@ const (
 	// Has approved its shutdown, was stopped by force, or has left while its program is still running
 	// (LeaveRequest.exit_follows); its exit has not been reported yet.
 	MemberState_MEMBER_STATE_STOPPING MemberState = 4
-	// Its exit was reported. The name may be joined again.
+	// Its life has ended. The name may be joined again.
 	MemberState_MEMBER_STATE_EXITED MemberState = 5
 	// Its lease ran out and the grace period passed. It is active again as soon as it calls; the name may be joined again.
 	MemberState_MEMBER_STATE_LOST MemberState = 6
@@ -441,7 +441,7 @@ type TeamStorage struct {
 	TaskBytes uint64 `protobuf:"varint,3,opt,name=task_bytes,json=taskBytes,proto3" json:"task_bytes,omitempty"`
 	// A quarter of the quota.
 	TaskBytesMax uint64 `protobuf:"varint,4,opt,name=task_bytes_max,json=taskBytesMax,proto3" json:"task_bytes_max,omitempty"`
-	// The bytes that changes to tasks take in the history, with the replies and notices that they caused.
+	// How many bytes changes to tasks take up: their entries in the history, and the replies and notices that they caused.
 	TaskHistoryBytes uint64 `protobuf:"varint,5,opt,name=task_history_bytes,json=taskHistoryBytes,proto3" json:"task_history_bytes,omitempty"`
 	// A quarter of the quota.
 	TaskHistoryBytesMax uint64 `protobuf:"varint,6,opt,name=task_history_bytes_max,json=taskHistoryBytesMax,proto3" json:"task_history_bytes_max,omitempty"`
@@ -1117,7 +1117,7 @@ func (x *GetTeamResponse) GetTeam() *Team {
 // The request of TeamService.ListTeams.
 type ListTeamsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early.
+	// Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
 	PageSize uint32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. The `next_page_token` of the previous reply. Empty: the first page.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -1407,8 +1407,8 @@ type InviteResponse struct {
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	// The token with the coordinator's addresses and the certificate to trust, as one word to paste on the other machine:
 	// `TOKEN@ADDRESS[,ADDRESS...][+sha256:HEX]`. The addresses are those that the coordinator advertises, or else the one
-	// that this call used; HEX is the SHA-256 of a certificate in the coordinator's chain, the authority to trust. The
-	// token alone if no address is known. Shown only once.
+	// that this call used. HEX is the SHA-256 of the certificate to trust: that of the authority in the coordinator's chain. If
+	// no address is known, this is the token alone. Shown only once.
 	JoinString    string `protobuf:"bytes,3,opt,name=join_string,json=joinString,proto3" json:"join_string,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1586,7 +1586,7 @@ type JoinRequest struct {
 	// Optional. See SendRequest.idempotency_key. A repeated call returns the same credential; choose an unguessable
 	// key.
 	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// Optional. Whether a process keeps this life going, whatever the member's earlier lives were. Unspecified: attached.
+	// Optional. Whether a process keeps this life going. The liveness of earlier lives does not matter. Unspecified: attached.
 	Liveness Liveness `protobuf:"varint,4,opt,name=liveness,proto3,enum=teamwire.v1.Liveness" json:"liveness,omitempty"`
 	// Optional. How the program ended in the member's previous life, if that life is live or lost and a runner has restarted the
 	// program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join token.
@@ -1834,7 +1834,7 @@ type ListMembersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// See SendRequest.team.
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
-	// Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early.
+	// Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
 	PageSize uint32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// Optional. The `next_page_token` of the previous reply. Empty: the first page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`

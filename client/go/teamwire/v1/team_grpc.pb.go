@@ -50,8 +50,8 @@ const (
 // once. A console credential acts for a member, the operator or an observer: see AccessService. All are opaque strings; the
 // coordinator stores only their hashes.
 type TeamServiceClient interface {
-	// Creates a team. The caller, who holds the operator's credential, becomes its lead: the reply carries the lead's
-	// own member credential.
+	// Creates a team and its first member, the lead. Operator only. The reply has the lead's member credential, with which the
+	// caller can act as the lead.
 	//
 	// INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. ALREADY_EXISTS: TEAM_EXISTS,
 	// IDEMPOTENCY_KEY_REUSED. PERMISSION_DENIED: OPERATOR_ONLY.
@@ -310,8 +310,8 @@ func (c *teamServiceClient) SetNoticeLevel(ctx context.Context, in *SetNoticeLev
 // once. A console credential acts for a member, the operator or an observer: see AccessService. All are opaque strings; the
 // coordinator stores only their hashes.
 type TeamServiceServer interface {
-	// Creates a team. The caller, who holds the operator's credential, becomes its lead: the reply carries the lead's
-	// own member credential.
+	// Creates a team and its first member, the lead. Operator only. The reply has the lead's member credential, with which the
+	// caller can act as the lead.
 	//
 	// INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. ALREADY_EXISTS: TEAM_EXISTS,
 	// IDEMPOTENCY_KEY_REUSED. PERMISSION_DENIED: OPERATOR_ONLY.

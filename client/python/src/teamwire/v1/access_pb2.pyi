@@ -354,8 +354,8 @@ class ListCredentialsRequest(google.protobuf.message.Message):
     team: builtins.str
     """See SendRequest.team. The operator may leave it empty."""
     page_size: builtins.int
-    """Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early. Any page may end early if the team
-    has very many credentials that are no longer valid.
+    """Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB. Any page may end early if the
+    team has very many credentials that are no longer valid.
     """
     page_token: builtins.str
     """Optional. The `next_page_token` of the previous reply. Empty: the first page."""

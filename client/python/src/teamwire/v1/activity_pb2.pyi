@@ -34,7 +34,7 @@ class Usage(google.protobuf.message.Message):
     OUTPUT_TOKENS_FIELD_NUMBER: builtins.int
     COST_USD_MICROS_FIELD_NUMBER: builtins.int
     turns: builtins.int
-    """How many times the model worked until it had nothing left to do."""
+    """The number of turns. A turn lasts until the model has nothing left to do."""
     input_tokens: builtins.int
     """Tokens that the model read, including those from a cache."""
     cached_input_tokens: builtins.int
@@ -156,7 +156,9 @@ class ReportActivityRequest(google.protobuf.message.Message):
     IDEMPOTENCY_KEY_FIELD_NUMBER: builtins.int
     FAILED_TURNS_FIELD_NUMBER: builtins.int
     idempotency_key: builtins.str
-    """Optional. A report with the same key as the member's previous one changes nothing. Only that one is remembered."""
+    """Optional. A report with the same key as the member's previous report changes nothing. The coordinator remembers only the
+    most recent key.
+    """
     @property
     def lines(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___ReportedLine]:
         """Optional. What the program did, the oldest first. If there are more than 200 lines, the coordinator keeps the last 200."""
@@ -215,7 +217,7 @@ class ListActivityRequest(google.protobuf.message.Message):
     after_sequence: builtins.int
     """Optional. Only lines with a higher sequence. Zero: from the oldest that is kept."""
     page_size: builtins.int
-    """Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early."""
+    """Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB."""
     page_token: builtins.str
     """Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page."""
     @property

@@ -268,9 +268,10 @@ class AuditChain(google.protobuf.message.Message):
     HASH_FIELD_NUMBER: builtins.int
     BYTES_FIELD_NUMBER: builtins.int
     name: builtins.str
-    """`privileged/TEAM`: what the lead and the operator did with their powers. `access/TEAM`: who joined, which other callers
-    signed in or revoked credentials, and who made calls without permission. `privileged` and `access`: the same for the
-    coordinator itself; `access` also has what strangers tried.
+    """`privileged/TEAM`: what the lead and the operator did in the team with their powers, and the lead's sign-ins and
+    revocations. `access/TEAM`: joins, the sign-ins and revocations of other members and of observers, and calls that the caller
+    was not allowed to make. `privileged`: backups, the operator's sign-ins and revocations, and replacements of the operator's
+    credential. `access`: calls that strangers or the operator were not allowed to make.
     """
     team: builtins.str
     """The team's name in lower case. Empty: it is a chain of the coordinator."""
@@ -365,8 +366,8 @@ class ListAuditEntriesRequest(google.protobuf.message.Message):
     with_proofs: builtins.bool
     """Optional. Whether the reply includes what a verification of the chains needs: AuditRecord.encoded and AuditRecord.hash."""
     page_size: builtins.int
-    """Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early, and so may one for which very many
-    entries had to be examined.
+    """Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB. It may also end early when the
+    coordinator has examined very many entries for it.
     """
     page_token: builtins.str
     """Optional. The `next_page_token` of the previous reply. Empty: the first page."""

@@ -26,9 +26,9 @@ if _version_not_supported:
 
 
 class AuditServiceStub(object):
-    """Shows the audit log: calls that used powers, and calls that the caller was not allowed to make. The log is separate from the
-    history of a team, and outlives the team. It holds neither contents nor secrets. MessageService describes credentials and
-    errors, which apply here too.
+    """Shows the audit log: who used the powers of the lead, the operator or the administrator; who joined, signed in or revoked a
+    credential; and who made calls without permission. The log is separate from the history of a team, and outlives the team. It
+    holds neither contents nor secrets. MessageService describes credentials and errors, which apply here too.
 
     The log consists of chains, two for each team and two for the coordinator itself. Of each pair, one chain is for privileged
     calls, and one for all other calls; see AuditChain.name. No member can change an entry, and the calls of teammates never go
@@ -37,9 +37,10 @@ class AuditServiceStub(object):
     In a chain, the hash of each entry covers the hash of the entry before it, so that a changed, removed or inserted entry
     shows:
 
-    hash(0) = BLAKE3 in its key derivation mode, with the context `teamwire 2026-11 audit chain`, of the chain's name
-    hash(n) = BLAKE3 in its key derivation mode, with the context `teamwire 2026-11 audit entry`, of hash(n-1), n as 8 bytes in
-    little-endian order, and AuditRecord.encoded
+    hash(0) = derive(`teamwire 2026-11 audit chain`, the chain's name)
+    hash(n) = derive(`teamwire 2026-11 audit entry`, hash(n-1), n as 8 bytes in little-endian order, AuditRecord.encoded)
+
+    Here, derive(context, inputs) is BLAKE3 in its key derivation mode, with this context, of the inputs one after the other.
 
     Old entries are removed. A later entry of the chain, the checkpoint, records the hash of the last entry that was removed.
     """
@@ -63,9 +64,9 @@ class AuditServiceStub(object):
 
 
 class AuditServiceServicer(object):
-    """Shows the audit log: calls that used powers, and calls that the caller was not allowed to make. The log is separate from the
-    history of a team, and outlives the team. It holds neither contents nor secrets. MessageService describes credentials and
-    errors, which apply here too.
+    """Shows the audit log: who used the powers of the lead, the operator or the administrator; who joined, signed in or revoked a
+    credential; and who made calls without permission. The log is separate from the history of a team, and outlives the team. It
+    holds neither contents nor secrets. MessageService describes credentials and errors, which apply here too.
 
     The log consists of chains, two for each team and two for the coordinator itself. Of each pair, one chain is for privileged
     calls, and one for all other calls; see AuditChain.name. No member can change an entry, and the calls of teammates never go
@@ -74,9 +75,10 @@ class AuditServiceServicer(object):
     In a chain, the hash of each entry covers the hash of the entry before it, so that a changed, removed or inserted entry
     shows:
 
-    hash(0) = BLAKE3 in its key derivation mode, with the context `teamwire 2026-11 audit chain`, of the chain's name
-    hash(n) = BLAKE3 in its key derivation mode, with the context `teamwire 2026-11 audit entry`, of hash(n-1), n as 8 bytes in
-    little-endian order, and AuditRecord.encoded
+    hash(0) = derive(`teamwire 2026-11 audit chain`, the chain's name)
+    hash(n) = derive(`teamwire 2026-11 audit entry`, hash(n-1), n as 8 bytes in little-endian order, AuditRecord.encoded)
+
+    Here, derive(context, inputs) is BLAKE3 in its key derivation mode, with this context, of the inputs one after the other.
 
     Old entries are removed. A later entry of the chain, the checkpoint, records the hash of the last entry that was removed.
     """
@@ -127,9 +129,9 @@ def add_AuditServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AuditService(object):
-    """Shows the audit log: calls that used powers, and calls that the caller was not allowed to make. The log is separate from the
-    history of a team, and outlives the team. It holds neither contents nor secrets. MessageService describes credentials and
-    errors, which apply here too.
+    """Shows the audit log: who used the powers of the lead, the operator or the administrator; who joined, signed in or revoked a
+    credential; and who made calls without permission. The log is separate from the history of a team, and outlives the team. It
+    holds neither contents nor secrets. MessageService describes credentials and errors, which apply here too.
 
     The log consists of chains, two for each team and two for the coordinator itself. Of each pair, one chain is for privileged
     calls, and one for all other calls; see AuditChain.name. No member can change an entry, and the calls of teammates never go
@@ -138,9 +140,10 @@ class AuditService(object):
     In a chain, the hash of each entry covers the hash of the entry before it, so that a changed, removed or inserted entry
     shows:
 
-    hash(0) = BLAKE3 in its key derivation mode, with the context `teamwire 2026-11 audit chain`, of the chain's name
-    hash(n) = BLAKE3 in its key derivation mode, with the context `teamwire 2026-11 audit entry`, of hash(n-1), n as 8 bytes in
-    little-endian order, and AuditRecord.encoded
+    hash(0) = derive(`teamwire 2026-11 audit chain`, the chain's name)
+    hash(n) = derive(`teamwire 2026-11 audit entry`, hash(n-1), n as 8 bytes in little-endian order, AuditRecord.encoded)
+
+    Here, derive(context, inputs) is BLAKE3 in its key derivation mode, with this context, of the inputs one after the other.
 
     Old entries are removed. A later entry of the chain, the checkpoint, records the hash of the last entry that was removed.
     """

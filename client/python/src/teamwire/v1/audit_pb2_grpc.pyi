@@ -58,9 +58,9 @@ _AuditServiceListAuditEntriesType = typing_extensions.TypeVar(
 )
 
 class AuditServiceStub(typing.Generic[_AuditServiceListAuditChainsType, _AuditServiceListAuditEntriesType]):
-    """Shows the audit log: calls that used powers, and calls that the caller was not allowed to make. The log is separate from the
-    history of a team, and outlives the team. It holds neither contents nor secrets. MessageService describes credentials and
-    errors, which apply here too.
+    """Shows the audit log: who used the powers of the lead, the operator or the administrator; who joined, signed in or revoked a
+    credential; and who made calls without permission. The log is separate from the history of a team, and outlives the team. It
+    holds neither contents nor secrets. MessageService describes credentials and errors, which apply here too.
 
     The log consists of chains, two for each team and two for the coordinator itself. Of each pair, one chain is for privileged
     calls, and one for all other calls; see AuditChain.name. No member can change an entry, and the calls of teammates never go
@@ -69,9 +69,10 @@ class AuditServiceStub(typing.Generic[_AuditServiceListAuditChainsType, _AuditSe
     In a chain, the hash of each entry covers the hash of the entry before it, so that a changed, removed or inserted entry
     shows:
 
-      hash(0) = BLAKE3 in its key derivation mode, with the context `teamwire 2026-11 audit chain`, of the chain's name
-      hash(n) = BLAKE3 in its key derivation mode, with the context `teamwire 2026-11 audit entry`, of hash(n-1), n as 8 bytes in
-                little-endian order, and AuditRecord.encoded
+      hash(0) = derive(`teamwire 2026-11 audit chain`, the chain's name)
+      hash(n) = derive(`teamwire 2026-11 audit entry`, hash(n-1), n as 8 bytes in little-endian order, AuditRecord.encoded)
+
+    Here, derive(context, inputs) is BLAKE3 in its key derivation mode, with this context, of the inputs one after the other.
 
     Old entries are removed. A later entry of the chain, the checkpoint, records the hash of the last entry that was removed.
     """
@@ -130,9 +131,9 @@ AuditServiceAsyncStub: typing_extensions.TypeAlias = AuditServiceStub[
 ]
 
 class AuditServiceServicer(metaclass=abc.ABCMeta):
-    """Shows the audit log: calls that used powers, and calls that the caller was not allowed to make. The log is separate from the
-    history of a team, and outlives the team. It holds neither contents nor secrets. MessageService describes credentials and
-    errors, which apply here too.
+    """Shows the audit log: who used the powers of the lead, the operator or the administrator; who joined, signed in or revoked a
+    credential; and who made calls without permission. The log is separate from the history of a team, and outlives the team. It
+    holds neither contents nor secrets. MessageService describes credentials and errors, which apply here too.
 
     The log consists of chains, two for each team and two for the coordinator itself. Of each pair, one chain is for privileged
     calls, and one for all other calls; see AuditChain.name. No member can change an entry, and the calls of teammates never go
@@ -141,9 +142,10 @@ class AuditServiceServicer(metaclass=abc.ABCMeta):
     In a chain, the hash of each entry covers the hash of the entry before it, so that a changed, removed or inserted entry
     shows:
 
-      hash(0) = BLAKE3 in its key derivation mode, with the context `teamwire 2026-11 audit chain`, of the chain's name
-      hash(n) = BLAKE3 in its key derivation mode, with the context `teamwire 2026-11 audit entry`, of hash(n-1), n as 8 bytes in
-                little-endian order, and AuditRecord.encoded
+      hash(0) = derive(`teamwire 2026-11 audit chain`, the chain's name)
+      hash(n) = derive(`teamwire 2026-11 audit entry`, hash(n-1), n as 8 bytes in little-endian order, AuditRecord.encoded)
+
+    Here, derive(context, inputs) is BLAKE3 in its key derivation mode, with this context, of the inputs one after the other.
 
     Old entries are removed. A later entry of the chain, the checkpoint, records the hash of the last entry that was removed.
     """

@@ -45,7 +45,9 @@ class _TeamEventKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._
     TEAM_EVENT_KIND_SIGNED_IN: _TeamEventKind.ValueType  # 6
     """A person signed in to the console as TeamEvent.actor, or as an observer if that is absent."""
     TEAM_EVENT_KIND_CREDENTIAL_REVOKED: _TeamEventKind.ValueType  # 7
-    """TeamEvent.credential was revoked; TeamEvent.member is the member that it acted for, or that was invited."""
+    """A credential was revoked. TeamEvent.credential is its kind. TeamEvent.member is the member that the credential acted for or,
+    if it was a join token, the member that was invited.
+    """
 
 class TeamEventKind(_TeamEventKind, metaclass=_TeamEventKindEnumTypeWrapper):
     """What happened to a team."""
@@ -65,7 +67,9 @@ TEAM_EVENT_KIND_WRITES_LOST: TeamEventKind.ValueType  # 5
 TEAM_EVENT_KIND_SIGNED_IN: TeamEventKind.ValueType  # 6
 """A person signed in to the console as TeamEvent.actor, or as an observer if that is absent."""
 TEAM_EVENT_KIND_CREDENTIAL_REVOKED: TeamEventKind.ValueType  # 7
-"""TeamEvent.credential was revoked; TeamEvent.member is the member that it acted for, or that was invited."""
+"""A credential was revoked. TeamEvent.credential is its kind. TeamEvent.member is the member that the credential acted for or,
+if it was a join token, the member that was invited.
+"""
 Global___TeamEventKind: typing_extensions.TypeAlias = TeamEventKind
 
 class _TaskEventKind:
@@ -388,8 +392,8 @@ class ListHistoryRequest(google.protobuf.message.Message):
     entry first either way.
     """
     page_size: builtins.int
-    """Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early, and so does one for which the
-    coordinator has looked through many entries that the filter leaves out.
+    """Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB, or when the coordinator has
+    examined many entries that do not match the filter.
     """
     page_token: builtins.str
     """Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page."""

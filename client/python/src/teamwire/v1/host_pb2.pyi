@@ -301,7 +301,7 @@ class ListHostsRequest(google.protobuf.message.Message):
     team: builtins.str
     """See SendRequest.team."""
     page_size: builtins.int
-    """Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early."""
+    """Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB."""
     page_token: builtins.str
     """Optional. The `next_page_token` of the previous reply. Empty: the first page."""
     def __init__(

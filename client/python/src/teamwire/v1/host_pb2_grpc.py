@@ -153,8 +153,7 @@ class HostServiceServicer(object):
 
     def ReportExit(self, request, context):
         """Lets a host report that a member that it started has no process left, for example because the runner was killed. Ends the
-        member's life, unless that life has already ended or was begun by a later order or join token. Repeating the call is
-        harmless.
+        member's current life, unless it has already ended, or a later order or join token began it. Repeating the call is harmless.
 
         PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND:
         REQUEST_NOT_FOUND. ABORTED: SESSION_SUPERSEDED.

@@ -238,8 +238,7 @@ class HostServiceStub(typing.Generic[_HostServiceSpawnType, _HostServiceListHost
 
     ReportExit: _HostServiceReportExitType
     """Lets a host report that a member that it started has no process left, for example because the runner was killed. Ends the
-    member's life, unless that life has already ended or was begun by a later order or join token. Repeating the call is
-    harmless.
+    member's current life, unless it has already ended, or a later order or join token began it. Repeating the call is harmless.
 
     PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND:
     REQUEST_NOT_FOUND. ABORTED: SESSION_SUPERSEDED.
@@ -363,8 +362,7 @@ class HostServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.host_pb2.ReportExitResponse, collections.abc.Awaitable[teamwire.v1.host_pb2.ReportExitResponse]]:
         """Lets a host report that a member that it started has no process left, for example because the runner was killed. Ends the
-        member's life, unless that life has already ended or was begun by a later order or join token. Repeating the call is
-        harmless.
+        member's current life, unless it has already ended, or a later order or join token began it. Repeating the call is harmless.
 
         PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND:
         REQUEST_NOT_FOUND. ABORTED: SESSION_SUPERSEDED.

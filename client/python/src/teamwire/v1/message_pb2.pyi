@@ -72,7 +72,7 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     was asked.
     """
     NOTICE_KIND_REQUEST_CANCELLED: _NoticeKind.ValueType  # 7
-    """A request can no longer be answered. To the requester; `text` says why."""
+    """A shutdown request can no longer be answered. To the requester; `text` says why."""
     NOTICE_KIND_DEAD_LETTER: _NoticeKind.ValueType  # 8
     """A message was delivered too many times without an acknowledgement, and became a dead letter
     (DEAD_LETTER_CAUSE_DELIVERY_LIMIT). To its sender and to the lead; `message_id` is set. A dead letter that has another
@@ -132,7 +132,7 @@ NOTICE_KIND_REQUEST_EXPIRED: NoticeKind.ValueType  # 6
 was asked.
 """
 NOTICE_KIND_REQUEST_CANCELLED: NoticeKind.ValueType  # 7
-"""A request can no longer be answered. To the requester; `text` says why."""
+"""A shutdown request can no longer be answered. To the requester; `text` says why."""
 NOTICE_KIND_DEAD_LETTER: NoticeKind.ValueType  # 8
 """A message was delivered too many times without an acknowledgement, and became a dead letter
 (DEAD_LETTER_CAUSE_DELIVERY_LIMIT). To its sender and to the lead; `message_id` is set. A dead letter that has another
@@ -180,7 +180,7 @@ class _RunnerAction:
 class _RunnerActionEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_RunnerAction.ValueType], builtins.type):
     DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
     RUNNER_ACTION_UNSPECIFIED: _RunnerAction.ValueType  # 0
-    """Not reported: the member has no runner, or an older one."""
+    """Not reported: the member has no runner, or its runner is a version that does not report this."""
     RUNNER_ACTION_NONE: _RunnerAction.ValueType  # 1
     """Nothing: the program ended by itself. After an approved shutdown, this includes ending because its input was closed."""
     RUNNER_ACTION_SIGTERM: _RunnerAction.ValueType  # 2
@@ -192,7 +192,7 @@ class RunnerAction(_RunnerAction, metaclass=_RunnerActionEnumTypeWrapper):
     """What a runner did to end a program."""
 
 RUNNER_ACTION_UNSPECIFIED: RunnerAction.ValueType  # 0
-"""Not reported: the member has no runner, or an older one."""
+"""Not reported: the member has no runner, or its runner is a version that does not report this."""
 RUNNER_ACTION_NONE: RunnerAction.ValueType  # 1
 """Nothing: the program ended by itself. After an approved shutdown, this includes ending because its input was closed."""
 RUNNER_ACTION_SIGTERM: RunnerAction.ValueType  # 2
@@ -272,9 +272,11 @@ class _CloseReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     CLOSE_REASON_TEAM_DELETED: _CloseReason.ValueType  # 3
     """The team was deleted. Do not reconnect."""
     CLOSE_REASON_DRAINING: _CloseReason.ValueType  # 4
-    """This coordinator is shutting down, or the stream is too old. Reconnect right away, after only a short random delay."""
+    """This coordinator is shutting down, or the stream is too old. Reconnect after a short random delay."""
     CLOSE_REASON_MEMBER_STOPPED: _CloseReason.ValueType  # 5
-    """The lead stopped this member by force, or its exit was reported. End the process at once; do not reconnect."""
+    """The lead or the operator stopped this member by force, or its exit was reported. End the process at once; do not
+    reconnect.
+    """
     CLOSE_REASON_DATA_LOST: _CloseReason.ValueType  # 6
     """The store lost the team and everything in it, for example because Redis was emptied. Do not reconnect: the operator must
     restore the store, or create the team again.
@@ -292,9 +294,11 @@ CLOSE_REASON_SUPERSEDED: CloseReason.ValueType  # 2
 CLOSE_REASON_TEAM_DELETED: CloseReason.ValueType  # 3
 """The team was deleted. Do not reconnect."""
 CLOSE_REASON_DRAINING: CloseReason.ValueType  # 4
-"""This coordinator is shutting down, or the stream is too old. Reconnect right away, after only a short random delay."""
+"""This coordinator is shutting down, or the stream is too old. Reconnect after a short random delay."""
 CLOSE_REASON_MEMBER_STOPPED: CloseReason.ValueType  # 5
-"""The lead stopped this member by force, or its exit was reported. End the process at once; do not reconnect."""
+"""The lead or the operator stopped this member by force, or its exit was reported. End the process at once; do not
+reconnect.
+"""
 CLOSE_REASON_DATA_LOST: CloseReason.ValueType  # 6
 """The store lost the team and everything in it, for example because Redis was emptied. Do not reconnect: the operator must
 restore the store, or create the team again.
@@ -470,8 +474,8 @@ class ShutdownResponse(google.protobuf.message.Message):
     request_id: builtins.str
     """Required. The id of the request, as delivered."""
     approve: builtins.bool
-    """Required, with presence: true shuts the member down, false rejects the request. A missing value is an error, never
-    false.
+    """Required; set it even if it is false. True shuts the member down, false rejects the request. A missing value is an
+    error, never false.
     """
     reason: builtins.str
     """Optional, up to 64 KiB; expected with a rejection (the reply warns if it is empty)."""
@@ -534,7 +538,7 @@ class PlanApprovalResponse(google.protobuf.message.Message):
     request_id: builtins.str
     """Required. The id of the request, as delivered."""
     approve: builtins.bool
-    """Required, with presence: see ShutdownResponse.approve."""
+    """Required; set it even if it is false. A missing value is an error."""
     feedback: builtins.str
     """Optional, up to 64 KiB; expected with a rejection (the reply warns if it is empty)."""
     def __init__(
@@ -613,7 +617,7 @@ class PermissionResponse(google.protobuf.message.Message):
     request_id: builtins.str
     """Required. The id of the request, as delivered."""
     approve: builtins.bool
-    """Required, with presence: see ShutdownResponse.approve."""
+    """Required; set it even if it is false. A missing value is an error."""
     reason: builtins.str
     """Optional, up to 64 KiB; expected with a rejection (the reply warns if it is empty)."""
     def __init__(
@@ -814,8 +818,8 @@ class Notice(google.protobuf.message.Message):
 
     @property
     def gathered(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Notice]:
-        """Set by the coordinator with NOTICE_KIND_DIGEST. The notices, no two of the same kind about the same thing, oldest
-        first. Up to 32; `count` covers the others, too.
+        """Set by the coordinator with NOTICE_KIND_DIGEST. The gathered notices, oldest first, no two of the same kind about the same
+        thing. At most 32 of them; `count` also covers those that are left out.
         """
 
     def __init__(
@@ -969,7 +973,7 @@ class Message(google.protobuf.message.Message):
     request_id: builtins.str
     """Set by the coordinator on a request and on its answer. The id of the request that was made or answered."""
     target_incarnation: builtins.int
-    """Set by the coordinator on a shutdown request. The life of the member for which it is meant; see Member.incarnation."""
+    """Set by the coordinator on a shutdown request. Which life of the member must shut down; see Member.incarnation."""
     in_reply_to: builtins.str
     """Set by the sender. The message that this one answers. Empty: none."""
     trace_parent: builtins.str
@@ -1177,14 +1181,16 @@ class SendResponse(google.protobuf.message.Message):
     request_id: builtins.str
     """Set on a request and on its answer. The id of the request that was made or answered."""
     durability: Global___Durability.ValueType
-    """How durable the change was when the first reply was written. Always set."""
+    """How durable the change was at the time of the reply or, if this reply is replayed, at the time of the original one. Always
+    set.
+    """
     replayed: builtins.bool
     """True when this reply repeats an earlier one, because the call has the same idempotency key, or gives the same answer to the
     same request.
     """
     @property
     def recipients(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """The members whose inbox the message was put into, as their names were first written. Empty if it went to the
+        """The names, in their original spelling, of the members whose inboxes got the message. Empty if the message went to the
         operator, or if a broadcast found no other member.
         """
 
@@ -1229,12 +1235,14 @@ class StreamRequest(google.protobuf.message.Message):
     Empty: every session counts as another process.
     """
     unacked_messages_max: builtins.int
-    """Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64. A pending
-    shutdown request is delivered even if that exceeds this bound or unacked_bytes_max.
+    """Optional. How many messages may be unacknowledged at a time. Zero: the coordinator's `limits.unacked_messages_max`, by
+    default 64. Larger values are treated as this maximum. A pending shutdown request is delivered even if that exceeds this
+    bound or unacked_bytes_max.
     """
     unacked_bytes_max: builtins.int
-    """Optional. How many bytes of messages may be unacknowledged at a time, up to 1 MiB. Zero: 1 MiB. Larger values are
-    treated as 1 MiB. A single larger message is delivered when nothing else is unacknowledged.
+    """Optional. How many bytes of messages may be unacknowledged at a time. Zero: the coordinator's `limits.unacked_bytes_max`, by
+    default 1 MiB. Larger values are treated as this maximum. A single larger message is delivered when nothing else is
+    unacknowledged.
     """
     @property
     def failed_sequences(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
@@ -1578,7 +1586,7 @@ class ListInboxRequest(google.protobuf.message.Message):
     TEAM_FIELD_NUMBER: builtins.int
     MEMBER_FIELD_NUMBER: builtins.int
     page_size: builtins.int
-    """Optional. How many messages at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early."""
+    """Optional. How many messages at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB."""
     page_token: builtins.str
     """Optional. The `next_page_token` of the previous reply. Empty: the first page."""
     team: builtins.str

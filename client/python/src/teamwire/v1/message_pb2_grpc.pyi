@@ -110,8 +110,8 @@ class MessageServiceStub(typing.Generic[_MessageServiceSendType, _MessageService
 
     Every call carries a credential in the metadata key `authorization`, as `Bearer TOKEN`. The credential names the sender of a
     message. A client with an open session adds the session's id in the metadata key `teamwire-session`. Once a newer session is
-    open, the coordinator refuses the call with SESSION_SUPERSEDED (ABORTED). If it never issued that id, it refuses the call
-    with INVALID_FIELD (INVALID_ARGUMENT).
+    open, calls with the older session's id fail with SESSION_SUPERSEDED (ABORTED). Calls with an id that the coordinator never
+    issued fail with INVALID_FIELD (INVALID_ARGUMENT).
 
     Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any call may
     fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED, CREDENTIAL_REVOKED (UNAUTHENTICATED), MEMBER_STOPPED
@@ -124,7 +124,8 @@ class MessageServiceStub(typing.Generic[_MessageServiceSendType, _MessageService
 
     A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer replicas
     than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing was
-    changed). Reading, acknowledging, leaving, approving a shutdown and stopping a member by force also work in a full store.
+    changed). Reading, acknowledging, leaving, approving a shutdown, stopping a member by force and deleting a team also work in a
+    full store.
 
     If a team has used up its quota, a call that would add something fails with QUOTA_EXCEEDED (RESOURCE_EXHAUSTED). Its metadata
     has `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. The lead and the operator may use a
@@ -206,9 +207,9 @@ class MessageServiceStub(typing.Generic[_MessageServiceSendType, _MessageService
     """Opens a session on the caller's own inbox and streams it.
 
     The first frame is `opened`. After it, the stream carries every unprocessed message in the order of the inbox, then new
-    ones as they arrive, with heartbeats in between. Only a pending shutdown request may leave that order: if too much is
-    unacknowledged, the request is delivered ahead of the messages that wait. A session delivers each message once. A client
-    must keep reading; otherwise it misses shutdown requests and the last frame.
+    ones as they arrive, with heartbeats in between. Only a pending shutdown request may be delivered out of order: if too much
+    is unacknowledged, it goes ahead of the waiting messages. A session delivers each message once. A client must keep reading;
+    otherwise it misses shutdown requests and the last frame.
 
     The newest session wins: an older one receives a last frame `closing` with CLOSE_REASON_SUPERSEDED and ends. A client that
     reconnects does not have to say what it has seen. The coordinator again delivers the messages that the client has not
@@ -267,8 +268,8 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
 
     Every call carries a credential in the metadata key `authorization`, as `Bearer TOKEN`. The credential names the sender of a
     message. A client with an open session adds the session's id in the metadata key `teamwire-session`. Once a newer session is
-    open, the coordinator refuses the call with SESSION_SUPERSEDED (ABORTED). If it never issued that id, it refuses the call
-    with INVALID_FIELD (INVALID_ARGUMENT).
+    open, calls with the older session's id fail with SESSION_SUPERSEDED (ABORTED). Calls with an id that the coordinator never
+    issued fail with INVALID_FIELD (INVALID_ARGUMENT).
 
     Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any call may
     fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED, CREDENTIAL_REVOKED (UNAUTHENTICATED), MEMBER_STOPPED
@@ -281,7 +282,8 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
 
     A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer replicas
     than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing was
-    changed). Reading, acknowledging, leaving, approving a shutdown and stopping a member by force also work in a full store.
+    changed). Reading, acknowledging, leaving, approving a shutdown, stopping a member by force and deleting a team also work in a
+    full store.
 
     If a team has used up its quota, a call that would add something fails with QUOTA_EXCEEDED (RESOURCE_EXHAUSTED). Its metadata
     has `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. The lead and the operator may use a
@@ -325,9 +327,9 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
         """Opens a session on the caller's own inbox and streams it.
 
         The first frame is `opened`. After it, the stream carries every unprocessed message in the order of the inbox, then new
-        ones as they arrive, with heartbeats in between. Only a pending shutdown request may leave that order: if too much is
-        unacknowledged, the request is delivered ahead of the messages that wait. A session delivers each message once. A client
-        must keep reading; otherwise it misses shutdown requests and the last frame.
+        ones as they arrive, with heartbeats in between. Only a pending shutdown request may be delivered out of order: if too much
+        is unacknowledged, it goes ahead of the waiting messages. A session delivers each message once. A client must keep reading;
+        otherwise it misses shutdown requests and the last frame.
 
         The newest session wins: an older one receives a last frame `closing` with CLOSE_REASON_SUPERSEDED and ends. A client that
         reconnects does not have to say what it has seen. The coordinator again delivers the messages that the client has not

@@ -36,7 +36,7 @@ class _StatusCodeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     STATUS_CODE_UNSPECIFIED: _StatusCode.ValueType  # 0
     """OK: no refusal has it."""
     STATUS_CODE_INVALID_ARGUMENT: _StatusCode.ValueType  # 3
-    """The request is malformed, whatever the state of the team."""
+    """The request itself is malformed: it would fail in any state of the team."""
     STATUS_CODE_NOT_FOUND: _StatusCode.ValueType  # 5
     """Something that the request names does not exist, or the caller may not see it."""
     STATUS_CODE_ALREADY_EXISTS: _StatusCode.ValueType  # 6
@@ -62,7 +62,7 @@ class StatusCode(_StatusCode, metaclass=_StatusCodeEnumTypeWrapper):
 STATUS_CODE_UNSPECIFIED: StatusCode.ValueType  # 0
 """OK: no refusal has it."""
 STATUS_CODE_INVALID_ARGUMENT: StatusCode.ValueType  # 3
-"""The request is malformed, whatever the state of the team."""
+"""The request itself is malformed: it would fail in any state of the team."""
 STATUS_CODE_NOT_FOUND: StatusCode.ValueType  # 5
 """Something that the request names does not exist, or the caller may not see it."""
 STATUS_CODE_ALREADY_EXISTS: StatusCode.ValueType  # 6
@@ -128,8 +128,8 @@ class ReasonPolicy(google.protobuf.message.Message):
     outcome_unknown: builtins.bool
     """True: the call may have been carried out. False: nothing was changed."""
     stream_reopens: builtins.bool
-    """True: if a stream ends for this reason, the client reopens it, although it wouldn't automatically retry a call
-    refused for this reason.
+    """True: if a stream ends for this reason, the client reopens the stream. If another call is refused for this reason, the
+    client does not retry that call automatically.
     """
     def __init__(
         self,
@@ -171,7 +171,7 @@ Global___NoticePolicy: typing_extensions.TypeAlias = NoticePolicy
 
 @typing.final
 class WaitPolicy(google.protobuf.message.Message):
-    """How long a coordinator holds back a reply. A client adds this time to the deadline of each attempt."""
+    """How long a call may wait before the coordinator replies. A client adds this time to the deadline of each attempt."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -179,11 +179,11 @@ class WaitPolicy(google.protobuf.message.Message):
     MAX_FIELD_NUMBER: builtins.int
     @property
     def default(self) -> google.protobuf.duration_pb2.Duration:
-        """How long the call waits if its request leaves this field out. Without this default, the call does not wait then."""
+        """How long the call waits if the request leaves out the field that has this policy. Absent: such a call does not wait."""
 
     @property
     def max(self) -> google.protobuf.duration_pb2.Duration:
-        """The longest time that it waits; larger values are treated as this."""
+        """The longest time that the call waits; larger values in the request are treated as this."""
 
     def __init__(
         self,
@@ -241,6 +241,6 @@ reason_policy: google.protobuf.internal.extension_dict._ExtensionFieldDescriptor
 notice_policy: google.protobuf.internal.extension_dict._ExtensionFieldDescriptor[google.protobuf.descriptor_pb2.EnumValueOptions, Global___NoticePolicy]
 """Set on every value of NoticeKind but the unspecified one."""
 wait_policy: google.protobuf.internal.extension_dict._ExtensionFieldDescriptor[google.protobuf.descriptor_pb2.FieldOptions, Global___WaitPolicy]
-"""Set on a request's field that asks the coordinator to hold back its reply."""
+"""Set on a request's field that says how long the call may wait before the coordinator replies."""
 kind_policy: google.protobuf.internal.extension_dict._ExtensionFieldDescriptor[google.protobuf.descriptor_pb2.FieldOptions, Global___KindPolicy]
 """Set on every field of Message.body."""

@@ -69,7 +69,9 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_APPROVE_MISSING: _Reason.ValueType  # 21
     """The answer says neither yes nor no: `approve` is absent."""
     REASON_NOT_REQUEST_TARGET: _Reason.ValueType  # 22
-    """Only the member that was asked may answer, and only the member that asked may withdraw the request. The caller is another one."""
+    """The caller is not one of those that may answer this request (RequestKind says which may), or the caller wants to withdraw a
+    request that another member made. For a host: another host has the order.
+    """
     REASON_RECIPIENT_MISMATCH: _Reason.ValueType  # 23
     """The plan's author is another member."""
     REASON_ALREADY_DECIDED: _Reason.ValueType  # 24
@@ -213,7 +215,9 @@ REASON_REQUEST_KIND_MISMATCH: Reason.ValueType  # 20
 REASON_APPROVE_MISSING: Reason.ValueType  # 21
 """The answer says neither yes nor no: `approve` is absent."""
 REASON_NOT_REQUEST_TARGET: Reason.ValueType  # 22
-"""Only the member that was asked may answer, and only the member that asked may withdraw the request. The caller is another one."""
+"""The caller is not one of those that may answer this request (RequestKind says which may), or the caller wants to withdraw a
+request that another member made. For a host: another host has the order.
+"""
 REASON_RECIPIENT_MISMATCH: Reason.ValueType  # 23
 """The plan's author is another member."""
 REASON_ALREADY_DECIDED: Reason.ValueType  # 24

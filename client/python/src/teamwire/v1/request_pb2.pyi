@@ -74,7 +74,7 @@ class _RequestStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._E
     """Can no longer be answered; see Request.cancel_cause."""
 
 class RequestState(_RequestState, metaclass=_RequestStateEnumTypeWrapper):
-    """The state of a request. All but pending are final."""
+    """The state of a request. Every state except pending is final."""
 
 REQUEST_STATE_UNSPECIFIED: RequestState.ValueType  # 0
 """Never sent. In a filter: any."""
@@ -174,8 +174,9 @@ class Request(google.protobuf.message.Message):
     answer_message_id: builtins.str
     """The message that carried the answer. Empty: it has no answer."""
     approver: builtins.str
-    """Set with REQUEST_KIND_PERMISSION. The member that was asked. Empty: the lead, either from the start or because the member
-    that was asked has exited. The lead may answer in any case. With REQUEST_KIND_SPAWN: the host that has the order.
+    """With REQUEST_KIND_PERMISSION: the member that was asked. Empty if that is the lead, either from the start or because the
+    member that was asked has exited. (The lead may answer in any case.) With REQUEST_KIND_SPAWN: the host that has the order.
+    With other kinds, not set.
     """
     tool: builtins.str
     """Set with REQUEST_KIND_PERMISSION. What the member wants to use."""
@@ -297,7 +298,7 @@ class ListRequestsRequest(google.protobuf.message.Message):
     member: builtins.str
     """Optional. Only those that concern this member."""
     page_size: builtins.int
-    """Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early."""
+    """Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB."""
     page_token: builtins.str
     """Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page."""
     def __init__(

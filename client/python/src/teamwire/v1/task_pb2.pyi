@@ -356,7 +356,7 @@ class ListTasksRequest(google.protobuf.message.Message):
     ready_only: builtins.bool
     """Optional. True: only tasks that ClaimNextTask could return to a member: pending and unblocked."""
     page_size: builtins.int
-    """Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early."""
+    """Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB."""
     page_token: builtins.str
     """Optional. The `next_page_token` of the previous reply; the other fields must not change. Empty: the first page."""
     def __init__(

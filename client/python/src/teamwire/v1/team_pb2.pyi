@@ -74,7 +74,7 @@ class _MemberStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     (LeaveRequest.exit_follows); its exit has not been reported yet.
     """
     MEMBER_STATE_EXITED: _MemberState.ValueType  # 5
-    """Its exit was reported. The name may be joined again."""
+    """Its life has ended. The name may be joined again."""
     MEMBER_STATE_LOST: _MemberState.ValueType  # 6
     """Its lease ran out and the grace period passed. It is active again as soon as it calls; the name may be joined again."""
     MEMBER_STATE_AWAY: _MemberState.ValueType  # 7
@@ -100,7 +100,7 @@ MEMBER_STATE_STOPPING: MemberState.ValueType  # 4
 (LeaveRequest.exit_follows); its exit has not been reported yet.
 """
 MEMBER_STATE_EXITED: MemberState.ValueType  # 5
-"""Its exit was reported. The name may be joined again."""
+"""Its life has ended. The name may be joined again."""
 MEMBER_STATE_LOST: MemberState.ValueType  # 6
 """Its lease ran out and the grace period passed. It is active again as soon as it calls; the name may be joined again."""
 MEMBER_STATE_AWAY: MemberState.ValueType  # 7
@@ -271,7 +271,7 @@ class TeamStorage(google.protobuf.message.Message):
     task_bytes_max: builtins.int
     """A quarter of the quota."""
     task_history_bytes: builtins.int
-    """The bytes that changes to tasks take in the history, with the replies and notices that they caused."""
+    """How many bytes changes to tasks take up: their entries in the history, and the replies and notices that they caused."""
     task_history_bytes_max: builtins.int
     """A quarter of the quota."""
     def __init__(
@@ -597,7 +597,7 @@ class ListTeamsRequest(google.protobuf.message.Message):
     PAGE_SIZE_FIELD_NUMBER: builtins.int
     PAGE_TOKEN_FIELD_NUMBER: builtins.int
     page_size: builtins.int
-    """Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early."""
+    """Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB."""
     page_token: builtins.str
     """Optional. The `next_page_token` of the previous reply. Empty: the first page."""
     def __init__(
@@ -719,8 +719,8 @@ class InviteResponse(google.protobuf.message.Message):
     join_string: builtins.str
     """The token with the coordinator's addresses and the certificate to trust, as one word to paste on the other machine:
     `TOKEN@ADDRESS[,ADDRESS...][+sha256:HEX]`. The addresses are those that the coordinator advertises, or else the one
-    that this call used; HEX is the SHA-256 of a certificate in the coordinator's chain, the authority to trust. The
-    token alone if no address is known. Shown only once.
+    that this call used. HEX is the SHA-256 of the certificate to trust: that of the authority in the coordinator's chain. If
+    no address is known, this is the token alone. Shown only once.
     """
     @property
     def expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
@@ -809,7 +809,7 @@ class JoinRequest(google.protobuf.message.Message):
     key.
     """
     liveness: Global___Liveness.ValueType
-    """Optional. Whether a process keeps this life going, whatever the member's earlier lives were. Unspecified: attached."""
+    """Optional. Whether a process keeps this life going. The liveness of earlier lives does not matter. Unspecified: attached."""
     host: builtins.bool
     """Optional. True: the caller joins as a host (ROLE_HOST). It must be true with a join token for hosts (InviteRequest.host)
     and with a host's credential, and false with every other credential. Otherwise the call fails with INVALID_FIELD, and the
@@ -923,7 +923,7 @@ class ListMembersRequest(google.protobuf.message.Message):
     team: builtins.str
     """See SendRequest.team."""
     page_size: builtins.int
-    """Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early."""
+    """Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB."""
     page_token: builtins.str
     """Optional. The `next_page_token` of the previous reply. Empty: the first page."""
     def __init__(

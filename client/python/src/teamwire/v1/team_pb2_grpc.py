@@ -130,8 +130,8 @@ class TeamServiceServicer(object):
     """
 
     def CreateTeam(self, request, context):
-        """Creates a team. The caller, who holds the operator's credential, becomes its lead: the reply carries the lead's
-        own member credential.
+        """Creates a team and its first member, the lead. Operator only. The reply has the lead's member credential, with which the
+        caller can act as the lead.
 
         INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. ALREADY_EXISTS: TEAM_EXISTS,
         IDEMPOTENCY_KEY_REUSED. PERMISSION_DENIED: OPERATOR_ONLY.

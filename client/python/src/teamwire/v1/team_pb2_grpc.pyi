@@ -405,8 +405,8 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     ], channel: grpc.aio.Channel) -> None: ...
 
     CreateTeam: _TeamServiceCreateTeamType
-    """Creates a team. The caller, who holds the operator's credential, becomes its lead: the reply carries the lead's
-    own member credential.
+    """Creates a team and its first member, the lead. Operator only. The reply has the lead's member credential, with which the
+    caller can act as the lead.
 
     INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. ALREADY_EXISTS: TEAM_EXISTS,
     IDEMPOTENCY_KEY_REUSED. PERMISSION_DENIED: OPERATOR_ONLY.
@@ -601,8 +601,8 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.team_pb2.CreateTeamRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.CreateTeamResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.CreateTeamResponse]]:
-        """Creates a team. The caller, who holds the operator's credential, becomes its lead: the reply carries the lead's
-        own member credential.
+        """Creates a team and its first member, the lead. Operator only. The reply has the lead's member credential, with which the
+        caller can act as the lead.
 
         INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. ALREADY_EXISTS: TEAM_EXISTS,
         IDEMPOTENCY_KEY_REUSED. PERMISSION_DENIED: OPERATOR_ONLY.

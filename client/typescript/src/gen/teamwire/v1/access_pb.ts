@@ -357,8 +357,8 @@ export type ListCredentialsRequest = Message<"teamwire.v1.ListCredentialsRequest
   team: string;
 
   /**
-   * Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early. Any page may end early if the team
-   * has very many credentials that are no longer valid.
+   * Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB. Any page may end early if the
+   * team has very many credentials that are no longer valid.
    *
    * @generated from field: uint32 page_size = 2;
    */

@@ -25,7 +25,7 @@ export const file_teamwire_v1_activity: GenFile = /*@__PURE__*/
  */
 export type Usage = Message<"teamwire.v1.Usage"> & {
   /**
-   * How many times the model worked until it had nothing left to do.
+   * The number of turns. A turn lasts until the model has nothing left to do.
    *
    * @generated from field: uint64 turns = 1;
    */
@@ -195,7 +195,8 @@ export type ReportActivityRequest = Message<"teamwire.v1.ReportActivityRequest">
   usage?: Usage | undefined;
 
   /**
-   * Optional. A report with the same key as the member's previous one changes nothing. Only that one is remembered.
+   * Optional. A report with the same key as the member's previous report changes nothing. The coordinator remembers only the
+   * most recent key.
    *
    * @generated from field: string idempotency_key = 3;
    */
@@ -259,7 +260,7 @@ export type ListActivityRequest = Message<"teamwire.v1.ListActivityRequest"> & {
   afterSequence: bigint;
 
   /**
-   * Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early.
+   * Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
    *
    * @generated from field: uint32 page_size = 4;
    */

@@ -274,9 +274,10 @@ export const AuditRecordSchema: GenMessage<AuditRecord> = /*@__PURE__*/
  */
 export type AuditChain = Message<"teamwire.v1.AuditChain"> & {
   /**
-   * `privileged/TEAM`: what the lead and the operator did with their powers. `access/TEAM`: who joined, which other callers
-   * signed in or revoked credentials, and who made calls without permission. `privileged` and `access`: the same for the
-   * coordinator itself; `access` also has what strangers tried.
+   * `privileged/TEAM`: what the lead and the operator did in the team with their powers, and the lead's sign-ins and
+   * revocations. `access/TEAM`: joins, the sign-ins and revocations of other members and of observers, and calls that the caller
+   * was not allowed to make. `privileged`: backups, the operator's sign-ins and revocations, and replacements of the operator's
+   * credential. `access`: calls that strangers or the operator were not allowed to make.
    *
    * @generated from field: string name = 1;
    */
@@ -423,8 +424,8 @@ export type ListAuditEntriesRequest = Message<"teamwire.v1.ListAuditEntriesReque
   withProofs: boolean;
 
   /**
-   * Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early, and so may one for which very many
-   * entries had to be examined.
+   * Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB. It may also end early when the
+   * coordinator has examined very many entries for it.
    *
    * @generated from field: uint32 page_size = 5;
    */
@@ -543,9 +544,9 @@ export const AuditCallerKindSchema: GenEnum<AuditCallerKind> = /*@__PURE__*/
   enumDesc(file_teamwire_v1_audit, 0);
 
 /**
- * Shows the audit log: calls that used powers, and calls that the caller was not allowed to make. The log is separate from the
- * history of a team, and outlives the team. It holds neither contents nor secrets. MessageService describes credentials and
- * errors, which apply here too.
+ * Shows the audit log: who used the powers of the lead, the operator or the administrator; who joined, signed in or revoked a
+ * credential; and who made calls without permission. The log is separate from the history of a team, and outlives the team. It
+ * holds neither contents nor secrets. MessageService describes credentials and errors, which apply here too.
  *
  * The log consists of chains, two for each team and two for the coordinator itself. Of each pair, one chain is for privileged
  * calls, and one for all other calls; see AuditChain.name. No member can change an entry, and the calls of teammates never go
@@ -554,9 +555,10 @@ export const AuditCallerKindSchema: GenEnum<AuditCallerKind> = /*@__PURE__*/
  * In a chain, the hash of each entry covers the hash of the entry before it, so that a changed, removed or inserted entry
  * shows:
  *
- *   hash(0) = BLAKE3 in its key derivation mode, with the context `teamwire 2026-11 audit chain`, of the chain's name
- *   hash(n) = BLAKE3 in its key derivation mode, with the context `teamwire 2026-11 audit entry`, of hash(n-1), n as 8 bytes in
- *             little-endian order, and AuditRecord.encoded
+ *   hash(0) = derive(`teamwire 2026-11 audit chain`, the chain's name)
+ *   hash(n) = derive(`teamwire 2026-11 audit entry`, hash(n-1), n as 8 bytes in little-endian order, AuditRecord.encoded)
+ *
+ * Here, derive(context, inputs) is BLAKE3 in its key derivation mode, with this context, of the inputs one after the other.
  *
  * Old entries are removed. A later entry of the chain, the checkpoint, records the hash of the last entry that was removed.
  *

@@ -396,8 +396,8 @@ export type ListHistoryRequest = Message<"teamwire.v1.ListHistoryRequest"> & {
   newest: boolean;
 
   /**
-   * Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early, and so does one for which the
-   * coordinator has looked through many entries that the filter leaves out.
+   * Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB, or when the coordinator has
+   * examined many entries that do not match the filter.
    *
    * @generated from field: uint32 page_size = 4;
    */
@@ -574,7 +574,8 @@ export enum TeamEventKind {
   SIGNED_IN = 6,
 
   /**
-   * TeamEvent.credential was revoked; TeamEvent.member is the member that it acted for, or that was invited.
+   * A credential was revoked. TeamEvent.credential is its kind. TeamEvent.member is the member that the credential acted for or,
+   * if it was a join token, the member that was invited.
    *
    * @generated from enum value: TEAM_EVENT_KIND_CREDENTIAL_REVOKED = 7;
    */

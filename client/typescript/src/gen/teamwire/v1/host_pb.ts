@@ -334,7 +334,7 @@ export type ListHostsRequest = Message<"teamwire.v1.ListHostsRequest"> & {
   team: string;
 
   /**
-   * Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early.
+   * Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
    *
    * @generated from field: uint32 page_size = 2;
    */
@@ -673,8 +673,7 @@ export const HostService: GenService<{
   },
   /**
    * Lets a host report that a member that it started has no process left, for example because the runner was killed. Ends the
-   * member's life, unless that life has already ended or was begun by a later order or join token. Repeating the call is
-   * harmless.
+   * member's current life, unless it has already ended, or a later order or join token began it. Repeating the call is harmless.
    *
    * PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND:
    * REQUEST_NOT_FOUND. ABORTED: SESSION_SUPERSEDED.

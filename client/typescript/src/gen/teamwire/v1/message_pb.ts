@@ -131,8 +131,8 @@ export type ShutdownResponse = Message$1<"teamwire.v1.ShutdownResponse"> & {
   requestId: string;
 
   /**
-   * Required, with presence: true shuts the member down, false rejects the request. A missing value is an error, never
-   * false.
+   * Required; set it even if it is false. True shuts the member down, false rejects the request. A missing value is an
+   * error, never false.
    *
    * @generated from field: optional bool approve = 2;
    */
@@ -210,7 +210,7 @@ export type PlanApprovalResponse = Message$1<"teamwire.v1.PlanApprovalResponse">
   requestId: string;
 
   /**
-   * Required, with presence: see ShutdownResponse.approve.
+   * Required; set it even if it is false. A missing value is an error.
    *
    * @generated from field: optional bool approve = 3;
    */
@@ -302,7 +302,7 @@ export type PermissionResponse = Message$1<"teamwire.v1.PermissionResponse"> & {
   requestId: string;
 
   /**
-   * Required, with presence: see ShutdownResponse.approve.
+   * Required; set it even if it is false. A missing value is an error.
    *
    * @generated from field: optional bool approve = 2;
    */
@@ -558,8 +558,8 @@ export type Notice = Message$1<"teamwire.v1.Notice"> & {
   important: boolean;
 
   /**
-   * Set by the coordinator with NOTICE_KIND_DIGEST. The notices, no two of the same kind about the same thing, oldest
-   * first. Up to 32; `count` covers the others, too.
+   * Set by the coordinator with NOTICE_KIND_DIGEST. The gathered notices, oldest first, no two of the same kind about the same
+   * thing. At most 32 of them; `count` also covers those that are left out.
    *
    * @generated from field: repeated teamwire.v1.Notice gathered = 13;
    */
@@ -756,7 +756,7 @@ export type Message = Message$1<"teamwire.v1.Message"> & {
   requestExpiresAt?: Timestamp | undefined;
 
   /**
-   * Set by the coordinator on a shutdown request. The life of the member for which it is meant; see Member.incarnation.
+   * Set by the coordinator on a shutdown request. Which life of the member must shut down; see Member.incarnation.
    *
    * @generated from field: uint64 target_incarnation = 8;
    */
@@ -1025,7 +1025,7 @@ export type SendResponse = Message$1<"teamwire.v1.SendResponse"> & {
   requestId: string;
 
   /**
-   * The members whose inbox the message was put into, as their names were first written. Empty if it went to the
+   * The names, in their original spelling, of the members whose inboxes got the message. Empty if the message went to the
    * operator, or if a broadcast found no other member.
    *
    * @generated from field: repeated string recipients = 3;
@@ -1040,7 +1040,8 @@ export type SendResponse = Message$1<"teamwire.v1.SendResponse"> & {
   sentAt?: Timestamp | undefined;
 
   /**
-   * How durable the change was when the first reply was written. Always set.
+   * How durable the change was at the time of the reply or, if this reply is replayed, at the time of the original one. Always
+   * set.
    *
    * @generated from field: teamwire.v1.Durability durability = 5;
    */
@@ -1086,16 +1087,18 @@ export type StreamRequest = Message$1<"teamwire.v1.StreamRequest"> & {
   instanceId: string;
 
   /**
-   * Optional. How many messages may be unacknowledged at a time, 1 to 64. Zero: 64. Larger values are treated as 64. A pending
-   * shutdown request is delivered even if that exceeds this bound or unacked_bytes_max.
+   * Optional. How many messages may be unacknowledged at a time. Zero: the coordinator's `limits.unacked_messages_max`, by
+   * default 64. Larger values are treated as this maximum. A pending shutdown request is delivered even if that exceeds this
+   * bound or unacked_bytes_max.
    *
    * @generated from field: uint32 unacked_messages_max = 2;
    */
   unackedMessagesMax: number;
 
   /**
-   * Optional. How many bytes of messages may be unacknowledged at a time, up to 1 MiB. Zero: 1 MiB. Larger values are
-   * treated as 1 MiB. A single larger message is delivered when nothing else is unacknowledged.
+   * Optional. How many bytes of messages may be unacknowledged at a time. Zero: the coordinator's `limits.unacked_bytes_max`, by
+   * default 1 MiB. Larger values are treated as this maximum. A single larger message is delivered when nothing else is
+   * unacknowledged.
    *
    * @generated from field: uint32 unacked_bytes_max = 3;
    */
@@ -1511,7 +1514,7 @@ export const ReceiptSchema: GenMessage<Receipt> = /*@__PURE__*/
  */
 export type ListInboxRequest = Message$1<"teamwire.v1.ListInboxRequest"> & {
   /**
-   * Optional. How many messages at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early.
+   * Optional. How many messages at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
    *
    * @generated from field: uint32 page_size = 1;
    */
@@ -1679,7 +1682,7 @@ export enum NoticeKind {
   REQUEST_EXPIRED = 6,
 
   /**
-   * A request can no longer be answered. To the requester; `text` says why.
+   * A shutdown request can no longer be answered. To the requester; `text` says why.
    *
    * @generated from enum value: NOTICE_KIND_REQUEST_CANCELLED = 7;
    */
@@ -1797,7 +1800,7 @@ export const NoticeKindSchema: GenEnum<NoticeKind> = /*@__PURE__*/
  */
 export enum RunnerAction {
   /**
-   * Not reported: the member has no runner, or an older one.
+   * Not reported: the member has no runner, or its runner is a version that does not report this.
    *
    * @generated from enum value: RUNNER_ACTION_UNSPECIFIED = 0;
    */
@@ -1948,14 +1951,15 @@ export enum CloseReason {
   TEAM_DELETED = 3,
 
   /**
-   * This coordinator is shutting down, or the stream is too old. Reconnect right away, after only a short random delay.
+   * This coordinator is shutting down, or the stream is too old. Reconnect after a short random delay.
    *
    * @generated from enum value: CLOSE_REASON_DRAINING = 4;
    */
   DRAINING = 4,
 
   /**
-   * The lead stopped this member by force, or its exit was reported. End the process at once; do not reconnect.
+   * The lead or the operator stopped this member by force, or its exit was reported. End the process at once; do not
+   * reconnect.
    *
    * @generated from enum value: CLOSE_REASON_MEMBER_STOPPED = 5;
    */
@@ -2092,8 +2096,8 @@ export const DeadLetterCauseSchema: GenEnum<DeadLetterCause> = /*@__PURE__*/
  *
  * Every call carries a credential in the metadata key `authorization`, as `Bearer TOKEN`. The credential names the sender of a
  * message. A client with an open session adds the session's id in the metadata key `teamwire-session`. Once a newer session is
- * open, the coordinator refuses the call with SESSION_SUPERSEDED (ABORTED). If it never issued that id, it refuses the call
- * with INVALID_FIELD (INVALID_ARGUMENT).
+ * open, calls with the older session's id fail with SESSION_SUPERSEDED (ABORTED). Calls with an id that the coordinator never
+ * issued fail with INVALID_FIELD (INVALID_ARGUMENT).
  *
  * Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any call may
  * fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED, CREDENTIAL_REVOKED (UNAUTHENTICATED), MEMBER_STOPPED
@@ -2106,7 +2110,8 @@ export const DeadLetterCauseSchema: GenEnum<DeadLetterCause> = /*@__PURE__*/
  *
  * A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer replicas
  * than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing was
- * changed). Reading, acknowledging, leaving, approving a shutdown and stopping a member by force also work in a full store.
+ * changed). Reading, acknowledging, leaving, approving a shutdown, stopping a member by force and deleting a team also work in a
+ * full store.
  *
  * If a team has used up its quota, a call that would add something fails with QUOTA_EXCEEDED (RESOURCE_EXHAUSTED). Its metadata
  * has `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. The lead and the operator may use a
@@ -2148,9 +2153,9 @@ export const MessageService: GenService<{
    * Opens a session on the caller's own inbox and streams it.
    *
    * The first frame is `opened`. After it, the stream carries every unprocessed message in the order of the inbox, then new
-   * ones as they arrive, with heartbeats in between. Only a pending shutdown request may leave that order: if too much is
-   * unacknowledged, the request is delivered ahead of the messages that wait. A session delivers each message once. A client
-   * must keep reading; otherwise it misses shutdown requests and the last frame.
+   * ones as they arrive, with heartbeats in between. Only a pending shutdown request may be delivered out of order: if too much
+   * is unacknowledged, it goes ahead of the waiting messages. A session delivers each message once. A client must keep reading;
+   * otherwise it misses shutdown requests and the last frame.
    *
    * The newest session wins: an older one receives a last frame `closing` with CLOSE_REASON_SUPERSEDED and ends. A client that
    * reconnects does not have to say what it has seen. The coordinator again delivers the messages that the client has not

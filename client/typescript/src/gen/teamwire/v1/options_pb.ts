@@ -50,8 +50,8 @@ export type ReasonPolicy = Message<"teamwire.v1.ReasonPolicy"> & {
   outcomeUnknown: boolean;
 
   /**
-   * True: if a stream ends for this reason, the client reopens it, although it wouldn't automatically retry a call
-   * refused for this reason.
+   * True: if a stream ends for this reason, the client reopens the stream. If another call is refused for this reason, the
+   * client does not retry that call automatically.
    *
    * @generated from field: bool stream_reopens = 4;
    */
@@ -96,20 +96,20 @@ export const NoticePolicySchema: GenMessage<NoticePolicy> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_options, 1);
 
 /**
- * How long a coordinator holds back a reply. A client adds this time to the deadline of each attempt.
+ * How long a call may wait before the coordinator replies. A client adds this time to the deadline of each attempt.
  *
  * @generated from message teamwire.v1.WaitPolicy
  */
 export type WaitPolicy = Message<"teamwire.v1.WaitPolicy"> & {
   /**
-   * How long the call waits if its request leaves this field out. Without this default, the call does not wait then.
+   * How long the call waits if the request leaves out the field that has this policy. Absent: such a call does not wait.
    *
    * @generated from field: google.protobuf.Duration default = 1;
    */
   default?: Duration | undefined;
 
   /**
-   * The longest time that it waits; larger values are treated as this.
+   * The longest time that the call waits; larger values in the request are treated as this.
    *
    * @generated from field: google.protobuf.Duration max = 2;
    */
@@ -187,7 +187,7 @@ export enum StatusCode {
   UNSPECIFIED = 0,
 
   /**
-   * The request is malformed, whatever the state of the team.
+   * The request itself is malformed: it would fail in any state of the team.
    *
    * @generated from enum value: STATUS_CODE_INVALID_ARGUMENT = 3;
    */
@@ -315,7 +315,7 @@ export const notice_policy: GenExtension<EnumValueOptions, NoticePolicy> = /*@__
   extDesc(file_teamwire_v1_options, 1);
 
 /**
- * Set on a request's field that asks the coordinator to hold back its reply.
+ * Set on a request's field that says how long the call may wait before the coordinator replies.
  *
  * @generated from extension: teamwire.v1.WaitPolicy wait_policy = 50001;
  */

@@ -176,7 +176,8 @@ export enum Reason {
   APPROVE_MISSING = 21,
 
   /**
-   * Only the member that was asked may answer, and only the member that asked may withdraw the request. The caller is another one.
+   * The caller is not one of those that may answer this request (RequestKind says which may), or the caller wants to withdraw a
+   * request that another member made. For a host: another host has the order.
    *
    * @generated from enum value: REASON_NOT_REQUEST_TARGET = 22;
    */

@@ -132,8 +132,9 @@ export type Request = Message<"teamwire.v1.Request"> & {
   answerMessageId: string;
 
   /**
-   * Set with REQUEST_KIND_PERMISSION. The member that was asked. Empty: the lead, either from the start or because the member
-   * that was asked has exited. The lead may answer in any case. With REQUEST_KIND_SPAWN: the host that has the order.
+   * With REQUEST_KIND_PERMISSION: the member that was asked. Empty if that is the lead, either from the start or because the
+   * member that was asked has exited. (The lead may answer in any case.) With REQUEST_KIND_SPAWN: the host that has the order.
+   * With other kinds, not set.
    *
    * @generated from field: string approver = 16;
    */
@@ -252,7 +253,7 @@ export type ListRequestsRequest = Message<"teamwire.v1.ListRequestsRequest"> & {
   member: string;
 
   /**
-   * Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early.
+   * Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
    *
    * @generated from field: uint32 page_size = 5;
    */
@@ -455,7 +456,7 @@ export const RequestKindSchema: GenEnum<RequestKind> = /*@__PURE__*/
   enumDesc(file_teamwire_v1_request, 0);
 
 /**
- * The state of a request. All but pending are final.
+ * The state of a request. Every state except pending is final.
  *
  * @generated from enum teamwire.v1.RequestState
  */

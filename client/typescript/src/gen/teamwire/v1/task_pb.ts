@@ -372,7 +372,7 @@ export type ListTasksRequest = Message<"teamwire.v1.ListTasksRequest"> & {
   readyOnly: boolean;
 
   /**
-   * Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early.
+   * Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
    *
    * @generated from field: uint32 page_size = 5;
    */

@@ -119,7 +119,7 @@ export type TeamStorage = Message<"teamwire.v1.TeamStorage"> & {
   taskBytesMax: bigint;
 
   /**
-   * The bytes that changes to tasks take in the history, with the replies and notices that they caused.
+   * How many bytes changes to tasks take up: their entries in the history, and the replies and notices that they caused.
    *
    * @generated from field: uint64 task_history_bytes = 5;
    */
@@ -520,7 +520,7 @@ export const GetTeamResponseSchema: GenMessage<GetTeamResponse> = /*@__PURE__*/
  */
 export type ListTeamsRequest = Message<"teamwire.v1.ListTeamsRequest"> & {
   /**
-   * Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early.
+   * Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
    *
    * @generated from field: uint32 page_size = 1;
    */
@@ -684,8 +684,8 @@ export type InviteResponse = Message<"teamwire.v1.InviteResponse"> & {
   /**
    * The token with the coordinator's addresses and the certificate to trust, as one word to paste on the other machine:
    * `TOKEN@ADDRESS[,ADDRESS...][+sha256:HEX]`. The addresses are those that the coordinator advertises, or else the one
-   * that this call used; HEX is the SHA-256 of a certificate in the coordinator's chain, the authority to trust. The
-   * token alone if no address is known. Shown only once.
+   * that this call used. HEX is the SHA-256 of the certificate to trust: that of the authority in the coordinator's chain. If
+   * no address is known, this is the token alone. Shown only once.
    *
    * @generated from field: string join_string = 3;
    */
@@ -785,7 +785,7 @@ export type JoinRequest = Message<"teamwire.v1.JoinRequest"> & {
   idempotencyKey: string;
 
   /**
-   * Optional. Whether a process keeps this life going, whatever the member's earlier lives were. Unspecified: attached.
+   * Optional. Whether a process keeps this life going. The liveness of earlier lives does not matter. Unspecified: attached.
    *
    * @generated from field: teamwire.v1.Liveness liveness = 4;
    */
@@ -910,7 +910,7 @@ export type ListMembersRequest = Message<"teamwire.v1.ListMembersRequest"> & {
   team: string;
 
   /**
-   * Optional. How many at most, 1 to 1,000. Zero: 100. A page of more than 1 MiB ends early.
+   * Optional. How many at most, 1 to 1,000. Zero: 100. A page ends early when it reaches 1 MiB.
    *
    * @generated from field: uint32 page_size = 2;
    */
@@ -1326,7 +1326,7 @@ export enum MemberState {
   STOPPING = 4,
 
   /**
-   * Its exit was reported. The name may be joined again.
+   * Its life has ended. The name may be joined again.
    *
    * @generated from enum value: MEMBER_STATE_EXITED = 5;
    */
@@ -1487,8 +1487,8 @@ export const ActivitySchema: GenEnum<Activity> = /*@__PURE__*/
  */
 export const TeamService: GenService<{
   /**
-   * Creates a team. The caller, who holds the operator's credential, becomes its lead: the reply carries the lead's
-   * own member credential.
+   * Creates a team and its first member, the lead. Operator only. The reply has the lead's member credential, with which the
+   * caller can act as the lead.
    *
    * INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. ALREADY_EXISTS: TEAM_EXISTS,
    * IDEMPOTENCY_KEY_REUSED. PERMISSION_DENIED: OPERATOR_ONLY.
