@@ -24,9 +24,15 @@ const (
 	settled = 10 * time.Second
 )
 
-// ackPause is how long after the beginning of one call that acknowledges the next one begins, unless it is urgent. All clients
+// ackPause is the shortest time between the beginnings of two calls that acknowledge, unless the second one is urgent. All clients
 // wait equally long. Tests change it.
 var ackPause = 20 * time.Millisecond
+
+// The time is longer if the first call was slow, because the coordinator is busy then.
+const (
+	ackPauseInCalls = 8                      // how many times as long as the call took
+	ackPauseMax     = 100 * time.Millisecond // but at most
+)
 
 // The reasons of an [End].
 const (
@@ -215,7 +221,8 @@ func (s *Subscription) Err() error {
 }
 
 // Ack acknowledges a message as processed. It returns at once, and ignores a malformed id. After a pause, the acknowledgement is
-// sent at once. Those that follow within 20 ms share a call. Flush does not wait for them.
+// sent at once. Those that follow within 20 ms share a call, or within up to 100 ms if the coordinator is busy. Flush does not wait
+// for them.
 func (s *Subscription) Ack(id string) {
 	parsed, err := uuid.Parse(id)
 	if err != nil {
@@ -345,8 +352,9 @@ func (s *Subscription) acknowledge() error {
 			return err
 		}
 		for n := 0; len(ids) > 0; n++ {
-			due = time.Now().Add(s.pause)
+			began := time.Now()
 			_, err := s.client.Messages.Ack(s.ctx, &v1.AckRequest{MessageIds: ids})
+			due = began.Add(max(s.pause, min(ackPauseInCalls*time.Since(began), ackPauseMax)))
 			if err == nil {
 				break
 			}

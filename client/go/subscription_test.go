@@ -286,3 +286,20 @@ func TestWithoutAFlushTheNextCallBegins20MsAfterTheOneBefore(t *testing.T) {
 		t.Error(took)
 	}
 }
+
+func TestAfterASlowCallTheNextOneBeginsUpTo100MsAfterIt(t *testing.T) {
+	f := newFake(t)
+	f.says(nil, opened("s1"))
+	f.onCall = func() { time.Sleep(ackPauseMax / ackPauseInCalls) } // what is tested is how long it takes
+	inbox, began := client(t, f).Subscribe(context.Background()), time.Now()
+	for range 2 {
+		id := uuid.NewString()
+		inbox.Ack(id)
+		if got := <-f.acks; len(got) != 1 || got[0] != id {
+			t.Fatal(got)
+		}
+	}
+	if took := time.Since(began); took < ackPauseMax {
+		t.Error(took)
+	}
+}

@@ -41,6 +41,7 @@ class Coordinator:
         self.acks: list[list[str]] = []
         self.acked: asyncio.Queue[list[str]] = asyncio.Queue()
         self.acks_lost = 0
+        self.ack_takes = 0.0
         self.instances: list[str] = []
 
     async def Stream(self, request: message_pb2.StreamRequest, context: Any) -> AsyncIterator[Any]:
@@ -58,6 +59,7 @@ class Coordinator:
     async def Ack(self, request: message_pb2.AckRequest, context: Any) -> message_pb2.AckResponse:
         self.acks.append(list(request.message_ids))
         self.acked.put_nowait(self.acks[-1])
+        await asyncio.sleep(self.ack_takes)
         if self.acks_lost:
             self.acks_lost -= 1
             await context.abort(grpc.StatusCode.UNAVAILABLE, "lost")
@@ -167,6 +169,20 @@ def test_without_a_flush_the_next_call_begins_20_ms_after_the_one_before() -> No
         return time.monotonic() - began
 
     assert run(coordinator, test) >= 0.02
+
+
+def test_after_a_slow_call_the_next_one_begins_up_to_100_ms_after_it() -> None:
+    coordinator = Coordinator([OPENED, SILENCE])
+    coordinator.ack_takes = 0.0125
+
+    async def test(me: teamwire.AsyncClient) -> float:
+        inbox, began = me.subscribe(), time.monotonic()
+        for message_id in IDS[:2]:
+            inbox.ack(message_id)
+            assert await coordinator.acked.get() == [message_id]
+        return time.monotonic() - began
+
+    assert run(coordinator, test) >= 0.1
 
 
 def test_a_permanent_refusal_is_raised_once() -> None:

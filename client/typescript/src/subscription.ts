@@ -23,10 +23,16 @@ const IDS_MAX = 4_096;
 const IDS_IN_A_CALL_MAX = 1_000;
 
 /**
- * How long after the beginning of one call that acknowledges the next one begins, unless it is urgent. All clients wait equally
+ * The shortest time between the beginnings of two calls that acknowledge, unless the second one is urgent. All clients wait equally
  * long, but a browser may fire the timers of a hidden tab only once a second.
  */
 const PAUSE_MS = 20;
+
+/** The longest such time. */
+const PAUSE_MS_MAX = 100;
+
+/** How many times as long as the first call took. It is slow if the coordinator is busy, and fewer calls help it then. */
+const PAUSE_IN_CALLS = 8;
 
 /** How many messages a session may leave unacknowledged if the request does not say. */
 const UNACKED_MESSAGES_MAX = 64;
@@ -137,7 +143,7 @@ export class Subscription implements AsyncIterable<InboxMessage> {
 
   /**
    * Acknowledges a message as processed. Returns at once, and ignores a malformed id. After a pause, it is sent at once. Those
-   * that follow within 20 ms share a call. A flush does not wait for them.
+   * that follow within 20 ms share a call, or within up to 100 ms if the coordinator is busy. A flush does not wait for them.
    */
   ack(messageId: string): void {
     // The coordinator would refuse the whole batch for one malformed id.
@@ -256,20 +262,20 @@ export class Subscription implements AsyncIterable<InboxMessage> {
     let due = 0;
     for (;;) {
       await this.#calls.changes.until(() => this.#areAcksOver || isReady());
-      const pause = due - performance.now();
-      if (pause > 0) await this.#calls.changes.until(isUrgent, pause);
+      const pauseMs = due - performance.now();
+      if (pauseMs > 0) await this.#calls.changes.until(isUrgent, pauseMs);
       if (this.#areAcksOver) return;
-      due = performance.now() + PAUSE_MS;
+      const began = performance.now();
       const messageIds = [...this.#acks].slice(0, IDS_IN_A_CALL_MAX);
       try {
         await this.#messages.ack({ messageIds });
+        const tookMs = performance.now() - began;
+        due = began + Math.min(Math.max(tookMs * PAUSE_IN_CALLS, PAUSE_MS), PAUSE_MS_MAX);
         for (const id of messageIds) this.#acks.delete(id);
         this.#calls.changes.notify();
         delays.reset();
       } catch (thrown) {
         const error = readError(thrown, true);
-        // The repetition has its own delay.
-        due = 0;
         this.#areAcksOver ||= endOf(error) !== undefined;
         this.#calls.changes.notify();
         await this.#calls.changes.until(() => this.#areAcksOver, delays.after(error));

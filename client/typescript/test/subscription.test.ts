@@ -41,6 +41,7 @@ function playTo(request: MessageInitShape<typeof v1.StreamRequestSchema>, ...ses
   const instances: string[] = [];
   const acks: { messageIds: string[]; header: string | null }[] = [];
   const refusals: ConnectError[] = [];
+  const slow: (() => void)[] = [];
   const { client, route } = clientOf((router) => {
     router.service(v1.MessageService, {
       async *stream({ instanceId }, { signal }) {
@@ -54,13 +55,14 @@ function playTo(request: MessageInitShape<typeof v1.StreamRequestSchema>, ...ses
       },
       ack({ messageIds }, { requestHeader }) {
         acks.push({ messageIds, header: requestHeader.get("teamwire-session") });
+        slow.shift()?.();
         const refused = refusals.shift();
         if (refused) throw refused;
         return {};
       },
     });
   });
-  return { client, route, inbox: client.subscribe(request), instances, acks, refusals };
+  return { client, route, inbox: client.subscribe(request), instances, acks, refusals, slow };
 }
 
 test("a shutdown request comes first, and each message once across sessions", async () => {
@@ -198,6 +200,38 @@ test("acknowledgements in quick succession share a call unless they are urgent",
     await isSent(last);
     await client.close();
     now += 20;
+  }
+});
+
+test("after a slow call the next one begins later, by up to 100 ms", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  let now = 1_000;
+  t.mock.method(performance, "now", () => now);
+  for (const [took, pause] of [
+    [2, 20],
+    [5, 40],
+    [70, 100],
+  ] as const) {
+    const { inbox, acks, slow, client } = playTo({}, [OPENED]);
+    const began = now;
+    slow.push(() => {
+      now += took;
+    });
+    inbox.ack(v7());
+    await inbox.flush();
+    inbox.ack(v7());
+    for (let turns = 0; turns < 20; turns++) await turn();
+    const left = began + pause - now;
+    now += left - 1;
+    t.mock.timers.tick(left - 1);
+    for (let turns = 0; turns < 20; turns++) await turn();
+    assert.equal(acks.length, 1);
+    now += 1;
+    t.mock.timers.tick(1);
+    while (acks.length < 2) await turn();
+    await inbox.flush();
+    await client.close();
+    now += 100;
   }
 });
 

@@ -23,6 +23,8 @@ _REMEMBERED = 4096
 _IDS_IN_A_CALL = 1000
 # A call that acknowledges begins at the earliest this many seconds after the one before began, unless it is urgent.
 _PAUSE = 0.02
+# If that call was slow, because the coordinator is busy, so many times as long as it took, up to so many seconds.
+_PAUSE_IN_CALLS, _PAUSE_MAX = 8, 0.1
 # Half of the messages that a session may leave unacknowledged: that many acknowledgements are urgent.
 _URGENT_FROM = 32
 _SETTLED_AFTER = 10.0
@@ -149,7 +151,8 @@ class AsyncSubscription:
     def ack(self, message_id: str) -> None:
         """Acknowledges a message as processed. Returns at once; safe to call from any thread.
 
-        After a pause, it is sent at once. Those that follow within 20 ms share a call. `flush` does not wait for them.
+        After a pause, it is sent at once. Those that follow within 20 ms share a call, or within
+        up to 100 ms if the coordinator is busy. `flush` does not wait for them.
         """
         try:
             if message_id not in self._is_acked:
@@ -316,7 +319,8 @@ class AsyncSubscription:
             await self._until(lambda: bool(self._unconfirmed))
             await self._pause(due)
             batch = list(self._unconfirmed)[:_IDS_IN_A_CALL]
-            due = self._loop.time() + _PAUSE
+            began = self._loop.time()
+            due = began + _PAUSE
             try:
                 # A call of the session, so that it is retried in the next one.
                 await stub.Ack(message_pb2.AckRequest(message_ids=batch), timeout=math.inf)
@@ -325,6 +329,8 @@ class AsyncSubscription:
                 self._are_acks_over = error.reason in _ENDS or error.code() in _FINAL
                 await asyncio.sleep(0 if self._are_acks_over else 1)
             else:
+                took = self._loop.time() - began
+                due = began + max(_PAUSE, min(_PAUSE_IN_CALLS * took, _PAUSE_MAX))
                 for message_id in batch:
                     self._unconfirmed.pop(message_id, None)
             self._pulse()

@@ -19,9 +19,15 @@ use super::{
 };
 use crate::{Client, Error, Retry, client::Session};
 
-/// How long after the beginning of one call the next one begins, unless it is [urgent](State::is_urgent). All clients wait equally
+/// The shortest time between the beginnings of two calls, unless the second one is [urgent](State::is_urgent). All clients wait equally
 /// long.
-const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+
+/// The longest such time.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// How many times as long as the last call took. Calls take longer when the coordinator is busy, and fewer calls help it then.
+const PAUSE_IN_CALLS: u32 = 8;
 
 /// How many messages of a session may be unacknowledged by default: the default of a coordinator.
 const UNACKED_MESSAGES_MAX: usize = 64;
@@ -38,9 +44,10 @@ const WINDOW_IDS_MAX: usize = 4_096;
 
 /// Acknowledges the messages of a subscription. Cheap to clone.
 ///
-/// After a pause, an acknowledgement is sent at once. Those that follow within 20 ms share a call, which begins 20 ms after the
-/// one before. It begins at once if a flush waits, if half of the messages that a session may leave unacknowledged wait, or
-/// if the subscription has ended. If the process crashes, the messages whose acknowledgements were not sent are delivered again.
+/// After a pause, an acknowledgement is sent at once. Those that follow within 20 ms share a call. If the coordinator is busy, they
+/// share a call for eight times as long as the last call took, up to 100 ms. A call begins at once if a flush waits, if half of the
+/// messages that a session may leave unacknowledged wait, if all of them wait or are in a call, or if the subscription has ended. If
+/// the process crashes, the messages whose acknowledgements were not sent are delivered again.
 ///
 /// At most 4,096 acknowledgements wait. Beyond that, the oldest is dropped, and the coordinator delivers its message again in a
 /// later session. A session has at most 64 unacknowledged messages, so this happens only to a caller that acknowledges messages
@@ -67,8 +74,8 @@ struct State {
     /// When the next call begins that is not urgent.
     due: Instant,
     traces: Traces,
-    /// From how many waiting acknowledgements on they are urgent.
-    urgent_from: usize,
+    /// How many messages a session may leave unacknowledged.
+    unacked_max: usize,
     /// How many flushes wait.
     flushes: usize,
     /// Set when the subscription has ended.
@@ -87,7 +94,11 @@ struct Progress {
 impl State {
     /// Returns whether to send what waits at once.
     fn is_urgent(&self) -> bool {
-        !self.waiting.is_empty() && (self.flushes > 0 || self.is_ending || self.waiting.len() >= self.urgent_from)
+        let urgent_from = self.unacked_max.div_ceil(2).min(IDS_IN_A_CALL_MAX);
+        // Then the coordinator delivers nothing until one of the calls has returned.
+        let is_window_full = self.waiting.len() + self.in_calls >= self.unacked_max;
+        !self.waiting.is_empty()
+            && (self.flushes > 0 || self.is_ending || self.waiting.len() >= urgent_from || is_window_full)
     }
 }
 
@@ -110,7 +121,7 @@ impl Acks {
             in_calls: 0,
             due: Instant::now(),
             traces: Traces::default(),
-            urgent_from: unacked_max.div_ceil(2).min(IDS_IN_A_CALL_MAX),
+            unacked_max,
             flushes: 0,
             is_ending: false,
         };
@@ -216,8 +227,11 @@ impl Acks {
             };
             let request = v1::AckRequest { session_id: session_id.clone(), message_ids: batch.clone() };
             let span = self.state().traces.ack(&batch);
-            self.state().due = Instant::now() + PAUSE;
-            match call(request).instrument(span).await {
+            let began = Instant::now();
+            self.put_off(began + PAUSE_MIN);
+            let called = call(request).instrument(span).await;
+            self.put_off(began + (began.elapsed() * PAUSE_IN_CALLS).min(PAUSE_MAX));
+            match called {
                 Ok(()) => {
                     delays.reset();
                     self.settle(&mut batch);
@@ -234,6 +248,12 @@ impl Acks {
                 }
             }
         }
+    }
+
+    /// Lets no call begin before an instant that is not urgent.
+    fn put_off(&self, due: Instant) {
+        let mut state = self.state();
+        state.due = state.due.max(due);
     }
 
     /// Waits until something waits whose time has come.

@@ -77,9 +77,9 @@ async fn acknowledgements_in_quick_succession_share_calls_20_ms_apart() {
     let mut world = World::new(0);
     world.ack(1);
     assert_eq!(world.calls.recv().await, Some((0, 1)));
-    world.at(3).await;
+    world.at(1).await;
     world.ack(2);
-    world.at(5).await;
+    world.at(2).await;
     world.answer(true);
     world.at(10).await;
     world.ack(1);
@@ -90,14 +90,32 @@ async fn acknowledgements_in_quick_succession_share_calls_20_ms_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_takes_long_delays_nothing() {
+async fn the_longer_a_call_takes_the_later_the_next_one_begins_up_to_100_ms() {
+    for (took, next) in [(2, 20), (5, 40), (10, 80), (70, 100), (120, 120)] {
+        let mut world = World::new(0);
+        world.ack(1);
+        assert_eq!(world.calls.recv().await, Some((0, 1)));
+        world.ack(2);
+        world.at(took).await;
+        world.answer(true);
+        assert_eq!(world.call().await, (u128::from(next), 2), "after {took} ms");
+        world.at(next + 20).await;
+        world.ack(1);
+        assert_eq!(world.call().await, (u128::from(next) + 20, 1), "after a fast one");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_urgent_does_not_wait_after_a_long_call() {
     let mut world = World::new(0);
     world.ack(1);
     assert_eq!(world.calls.recv().await, Some((0, 1)));
-    world.ack(2);
-    world.at(70).await;
+    world.at(10).await;
     world.answer(true);
-    assert_eq!(world.call().await, (70, 2));
+    world.ack(31);
+    world.at(15).await;
+    world.ack(1);
+    assert_eq!(world.call().await, (15, 32));
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,7 +171,20 @@ async fn half_of_them_are_sent_at_once_while_one_call_is_under_way() {
     world.answer(true);
     flush.await.expect("no panic").expect("all are confirmed");
     world.ack(1);
-    assert_eq!(world.call().await, (50, 1), "20 ms after the last call began");
+    assert_eq!(world.call().await, (105, 1), "100 ms after the beginning of the last slow call");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rest_of_the_window_is_sent_at_once_while_a_call_carries_the_other_part() {
+    let mut world = World::new(5);
+    world.ack(3);
+    assert_eq!(world.calls.recv().await, Some((0, 3)));
+    world.at(5).await;
+    world.ack(1);
+    world.at(7).await;
+    assert!(world.calls.try_recv().is_err(), "the session may still deliver one");
+    world.ack(1);
+    assert_eq!(world.calls.recv().await, Some((7, 2)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -49,10 +49,16 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
     private static final int IDS_IN_A_CALL_MAX = 1_000;
 
     /**
-     * How long after the beginning of one call that acknowledges the next one begins, unless it is urgent. All clients wait
-     * equally long.
+     * The shortest time between the beginnings of two calls that acknowledge, unless the second one is urgent. All clients
+     * wait equally long.
      */
     static final Duration PAUSE = Duration.ofMillis(20);
+
+    /** The longest such time. */
+    static final Duration PAUSE_MAX = Duration.ofMillis(100);
+
+    /** How many times as long as the first call took. It is slow if the coordinator is busy, and fewer calls help it then. */
+    static final int PAUSE_IN_CALLS = 8;
 
     /** From how many waiting acknowledgements on they are urgent: half of what a session may leave unacknowledged. */
     static final int URGENT_FROM = 32;
@@ -166,8 +172,8 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
     /**
      * Acknowledges a message in the background. Does nothing after {@link #close()}.
      *
-     * <p>After a pause, it is sent at once. Those that follow within 20 ms share a call. {@link #flush()} does not wait for
-     * them.
+     * <p>After a pause, it is sent at once. Those that follow within 20 ms share a call, or within up to 100 ms if the
+     * coordinator is busy. {@link #flush()} does not wait for them.
      */
     public void ack(String messageId) {
         window.put(messageId, true);
@@ -234,11 +240,14 @@ public final class Subscription implements Iterable<Delivery>, AutoCloseable {
     private void sendAcks() {
         while (!waiting.isEmpty()) {
             pause();
-            due = System.nanoTime() + pause.toNanos();
+            var began = System.nanoTime();
+            due = began + pause.toNanos();
             var ids = waiting.stream().limit(IDS_IN_A_CALL_MAX).toList();
             MessageServiceGrpc.newBlockingStub(calls)
                     .withDeadlineAfter(FOREVER.toDays(), TimeUnit.DAYS)
                     .ack(AckRequest.newBuilder().addAllMessageIds(ids).build());
+            var slow = Math.min(PAUSE_IN_CALLS * (System.nanoTime() - began), PAUSE_MAX.toNanos());
+            due = began + Math.max(pause.toNanos(), slow);
             waiting.removeAll(ids);
         }
     }

@@ -67,6 +67,9 @@ class FakeCoordinatorTest {
     /** What the fake does before it answers a call of Send. */
     private volatile Runnable beforeSend = () -> {};
 
+    /** What the fake does before it answers a call of Ack. */
+    private volatile Runnable beforeAckReply = () -> {};
+
     private Server server;
     private Teamwire me;
 
@@ -101,6 +104,7 @@ class FakeCoordinatorTest {
         @Override
         public void ack(AckRequest request, StreamObserver<AckResponse> reply) {
             acked.addAll(request.getMessageIdsList());
+            beforeAckReply.run();
             answer(request, AckResponse.getDefaultInstance(), reply);
         }
 
@@ -391,6 +395,24 @@ class FakeCoordinatorTest {
                 awaitAcked(1);
             }
             assertTrue(System.nanoTime() - began >= Subscription.PAUSE.toNanos());
+        }
+    }
+
+    @Test
+    void after_a_slow_call_the_next_one_begins_up_to_100_ms_after_it() throws InterruptedException {
+        // What is tested is how long the call takes.
+        var longEnough = Subscription.PAUSE_MAX.toMillis() / Subscription.PAUSE_IN_CALLS + 1;
+        beforeAckReply = () -> new CompletableFuture<Void>()
+                .completeOnTimeout(null, longEnough, TimeUnit.MILLISECONDS)
+                .join();
+        try (var inbox = me.subscribe()) {
+            open("1-a", 60_000);
+            var began = System.nanoTime();
+            for (var n = 0; n < 2; n++) {
+                ack(inbox, 1);
+                awaitAcked(1);
+            }
+            assertTrue(System.nanoTime() - began >= Subscription.PAUSE_MAX.toNanos());
         }
     }
 
