@@ -49,12 +49,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// End a team that `teamwire up` started
 ///
 /// Asks every member to shut down, except those that are away or lost. Waits for their answers and for their processes to exit.
-/// If a member rejects, the command shows why and does not end the team. The exit code is then 3, or 5 if a member did not
-/// answer or exit in time. With --force, the command stops these members by force.
+/// If a member rejects, or does not answer or exit in time, the command says so and does not end the team. The exit code is then
+/// 3 for a rejection, or 5 for a timeout. With --force, the command instead stops such a member by force.
 ///
-/// Once all these members have exited, the command stops the local host, deletes the team with its messages, tasks and history,
-/// and stops the coordinator unless it has other teams. It stops the local host and the coordinator only if `teamwire up`
-/// started them. Before it deletes a team that `teamwire up` did not create, it asks for confirmation.
+/// Once every member that was asked has exited, the command stops the local host, deletes the team with its messages, tasks and
+/// history, and stops the coordinator unless it has other teams. The local host and the coordinator stop only if `teamwire up`
+/// started them. Before the command deletes a team that `teamwire up` did not create, it asks for confirmation.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire down\n    teamwire down --force --grace 10s\n    teamwire down backend-team.toml --keep-team"

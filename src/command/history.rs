@@ -19,7 +19,7 @@ pub struct History {
     /// Keep printing new entries until interrupted
     #[arg(long, short)]
     follow: bool,
-    /// Only entries that this member sent, received or decided, or is the subject of
+    /// Only entries that this member sent, received or decided, or that are about this member
     #[arg(long, short)]
     member: Option<String>,
     /// Only messages
@@ -34,7 +34,7 @@ pub struct History {
     /// Show the whole history, from the first entry
     #[arg(long, conflicts_with = "limit")]
     all: bool,
-    /// Write the whole history to this file, which only you can read, one JSON object per line
+    /// Write the whole history to this file, one JSON object per line; only you can read the file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["limit", "all", "follow"])]
     export: Option<PathBuf>,
     /// Continue the file of an earlier --export, after its last entry

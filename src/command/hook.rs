@@ -20,10 +20,10 @@ const WAKES: u8 = 2;
 /// Answer a hook of an agent program: hand over the messages that have arrived
 ///
 /// `teamwire setup` writes this command into the settings of a program. The program writes a JSON object to the command's
-/// standard input and reads one from the command's standard output. The command never makes the program fail: if messages
-/// cannot be handed over, it tells the person in one line and exits with 0.
+/// standard input and reads one from the command's standard output. The command never makes the program fail: if it cannot hand
+/// over messages, it tells the user so in one line and exits with 0.
 ///
-/// In a program that `teamwire run` started, it does nothing: the runner hands the messages over.
+/// In a program that `teamwire run` started, the command does nothing: the runner hands the messages over.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire hook claude --as lead@acme")]
 pub struct Hook {

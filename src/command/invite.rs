@@ -11,8 +11,8 @@ use crate::{context::ContextArgs, failure::Failure, show};
 ///
 /// Prints a join string: the coordinator's addresses, the fingerprint of its certificate authority, and a join token. On the
 /// other machine, run `teamwire join -` or `teamwire run NAME --join - -- COMMAND`, and paste the string there. With --host,
-/// the string is for a machine that starts teammates: `teamwire host --join -`. Anyone who has the string can join, so treat it
-/// like a password. Do not give it as an argument: all users of the machine could see it in the process list.
+/// the string is for a machine that starts teammates: run `teamwire host --join -` there. Anyone who has the string can join, so
+/// treat it like a password. Do not give it as an argument: all users of the machine could see it in the process list.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire invite backend\n    teamwire invite --uses 10 --minutes 60\n    teamwire invite --host\n    teamwire invite --observer"

@@ -13,7 +13,7 @@ use crate::{
 
 /// Join a team
 ///
-/// Saves the credential in the context file and makes it the current identity, so that `send`, `inbox` and other commands
+/// Saves your new identity in the context file and makes it the current one, so that `send`, `inbox` and other commands
 /// need no further options. Your state becomes `away` 30 s after each command, but never `lost`, and you keep the
 /// tasks that you claimed. To run a program as a member, use `teamwire run` instead.
 ///
@@ -24,7 +24,7 @@ use crate::{
     after_help = "Examples:\n\n    teamwire join --name backend -    # then paste the join string\n    teamwire --as lead join"
 )]
 pub struct Join {
-    /// The join string that `teamwire invite` printed, or a bare join token with --address; use '-' to read a line
+    /// The join string that `teamwire invite` printed or, with --address, a bare join token; use '-' to read a line
     /// from standard input
     ///
     /// Other users of this machine can see it in the process list: prefer '-' or the environment.

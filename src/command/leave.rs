@@ -16,7 +16,8 @@ use crate::{
 /// approved shutdown (`teamwire run --wrap-up`). The runner then ends it and reports its exit.
 ///
 /// If you are the lead, first hand over to another member, with --hand-over-to. Without a lead, only the operator can invite
-/// members, answer plans or delete the team. If the successor is lost, or has been asked to shut down, the command asks first.
+/// members, answer plans or delete the team. If the successor is lost, or has been asked to shut down, the command asks for
+/// confirmation.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire leave\n    teamwire leave --hand-over-to backend")]
 pub struct Leave {

@@ -24,14 +24,14 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 /// Give an agent program the tools of a member, as an MCP server over standard input and output
 ///
-/// Add this command to the settings of a program that speaks the Model Context Protocol. It acts as your current identity,
-/// or as the one given with --as; in a program that `teamwire run` started, as the runner's member. Every member gets
-/// SendMessage, TeamStatus and the task board. Outside of a runner, members also get CheckInbox. The lead also gets Task,
-/// Invite, ForceStop and TeamDelete; the others also get SubmitPlan.
+/// Add this command to the settings of a program that speaks the Model Context Protocol. The command acts as your current
+/// identity, or as the one given with --as. In a program that `teamwire run` started, the command acts as the runner's member.
+/// Every member gets SendMessage, TeamStatus and the task board. Outside of a runner, members also get CheckInbox. The lead also
+/// gets Task, Invite, ForceStop and TeamDelete; the others also get SubmitPlan.
 ///
-/// If you are in no team, or the identity of --as is gone, it tells the agent so. On the coordinator's machine, the agent then
-/// has only TeamCreate, and gets the other tools once it has created a team. With --as, it can create only the team that
-/// --as names.
+/// If you are in no team, or the identity that --as names is gone, the command tells the agent so. On the coordinator's machine,
+/// the agent then has only TeamCreate, and gets the other tools once it has created a team. With --as NAME@TEAM, the agent can
+/// create only that team.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire mcp\n    teamwire mcp --as lead@acme")]
 pub struct Mcp {}

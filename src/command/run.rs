@@ -35,8 +35,8 @@ const SESSIONS_DIRECTORY: &str = "sessions";
 /// program's standard input, and the program answers with lines of JSON: {"ack": "MESSAGE_ID"} or any SendMessage object. With
 /// `exec`, the runner starts the program once for each batch of messages, and exit code 0 acknowledges the batch. After any
 /// other exit code, the lead gets a notice, and the runner tries each message of the batch again, alone. A message on which the
-/// program has failed five times becomes a dead letter. Plain output goes back as a reply to the batch's last message from a
-/// member. If the member is asked to shut down, the runner itself approves after the current batch.
+/// program has failed five times becomes a dead letter. Plain output becomes a reply to the last message from a member in the
+/// batch. If the runner's member is asked to shut down, the runner itself approves after the current batch.
 ///
 /// The environment variable TEAMWIRE_WELCOME says who the program is, who else is in the team, and how to answer. With
 /// `stdin`, the first line that the program gets says the same. The runner answers with an error if a line is meant for it, but
@@ -68,7 +68,7 @@ pub struct Run {
     /// The member's name, as an option
     #[arg(long = "name", short, value_name = "NAME", conflicts_with = "name_word")]
     name: Option<String>,
-    /// The join string that `teamwire invite` printed, or a bare join token with --address; use '-' to read a line
+    /// The join string that `teamwire invite` printed or, with --address, a bare join token; use '-' to read a line
     /// from standard input
     ///
     /// Other users of this machine can see it in the process list: prefer '-', --join-file or the environment.
@@ -95,8 +95,8 @@ pub struct Run {
     permissions: Permit,
     /// With --permissions ask: the member that is asked [default: the lead]
     ///
-    /// The command fails if no member has this name. With a join string, the runner can check this only after it has joined: it
-    /// then warns you, and the lead answers until the approver joins.
+    /// The command fails if no member has this name. With a join string, the runner checks the name only after it has joined.
+    /// Instead of failing, it then warns you, and the lead answers until the approver joins.
     #[arg(long, value_name = "MEMBER", default_value = "", hide_default_value = true)]
     approver: String,
     /// With --via stdin: when a message counts as processed
@@ -164,19 +164,19 @@ enum Via {
     Stdin,
     /// Start the program for each batch of messages
     Exec,
-    /// Drive Claude Code (`claude`), which gets messages as prompts and the member's tools over MCP
+    /// Drive Claude Code (`claude`): it gets messages as prompts, and the member's tools over MCP
     Claude,
-    /// Drive Codex (`codex app-server`), which gets messages as prompts and the member's tools over its own protocol
+    /// Drive Codex (`codex app-server`): it gets messages as prompts, and the member's tools over Codex's own protocol
     Codex,
-    /// Drive Gemini CLI (`gemini`), opencode (`opencode`) or any command that speaks the Agent Client Protocol; it gets
-    /// messages as prompts and the member's tools over MCP
+    /// Drive Gemini CLI (`gemini`), opencode (`opencode`) or any command that speaks the Agent Client Protocol: it gets
+    /// messages as prompts, and the member's tools over MCP
     Acp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Permit {
-    /// The lead, or the member that --approver names. A person answers with `teamwire approve` or `teamwire reject`, an agent
-    /// with SendMessage
+    /// The lead, or the member that --approver names. A person answers with `teamwire approve` or `teamwire reject`, and an
+    /// agent with SendMessage
     Ask,
     /// Permit everything
     Allow,

@@ -23,14 +23,15 @@ use crate::{
 /// Let the agent sessions that you start yourself act as a member of your team
 ///
 /// Adds teamwire's tools (an MCP server) and hooks to the settings of the program. Each message that arrives for you reaches the
-/// model through the hooks. Shows a diff first, and asks. Everything else in the files stays, except that a file of a single line
-/// is split over several lines. --undo removes what was added, and also `hooks` or `mcpServers` if nothing is left in it.
+/// model through the hooks. Before it changes the files, the command shows a diff and asks for confirmation. Everything else in
+/// the files stays, except that a file of a single line is split over several lines. --undo removes what was added, and also
+/// `hooks` or `mcpServers` if nothing is left in it.
 ///
 /// The sessions act as the identity that --as names, or as your current one. Choosing another identity later does not change
 /// that. Do not start two such sessions at once unless you want them to share one inbox.
 ///
 /// Claude Code gets messages at each prompt and tool call, at the end of each turn, and while it is idle. Codex and Gemini CLI
-/// get them at the same points, except while they are idle: there, messages wait for your next prompt. Codex asks at its next
+/// get them at the same points, except while they are idle: messages then wait for your next prompt. Codex asks at its next
 /// start whether you trust the hooks; `codex exec` silently skips hooks that you have not trusted.
 #[derive(Args, Debug)]
 #[command(
@@ -43,7 +44,7 @@ pub struct Setup {
     /// Whether to change the settings of this project, or those of all your sessions
     #[arg(long, value_enum, default_value_t = Scope::Project)]
     scope: Scope,
-    /// Remove what setup has added, for any identity
+    /// Remove what setup has added, whichever identity it was for
     #[arg(long)]
     undo: bool,
     /// Show the diff, and change nothing

@@ -45,8 +45,8 @@ pub struct Shutdown {
     /// How long the request stays open, in seconds
     #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = parse_deadline, allow_negative_numbers = true)]
     deadline: u32,
-    /// Stop the member immediately without asking it: its credential no longer works, and its runner kills the process. If it
-    /// has not started yet, cancel its order
+    /// Stop the member immediately without asking it: its credential no longer works, and its runner kills the process. If the
+    /// member has not started yet, cancel its order
     #[arg(long)]
     force: bool,
     #[command(flatten)]

@@ -13,8 +13,8 @@ use crate::{
 
 /// Show your team and its members: role, state, inbox size, what they are doing, and what they have used
 ///
-/// If the team has hosts, it also shows how many of their slots are taken. It names members whose programs keep crashing. It
-/// also warns if the team, its tasks or the history of its tasks use 80% or more of their quota.
+/// If the team has hosts, the command also shows how many of their slots are taken. It names members whose programs keep
+/// crashing, and warns if the team, its tasks or the history of its tasks use 80% or more of their quota.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire status\n    teamwire status --follow --json")]
 pub struct Status {

@@ -26,7 +26,7 @@ pub enum Team {
     Delete(Delete),
     /// Make another member the lead
     ///
-    /// If the new lead is lost, or has been asked to shut down, the command asks first; scripts add --yes.
+    /// If the new lead is lost, or has been asked to shut down, the command asks for confirmation; scripts add --yes.
     Lead(Lead),
 }
 

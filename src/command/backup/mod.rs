@@ -29,7 +29,7 @@ const PIECES_MAX: usize = 4;
 ///
 /// The backup contains all teams with their members, messages, tasks and history. It shows each team as it was at one instant.
 /// The coordinator continues to serve. The file contains the contents of all messages, and no credential: the store keeps only
-/// hashes. `teamwire restore` writes it into an empty store of any kind.
+/// hashes. `teamwire restore` writes the backup into an empty store of any kind.
 ///
 /// Only the operator can do this. If no coordinator is running, name the store with --store.
 #[derive(Args, Debug)]

@@ -10,9 +10,9 @@ use crate::{command::Output, context::make_private_directory, failure::Failure, 
 
 /// Restore a backup into an empty store
 ///
-/// The store may be of a different kind from the one that was backed up. Members keep their credentials. Inboxes keep their
-/// sequence numbers and the record of what was delivered. First stop all coordinators of the store, and start them when the
-/// restore is done. If a restore is interrupted, run it again.
+/// The empty store may be of a different kind from the one that was backed up. Members keep their credentials. Inboxes keep
+/// their sequence numbers and the record of what was delivered. First stop all coordinators that use the empty store, and start
+/// them when the restore is done. If a restore is interrupted, run it again.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire restore teamwire.jsonl.gz --check\n    teamwire restore teamwire.jsonl.gz --store embedded:/var/lib/teamwire/teamwire.redb\n    teamwire restore teamwire.jsonl.gz --store redis://HOST:6379\n    ssh HOST 'cat teamwire.jsonl.gz' | teamwire restore - --check"

@@ -53,7 +53,7 @@ pub(in crate::command) use self::history::crashes;
 ///
 /// - permission unanswered: a permission request awaits an answer
 ///
-/// - lost: the member's lease expired, and then its grace period
+/// - lost: the member's lease and the grace period after it have expired
 ///
 /// - not started: a host has not started a teammate that was ordered from it
 ///
@@ -86,7 +86,7 @@ pub(in crate::command) use self::history::crashes;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire doctor\n    teamwire doctor --json")]
 pub struct Doctor {
-    /// Check only this member or host; if none has this name, report that messages to it are refused
+    /// Check only this member or host; if the name is unknown, report that messages to it are refused
     member: Option<String>,
     /// How long something can take before it counts as a problem, in seconds
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]

@@ -72,7 +72,7 @@ pub struct HostCommand {
     /// A label that orders may ask for, in addition to those in the file; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = super::pair)]
     labels: Vec<(String, String)>,
-    /// On SIGTERM or SIGINT, ask the members to end first, and wait until they have
+    /// On SIGTERM or SIGINT, end the members before the host itself ends
     #[arg(long)]
     stop_members: bool,
     /// Start members as Kubernetes Jobs, with the service account of this Pod or with your kubeconfig

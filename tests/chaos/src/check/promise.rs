@@ -98,9 +98,10 @@ pub const PROMISES: [PromiseSpec; 21] = [
     },
     PromiseSpec {
         promise: Promise::Orders,
-        says: "An order to start a member is decided once, no later than 10 s after its deadline, and its name is not reserved beyond that. It \
-               starts at most one process. Unless the order is approved, that process gets nothing done after the decision.",
-        checked: "what the lead sees five times a second, and what the ordered processes get done, against the orders and their \
+        says: "An order to start a member is decided once, no later than 10 s after its deadline. The order does not reserve the \
+               member's name beyond that, and starts at most one process. Unless the order is approved, that process gets nothing \
+               done after the decision.",
+        checked: "what the lead reads five times a second, and what the ordered processes get done, against the orders and their \
                   decisions",
         checker: orders::orders,
     },
@@ -125,12 +126,13 @@ pub const PROMISES: [PromiseSpec; 21] = [
     PromiseSpec {
         promise: Promise::Progress,
         says: "Once every fault is healed, all work finishes.",
-        checked: "inboxes and calls in flight, 90 s after the last fault",
+        checked: "the inboxes, and the calls in flight, 90 s after the last fault",
         checker: liveness::progress,
     },
     PromiseSpec {
         promise: Promise::Alive,
-        says: "No member is declared lost while its process runs, except while it is being replaced, or if it is cut off from the coordinators for longer than its lease.",
+        says: "No member is declared lost while its process runs or is being replaced, unless the process is cut off from the \
+               coordinators for longer than its lease.",
         checked: "the team's history",
         checker: liveness::alive,
     },
@@ -166,9 +168,9 @@ pub const PROMISES: [PromiseSpec; 21] = [
     PromiseSpec {
         promise: Promise::StoreBounded,
         says: "Whatever hostile members write, their team holds no more than its quota, plus a tenth of that for the lead and the \
-               operator, plus 256 KiB for calls that are never refused. Likewise, its tasks hold no more than the share of the \
-               quota that tasks may use, and the history of its tasks no more than its share. The store grows by no more than \
-               twice the bytes that it counts, plus 16 MiB.",
+               operator, plus 256 KiB for calls that are never refused. The same bound applies to the team's tasks and to the \
+               history of these tasks, each with its own share of the quota. The store grows by no more than twice the increase \
+               in counted bytes, plus 16 MiB.",
         checked: "four times a second during an attack: the size that the coordinator reports for the team, and the size of the \
                   store's file on disk, or the memory that Redis uses; the quota is 16 MiB, or 32 MiB with `hostile-all`",
         checker: store::store_bounded,
