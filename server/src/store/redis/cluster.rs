@@ -29,7 +29,7 @@ use crate::store::StoreError;
 const SLOTS: usize = 16_384;
 
 /// How long a call waits for a migrating slot.
-const MIGRATION_WAIT_MAX: Duration = Duration::from_secs(5);
+pub(super) const MIGRATION_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The interval at which a waiting call retries.
 const MIGRATION_POLL: Duration = Duration::from_millis(20);
@@ -79,10 +79,12 @@ impl Cluster {
         usize::from(crc16::State::<crc16::XMODEM>::calculate(tag.as_bytes())) % SLOTS
     }
 
-    /// Calls the node that owns a slot, and follows the slot if it moves.
+    /// Calls the node that owns a slot, and follows the slot if it moves. Waits as long as `migration_wait` while it migrates, and
+    /// then fails with [`Recovery::WaitForSlot`].
     pub(super) async fn at_slot<T, F>(
         self: &Arc<Self>,
         slot: usize,
+        migration_wait: Duration,
         call: impl Fn(Arc<Server>) -> F,
     ) -> Result<T, CallError>
     where
@@ -101,7 +103,7 @@ impl Cluster {
                     redirects += 1;
                     self.note_move(slot, address, &server);
                 }
-                Recovery::WaitForSlot if begun.elapsed() < MIGRATION_WAIT_MAX => sleep(MIGRATION_POLL).await,
+                Recovery::WaitForSlot if begun.elapsed() < migration_wait => sleep(MIGRATION_POLL).await,
                 Recovery::None => return Err(failed),
                 _ => {
                     // Do not wait for the refresh: this call has failed, and the next one may find the right node.

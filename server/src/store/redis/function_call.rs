@@ -50,6 +50,16 @@ pub(super) fn only_frees_memory(txn: &Txn) -> bool {
     !txn.writes.iter().any(grows) && (txn.writes.iter().any(frees) || !txn.writes.iter().any(puts))
 }
 
+/// Returns whether a transaction with this write is never sent together with others.
+fn goes_alone(names: &Keys, write: &Write) -> bool {
+    match write {
+        Write::Raise { .. } => true,
+        // It may empty a key, which then vanishes. While the slot migrates, a later transaction of the call could no longer write it.
+        Write::Delete { .. } | Write::EndLease { .. } | Write::DropNamespace => names.are_in_cluster(),
+        _ => false,
+    }
+}
+
 /// A transaction, encoded.
 pub(super) struct EncodedTxn {
     /// The meta hash, then the keys that the transaction names.
@@ -157,7 +167,7 @@ pub(super) fn encode(names: &Keys, namespace: &Namespace, txn: &Txn) -> EncodedT
         args: Cmd::new(),
         count: 0,
         positions: Vec::new(),
-        goes_alone: txn.writes.iter().any(|write| matches!(write, Write::Raise { .. })),
+        goes_alone: txn.writes.iter().any(|write| goes_alone(names, write)),
     };
     let mut encoder = Encoder { names, namespace, named: Vec::new(), encoded };
     encoder.number(txn.checks.len() as u64);

@@ -2,11 +2,12 @@
 //!
 //! While fewer than [`CALLS_MAX`] calls for a namespace are under way, a transaction is sent at once, alone, by its caller. What arrives
 //! later waits until one of the calls returns, or until [`WAITING_MAX`] wait, and then goes in one call. So neither the coordinator nor
-//! the server waits for the other, and a caller without company pays nothing. In a cluster, each transaction always goes alone.
+//! the server waits for the other, and a caller without company pays nothing.
 //!
 //! Each transaction has its own outcome, as if it had been sent alone. A call that the server refuses, or whose answer is lost,
 //! fails each transaction in it. A transaction that is known to have written nothing, because it failed only in the company of others,
-//! is sent again, alone. Transactions are sent in the order of their arrival, except those that are sent again; nothing depends
+//! is sent again, alone. For example, while a slot of a cluster migrates, a call needs all of its keys on one node: those of one
+//! transaction may be there although those of the others are not. Transactions are sent in the order of their arrival, except those that are sent again; nothing depends
 //! on that order: a caller that needs one waits for the first outcome before the second call, and each transaction checks what it
 //! relies on.
 
@@ -22,6 +23,7 @@ use tokio::{runtime::Handle, sync::oneshot};
 
 use super::{
     connection::Reply,
+    error::Recovery,
     function_call::{EncodedTxn, command, command_for_all},
     functions::Function,
     keys::Keys,
@@ -92,10 +94,6 @@ impl GroupCommit {
         txn: EncodedTxn,
         applies_when_full: bool,
     ) -> Result<Reply, StoreError> {
-        if self.topology.has_slots() {
-            // While a slot moves, the server executes a call only if it has all of its keys, so each transaction goes alone.
-            return self.alone(namespace, &txn, applies_when_full).await;
-        }
         match self.enter(namespace, txn, applies_when_full) {
             Entered::Turn(turn, txn) => {
                 let answer = self.alone(namespace, &txn, applies_when_full).await;
@@ -152,11 +150,16 @@ impl GroupCommit {
         let function = if applies_when_full { Function::CommitAllWhenFull } else { Function::CommitAll };
         let txns: Vec<&EncodedTxn> = group.iter().map(|waiting| &waiting.txn).collect();
         let command = |name: &str, history: &str| command_for_all(&self.keys, &txns, name, history);
-        let called = self.topology.call(namespace, function, command).await;
-        let answered = called.and_then(|mut reply| match std::mem::take(&mut reply.value) {
-            Value::Array(answers) if answers.len() == group.len() => Ok((reply, answers)),
-            _ => Err(unparsable()),
-        });
+        let called = self.topology.call_now(namespace, function, command).await;
+        if called.as_ref().is_err_and(|failed| failed.recovery == Recovery::WaitForSlot) {
+            outcomes.again = group;
+            return outcomes;
+        }
+        let answered =
+            called.map_err(|failed| failed.error).and_then(|mut reply| match std::mem::take(&mut reply.value) {
+                Value::Array(answers) if answers.len() == group.len() => Ok((reply, answers)),
+                _ => Err(unparsable()),
+            });
         match answered {
             Ok((reply, answers)) => {
                 for (waiting, answer) in group.into_iter().zip(answers) {

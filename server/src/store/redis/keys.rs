@@ -53,6 +53,11 @@ impl Keys {
         &self.channels
     }
 
+    /// Returns whether the keys are spread over the nodes of a cluster.
+    pub(super) fn are_in_cluster(&self) -> bool {
+        self.channels.len() == 1
+    }
+
     pub(super) fn meta(&self, namespace: &Namespace) -> String {
         self.key(namespace, "m", "")
     }

@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::{
-    cluster::Cluster,
+    cluster::{Cluster, MIGRATION_WAIT_MAX},
     connection::{MarkerPlace, Reply},
     error::CallError,
     functions::{Function, FunctionLibrary},
@@ -85,11 +85,6 @@ impl Topology {
         marker.map_or(Ok(()), |marker| marker.check_format("the cluster"))
     }
 
-    /// Returns whether a call may have to wait until a slot has moved.
-    pub(super) fn has_slots(&self) -> bool {
-        matches!(self, Self::Cluster(_))
-    }
-
     /// Calls a function on a namespace. `command` builds the command from the function's name and the server's history.
     pub(super) async fn call(
         &self,
@@ -97,14 +92,37 @@ impl Topology {
         function: Function,
         command: impl Fn(&str, &str) -> Cmd,
     ) -> Result<Reply, StoreError> {
-        let answer = match self {
+        let answer = self.call_within(namespace, MIGRATION_WAIT_MAX, function, command).await;
+        answer.map_err(|failed| failed.error)
+    }
+
+    /// Does so without waiting for a slot that migrates: the call then fails with [`Recovery::WaitForSlot`].
+    ///
+    /// [`Recovery::WaitForSlot`]: super::error::Recovery::WaitForSlot
+    pub(super) async fn call_now(
+        &self,
+        namespace: &Namespace,
+        function: Function,
+        command: impl Fn(&str, &str) -> Cmd,
+    ) -> Result<Reply, CallError> {
+        self.call_within(namespace, Duration::ZERO, function, command).await
+    }
+
+    async fn call_within(
+        &self,
+        namespace: &Namespace,
+        migration_wait: Duration,
+        function: Function,
+        command: impl Fn(&str, &str) -> Cmd,
+    ) -> Result<Reply, CallError> {
+        match self {
             Self::Single(server) => server.call(function, command).await,
             Self::Cluster(cluster) => {
                 let (slot, command) = (Cluster::slot(namespace.as_str()), &command);
-                cluster.at_slot(slot, |server| async move { server.call(function, command).await }).await
+                let call = |server: Arc<Server>| async move { server.call(function, command).await };
+                cluster.at_slot(slot, migration_wait, call).await
             }
-        };
-        answer.map_err(|failed| failed.error)
+        }
     }
 
     /// Returns the history of the server that holds a namespace. `None` if it is not connected.
@@ -124,7 +142,9 @@ impl Topology {
         let ask = |server: Arc<Server>| async move { server.read(queries).await };
         let answer = match (self, namespace) {
             (Self::Single(server), _) => server.read(queries).await,
-            (Self::Cluster(cluster), Some(namespace)) => cluster.at_slot(Cluster::slot(namespace.as_str()), ask).await,
+            (Self::Cluster(cluster), Some(namespace)) => {
+                cluster.at_slot(Cluster::slot(namespace.as_str()), MIGRATION_WAIT_MAX, ask).await
+            }
             (Self::Cluster(cluster), None) => cluster.on_any_node(ask).await,
         };
         answer.map_err(|failed: CallError| failed.error)

@@ -2,7 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::{super::cluster::Cluster, *};
+use futures::future::join_all;
+
+use super::{
+    super::{cluster::Cluster, group::CALLS_MAX},
+    group::{appended, calls, start, txn},
+    *,
+};
 use crate::store::{
     conformance::every_promise,
     test_redis::{TestCluster, eventually},
@@ -87,7 +93,8 @@ async fn slot_migrates_under_a_steady_stream_of_commits() {
     let store = RedisStore::connect(&cluster.url(), PREFIX).await.unwrap();
     let mut losses = store.losses();
     let end = Arc::new(AtomicBool::new(false));
-    let writers: Vec<_> = (0..4)
+    // So many that transactions wait for each other, and go together.
+    let writers: Vec<_> = (0..3 * CALLS_MAX)
         .map(|writer| {
             let (store, end) = (store.clone(), end.clone());
             tokio::spawn(async move {
@@ -102,7 +109,14 @@ async fn slot_migrates_under_a_steady_stream_of_commits() {
                     let checks = vec![Check::KeyUnused { key: key.clone() }];
                     let remember = Write::RememberReply { key: key.clone(), data: Bytes::new() };
                     let record = Write::Put { key: Key::new("message", key), data: Bytes::new() };
-                    let writes = vec![append("s", "x"), record, remember, append(&stream, "x"), notification()];
+                    let mut writes = vec![append("s", "x"), record, remember, append(&stream, "x"), notification()];
+                    // Keys that vanish and come back.
+                    let (name, rare) = (writer.to_string(), Key::new("rare", writer.to_string()));
+                    match number % 4 {
+                        0 => writes.extend([put(&rare, "x"), Write::Lease { name, ttl: Duration::from_secs(600) }]),
+                        2 => writes.extend([delete(&rare), Write::EndLease { name }]),
+                        _ => (),
+                    }
                     let begun = Instant::now();
                     let outcome = store.commit(&namespace("a"), &Txn { checks, writes, ..Txn::default() }).await;
                     assert!(begun.elapsed() < Duration::from_secs(8), "it hung");
@@ -144,6 +158,38 @@ async fn slot_migrates_under_a_steady_stream_of_commits() {
     assert_eq!(kept, answered, "every commit that was answered is there, and no other");
     store.loss_detector.check_all(&store.topology, &store.keys).await;
     assert!(losses.try_recv().is_err(), "nothing was lost");
+}
+
+#[tokio::test]
+async fn waiting_transactions_go_together_in_a_cluster_and_alone_while_their_slot_migrates() {
+    let Some(cluster) = TestCluster::start().await else { return };
+    let store = RedisStore::connect(&cluster.url(), PREFIX).await.unwrap();
+    let slot = Cluster::slot("a");
+    let from = cluster.owner(slot).await.unwrap();
+    commit(&store, vec![append("s", "1"), append("others", "1")]).await.unwrap();
+    let before = calls(&cluster.nodes[from]).await;
+    let end = |name: &str| Write::EndLease { name: name.to_owned() };
+    let outcomes =
+        join_all(start(&store, ["2", "3", "4", "5", "6"].map(|data| txn(vec![append("s", data)])).to_vec()).await)
+            .await;
+    assert_eq!(calls(&cluster.nodes[from]).await, before + CALLS_MAX as u64 + 1);
+    assert_eq!(outcomes.into_iter().filter_map(appended).count(), 5);
+
+    let before = calls(&cluster.nodes[from]).await;
+    let ending = ["7", "8", "9", "10", "11"].map(|data| txn(vec![append("s", data), end("x")])).to_vec();
+    join_all(start(&store, ending).await).await;
+    assert_eq!(calls(&cluster.nodes[from]).await, before + CALLS_MAX as u64 + 3, "what may empty a key goes alone");
+
+    let to = (from + 1) % cluster.nodes.len();
+    cluster.begin_move(slot, from, to).await;
+    let streams = ["s", "s", "s", "new", "s"];
+    let mut started = start(&store, streams.map(|stream| txn(vec![append(stream, "x")])).to_vec()).await;
+    let mut waiting = started.remove(3);
+    let sequences = join_all(started).await.into_iter().map(appended).max();
+    assert_eq!(sequences, Some(Some(15)), "those that have all of their keys do not wait for the other");
+    assert!(futures::poll!(&mut waiting).is_pending());
+    cluster.end_move(slot, from, to).await;
+    assert_eq!(appended(waiting.await), Some(1));
 }
 
 /// During a migration, every access to a key that is missing on the node fails. That must not tear a transaction.

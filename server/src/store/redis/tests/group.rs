@@ -9,7 +9,7 @@ type Committing = BoxFuture<'static, Result<Outcome, StoreError>>;
 
 /// Starts commits in this order. The first two are sent at once; the others wait, because nothing else runs meanwhile, and other
 /// commits take the remaining turns.
-async fn start(store: &Arc<RedisStore>, txns: Vec<Txn>) -> Vec<Committing> {
+pub(super) async fn start(store: &Arc<RedisStore>, txns: Vec<Txn>) -> Vec<Committing> {
     let commit = |txn: Txn| {
         let store = store.clone();
         async move { store.commit(&namespace("a"), &txn).await }.boxed()
@@ -25,17 +25,19 @@ async fn start(store: &Arc<RedisStore>, txns: Vec<Txn>) -> Vec<Committing> {
     started
 }
 
-fn txn(writes: Vec<Write>) -> Txn {
+pub(super) fn txn(writes: Vec<Write>) -> Txn {
     Txn { writes, ..Txn::default() }
 }
 
-async fn calls(server: &TestRedis) -> u64 {
+/// Returns how many calls of a function the server has had.
+pub(super) async fn calls(server: &TestRedis) -> u64 {
     let stats = server.info("commandstats").await;
     let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_fcall:calls=")).unwrap();
     calls.split(',').next().unwrap().parse().unwrap()
 }
 
-fn appended(outcome: Result<Outcome, StoreError>) -> Option<u64> {
+/// Returns the sequence of the first append.
+pub(super) fn appended(outcome: Result<Outcome, StoreError>) -> Option<u64> {
     match outcome.unwrap() {
         Outcome::Committed(commit) => commit.appended[0],
         Outcome::Refused(failed) => panic!("refused: {failed:?}"),
