@@ -149,7 +149,8 @@ func (CredentialKind) EnumDescriptor() ([]byte, []int) {
 // The request of AccessService.CreateSignInCode.
 type CreateSignInCodeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// See SendRequest.team. The operator may leave it empty: whichever team it names, its console credential works in every team.
+	// See SendRequest.team. The operator may leave it empty: the operator's console credential works in every team, whichever one
+	// is named here.
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
 	// Optional. Whether the person may only read.
 	ReadOnly bool `protobuf:"varint,2,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
@@ -384,7 +385,7 @@ func (x *SignInResponse) GetCaller() *Caller {
 	return nil
 }
 
-// Who calls, and what it may do.
+// The caller, and what it may do.
 type Caller struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What it is. For a console credential: the kind of caller that it acts for.
@@ -397,7 +398,7 @@ type Caller struct {
 	Team string `protobuf:"bytes,4,opt,name=team,proto3" json:"team,omitempty"`
 	// Whether it can only read.
 	ReadOnly bool `protobuf:"varint,5,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
-	// When its credential expires. Absent: at no set time.
+	// When its credential expires. Absent: the credential has no expiry time.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	// The coordinator's version.
 	ServerVersion string `protobuf:"bytes,7,opt,name=server_version,json=serverVersion,proto3" json:"server_version,omitempty"`
@@ -579,8 +580,8 @@ func (x *GetCallerResponse) GetCaller() *Caller {
 // A credential, without its secret.
 type Credential struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Identifies it within the team. The operator's console credentials belong to no team. A member's credential gets another id
-	// with each life.
+	// Unique within the team. The operator's console credentials belong to no team; their ids are unique among themselves. A
+	// member's credential gets another id with each life.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// What it is.
 	Kind CredentialKind `protobuf:"varint,2,opt,name=kind,proto3,enum=teamwire.v1.CredentialKind" json:"kind,omitempty"`
@@ -599,7 +600,7 @@ type Credential struct {
 	LastUsedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
 	// How many members or hosts can still join with it. Zero: it is not a join token.
 	UsesLeft uint32 `protobuf:"varint,9,opt,name=uses_left,json=usesLeft,proto3" json:"uses_left,omitempty"`
-	// Who created it. Absent: an observer did, or it is the credential of a member or a host.
+	// Who created it. Absent: an observer created it, or it is the credential of a member or a host.
 	CreatedBy *Sender `protobuf:"bytes,10,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	// Whether this credential made the call that lists it.
 	IsCalling     bool `protobuf:"varint,11,opt,name=is_calling,json=isCalling,proto3" json:"is_calling,omitempty"`

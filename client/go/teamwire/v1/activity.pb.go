@@ -108,12 +108,12 @@ func (x *Usage) GetCostUsdMicros() uint64 {
 	return 0
 }
 
-// Turns of a member's program that have failed in a row, up to the latest one.
+// Turns of a member's program that have failed in a row, up to and including the latest turn.
 type FailedTurns struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many. Zero in a report: the latest turn has not failed.
 	Count uint32 `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
-	// How the latest one failed, for a reader. One line; the coordinator keeps its first 500 characters. It comes from the
+	// How the latest one failed, as text for people. One line; the coordinator keeps its first 500 characters. It comes from the
 	// member's program and may contain any character.
 	Error string `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
 	// When the first of them was reported, by the clock of the store. Ignored in a report.

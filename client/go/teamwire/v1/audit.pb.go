@@ -277,27 +277,28 @@ type AuditEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When the call ended, on the store's clock; if the entry is about several calls, when the first one did.
 	At *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
-	// Who called. Absent: the entry is a checkpoint.
+	// Who called. Absent: the entry is about no call.
 	Caller *AuditCaller `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
-	// The address and the port from which the call came; for several calls, those of the first one. Empty: it was not a call.
+	// The address and the port from which the call came; for several calls, those of the first one. Empty: the entry is about no
+	// call, or about calls by several callers.
 	Address string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
-	// The call, such as `TeamService/ForceStop`; `operator credential` if the operator's credential was replaced; empty if the entry
-	// is about different calls, or is a checkpoint.
+	// The call, such as `TeamService/ForceStop`; `operator credential` if the operator's credential was replaced; empty if the
+	// entry is about different calls, or about no call.
 	Method string `protobuf:"bytes,4,opt,name=method,proto3" json:"method,omitempty"`
 	// The team that the call was about. Empty: none, or the caller named none.
 	Team string `protobuf:"bytes,5,opt,name=team,proto3" json:"team,omitempty"`
 	// What the call was about within the team: a member, or the id of a credential; for several calls, what the first was about.
-	// Empty: nothing, or the text that the caller gave was not a name.
+	// Empty: there was no object, or the text that the caller gave was not a name.
 	Object string `protobuf:"bytes,6,opt,name=object,proto3" json:"object,omitempty"`
-	// `OK`; the name of the Reason for which it was refused; or `CANCELLED` if the caller did not wait for the reply. After
-	// `CANCELLED` and reasons that leave the outcome unknown, the call may have been carried out. Empty: several outcomes.
+	// `OK`; the name of the Reason for which it was refused; or `CANCELLED` if the caller did not wait for the reply. With
+	// `CANCELLED`, or a reason that leaves the outcome unknown, the call may have been carried out. Empty: several outcomes.
 	Outcome string `protobuf:"bytes,7,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	// How many calls the entry is about.
 	Calls uint64 `protobuf:"varint,8,opt,name=calls,proto3" json:"calls,omitempty"`
 	// When the last of them ended. Absent: there was only one call.
 	LastAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=last_at,json=lastAt,proto3" json:"last_at,omitempty"`
-	// How many entries of this coordinator are missing before this one: it ran out of room for them while the store was not
-	// accepting any.
+	// How many entries are missing before this one. The coordinator that wrote this entry had no room to keep them while the
+	// store accepted no entries.
 	Missing uint64 `protobuf:"varint,10,opt,name=missing,proto3" json:"missing,omitempty"`
 	// Set if the entry is a checkpoint.
 	Checkpoint    *AuditCheckpoint `protobuf:"bytes,11,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`

@@ -40,7 +40,7 @@ const (
 	TeamEventKind_TEAM_EVENT_KIND_OBSERVER_CREATED TeamEventKind = 4
 	// The store has lost changes that the coordinator had confirmed with OK.
 	TeamEventKind_TEAM_EVENT_KIND_WRITES_LOST TeamEventKind = 5
-	// A person signed in to the console as TeamEvent.actor, or as an observer if that is absent.
+	// A person signed in to the console as TeamEvent.actor, or, if `actor` is absent, as an observer.
 	TeamEventKind_TEAM_EVENT_KIND_SIGNED_IN TeamEventKind = 6
 	// A credential was revoked. TeamEvent.credential is its kind. TeamEvent.member is the member that the credential acted for or,
 	// if it was a join token, the member that was invited.
@@ -268,7 +268,7 @@ type MemberEvent struct {
 	Incarnation uint64 `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// Set when it exited. How its process ended.
 	Exit *ExitReport `protobuf:"bytes,4,opt,name=exit,proto3" json:"exit,omitempty"`
-	// Why, for a reader. Empty: no detail.
+	// Why, as text for people. Empty: no detail.
 	Detail string `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
 	// Set when a lead or the operator stopped the member by force.
 	ForcedBy      *Sender `protobuf:"bytes,6,opt,name=forced_by,json=forcedBy,proto3" json:"forced_by,omitempty"`
@@ -423,11 +423,11 @@ type TaskEvent struct {
 	Subject string `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
 	// Who did it.
 	Actor *Sender `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
-	// The member concerned: see the kind. Empty: none.
+	// The task's owner after the event; with TASK_EVENT_KIND_LAPSED, its former owner. Empty: none.
 	Owner string `protobuf:"bytes,5,opt,name=owner,proto3" json:"owner,omitempty"`
 	// How many times the task had been claimed.
 	Attempts uint32 `protobuf:"varint,6,opt,name=attempts,proto3" json:"attempts,omitempty"`
-	// Why, for a reader. Empty: no detail.
+	// Why, as text for people. Empty: no detail.
 	Detail        string `protobuf:"bytes,7,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -697,7 +697,7 @@ func (*HistoryEntry_Task) isHistoryEntry_Event() {}
 // Which entries to return.
 type HistoryFilter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. Only entries that this member sent, received, answered or is the subject of.
+	// Optional. Only entries that this member caused or received, or that are about it.
 	Member string `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
 	// Optional. Only messages.
 	MessagesOnly bool `protobuf:"varint,2,opt,name=messages_only,json=messagesOnly,proto3" json:"messages_only,omitempty"`

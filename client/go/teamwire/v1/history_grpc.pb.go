@@ -42,7 +42,8 @@ type HistoryServiceClient interface {
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
 	ListHistory(ctx context.Context, in *ListHistoryRequest, opts ...grpc.CallOption) (*ListHistoryResponse, error)
 	// Streams the entries after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
-	// TEAM_NOT_FOUND) and when the coordinator shuts down (UNAVAILABLE: DRAINING): resume after the last sequence seen.
+	// TEAM_NOT_FOUND) and when the coordinator shuts down (UNAVAILABLE: DRAINING). After DRAINING, call again with the last
+	// frame's `last_sequence` as `after_sequence`.
 	//
 	// A frame without an entry says that the client has everything so far. The coordinator sends one as soon as that is true, and
 	// then whenever it has sent nothing for 10 s, which shows that the stream is alive.
@@ -106,7 +107,8 @@ type HistoryServiceServer interface {
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
 	ListHistory(context.Context, *ListHistoryRequest) (*ListHistoryResponse, error)
 	// Streams the entries after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
-	// TEAM_NOT_FOUND) and when the coordinator shuts down (UNAVAILABLE: DRAINING): resume after the last sequence seen.
+	// TEAM_NOT_FOUND) and when the coordinator shuts down (UNAVAILABLE: DRAINING). After DRAINING, call again with the last
+	// frame's `last_sequence` as `after_sequence`.
 	//
 	// A frame without an entry says that the client has everything so far. The coordinator sends one as soon as that is true, and
 	// then whenever it has sent nothing for 10 s, which shows that the stream is alive.

@@ -113,7 +113,7 @@ const (
 	NoticeKind_NOTICE_KIND_TASK_ASSIGNMENT NoticeKind = 10
 	// A task that the recipient claimed was taken from it; `task` is set. Its claim token is no longer valid.
 	NoticeKind_NOTICE_KIND_TASK_REVOKED NoticeKind = 11
-	// A member has not processed its messages for too long. To the lead; `message_id` is the oldest of them.
+	// A member has left messages unprocessed for too long. To the lead; `message_id` is the oldest of them.
 	NoticeKind_NOTICE_KIND_UNPROCESSED NoticeKind = 12
 	// The store has lost changes that the coordinator had confirmed with OK, which can happen when a replica takes over. To every
 	// member.
@@ -716,7 +716,7 @@ type ShutdownRequest struct {
 	Recipient string `protobuf:"bytes,1,opt,name=recipient,proto3" json:"recipient,omitempty"`
 	// Optional. Why; up to 64 KiB.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Optional. How long until the request expires, 1 s to 30 days. Absent: 10 min, by default.
+	// Optional. How long until the request expires, 1 s to 30 days. Absent: 10 min (the coordinator's `shutdown_deadline`).
 	Ttl           *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -846,7 +846,7 @@ type PlanApprovalRequest struct {
 	Plan string `protobuf:"bytes,1,opt,name=plan,proto3" json:"plan,omitempty"`
 	// Optional. One line, up to 200 characters.
 	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
-	// Optional. How long until the request expires, 1 s to 30 days. Absent: 24 h, by default.
+	// Optional. How long until the request expires, 1 s to 30 days. Absent: 24 h (the coordinator's `plan_deadline`).
 	Ttl           *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -976,9 +976,9 @@ func (x *PlanApprovalResponse) GetFeedback() string {
 	return ""
 }
 
-// Asks for permission to do something, such as to run a command. Every member may send it. A member may have several
-// pending. The coordinator creates the request's id. A request that has no answer by its deadline expires, which counts as
-// a rejection.
+// Asks for permission to do something, for example to run a command. Every member may send it. A member may have several
+// pending. The coordinator creates the request's id. A request that has no answer by its deadline expires, which counts as a
+// rejection.
 type PermissionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Optional. The member that is asked (the approver): see DirectMessage.recipient. Empty or `team-lead`: the lead, including
@@ -994,7 +994,7 @@ type PermissionRequest struct {
 	Summary string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
 	// Optional. The command, the edit or whatever else the approver must see, up to 64 KiB. Never parsed.
 	Detail string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
-	// Optional. How long until the request expires, 1 s to 30 days. Absent: 10 min, by default.
+	// Optional. How long until the request expires, 1 s to 30 days. Absent: 10 min (the coordinator's `permission_deadline`).
 	Ttl           *durationpb.Duration `protobuf:"bytes,5,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1130,13 +1130,13 @@ func (x *PermissionResponse) GetReason() string {
 	return ""
 }
 
-// An order to start a member, for the host that was chosen. HostService.Spawn makes it; HostService.TakeOrder gives the host
-// what it needs to start the member.
+// An order for a host to start a member. HostService.Spawn makes it; HostService.TakeOrder gives the host what it needs to
+// start the member.
 type SpawnOrder struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Set by the coordinator. The host.
 	Recipient string `protobuf:"bytes,1,opt,name=recipient,proto3" json:"recipient,omitempty"`
-	// Set by the coordinator. One line for a reader.
+	// Set by the coordinator. One line for people.
 	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
 	// Set by the coordinator. The name of the member to start.
 	Member string `protobuf:"bytes,3,opt,name=member,proto3" json:"member,omitempty"`
@@ -1397,15 +1397,15 @@ type Notice struct {
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Set by the coordinator if the notice concerns a message. Its id.
 	MessageId string `protobuf:"bytes,4,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// Set by the coordinator. One sentence that tells a reader what happened and what can be done about it.
+	// Set by the coordinator. One sentence for people: what happened, and what can be done about it.
 	Text string `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
 	// Set by the coordinator with NOTICE_KIND_MEMBER_EXITED, NOTICE_KIND_MEMBER_RESTARTED and NOTICE_KIND_WORK_FAILED. How
 	// the process ended.
 	Exit *ExitReport `protobuf:"bytes,6,opt,name=exit,proto3" json:"exit,omitempty"`
 	// Set by the coordinator if the notice concerns a task.
 	Task *TaskSummary `protobuf:"bytes,7,opt,name=task,proto3" json:"task,omitempty"`
-	// Set by the coordinator. How many events it covers, 1 or more. While a notice is unprocessed, a newer one of the same kind
-	// about the same thing replaces it. The other fields describe the latest event.
+	// Set by the coordinator. How many events the notice covers, 1 or more. While a notice is unprocessed, a newer one of the
+	// same kind about the same thing replaces it. The other fields describe the latest event.
 	Count uint32 `protobuf:"varint,10,opt,name=count,proto3" json:"count,omitempty"`
 	// Set by the coordinator. When the first of these events happened.
 	FirstAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=first_at,json=firstAt,proto3" json:"first_at,omitempty"`
@@ -1535,7 +1535,7 @@ type ExitReport struct {
 	Signal int32 `protobuf:"varint,2,opt,name=signal,proto3" json:"signal,omitempty"`
 	// Optional. How long the process ran. Absent: not known.
 	Duration *durationpb.Duration `protobuf:"bytes,3,opt,name=duration,proto3" json:"duration,omitempty"`
-	// Optional. One line, up to 200 characters: why it ended, for a reader.
+	// Optional. One line, up to 200 characters: why it ended, as text for people.
 	Detail string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
 	// Set by the coordinator. The shutdown request that the member had approved. Empty: it had approved none.
 	ApprovedRequestId string `protobuf:"bytes,5,opt,name=approved_request_id,json=approvedRequestId,proto3" json:"approved_request_id,omitempty"`
@@ -1761,7 +1761,7 @@ type Message struct {
 	Recipients []string `protobuf:"bytes,5,rep,name=recipients,proto3" json:"recipients,omitempty"`
 	// Set by the coordinator on a request and on its answer. The id of the request that was made or answered.
 	RequestId string `protobuf:"bytes,6,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Set by the coordinator on a request. When it expires.
+	// Set by the coordinator on a request. When the request expires.
 	RequestExpiresAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=request_expires_at,json=requestExpiresAt,proto3" json:"request_expires_at,omitempty"`
 	// Set by the coordinator on a shutdown request. Which life of the member must shut down; see Member.incarnation.
 	TargetIncarnation uint64 `protobuf:"varint,8,opt,name=target_incarnation,json=targetIncarnation,proto3" json:"target_incarnation,omitempty"`
@@ -2326,7 +2326,7 @@ type SendResponse struct {
 	// True when this reply repeats an earlier one, because the call has the same idempotency key, or gives the same answer to the
 	// same request.
 	Replayed bool `protobuf:"varint,6,opt,name=replayed,proto3" json:"replayed,omitempty"`
-	// Warnings about a request that is allowed but perhaps not intended, each a sentence for a reader. Empty in a replayed reply.
+	// Warnings about a request that is allowed but perhaps not intended, each a sentence for people. Empty in a replayed reply.
 	Warnings      []string `protobuf:"bytes,7,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2414,23 +2414,24 @@ func (x *SendResponse) GetWarnings() []string {
 // The request of MessageService.Stream.
 type StreamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. A random id of the calling process, up to 64 visible ASCII characters. A session that replaces one of the same
-	// instance is a reconnect: the lead gets no notice of it, and the two sessions count as one. So a message that both have
-	// delivered counts as delivered once toward the limit at which it becomes a dead letter, unless failed_sequences names it.
-	// Empty: every session counts as another process.
+	// Optional. A random id of the calling process, up to 64 visible ASCII characters. A session with the same instance_id as the
+	// one that it replaces is a reconnect. The lead gets no notice of a reconnect. A message that both sessions delivered counts
+	// as delivered once toward the limit at which it becomes a dead letter, unless failed_sequences names it. Empty: every
+	// session counts as another process.
 	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
 	// Optional. How many messages may be unacknowledged at a time. Zero: the coordinator's `limits.unacked_messages_max`, by
 	// default 64. Larger values are treated as this maximum. A pending shutdown request is delivered even if that exceeds this
 	// bound or unacked_bytes_max.
 	UnackedMessagesMax uint32 `protobuf:"varint,2,opt,name=unacked_messages_max,json=unackedMessagesMax,proto3" json:"unacked_messages_max,omitempty"`
-	// Optional. How many bytes of messages may be unacknowledged at a time. Zero: the coordinator's `limits.unacked_bytes_max`, by
-	// default 1 MiB. Larger values are treated as this maximum. A single larger message is delivered when nothing else is
-	// unacknowledged.
+	// Optional. How many bytes of messages may be unacknowledged at a time. Zero: the coordinator's `limits.unacked_bytes_max`,
+	// by default 1 MiB. Larger values are treated as this maximum. A message that exceeds this bound by itself is delivered when
+	// no other message is unacknowledged.
 	UnackedBytesMax uint32 `protobuf:"varint,3,opt,name=unacked_bytes_max,json=unackedBytesMax,proto3" json:"unacked_bytes_max,omitempty"`
 	// Optional. The messages on which this process failed in its last session, by their Delivery.sequence, up to 64. For each of
 	// them, the last session and this one count as two deliveries toward the limit at which a message becomes a dead letter.
 	// Ignored for acknowledged messages, for messages that the last session has not delivered, and if the last session had
-	// another instance_id. Leave it empty when the stream reconnects later; otherwise the reconnect counts as another failure.
+	// another instance_id. Set it only in the first session after the failure: a session that repeats it counts as another
+	// failure.
 	FailedSequences []uint64 `protobuf:"varint,4,rep,packed,name=failed_sequences,json=failedSequences,proto3" json:"failed_sequences,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -2721,7 +2722,7 @@ type Delivery struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The place in the inbox. Dense: the next message that is put into this inbox has the next number.
 	Sequence uint64 `protobuf:"varint,1,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// How many sessions have delivered this message or may have delivered it, including this one. Over 1: the member may have
+	// How many sessions, including this one, have delivered this message or may have delivered it. Over 1: the member may have
 	// seen the message before.
 	DeliveryCount uint32 `protobuf:"varint,2,opt,name=delivery_count,json=deliveryCount,proto3" json:"delivery_count,omitempty"`
 	// The message.
@@ -2832,7 +2833,7 @@ type SessionClosing struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why.
 	Reason CloseReason `protobuf:"varint,1,opt,name=reason,proto3,enum=teamwire.v1.CloseReason" json:"reason,omitempty"`
-	// One sentence for a reader.
+	// One sentence for people.
 	Detail string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
 	// Set with CLOSE_REASON_SHUTDOWN_APPROVED. The request that was approved. Empty: the member is leaving voluntarily.
 	RequestId     string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`

@@ -124,8 +124,8 @@ const (
 	Retry_RETRY_UNSPECIFIED Retry = 0
 	// Automatically, after the delay that RetryInfo names.
 	Retry_RETRY_AUTOMATIC Retry = 1
-	// Only when the program asks for it: some member must act first, and that member may itself be waiting for the
-	// caller.
+	// Only if the program that uses the client asks for it: some member must act first, and that member may itself be waiting for
+	// the caller.
 	Retry_RETRY_ON_REQUEST Retry = 2
 )
 
@@ -247,11 +247,11 @@ func (x *ReasonPolicy) GetStreamReopens() bool {
 // Who gets notices of one kind, and which of them replace each other.
 type NoticePolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// True: every notice of this kind is important. False: such a notice is important only
-	// if its event is important, as a crash is.
+	// True: every notice of this kind is important. False: a notice of this kind is important only if it reports an important
+	// event, such as a crash.
 	Important bool `protobuf:"varint,1,opt,name=important,proto3" json:"important,omitempty"`
-	// The field of Notice that names what it is about: `member`, `request_id`, `message_id` or `task`. Empty: the team.
-	// While a notice is unprocessed, a newer one of the same kind about the same thing replaces it.
+	// The field of Notice that names what a notice of this kind is about: `member`, `request_id`, `message_id` or `task`. Empty:
+	// the team. While a notice is unprocessed, a newer one of the same kind about the same thing replaces it.
 	About         string `protobuf:"bytes,2,opt,name=about,proto3" json:"about,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -356,15 +356,15 @@ func (x *WaitPolicy) GetMax() *durationpb.Duration {
 	return nil
 }
 
-// One kind of message. The fields of its protobuf message show whether the kind has a recipient, a summary, a request's id or a
-// decision. The kind's name is the name of its field in Message.body.
+// One kind of message. The name of a kind is the name of its field in Message.body. The type of that field shows whether the
+// kind has a recipient, a summary, a request's id or a decision.
 type KindPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What a reader calls it, such as `plan`.
+	// Its name in texts for people, such as `plan`.
 	Noun string `protobuf:"bytes,1,opt,name=noun,proto3" json:"noun,omitempty"`
 	// The field that holds its text.
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
-	// Who receives it, as error messages put it.
+	// Its recipient, as error messages put it.
 	GoesTo string `protobuf:"bytes,3,opt,name=goes_to,json=goesTo,proto3" json:"goes_to,omitempty"`
 	// The kind that answers it. Empty: it expects no answer.
 	AnsweredBy string `protobuf:"bytes,4,opt,name=answered_by,json=answeredBy,proto3" json:"answered_by,omitempty"`

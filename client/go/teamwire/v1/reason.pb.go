@@ -72,8 +72,8 @@ const (
 	Reason_REASON_REQUEST_KIND_MISMATCH Reason = 20
 	// The answer says neither yes nor no: `approve` is absent.
 	Reason_REASON_APPROVE_MISSING Reason = 21
-	// The caller is not one of those that may answer this request (RequestKind says which may), or the caller wants to withdraw a
-	// request that another member made. For a host: another host has the order.
+	// The caller may not answer this request (RequestKind says which callers may), or wants to withdraw a request that another
+	// member made. For a host: another host has the order.
 	Reason_REASON_NOT_REQUEST_TARGET Reason = 22
 	// The plan's author is another member.
 	Reason_REASON_RECIPIENT_MISMATCH Reason = 23
@@ -142,7 +142,7 @@ const (
 	Reason_REASON_RATE_LIMITED Reason = 54
 	// The team, a member or a task has reached a limit. Someone has to make room first, so clients don't retry.
 	Reason_REASON_QUOTA_EXCEEDED Reason = 55
-	// The subscriber did not read its stream.
+	// The client did not read its stream.
 	Reason_REASON_SLOW_CONSUMER Reason = 56
 	// The store cannot be reached or is read-only. The change may have been made, unless the metadata has `nothing_changed` =
 	// `true`: then this attempt changed nothing.
@@ -158,7 +158,8 @@ const (
 	Reason_REASON_STORE_FULL Reason = 61
 	// No host can start the member that was ordered.
 	Reason_REASON_NO_HOST_FITS Reason = 62
-	// The credential was revoked, or what it acted for has ended: a member's life, or an observer's credential.
+	// The credential was revoked, the operator's credential was replaced, or the identity that a code or a console credential
+	// acted for has ended.
 	Reason_REASON_CREDENTIAL_REVOKED Reason = 63
 	// There is no such credential, or the caller may not revoke it.
 	Reason_REASON_CREDENTIAL_NOT_FOUND Reason = 64

@@ -31,8 +31,8 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Looks up requests. MessageService.Send makes and answers them, except orders: see HostService. MessageService describes
-// credentials and errors, which apply here too.
+// Looks up and withdraws requests. MessageService.Send makes and answers them; for orders, see HostService. MessageService
+// describes credentials and errors, which apply here too.
 //
 // A request is visible to its requester, the member that it concerns, its approver, the lead, the operator and observers.
 type RequestServiceClient interface {
@@ -48,8 +48,8 @@ type RequestServiceClient interface {
 	//
 	// INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
 	WaitForDecision(ctx context.Context, in *WaitForDecisionRequest, opts ...grpc.CallOption) (*WaitForDecisionResponse, error)
-	// Withdraws a permission request that the caller made, for example because its program no longer waits. Returns the request.
-	// If the request was already decided or has expired, the call returns it unchanged. Repeating the call is harmless.
+	// Withdraws one of the caller's permission requests, for example because the caller's program no longer waits. Returns the
+	// request. If the request was already decided or has expired, the call returns it unchanged. Repeating the call is harmless.
 	//
 	// INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND. PERMISSION_DENIED:
 	// NOT_REQUEST_TARGET (another member made it), NOT_PERMITTED. FAILED_PRECONDITION: REQUEST_KIND_MISMATCH.
@@ -109,8 +109,8 @@ func (c *requestServiceClient) Withdraw(ctx context.Context, in *WithdrawRequest
 // All implementations must embed UnimplementedRequestServiceServer
 // for forward compatibility.
 //
-// Looks up requests. MessageService.Send makes and answers them, except orders: see HostService. MessageService describes
-// credentials and errors, which apply here too.
+// Looks up and withdraws requests. MessageService.Send makes and answers them; for orders, see HostService. MessageService
+// describes credentials and errors, which apply here too.
 //
 // A request is visible to its requester, the member that it concerns, its approver, the lead, the operator and observers.
 type RequestServiceServer interface {
@@ -126,8 +126,8 @@ type RequestServiceServer interface {
 	//
 	// INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
 	WaitForDecision(context.Context, *WaitForDecisionRequest) (*WaitForDecisionResponse, error)
-	// Withdraws a permission request that the caller made, for example because its program no longer waits. Returns the request.
-	// If the request was already decided or has expired, the call returns it unchanged. Repeating the call is harmless.
+	// Withdraws one of the caller's permission requests, for example because the caller's program no longer waits. Returns the
+	// request. If the request was already decided or has expired, the call returns it unchanged. Repeating the call is harmless.
 	//
 	// INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND. PERMISSION_DENIED:
 	// NOT_REQUEST_TARGET (another member made it), NOT_PERMITTED. FAILED_PRECONDITION: REQUEST_KIND_MISMATCH.

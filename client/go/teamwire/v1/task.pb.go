@@ -127,7 +127,7 @@ type Task struct {
 	ClaimedAt *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=claimed_at,json=claimedAt,proto3" json:"claimed_at,omitempty"`
 	// Set when it is completed or deleted. When that was.
 	ClosedAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=closed_at,json=closedAt,proto3" json:"closed_at,omitempty"`
-	// Why it last returned to the board, for a reader: its owner's reason, or what happened to the owner or the claim. May
+	// Why it last returned to the board, as text for people: its owner's reason, or what happened to the owner or the claim. May
 	// be empty.
 	ReleasedBecause string `protobuf:"bytes,19,opt,name=released_because,json=releasedBecause,proto3" json:"released_because,omitempty"`
 	// When it last returned to the board. Absent: it never did.
@@ -330,9 +330,9 @@ type CreateTaskRequest struct {
 	ActiveForm string `protobuf:"bytes,5,opt,name=active_form,json=activeForm,proto3" json:"active_form,omitempty"`
 	// Optional. The member to assign it to; see DirectMessage.recipient. It gets a notice, unless it is the caller.
 	Owner string `protobuf:"bytes,6,opt,name=owner,proto3" json:"owner,omitempty"`
-	// Optional. Up to 64 tasks of the team, not deleted.
+	// Optional. The tasks that must be completed first: up to 64 of the team's tasks, none of them deleted.
 	BlockedBy []uint64 `protobuf:"varint,7,rep,packed,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"`
-	// Optional. Up to 32 pairs, with keys of 1 to 63 and values of up to 1,024 characters.
+	// Optional. Up to 32 pairs. Keys have 1 to 63 characters, and values up to 1,024.
 	Metadata      map[string]string `protobuf:"bytes,8,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -55,8 +55,8 @@ type TaskServiceClient interface {
 	// AGENT_EXITED (owner). ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (open tasks,
 	// blocked_by, or the share of the team's quota that tasks may use).
 	CreateTask(ctx context.Context, in *CreateTaskRequest, opts ...grpc.CallOption) (*CreateTaskResponse, error)
-	// Returns one task. It also returns a deleted one for as long as the coordinator keeps it, but without the description,
-	// metadata and result.
+	// Returns one task. A deleted task can be read for as long as the coordinator keeps it, but without its `description`,
+	// `active_form`, `metadata`, `blocks` and `result`.
 	//
 	// NOT_FOUND: TASK_NOT_FOUND.
 	GetTask(ctx context.Context, in *GetTaskRequest, opts ...grpc.CallOption) (*GetTaskResponse, error)
@@ -66,7 +66,7 @@ type TaskServiceClient interface {
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
 	// Streams every task that is not deleted, then every task that changes, in its new state. A change to Task.blocks alone is
 	// not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator shuts down
-	// (UNAVAILABLE: DRAINING): follow again.
+	// (UNAVAILABLE: DRAINING). After DRAINING, follow again.
 	//
 	// RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing for 30 s while frames were waiting.
 	FollowTasks(ctx context.Context, in *FollowTasksRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowTasksResponse], error)
@@ -255,8 +255,8 @@ type TaskServiceServer interface {
 	// AGENT_EXITED (owner). ALREADY_EXISTS: IDEMPOTENCY_KEY_REUSED. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (open tasks,
 	// blocked_by, or the share of the team's quota that tasks may use).
 	CreateTask(context.Context, *CreateTaskRequest) (*CreateTaskResponse, error)
-	// Returns one task. It also returns a deleted one for as long as the coordinator keeps it, but without the description,
-	// metadata and result.
+	// Returns one task. A deleted task can be read for as long as the coordinator keeps it, but without its `description`,
+	// `active_form`, `metadata`, `blocks` and `result`.
 	//
 	// NOT_FOUND: TASK_NOT_FOUND.
 	GetTask(context.Context, *GetTaskRequest) (*GetTaskResponse, error)
@@ -266,7 +266,7 @@ type TaskServiceServer interface {
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
 	// Streams every task that is not deleted, then every task that changes, in its new state. A change to Task.blocks alone is
 	// not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator shuts down
-	// (UNAVAILABLE: DRAINING): follow again.
+	// (UNAVAILABLE: DRAINING). After DRAINING, follow again.
 	//
 	// RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing for 30 s while frames were waiting.
 	FollowTasks(*FollowTasksRequest, grpc.ServerStreamingServer[FollowTasksResponse]) error

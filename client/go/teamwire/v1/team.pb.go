@@ -35,8 +35,8 @@ const (
 	Role_ROLE_LEAD Role = 1
 	// Every member that is neither the lead nor a host.
 	Role_ROLE_TEAMMATE Role = 2
-	// Starts teammates when the lead or the operator orders it; see HostService. It gets no broadcasts and claims no tasks,
-	// and ListMembers leaves it out.
+	// Starts teammates when the lead or the operator orders them; see HostService. It gets no broadcasts and claims no tasks, and
+	// ListMembers leaves it out.
 	Role_ROLE_HOST Role = 3
 )
 
@@ -91,7 +91,7 @@ const (
 	MemberState_MEMBER_STATE_UNSPECIFIED MemberState = 0
 	// Has joined; has not opened a session in this life.
 	MemberState_MEMBER_STATE_JOINED MemberState = 1
-	// Working. In a detached life: it has called within the duration of a lease, or has a session open.
+	// Working. In a detached life: its lease has not run out.
 	MemberState_MEMBER_STATE_ACTIVE MemberState = 2
 	// Alive, with nothing to do.
 	MemberState_MEMBER_STATE_IDLE MemberState = 3
@@ -102,8 +102,8 @@ const (
 	MemberState_MEMBER_STATE_EXITED MemberState = 5
 	// Its lease ran out and the grace period passed. It is active again as soon as it calls; the name may be joined again.
 	MemberState_MEMBER_STATE_LOST MemberState = 6
-	// Only in detached lives: it has not called for the duration of a lease, and has no session open. It is active again as soon
-	// as it calls. The history does not record when it goes away or returns, and no notice reports it.
+	// Only in detached lives: its lease has run out, because it has not called and has no session open. It is active again as
+	// soon as it calls. The history does not record when it goes away or returns, and no notice reports it.
 	MemberState_MEMBER_STATE_AWAY MemberState = 7
 	// Ordered with HostService.Spawn, but not started yet. Its inbox already accepts messages.
 	MemberState_MEMBER_STATE_SPAWNING MemberState = 8
@@ -171,8 +171,8 @@ const (
 	// A process keeps it going: a runner, or a program with a session. If the life's lease runs out and a grace period passes, the
 	// member becomes lost, and its tasks return to the board.
 	Liveness_LIVENESS_ATTACHED Liveness = 1
-	// No process keeps it going: a person types commands, or an agent runs them. The member is away between calls and never
-	// lost. Its claims last until they are completed, released or taken away, and for 24 hours at most (the coordinator's
+	// No process keeps it going: a person types commands, or an agent runs them. The member is away between calls and never lost.
+	// Its claims last until the tasks are completed, released or taken away, but at most 24 hours (the coordinator's
 	// `claim_ttl`).
 	Liveness_LIVENESS_DETACHED Liveness = 2
 )
@@ -429,8 +429,8 @@ func (x *Team) GetStorage() *TeamStorage {
 	return nil
 }
 
-// How much a team holds in the store, and how much it may hold. A teammate's call that adds something beyond a maximum fails with
-// REASON_QUOTA_EXCEEDED; the lead and the operator may use a tenth more.
+// How much a team holds in the store, and how much it may hold. A teammate's call that adds something beyond a maximum fails
+// with REASON_QUOTA_EXCEEDED. The lead and the operator may exceed each maximum by a tenth.
 type TeamStorage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The bytes of everything: messages, the history, tasks, and replies that are remembered for repeated calls.
@@ -546,7 +546,7 @@ type Member struct {
 	PendingShutdown string `protobuf:"bytes,10,opt,name=pending_shutdown,json=pendingShutdown,proto3" json:"pending_shutdown,omitempty"`
 	// Its own plan that awaits an answer. Empty: none.
 	PendingPlan string `protobuf:"bytes,11,opt,name=pending_plan,json=pendingPlan,proto3" json:"pending_plan,omitempty"`
-	// True when it must have a plan approved before it may work on tasks, and has none.
+	// True when it must have a plan approved before it may work on tasks, and no plan has been approved yet.
 	PlanRequired bool `protobuf:"varint,12,opt,name=plan_required,json=planRequired,proto3" json:"plan_required,omitempty"`
 	// How many messages of its inbox are unprocessed.
 	InboxDepth uint64 `protobuf:"varint,13,opt,name=inbox_depth,json=inboxDepth,proto3" json:"inbox_depth,omitempty"`
@@ -873,7 +873,7 @@ type CreateTeamRequest struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Optional. Up to 1,000 characters.
 	Description string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
-	// Optional. The lead's name; same syntax as `name`. Empty: `lead`. `operator`, `coordinator` and `team-lead` are
+	// Optional. The lead's name; same syntax as `name`. Empty: `lead`. The names `operator`, `coordinator` and `team-lead` are
 	// reserved.
 	LeadName string `protobuf:"bytes,3,opt,name=lead_name,json=leadName,proto3" json:"lead_name,omitempty"`
 	// Optional. The lead's attributes.
@@ -1314,13 +1314,13 @@ type InviteRequest struct {
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
 	// Optional. The one name that the token may be used for. Empty: any free name.
 	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
-	// Optional. How many joins it is valid for, 1 to 1,000. Zero: 1.
+	// Optional. How many joins the token is valid for, 1 to 1,000. Zero: 1.
 	UsesMax uint32 `protobuf:"varint,3,opt,name=uses_max,json=usesMax,proto3" json:"uses_max,omitempty"`
-	// Optional. How long it is valid, 1 s to 30 days. Absent: 15 min.
+	// Optional. How long the token is valid, 1 s to 30 days. Absent: 15 min.
 	Ttl *durationpb.Duration `protobuf:"bytes,4,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// Optional. True: members that join with it must have a plan approved before they may work on tasks.
 	PlanModeRequired bool `protobuf:"varint,5,opt,name=plan_mode_required,json=planModeRequired,proto3" json:"plan_mode_required,omitempty"`
-	// Optional. True: those that join with it are hosts (ROLE_HOST), not teammates.
+	// Optional. True: the token is for hosts (ROLE_HOST), not for teammates.
 	Host          bool `protobuf:"varint,6,opt,name=host,proto3" json:"host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1406,9 +1406,9 @@ type InviteResponse struct {
 	// When it expires.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	// The token with the coordinator's addresses and the certificate to trust, as one word to paste on the other machine:
-	// `TOKEN@ADDRESS[,ADDRESS...][+sha256:HEX]`. The addresses are those that the coordinator advertises, or else the one
-	// that this call used. HEX is the SHA-256 of the certificate to trust: that of the authority in the coordinator's chain. If
-	// no address is known, this is the token alone. Shown only once.
+	// `TOKEN@ADDRESS[,ADDRESS...][+sha256:HEX]`. The addresses are those that the coordinator advertises, or else the one that
+	// this call used. HEX is the SHA-256 of the certificate to trust: the certificate of the authority in the coordinator's
+	// chain. If no address is known, this is the token alone. Shown only once.
 	JoinString    string `protobuf:"bytes,3,opt,name=join_string,json=joinString,proto3" json:"join_string,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1470,7 +1470,7 @@ type CreateObserverRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// See SendRequest.team.
 	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
-	// Optional. How long it is valid, 1 s to 365 days. Absent: 24 h.
+	// Optional. How long the credential is valid, 1 s to 365 days. Absent: 24 h.
 	Ttl           *durationpb.Duration `protobuf:"bytes,2,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1588,8 +1588,9 @@ type JoinRequest struct {
 	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	// Optional. Whether a process keeps this life going. The liveness of earlier lives does not matter. Unspecified: attached.
 	Liveness Liveness `protobuf:"varint,4,opt,name=liveness,proto3,enum=teamwire.v1.Liveness" json:"liveness,omitempty"`
-	// Optional. How the program ended in the member's previous life, if that life is live or lost and a runner has restarted the
-	// program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join token.
+	// Optional. Set by a runner that has restarted the program: how the program ended in the member's previous life. The history
+	// records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored with a join token, and if the previous life is already
+	// stopping or has ended.
 	PreviousExit *ExitReport `protobuf:"bytes,5,opt,name=previous_exit,json=previousExit,proto3" json:"previous_exit,omitempty"`
 	// Optional. True: the caller joins as a host (ROLE_HOST). It must be true with a join token for hosts (InviteRequest.host)
 	// and with a host's credential, and false with every other credential. Otherwise the call fails with INVALID_FIELD, and the
@@ -2025,9 +2026,10 @@ type WorkFailure struct {
 	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// Optional. How many messages it was given. Zero counts as 1.
 	Messages uint32 `protobuf:"varint,4,opt,name=messages,proto3" json:"messages,omitempty"`
-	// Required without `exit`. What went wrong, for a reader: one line, up to 200 characters.
+	// Required without `exit`. What went wrong, as text for people: one line, up to 200 characters.
 	Error string `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
-	// Optional. How many times in a row the program has failed on this, this time included. Zero counts as 1.
+	// Optional. How many times in a row the program has failed on these messages or this task, including this time. Zero counts
+	// as 1.
 	Attempts      uint32 `protobuf:"varint,6,opt,name=attempts,proto3" json:"attempts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

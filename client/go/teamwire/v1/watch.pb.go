@@ -83,9 +83,10 @@ type WatchTeamResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// True: a snapshot begins with this frame. The client forgets all items that it has.
 	Reset_ bool `protobuf:"varint,1,opt,name=reset,proto3" json:"reset,omitempty"`
-	// Items that are new or have changed, each as a whole. Up to 256 KiB of them, unless a single one is larger.
+	// Items that are new or have changed. Each replaces the client's copy of that item. Up to 256 KiB of them, unless a single
+	// one is larger.
 	Items []*TeamItem `protobuf:"bytes,2,rep,name=items,proto3" json:"items,omitempty"`
-	// The keys of items that are gone. The client may not know all of them.
+	// The keys of items that are gone. Some may be the keys of items that the client never received.
 	Removed []*TeamItemKey `protobuf:"bytes,3,rep,name=removed,proto3" json:"removed,omitempty"`
 	// True: the client has the current state of everything. False: more frames follow at once.
 	CaughtUp bool `protobuf:"varint,4,opt,name=caught_up,json=caughtUp,proto3" json:"caught_up,omitempty"`
@@ -274,7 +275,7 @@ type isTeamItem_Item interface {
 }
 
 type TeamItem_Team struct {
-	// The team. Always exactly one.
+	// The team. It has no key, because there is exactly one.
 	Team *Team `protobuf:"bytes,1,opt,name=team,proto3,oneof"`
 }
 
@@ -296,8 +297,8 @@ type TeamItem_Request struct {
 }
 
 type TeamItem_Task struct {
-	// A task that is not deleted. Key: `id`. `description` and `result` are left out: see TaskService.GetTask, and read it again
-	// when `version` grows.
+	// A task that is not deleted. Key: `id`. `description` and `result` are left out: read them with TaskService.GetTask, and
+	// again when `version` grows.
 	Task *Task `protobuf:"bytes,5,opt,name=task,proto3,oneof"`
 }
 

@@ -55,7 +55,7 @@ type WatchServiceClient interface {
 	// If nothing changes for 10 s, a frame without items shows that the stream is alive.
 	//
 	// The stream ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND), when the caller's credential ends, and
-	// when the coordinator shuts down (UNAVAILABLE: DRAINING): reconnect.
+	// when the coordinator shuts down (UNAVAILABLE: DRAINING). After DRAINING, reconnect.
 	//
 	// INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD (the resume token did not come from a frame). NOT_FOUND: TEAM_NOT_FOUND.
 	// PERMISSION_DENIED: NOT_PERMITTED (a host, a join token). RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing
@@ -121,7 +121,7 @@ type WatchServiceServer interface {
 	// If nothing changes for 10 s, a frame without items shows that the stream is alive.
 	//
 	// The stream ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND), when the caller's credential ends, and
-	// when the coordinator shuts down (UNAVAILABLE: DRAINING): reconnect.
+	// when the coordinator shuts down (UNAVAILABLE: DRAINING). After DRAINING, reconnect.
 	//
 	// INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD (the resume token did not come from a frame). NOT_FOUND: TEAM_NOT_FOUND.
 	// PERMISSION_DENIED: NOT_PERMITTED (a host, a join token). RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing

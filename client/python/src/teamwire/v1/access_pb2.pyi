@@ -95,7 +95,9 @@ class CreateSignInCodeRequest(google.protobuf.message.Message):
     READ_ONLY_FIELD_NUMBER: builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: builtins.int
     team: builtins.str
-    """See SendRequest.team. The operator may leave it empty: whichever team it names, its console credential works in every team."""
+    """See SendRequest.team. The operator may leave it empty: the operator's console credential works in every team, whichever one
+    is named here.
+    """
     read_only: builtins.bool
     """Optional. Whether the person may only read."""
     idempotency_key: builtins.str
@@ -191,7 +193,7 @@ Global___SignInResponse: typing_extensions.TypeAlias = SignInResponse
 
 @typing.final
 class Caller(google.protobuf.message.Message):
-    """Who calls, and what it may do."""
+    """The caller, and what it may do."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -219,7 +221,7 @@ class Caller(google.protobuf.message.Message):
     """The id of its credential, as in Credential.id. Empty: its credential has none."""
     @property
     def expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When its credential expires. Absent: at no set time."""
+        """When its credential expires. Absent: the credential has no expiry time."""
 
     def __init__(
         self,
@@ -289,8 +291,8 @@ class Credential(google.protobuf.message.Message):
     CREATED_BY_FIELD_NUMBER: builtins.int
     IS_CALLING_FIELD_NUMBER: builtins.int
     id: builtins.str
-    """Identifies it within the team. The operator's console credentials belong to no team. A member's credential gets another id
-    with each life.
+    """Unique within the team. The operator's console credentials belong to no team; their ids are unique among themselves. A
+    member's credential gets another id with each life.
     """
     kind: Global___CredentialKind.ValueType
     """What it is."""
@@ -320,7 +322,7 @@ class Credential(google.protobuf.message.Message):
 
     @property
     def created_by(self) -> teamwire.v1.message_pb2.Sender:
-        """Who created it. Absent: an observer did, or it is the credential of a member or a host."""
+        """Who created it. Absent: an observer created it, or it is the credential of a member or a host."""
 
     def __init__(
         self,

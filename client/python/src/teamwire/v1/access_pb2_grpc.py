@@ -142,9 +142,8 @@ class AccessServiceServicer(object):
         CREDENTIAL_REVOKED (UNAUTHENTICATED). The same is true of the console credentials that were created with it.
 
         Revoking a member's credential takes away its access, and does not end the member. Its inbox stays. Its requests stay until
-        it joins again. Its claims return to the board when the member is lost (as it is after its process dies), or when it joins
-        again. To join again, it needs a join token bound to its name. The member can use the token immediately, even before the
-        member is lost. A runner whose credential is revoked ends its program.
+        it joins again. Its claims return to the board when it is lost or joins again. To join again, it needs a join token bound
+        to its name, which it can use immediately, even before it is lost. A runner whose credential is revoked ends its program.
 
         NOT_FOUND: TEAM_NOT_FOUND, CREDENTIAL_NOT_FOUND (including when the caller may not revoke it). PERMISSION_DENIED:
         NOT_PERMITTED (the lead tried to revoke the credential of its current life). INVALID_ARGUMENT: INVALID_FIELD.

@@ -58,7 +58,7 @@ Global___Usage: typing_extensions.TypeAlias = Usage
 
 @typing.final
 class FailedTurns(google.protobuf.message.Message):
-    """Turns of a member's program that have failed in a row, up to the latest one."""
+    """Turns of a member's program that have failed in a row, up to and including the latest turn."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -68,7 +68,7 @@ class FailedTurns(google.protobuf.message.Message):
     count: builtins.int
     """How many. Zero in a report: the latest turn has not failed."""
     error: builtins.str
-    """How the latest one failed, for a reader. One line; the coordinator keeps its first 500 characters. It comes from the
+    """How the latest one failed, as text for people. One line; the coordinator keeps its first 500 characters. It comes from the
     member's program and may contain any character.
     """
     @property

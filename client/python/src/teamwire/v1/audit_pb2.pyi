@@ -161,26 +161,28 @@ class AuditEntry(google.protobuf.message.Message):
     MISSING_FIELD_NUMBER: builtins.int
     CHECKPOINT_FIELD_NUMBER: builtins.int
     address: builtins.str
-    """The address and the port from which the call came; for several calls, those of the first one. Empty: it was not a call."""
+    """The address and the port from which the call came; for several calls, those of the first one. Empty: the entry is about no
+    call, or about calls by several callers.
+    """
     method: builtins.str
-    """The call, such as `TeamService/ForceStop`; `operator credential` if the operator's credential was replaced; empty if the entry
-    is about different calls, or is a checkpoint.
+    """The call, such as `TeamService/ForceStop`; `operator credential` if the operator's credential was replaced; empty if the
+    entry is about different calls, or about no call.
     """
     team: builtins.str
     """The team that the call was about. Empty: none, or the caller named none."""
     object: builtins.str
     """What the call was about within the team: a member, or the id of a credential; for several calls, what the first was about.
-    Empty: nothing, or the text that the caller gave was not a name.
+    Empty: there was no object, or the text that the caller gave was not a name.
     """
     outcome: builtins.str
-    """`OK`; the name of the Reason for which it was refused; or `CANCELLED` if the caller did not wait for the reply. After
-    `CANCELLED` and reasons that leave the outcome unknown, the call may have been carried out. Empty: several outcomes.
+    """`OK`; the name of the Reason for which it was refused; or `CANCELLED` if the caller did not wait for the reply. With
+    `CANCELLED`, or a reason that leaves the outcome unknown, the call may have been carried out. Empty: several outcomes.
     """
     calls: builtins.int
     """How many calls the entry is about."""
     missing: builtins.int
-    """How many entries of this coordinator are missing before this one: it ran out of room for them while the store was not
-    accepting any.
+    """How many entries are missing before this one. The coordinator that wrote this entry had no room to keep them while the
+    store accepted no entries.
     """
     @property
     def at(self) -> google.protobuf.timestamp_pb2.Timestamp:
@@ -188,7 +190,7 @@ class AuditEntry(google.protobuf.message.Message):
 
     @property
     def caller(self) -> Global___AuditCaller:
-        """Who called. Absent: the entry is a checkpoint."""
+        """Who called. Absent: the entry is about no call."""
 
     @property
     def last_at(self) -> google.protobuf.timestamp_pb2.Timestamp:

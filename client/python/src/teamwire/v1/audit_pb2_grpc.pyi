@@ -63,8 +63,8 @@ class AuditServiceStub(typing.Generic[_AuditServiceListAuditChainsType, _AuditSe
     holds neither contents nor secrets. MessageService describes credentials and errors, which apply here too.
 
     The log consists of chains, two for each team and two for the coordinator itself. Of each pair, one chain is for privileged
-    calls, and one for all other calls; see AuditChain.name. No member can change an entry, and the calls of teammates never go
-    to a chain for privileged calls, so they cannot push out its entries.
+    calls, and one for all other calls; see AuditChain.name. No member can change an entry. The calls of teammates never go to a
+    chain for privileged calls, so teammates cannot push out its entries.
 
     In a chain, the hash of each entry covers the hash of the entry before it, so that a changed, removed or inserted entry
     shows:
@@ -72,7 +72,7 @@ class AuditServiceStub(typing.Generic[_AuditServiceListAuditChainsType, _AuditSe
       hash(0) = derive(`teamwire 2026-11 audit chain`, the chain's name)
       hash(n) = derive(`teamwire 2026-11 audit entry`, hash(n-1), n as 8 bytes in little-endian order, AuditRecord.encoded)
 
-    Here, derive(context, inputs) is BLAKE3 in its key derivation mode, with this context, of the inputs one after the other.
+    Here, derive(context, inputs) is the `derive_key` function of BLAKE3. The key material is all inputs, concatenated.
 
     Old entries are removed. A later entry of the chain, the checkpoint, records the hash of the last entry that was removed.
     """
@@ -109,8 +109,8 @@ class AuditServiceStub(typing.Generic[_AuditServiceListAuditChainsType, _AuditSe
     """
 
     ListAuditEntries: _AuditServiceListAuditEntriesType
-    """Lists entries of the audit log, chain by chain, each chain in its order. The operator gets the entries of all chains, of a
-    team or of one chain. The lead gets the entries about its team that were written since the team was created,
+    """Lists entries of the audit log, chain by chain, each chain in its order. The operator gets the entries of all chains, or of
+    the team or the chain that it names. The lead gets the entries about its team that were written since the team was created,
     but not their hashes and encoded form (`with_proofs`).
 
     Entries that this coordinator has yet to write are written first, if the store takes them within 2 s.
@@ -136,8 +136,8 @@ class AuditServiceServicer(metaclass=abc.ABCMeta):
     holds neither contents nor secrets. MessageService describes credentials and errors, which apply here too.
 
     The log consists of chains, two for each team and two for the coordinator itself. Of each pair, one chain is for privileged
-    calls, and one for all other calls; see AuditChain.name. No member can change an entry, and the calls of teammates never go
-    to a chain for privileged calls, so they cannot push out its entries.
+    calls, and one for all other calls; see AuditChain.name. No member can change an entry. The calls of teammates never go to a
+    chain for privileged calls, so teammates cannot push out its entries.
 
     In a chain, the hash of each entry covers the hash of the entry before it, so that a changed, removed or inserted entry
     shows:
@@ -145,7 +145,7 @@ class AuditServiceServicer(metaclass=abc.ABCMeta):
       hash(0) = derive(`teamwire 2026-11 audit chain`, the chain's name)
       hash(n) = derive(`teamwire 2026-11 audit entry`, hash(n-1), n as 8 bytes in little-endian order, AuditRecord.encoded)
 
-    Here, derive(context, inputs) is BLAKE3 in its key derivation mode, with this context, of the inputs one after the other.
+    Here, derive(context, inputs) is the `derive_key` function of BLAKE3. The key material is all inputs, concatenated.
 
     Old entries are removed. A later entry of the chain, the checkpoint, records the hash of the last entry that was removed.
     """
@@ -168,8 +168,8 @@ class AuditServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.audit_pb2.ListAuditEntriesRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.audit_pb2.ListAuditEntriesResponse, collections.abc.Awaitable[teamwire.v1.audit_pb2.ListAuditEntriesResponse]]:
-        """Lists entries of the audit log, chain by chain, each chain in its order. The operator gets the entries of all chains, of a
-        team or of one chain. The lead gets the entries about its team that were written since the team was created,
+        """Lists entries of the audit log, chain by chain, each chain in its order. The operator gets the entries of all chains, or of
+        the team or the chain that it names. The lead gets the entries about its team that were written since the team was created,
         but not their hashes and encoded form (`with_proofs`).
 
         Entries that this coordinator has yet to write are written first, if the store takes them within 2 s.

@@ -43,7 +43,7 @@ class _TeamEventKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._
     TEAM_EVENT_KIND_WRITES_LOST: _TeamEventKind.ValueType  # 5
     """The store has lost changes that the coordinator had confirmed with OK."""
     TEAM_EVENT_KIND_SIGNED_IN: _TeamEventKind.ValueType  # 6
-    """A person signed in to the console as TeamEvent.actor, or as an observer if that is absent."""
+    """A person signed in to the console as TeamEvent.actor, or, if `actor` is absent, as an observer."""
     TEAM_EVENT_KIND_CREDENTIAL_REVOKED: _TeamEventKind.ValueType  # 7
     """A credential was revoked. TeamEvent.credential is its kind. TeamEvent.member is the member that the credential acted for or,
     if it was a join token, the member that was invited.
@@ -65,7 +65,7 @@ TEAM_EVENT_KIND_OBSERVER_CREATED: TeamEventKind.ValueType  # 4
 TEAM_EVENT_KIND_WRITES_LOST: TeamEventKind.ValueType  # 5
 """The store has lost changes that the coordinator had confirmed with OK."""
 TEAM_EVENT_KIND_SIGNED_IN: TeamEventKind.ValueType  # 6
-"""A person signed in to the console as TeamEvent.actor, or as an observer if that is absent."""
+"""A person signed in to the console as TeamEvent.actor, or, if `actor` is absent, as an observer."""
 TEAM_EVENT_KIND_CREDENTIAL_REVOKED: TeamEventKind.ValueType  # 7
 """A credential was revoked. TeamEvent.credential is its kind. TeamEvent.member is the member that the credential acted for or,
 if it was a join token, the member that was invited.
@@ -176,7 +176,7 @@ class MemberEvent(google.protobuf.message.Message):
     incarnation: builtins.int
     """The life that it concerns."""
     detail: builtins.str
-    """Why, for a reader. Empty: no detail."""
+    """Why, as text for people. Empty: no detail."""
     @property
     def exit(self) -> teamwire.v1.message_pb2.ExitReport:
         """Set when it exited. How its process ended."""
@@ -246,11 +246,11 @@ class TaskEvent(google.protobuf.message.Message):
     subject: builtins.str
     """Its subject at that time."""
     owner: builtins.str
-    """The member concerned: see the kind. Empty: none."""
+    """The task's owner after the event; with TASK_EVENT_KIND_LAPSED, its former owner. Empty: none."""
     attempts: builtins.int
     """How many times the task had been claimed."""
     detail: builtins.str
-    """Why, for a reader. Empty: no detail."""
+    """Why, as text for people. Empty: no detail."""
     @property
     def actor(self) -> teamwire.v1.message_pb2.Sender:
         """Who did it."""
@@ -350,7 +350,7 @@ class HistoryFilter(google.protobuf.message.Message):
     INCLUDE_RECEIPTS_FIELD_NUMBER: builtins.int
     TEXT_FIELD_NUMBER: builtins.int
     member: builtins.str
-    """Optional. Only entries that this member sent, received, answered or is the subject of."""
+    """Optional. Only entries that this member caused or received, or that are about it."""
     messages_only: builtins.bool
     """Optional. Only messages."""
     include_receipts: builtins.bool

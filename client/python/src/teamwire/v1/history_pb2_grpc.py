@@ -71,7 +71,8 @@ class HistoryServiceServicer(object):
 
     def FollowHistory(self, request, context):
         """Streams the entries after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
-        TEAM_NOT_FOUND) and when the coordinator shuts down (UNAVAILABLE: DRAINING): resume after the last sequence seen.
+        TEAM_NOT_FOUND) and when the coordinator shuts down (UNAVAILABLE: DRAINING). After DRAINING, call again with the last
+        frame's `last_sequence` as `after_sequence`.
 
         A frame without an entry says that the client has everything so far. The coordinator sends one as soon as that is true, and
         then whenever it has sent nothing for 10 s, which shows that the stream is alive.

@@ -505,8 +505,8 @@ class ReportExitResponse(google.protobuf.message.Message):
     EXIT_FIELD_NUMBER: builtins.int
     @property
     def exit(self) -> teamwire.v1.message_pb2.ExitReport:
-        """How the member's life ended: as its runner has reported or, without such a report, as in the request. Absent: a later order
-        or join token began the life, or no life had begun.
+        """How the member's life ended: as its runner has reported or, without such a report, as in the request. Absent: the member's
+        current life began with a later order or join token, or no life has begun.
         """
 
     def __init__(

@@ -95,9 +95,9 @@ class HostServiceServicer(object):
         """Orders a new member. Reserves its name, chooses a host, and puts the prompt into the member's inbox as a message from the
         caller. To wait for the start, call RequestService.WaitForDecision. Lead and operator only.
 
-        If the request names a host, the coordinator uses that one. Otherwise it chooses among the live hosts that have the
-        profile, the labels and a free slot: the one with the most free slots or, if several have that many, the first of these by
-        name.
+        If the request names a host, the coordinator uses that one. Otherwise it considers the live hosts that have the profile,
+        the labels and a free slot. It chooses the one with the most free slots. If several have equally many, it chooses the first
+        of these by name.
 
         PERMISSION_DENIED: LEAD_ONLY. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED. FAILED_PRECONDITION: NO_HOST_FITS
         (its text says what each host lacks). INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, CONTENT_TOO_LARGE,
@@ -127,9 +127,8 @@ class HostServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def TakeOrder(self, request, context):
-        """Lets a host take an order that it has in its inbox. Returns a new join token, good for one join under the name in the order,
-        and for this order only. The call voids any earlier token of the same order, so that a repeated call never leads to a
-        second member.
+        """Lets a host take an order that it has in its inbox. Returns a new join token that is valid once, and only for the name that
+        was ordered. The call voids any earlier token of the same order, so that a repeated call never leads to a second member.
 
         PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET (another host has it). INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND:
         REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED, REQUEST_CANCELLED. ABORTED: SESSION_SUPERSEDED.
@@ -140,8 +139,8 @@ class HostServiceServicer(object):
 
     def RefuseOrder(self, request, context):
         """Refuses an order, even one that the host has taken. A host does this if it cannot start the member, or if the program
-        exited before it opened a session. With `try_another_host`, the coordinator chooses another host, at most twice per order.
-        It chooses no other host if the order named one. Repeating the call is harmless.
+        exited before the member opened a session. With `try_another_host`, the coordinator chooses another host, at most twice per
+        order. It chooses no other host if the order named one. Repeating the call is harmless.
 
         PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD,
         CONTENT_TOO_LARGE. NOT_FOUND: REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED,
@@ -152,8 +151,8 @@ class HostServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ReportExit(self, request, context):
-        """Lets a host report that a member that it started has no process left, for example because the runner was killed. Ends the
-        member's current life, unless it has already ended, or a later order or join token began it. Repeating the call is harmless.
+        """Reports that a member has no process left on the calling host, for example because its runner was killed. Ends the member's
+        current life, unless that life has already ended or began with a later order or join token. Repeating the call is harmless.
 
         PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND:
         REQUEST_NOT_FOUND. ABORTED: SESSION_SUPERSEDED.

@@ -85,7 +85,7 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     NOTICE_KIND_TASK_REVOKED: _NoticeKind.ValueType  # 11
     """A task that the recipient claimed was taken from it; `task` is set. Its claim token is no longer valid."""
     NOTICE_KIND_UNPROCESSED: _NoticeKind.ValueType  # 12
-    """A member has not processed its messages for too long. To the lead; `message_id` is the oldest of them."""
+    """A member has left messages unprocessed for too long. To the lead; `message_id` is the oldest of them."""
     NOTICE_KIND_WRITES_LOST: _NoticeKind.ValueType  # 13
     """The store has lost changes that the coordinator had confirmed with OK, which can happen when a replica takes over. To every
     member.
@@ -145,7 +145,7 @@ NOTICE_KIND_TASK_ASSIGNMENT: NoticeKind.ValueType  # 10
 NOTICE_KIND_TASK_REVOKED: NoticeKind.ValueType  # 11
 """A task that the recipient claimed was taken from it; `task` is set. Its claim token is no longer valid."""
 NOTICE_KIND_UNPROCESSED: NoticeKind.ValueType  # 12
-"""A member has not processed its messages for too long. To the lead; `message_id` is the oldest of them."""
+"""A member has left messages unprocessed for too long. To the lead; `message_id` is the oldest of them."""
 NOTICE_KIND_WRITES_LOST: NoticeKind.ValueType  # 13
 """The store has lost changes that the coordinator had confirmed with OK, which can happen when a replica takes over. To every
 member.
@@ -448,7 +448,7 @@ class ShutdownRequest(google.protobuf.message.Message):
     """Optional. Why; up to 64 KiB."""
     @property
     def ttl(self) -> google.protobuf.duration_pb2.Duration:
-        """Optional. How long until the request expires, 1 s to 30 days. Absent: 10 min, by default."""
+        """Optional. How long until the request expires, 1 s to 30 days. Absent: 10 min (the coordinator's `shutdown_deadline`)."""
 
     def __init__(
         self,
@@ -509,7 +509,7 @@ class PlanApprovalRequest(google.protobuf.message.Message):
     """Optional. One line, up to 200 characters."""
     @property
     def ttl(self) -> google.protobuf.duration_pb2.Duration:
-        """Optional. How long until the request expires, 1 s to 30 days. Absent: 24 h, by default."""
+        """Optional. How long until the request expires, 1 s to 30 days. Absent: 24 h (the coordinator's `plan_deadline`)."""
 
     def __init__(
         self,
@@ -557,9 +557,9 @@ Global___PlanApprovalResponse: typing_extensions.TypeAlias = PlanApprovalRespons
 
 @typing.final
 class PermissionRequest(google.protobuf.message.Message):
-    """Asks for permission to do something, such as to run a command. Every member may send it. A member may have several
-    pending. The coordinator creates the request's id. A request that has no answer by its deadline expires, which counts as
-    a rejection.
+    """Asks for permission to do something, for example to run a command. Every member may send it. A member may have several
+    pending. The coordinator creates the request's id. A request that has no answer by its deadline expires, which counts as a
+    rejection.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -587,7 +587,7 @@ class PermissionRequest(google.protobuf.message.Message):
     """Optional. The command, the edit or whatever else the approver must see, up to 64 KiB. Never parsed."""
     @property
     def ttl(self) -> google.protobuf.duration_pb2.Duration:
-        """Optional. How long until the request expires, 1 s to 30 days. Absent: 10 min, by default."""
+        """Optional. How long until the request expires, 1 s to 30 days. Absent: 10 min (the coordinator's `permission_deadline`)."""
 
     def __init__(
         self,
@@ -635,8 +635,8 @@ Global___PermissionResponse: typing_extensions.TypeAlias = PermissionResponse
 
 @typing.final
 class SpawnOrder(google.protobuf.message.Message):
-    """An order to start a member, for the host that was chosen. HostService.Spawn makes it; HostService.TakeOrder gives the host
-    what it needs to start the member.
+    """An order for a host to start a member. HostService.Spawn makes it; HostService.TakeOrder gives the host what it needs to
+    start the member.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -648,7 +648,7 @@ class SpawnOrder(google.protobuf.message.Message):
     recipient: builtins.str
     """Set by the coordinator. The host."""
     summary: builtins.str
-    """Set by the coordinator. One line for a reader."""
+    """Set by the coordinator. One line for people."""
     member: builtins.str
     """Set by the coordinator. The name of the member to start."""
     @property
@@ -793,10 +793,10 @@ class Notice(google.protobuf.message.Message):
     message_id: builtins.str
     """Set by the coordinator if the notice concerns a message. Its id."""
     text: builtins.str
-    """Set by the coordinator. One sentence that tells a reader what happened and what can be done about it."""
+    """Set by the coordinator. One sentence for people: what happened, and what can be done about it."""
     count: builtins.int
-    """Set by the coordinator. How many events it covers, 1 or more. While a notice is unprocessed, a newer one of the same kind
-    about the same thing replaces it. The other fields describe the latest event.
+    """Set by the coordinator. How many events the notice covers, 1 or more. While a notice is unprocessed, a newer one of the
+    same kind about the same thing replaces it. The other fields describe the latest event.
     """
     important: builtins.bool
     """Set by the coordinator. True: the notice goes to members at every NoticeLevel. Depends on the kind; an exit is
@@ -859,7 +859,7 @@ class ExitReport(google.protobuf.message.Message):
     signal: builtins.int
     """Optional. The number of the signal that ended the process. Zero: none."""
     detail: builtins.str
-    """Optional. One line, up to 200 characters: why it ended, for a reader."""
+    """Optional. One line, up to 200 characters: why it ended, as text for people."""
     approved_request_id: builtins.str
     """Set by the coordinator. The shutdown request that the member had approved. Empty: it had approved none."""
     runner_action: Global___RunnerAction.ValueType
@@ -997,7 +997,7 @@ class Message(google.protobuf.message.Message):
 
     @property
     def request_expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """Set by the coordinator on a request. When it expires."""
+        """Set by the coordinator on a request. When the request expires."""
 
     @property
     def attachments(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Attachment]:
@@ -1200,7 +1200,7 @@ class SendResponse(google.protobuf.message.Message):
 
     @property
     def warnings(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Warnings about a request that is allowed but perhaps not intended, each a sentence for a reader. Empty in a replayed reply."""
+        """Warnings about a request that is allowed but perhaps not intended, each a sentence for people. Empty in a replayed reply."""
 
     def __init__(
         self,
@@ -1229,10 +1229,10 @@ class StreamRequest(google.protobuf.message.Message):
     UNACKED_BYTES_MAX_FIELD_NUMBER: builtins.int
     FAILED_SEQUENCES_FIELD_NUMBER: builtins.int
     instance_id: builtins.str
-    """Optional. A random id of the calling process, up to 64 visible ASCII characters. A session that replaces one of the same
-    instance is a reconnect: the lead gets no notice of it, and the two sessions count as one. So a message that both have
-    delivered counts as delivered once toward the limit at which it becomes a dead letter, unless failed_sequences names it.
-    Empty: every session counts as another process.
+    """Optional. A random id of the calling process, up to 64 visible ASCII characters. A session with the same instance_id as the
+    one that it replaces is a reconnect. The lead gets no notice of a reconnect. A message that both sessions delivered counts
+    as delivered once toward the limit at which it becomes a dead letter, unless failed_sequences names it. Empty: every
+    session counts as another process.
     """
     unacked_messages_max: builtins.int
     """Optional. How many messages may be unacknowledged at a time. Zero: the coordinator's `limits.unacked_messages_max`, by
@@ -1240,16 +1240,17 @@ class StreamRequest(google.protobuf.message.Message):
     bound or unacked_bytes_max.
     """
     unacked_bytes_max: builtins.int
-    """Optional. How many bytes of messages may be unacknowledged at a time. Zero: the coordinator's `limits.unacked_bytes_max`, by
-    default 1 MiB. Larger values are treated as this maximum. A single larger message is delivered when nothing else is
-    unacknowledged.
+    """Optional. How many bytes of messages may be unacknowledged at a time. Zero: the coordinator's `limits.unacked_bytes_max`,
+    by default 1 MiB. Larger values are treated as this maximum. A message that exceeds this bound by itself is delivered when
+    no other message is unacknowledged.
     """
     @property
     def failed_sequences(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Optional. The messages on which this process failed in its last session, by their Delivery.sequence, up to 64. For each of
         them, the last session and this one count as two deliveries toward the limit at which a message becomes a dead letter.
         Ignored for acknowledged messages, for messages that the last session has not delivered, and if the last session had
-        another instance_id. Leave it empty when the stream reconnects later; otherwise the reconnect counts as another failure.
+        another instance_id. Set it only in the first session after the failure: a session that repeats it counts as another
+        failure.
         """
 
     def __init__(
@@ -1363,7 +1364,7 @@ class Delivery(google.protobuf.message.Message):
     sequence: builtins.int
     """The place in the inbox. Dense: the next message that is put into this inbox has the next number."""
     delivery_count: builtins.int
-    """How many sessions have delivered this message or may have delivered it, including this one. Over 1: the member may have
+    """How many sessions, including this one, have delivered this message or may have delivered it. Over 1: the member may have
     seen the message before.
     """
     @property
@@ -1415,7 +1416,7 @@ class SessionClosing(google.protobuf.message.Message):
     reason: Global___CloseReason.ValueType
     """Why."""
     detail: builtins.str
-    """One sentence for a reader."""
+    """One sentence for people."""
     request_id: builtins.str
     """Set with CLOSE_REASON_SHUTDOWN_APPROVED. The request that was approved. Empty: the member is leaving voluntarily."""
     def __init__(

@@ -48,9 +48,9 @@ class MessageServiceStub(object):
     full store.
 
     If a team has used up its quota, a call that would add something fails with QUOTA_EXCEEDED (RESOURCE_EXHAUSTED). Its metadata
-    has `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. The lead and the operator may use a
-    tenth more. Calls that end something still work, such as acknowledgements, answers, releasing and deleting tasks, and
-    stopping members. A call that would exceed another limit, such as the number of claims of a member, also fails with
+    has `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. The lead and the operator may exceed
+    the quota by a tenth. Calls that end something still work, such as acknowledgements, answers, releasing and deleting tasks,
+    and stopping members. A call that would exceed another limit, such as the number of claims of a member, also fails with
     QUOTA_EXCEEDED, but without this metadata.
 
     After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN, the outcome is unknown, with three exceptions. After DRAINING,
@@ -114,9 +114,9 @@ class MessageServiceServicer(object):
     full store.
 
     If a team has used up its quota, a call that would add something fails with QUOTA_EXCEEDED (RESOURCE_EXHAUSTED). Its metadata
-    has `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. The lead and the operator may use a
-    tenth more. Calls that end something still work, such as acknowledgements, answers, releasing and deleting tasks, and
-    stopping members. A call that would exceed another limit, such as the number of claims of a member, also fails with
+    has `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. The lead and the operator may exceed
+    the quota by a tenth. Calls that end something still work, such as acknowledgements, answers, releasing and deleting tasks,
+    and stopping members. A call that would exceed another limit, such as the number of claims of a member, also fails with
     QUOTA_EXCEEDED, but without this metadata.
 
     After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN, the outcome is unknown, with three exceptions. After DRAINING,
@@ -252,9 +252,9 @@ class MessageService(object):
     full store.
 
     If a team has used up its quota, a call that would add something fails with QUOTA_EXCEEDED (RESOURCE_EXHAUSTED). Its metadata
-    has `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. The lead and the operator may use a
-    tenth more. Calls that end something still work, such as acknowledgements, answers, releasing and deleting tasks, and
-    stopping members. A call that would exceed another limit, such as the number of claims of a member, also fails with
+    has `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. The lead and the operator may exceed
+    the quota by a tenth. Calls that end something still work, such as acknowledgements, answers, releasing and deleting tasks,
+    and stopping members. A call that would exceed another limit, such as the number of claims of a member, also fails with
     QUOTA_EXCEEDED, but without this metadata.
 
     After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN, the outcome is unknown, with three exceptions. After DRAINING,

@@ -128,9 +128,9 @@ class MessageServiceStub(typing.Generic[_MessageServiceSendType, _MessageService
     full store.
 
     If a team has used up its quota, a call that would add something fails with QUOTA_EXCEEDED (RESOURCE_EXHAUSTED). Its metadata
-    has `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. The lead and the operator may use a
-    tenth more. Calls that end something still work, such as acknowledgements, answers, releasing and deleting tasks, and
-    stopping members. A call that would exceed another limit, such as the number of claims of a member, also fails with
+    has `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. The lead and the operator may exceed
+    the quota by a tenth. Calls that end something still work, such as acknowledgements, answers, releasing and deleting tasks,
+    and stopping members. A call that would exceed another limit, such as the number of claims of a member, also fails with
     QUOTA_EXCEEDED, but without this metadata.
 
     After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN, the outcome is unknown, with three exceptions. After DRAINING,
@@ -286,9 +286,9 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
     full store.
 
     If a team has used up its quota, a call that would add something fails with QUOTA_EXCEEDED (RESOURCE_EXHAUSTED). Its metadata
-    has `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. The lead and the operator may use a
-    tenth more. Calls that end something still work, such as acknowledgements, answers, releasing and deleting tasks, and
-    stopping members. A call that would exceed another limit, such as the number of claims of a member, also fails with
+    has `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. The lead and the operator may exceed
+    the quota by a tenth. Calls that end something still work, such as acknowledgements, answers, releasing and deleting tasks,
+    and stopping members. A call that would exceed another limit, such as the number of claims of a member, also fails with
     QUOTA_EXCEEDED, but without this metadata.
 
     After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN, the outcome is unknown, with three exceptions. After DRAINING,

@@ -94,8 +94,8 @@ class _RetryEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumType
     RETRY_AUTOMATIC: _Retry.ValueType  # 1
     """Automatically, after the delay that RetryInfo names."""
     RETRY_ON_REQUEST: _Retry.ValueType  # 2
-    """Only when the program asks for it: some member must act first, and that member may itself be waiting for the
-    caller.
+    """Only if the program that uses the client asks for it: some member must act first, and that member may itself be waiting for
+    the caller.
     """
 
 class Retry(_Retry, metaclass=_RetryEnumTypeWrapper):
@@ -106,8 +106,8 @@ RETRY_UNSPECIFIED: Retry.ValueType  # 0
 RETRY_AUTOMATIC: Retry.ValueType  # 1
 """Automatically, after the delay that RetryInfo names."""
 RETRY_ON_REQUEST: Retry.ValueType  # 2
-"""Only when the program asks for it: some member must act first, and that member may itself be waiting for the
-caller.
+"""Only if the program that uses the client asks for it: some member must act first, and that member may itself be waiting for
+the caller.
 """
 Global___Retry: typing_extensions.TypeAlias = Retry
 
@@ -152,12 +152,12 @@ class NoticePolicy(google.protobuf.message.Message):
     IMPORTANT_FIELD_NUMBER: builtins.int
     ABOUT_FIELD_NUMBER: builtins.int
     important: builtins.bool
-    """True: every notice of this kind is important. False: such a notice is important only
-    if its event is important, as a crash is.
+    """True: every notice of this kind is important. False: a notice of this kind is important only if it reports an important
+    event, such as a crash.
     """
     about: builtins.str
-    """The field of Notice that names what it is about: `member`, `request_id`, `message_id` or `task`. Empty: the team.
-    While a notice is unprocessed, a newer one of the same kind about the same thing replaces it.
+    """The field of Notice that names what a notice of this kind is about: `member`, `request_id`, `message_id` or `task`. Empty:
+    the team. While a notice is unprocessed, a newer one of the same kind about the same thing replaces it.
     """
     def __init__(
         self,
@@ -198,8 +198,8 @@ Global___WaitPolicy: typing_extensions.TypeAlias = WaitPolicy
 
 @typing.final
 class KindPolicy(google.protobuf.message.Message):
-    """One kind of message. The fields of its protobuf message show whether the kind has a recipient, a summary, a request's id or a
-    decision. The kind's name is the name of its field in Message.body.
+    """One kind of message. The name of a kind is the name of its field in Message.body. The type of that field shows whether the
+    kind has a recipient, a summary, a request's id or a decision.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -210,11 +210,11 @@ class KindPolicy(google.protobuf.message.Message):
     ANSWERED_BY_FIELD_NUMBER: builtins.int
     RECIPIENT_IS_OPTIONAL_FIELD_NUMBER: builtins.int
     noun: builtins.str
-    """What a reader calls it, such as `plan`."""
+    """Its name in texts for people, such as `plan`."""
     text: builtins.str
     """The field that holds its text."""
     goes_to: builtins.str
-    """Who receives it, as error messages put it."""
+    """Its recipient, as error messages put it."""
     answered_by: builtins.str
     """The kind that answers it. Empty: it expects no answer."""
     recipient_is_optional: builtins.bool

@@ -69,8 +69,8 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_APPROVE_MISSING: _Reason.ValueType  # 21
     """The answer says neither yes nor no: `approve` is absent."""
     REASON_NOT_REQUEST_TARGET: _Reason.ValueType  # 22
-    """The caller is not one of those that may answer this request (RequestKind says which may), or the caller wants to withdraw a
-    request that another member made. For a host: another host has the order.
+    """The caller may not answer this request (RequestKind says which callers may), or wants to withdraw a request that another
+    member made. For a host: another host has the order.
     """
     REASON_RECIPIENT_MISMATCH: _Reason.ValueType  # 23
     """The plan's author is another member."""
@@ -141,7 +141,7 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_QUOTA_EXCEEDED: _Reason.ValueType  # 55
     """The team, a member or a task has reached a limit. Someone has to make room first, so clients don't retry."""
     REASON_SLOW_CONSUMER: _Reason.ValueType  # 56
-    """The subscriber did not read its stream."""
+    """The client did not read its stream."""
     REASON_STORE_UNAVAILABLE: _Reason.ValueType  # 57
     """The store cannot be reached or is read-only. The change may have been made, unless the metadata has `nothing_changed` =
     `true`: then this attempt changed nothing.
@@ -159,7 +159,9 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_NO_HOST_FITS: _Reason.ValueType  # 62
     """No host can start the member that was ordered."""
     REASON_CREDENTIAL_REVOKED: _Reason.ValueType  # 63
-    """The credential was revoked, or what it acted for has ended: a member's life, or an observer's credential."""
+    """The credential was revoked, the operator's credential was replaced, or the identity that a code or a console credential
+    acted for has ended.
+    """
     REASON_CREDENTIAL_NOT_FOUND: _Reason.ValueType  # 64
     """There is no such credential, or the caller may not revoke it."""
     REASON_SIGN_IN_CODE_USED: _Reason.ValueType  # 65
@@ -215,8 +217,8 @@ REASON_REQUEST_KIND_MISMATCH: Reason.ValueType  # 20
 REASON_APPROVE_MISSING: Reason.ValueType  # 21
 """The answer says neither yes nor no: `approve` is absent."""
 REASON_NOT_REQUEST_TARGET: Reason.ValueType  # 22
-"""The caller is not one of those that may answer this request (RequestKind says which may), or the caller wants to withdraw a
-request that another member made. For a host: another host has the order.
+"""The caller may not answer this request (RequestKind says which callers may), or wants to withdraw a request that another
+member made. For a host: another host has the order.
 """
 REASON_RECIPIENT_MISMATCH: Reason.ValueType  # 23
 """The plan's author is another member."""
@@ -287,7 +289,7 @@ REASON_RATE_LIMITED: Reason.ValueType  # 54
 REASON_QUOTA_EXCEEDED: Reason.ValueType  # 55
 """The team, a member or a task has reached a limit. Someone has to make room first, so clients don't retry."""
 REASON_SLOW_CONSUMER: Reason.ValueType  # 56
-"""The subscriber did not read its stream."""
+"""The client did not read its stream."""
 REASON_STORE_UNAVAILABLE: Reason.ValueType  # 57
 """The store cannot be reached or is read-only. The change may have been made, unless the metadata has `nothing_changed` =
 `true`: then this attempt changed nothing.
@@ -305,7 +307,9 @@ too.
 REASON_NO_HOST_FITS: Reason.ValueType  # 62
 """No host can start the member that was ordered."""
 REASON_CREDENTIAL_REVOKED: Reason.ValueType  # 63
-"""The credential was revoked, or what it acted for has ended: a member's life, or an observer's credential."""
+"""The credential was revoked, the operator's credential was replaced, or the identity that a code or a console credential
+acted for has ended.
+"""
 REASON_CREDENTIAL_NOT_FOUND: Reason.ValueType  # 64
 """There is no such credential, or the caller may not revoke it."""
 REASON_SIGN_IN_CODE_USED: Reason.ValueType  # 65

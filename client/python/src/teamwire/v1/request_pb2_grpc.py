@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class RequestServiceStub(object):
-    """Looks up requests. MessageService.Send makes and answers them, except orders: see HostService. MessageService describes
-    credentials and errors, which apply here too.
+    """Looks up and withdraws requests. MessageService.Send makes and answers them; for orders, see HostService. MessageService
+    describes credentials and errors, which apply here too.
 
     A request is visible to its requester, the member that it concerns, its approver, the lead, the operator and observers.
     """
@@ -61,8 +61,8 @@ class RequestServiceStub(object):
 
 
 class RequestServiceServicer(object):
-    """Looks up requests. MessageService.Send makes and answers them, except orders: see HostService. MessageService describes
-    credentials and errors, which apply here too.
+    """Looks up and withdraws requests. MessageService.Send makes and answers them; for orders, see HostService. MessageService
+    describes credentials and errors, which apply here too.
 
     A request is visible to its requester, the member that it concerns, its approver, the lead, the operator and observers.
     """
@@ -95,8 +95,8 @@ class RequestServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Withdraw(self, request, context):
-        """Withdraws a permission request that the caller made, for example because its program no longer waits. Returns the request.
-        If the request was already decided or has expired, the call returns it unchanged. Repeating the call is harmless.
+        """Withdraws one of the caller's permission requests, for example because the caller's program no longer waits. Returns the
+        request. If the request was already decided or has expired, the call returns it unchanged. Repeating the call is harmless.
 
         INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND. PERMISSION_DENIED:
         NOT_REQUEST_TARGET (another member made it), NOT_PERMITTED. FAILED_PRECONDITION: REQUEST_KIND_MISMATCH.
@@ -138,8 +138,8 @@ def add_RequestServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class RequestService(object):
-    """Looks up requests. MessageService.Send makes and answers them, except orders: see HostService. MessageService describes
-    credentials and errors, which apply here too.
+    """Looks up and withdraws requests. MessageService.Send makes and answers them; for orders, see HostService. MessageService
+    describes credentials and errors, which apply here too.
 
     A request is visible to its requester, the member that it concerns, its approver, the lead, the operator and observers.
     """

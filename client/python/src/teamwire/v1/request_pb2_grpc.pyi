@@ -90,8 +90,8 @@ _RequestServiceWithdrawType = typing_extensions.TypeVar(
 )
 
 class RequestServiceStub(typing.Generic[_RequestServiceGetRequestType, _RequestServiceListRequestsType, _RequestServiceWaitForDecisionType, _RequestServiceWithdrawType]):
-    """Looks up requests. MessageService.Send makes and answers them, except orders: see HostService. MessageService describes
-    credentials and errors, which apply here too.
+    """Looks up and withdraws requests. MessageService.Send makes and answers them; for orders, see HostService. MessageService
+    describes credentials and errors, which apply here too.
 
     A request is visible to its requester, the member that it concerns, its approver, the lead, the operator and observers.
     """
@@ -155,8 +155,8 @@ class RequestServiceStub(typing.Generic[_RequestServiceGetRequestType, _RequestS
     """
 
     Withdraw: _RequestServiceWithdrawType
-    """Withdraws a permission request that the caller made, for example because its program no longer waits. Returns the request.
-    If the request was already decided or has expired, the call returns it unchanged. Repeating the call is harmless.
+    """Withdraws one of the caller's permission requests, for example because the caller's program no longer waits. Returns the
+    request. If the request was already decided or has expired, the call returns it unchanged. Repeating the call is harmless.
 
     INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND. PERMISSION_DENIED:
     NOT_REQUEST_TARGET (another member made it), NOT_PERMITTED. FAILED_PRECONDITION: REQUEST_KIND_MISMATCH.
@@ -183,8 +183,8 @@ RequestServiceAsyncStub: typing_extensions.TypeAlias = RequestServiceStub[
 ]
 
 class RequestServiceServicer(metaclass=abc.ABCMeta):
-    """Looks up requests. MessageService.Send makes and answers them, except orders: see HostService. MessageService describes
-    credentials and errors, which apply here too.
+    """Looks up and withdraws requests. MessageService.Send makes and answers them; for orders, see HostService. MessageService
+    describes credentials and errors, which apply here too.
 
     A request is visible to its requester, the member that it concerns, its approver, the lead, the operator and observers.
     """
@@ -228,8 +228,8 @@ class RequestServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.request_pb2.WithdrawRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.request_pb2.WithdrawResponse, collections.abc.Awaitable[teamwire.v1.request_pb2.WithdrawResponse]]:
-        """Withdraws a permission request that the caller made, for example because its program no longer waits. Returns the request.
-        If the request was already decided or has expired, the call returns it unchanged. Repeating the call is harmless.
+        """Withdraws one of the caller's permission requests, for example because the caller's program no longer waits. Returns the
+        request. If the request was already decided or has expired, the call returns it unchanged. Repeating the call is harmless.
 
         INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND. PERMISSION_DENIED:
         NOT_REQUEST_TARGET (another member made it), NOT_PERMITTED. FAILED_PRECONDITION: REQUEST_KIND_MISMATCH.

@@ -120,7 +120,7 @@ class Task(google.protobuf.message.Message):
     result: builtins.str
     """The result, as given when it was completed. May be empty."""
     released_because: builtins.str
-    """Why it last returned to the board, for a reader: its owner's reason, or what happened to the owner or the claim. May
+    """Why it last returned to the board, as text for people: its owner's reason, or what happened to the owner or the claim. May
     be empty.
     """
     @property
@@ -241,11 +241,11 @@ class CreateTaskRequest(google.protobuf.message.Message):
     """Optional. The member to assign it to; see DirectMessage.recipient. It gets a notice, unless it is the caller."""
     @property
     def blocked_by(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Optional. Up to 64 tasks of the team, not deleted."""
+        """Optional. The tasks that must be completed first: up to 64 of the team's tasks, none of them deleted."""
 
     @property
     def metadata(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
-        """Optional. Up to 32 pairs, with keys of 1 to 63 and values of up to 1,024 characters."""
+        """Optional. Up to 32 pairs. Keys have 1 to 63 characters, and values up to 1,024."""
 
     def __init__(
         self,

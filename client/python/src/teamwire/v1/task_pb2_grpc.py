@@ -122,8 +122,8 @@ class TaskServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetTask(self, request, context):
-        """Returns one task. It also returns a deleted one for as long as the coordinator keeps it, but without the description,
-        metadata and result.
+        """Returns one task. A deleted task can be read for as long as the coordinator keeps it, but without its `description`,
+        `active_form`, `metadata`, `blocks` and `result`.
 
         NOT_FOUND: TASK_NOT_FOUND.
         """
@@ -143,7 +143,7 @@ class TaskServiceServicer(object):
     def FollowTasks(self, request, context):
         """Streams every task that is not deleted, then every task that changes, in its new state. A change to Task.blocks alone is
         not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator shuts down
-        (UNAVAILABLE: DRAINING): follow again.
+        (UNAVAILABLE: DRAINING). After DRAINING, follow again.
 
         RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing for 30 s while frames were waiting.
         """

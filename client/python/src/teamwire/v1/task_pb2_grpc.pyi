@@ -296,8 +296,8 @@ class TaskServiceStub(typing.Generic[_TaskServiceCreateTaskType, _TaskServiceGet
     """
 
     GetTask: _TaskServiceGetTaskType
-    """Returns one task. It also returns a deleted one for as long as the coordinator keeps it, but without the description,
-    metadata and result.
+    """Returns one task. A deleted task can be read for as long as the coordinator keeps it, but without its `description`,
+    `active_form`, `metadata`, `blocks` and `result`.
 
     NOT_FOUND: TASK_NOT_FOUND.
     """
@@ -311,7 +311,7 @@ class TaskServiceStub(typing.Generic[_TaskServiceCreateTaskType, _TaskServiceGet
     FollowTasks: _TaskServiceFollowTasksType
     """Streams every task that is not deleted, then every task that changes, in its new state. A change to Task.blocks alone is
     not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator shuts down
-    (UNAVAILABLE: DRAINING): follow again.
+    (UNAVAILABLE: DRAINING). After DRAINING, follow again.
 
     RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing for 30 s while frames were waiting.
     """
@@ -448,8 +448,8 @@ class TaskServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.task_pb2.GetTaskRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.task_pb2.GetTaskResponse, collections.abc.Awaitable[teamwire.v1.task_pb2.GetTaskResponse]]:
-        """Returns one task. It also returns a deleted one for as long as the coordinator keeps it, but without the description,
-        metadata and result.
+        """Returns one task. A deleted task can be read for as long as the coordinator keeps it, but without its `description`,
+        `active_form`, `metadata`, `blocks` and `result`.
 
         NOT_FOUND: TASK_NOT_FOUND.
         """
@@ -473,7 +473,7 @@ class TaskServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[collections.abc.Iterator[teamwire.v1.task_pb2.FollowTasksResponse], collections.abc.AsyncIterator[teamwire.v1.task_pb2.FollowTasksResponse]]:
         """Streams every task that is not deleted, then every task that changes, in its new state. A change to Task.blocks alone is
         not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator shuts down
-        (UNAVAILABLE: DRAINING): follow again.
+        (UNAVAILABLE: DRAINING). After DRAINING, follow again.
 
         RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing for 30 s while frames were waiting.
         """

@@ -36,8 +36,8 @@ class _RoleEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeW
     ROLE_TEAMMATE: _Role.ValueType  # 2
     """Every member that is neither the lead nor a host."""
     ROLE_HOST: _Role.ValueType  # 3
-    """Starts teammates when the lead or the operator orders it; see HostService. It gets no broadcasts and claims no tasks,
-    and ListMembers leaves it out.
+    """Starts teammates when the lead or the operator orders them; see HostService. It gets no broadcasts and claims no tasks, and
+    ListMembers leaves it out.
     """
 
 class Role(_Role, metaclass=_RoleEnumTypeWrapper):
@@ -50,8 +50,8 @@ ROLE_LEAD: Role.ValueType  # 1
 ROLE_TEAMMATE: Role.ValueType  # 2
 """Every member that is neither the lead nor a host."""
 ROLE_HOST: Role.ValueType  # 3
-"""Starts teammates when the lead or the operator orders it; see HostService. It gets no broadcasts and claims no tasks,
-and ListMembers leaves it out.
+"""Starts teammates when the lead or the operator orders them; see HostService. It gets no broadcasts and claims no tasks, and
+ListMembers leaves it out.
 """
 Global___Role: typing_extensions.TypeAlias = Role
 
@@ -66,7 +66,7 @@ class _MemberStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     MEMBER_STATE_JOINED: _MemberState.ValueType  # 1
     """Has joined; has not opened a session in this life."""
     MEMBER_STATE_ACTIVE: _MemberState.ValueType  # 2
-    """Working. In a detached life: it has called within the duration of a lease, or has a session open."""
+    """Working. In a detached life: its lease has not run out."""
     MEMBER_STATE_IDLE: _MemberState.ValueType  # 3
     """Alive, with nothing to do."""
     MEMBER_STATE_STOPPING: _MemberState.ValueType  # 4
@@ -78,8 +78,8 @@ class _MemberStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     MEMBER_STATE_LOST: _MemberState.ValueType  # 6
     """Its lease ran out and the grace period passed. It is active again as soon as it calls; the name may be joined again."""
     MEMBER_STATE_AWAY: _MemberState.ValueType  # 7
-    """Only in detached lives: it has not called for the duration of a lease, and has no session open. It is active again as soon
-    as it calls. The history does not record when it goes away or returns, and no notice reports it.
+    """Only in detached lives: its lease has run out, because it has not called and has no session open. It is active again as
+    soon as it calls. The history does not record when it goes away or returns, and no notice reports it.
     """
     MEMBER_STATE_SPAWNING: _MemberState.ValueType  # 8
     """Ordered with HostService.Spawn, but not started yet. Its inbox already accepts messages."""
@@ -92,7 +92,7 @@ MEMBER_STATE_UNSPECIFIED: MemberState.ValueType  # 0
 MEMBER_STATE_JOINED: MemberState.ValueType  # 1
 """Has joined; has not opened a session in this life."""
 MEMBER_STATE_ACTIVE: MemberState.ValueType  # 2
-"""Working. In a detached life: it has called within the duration of a lease, or has a session open."""
+"""Working. In a detached life: its lease has not run out."""
 MEMBER_STATE_IDLE: MemberState.ValueType  # 3
 """Alive, with nothing to do."""
 MEMBER_STATE_STOPPING: MemberState.ValueType  # 4
@@ -104,8 +104,8 @@ MEMBER_STATE_EXITED: MemberState.ValueType  # 5
 MEMBER_STATE_LOST: MemberState.ValueType  # 6
 """Its lease ran out and the grace period passed. It is active again as soon as it calls; the name may be joined again."""
 MEMBER_STATE_AWAY: MemberState.ValueType  # 7
-"""Only in detached lives: it has not called for the duration of a lease, and has no session open. It is active again as soon
-as it calls. The history does not record when it goes away or returns, and no notice reports it.
+"""Only in detached lives: its lease has run out, because it has not called and has no session open. It is active again as
+soon as it calls. The history does not record when it goes away or returns, and no notice reports it.
 """
 MEMBER_STATE_SPAWNING: MemberState.ValueType  # 8
 """Ordered with HostService.Spawn, but not started yet. Its inbox already accepts messages."""
@@ -124,8 +124,8 @@ class _LivenessEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumT
     member becomes lost, and its tasks return to the board.
     """
     LIVENESS_DETACHED: _Liveness.ValueType  # 2
-    """No process keeps it going: a person types commands, or an agent runs them. The member is away between calls and never
-    lost. Its claims last until they are completed, released or taken away, and for 24 hours at most (the coordinator's
+    """No process keeps it going: a person types commands, or an agent runs them. The member is away between calls and never lost.
+    Its claims last until the tasks are completed, released or taken away, but at most 24 hours (the coordinator's
     `claim_ttl`).
     """
 
@@ -139,8 +139,8 @@ LIVENESS_ATTACHED: Liveness.ValueType  # 1
 member becomes lost, and its tasks return to the board.
 """
 LIVENESS_DETACHED: Liveness.ValueType  # 2
-"""No process keeps it going: a person types commands, or an agent runs them. The member is away between calls and never
-lost. Its claims last until they are completed, released or taken away, and for 24 hours at most (the coordinator's
+"""No process keeps it going: a person types commands, or an agent runs them. The member is away between calls and never lost.
+Its claims last until the tasks are completed, released or taken away, but at most 24 hours (the coordinator's
 `claim_ttl`).
 """
 Global___Liveness: typing_extensions.TypeAlias = Liveness
@@ -250,8 +250,8 @@ Global___Team: typing_extensions.TypeAlias = Team
 
 @typing.final
 class TeamStorage(google.protobuf.message.Message):
-    """How much a team holds in the store, and how much it may hold. A teammate's call that adds something beyond a maximum fails with
-    REASON_QUOTA_EXCEEDED; the lead and the operator may use a tenth more.
+    """How much a team holds in the store, and how much it may hold. A teammate's call that adds something beyond a maximum fails
+    with REASON_QUOTA_EXCEEDED. The lead and the operator may exceed each maximum by a tenth.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -333,7 +333,7 @@ class Member(google.protobuf.message.Message):
     pending_plan: builtins.str
     """Its own plan that awaits an answer. Empty: none."""
     plan_required: builtins.bool
-    """True when it must have a plan approved before it may work on tasks, and has none."""
+    """True when it must have a plan approved before it may work on tasks, and no plan has been approved yet."""
     inbox_depth: builtins.int
     """How many messages of its inbox are unprocessed."""
     connected: builtins.bool
@@ -492,7 +492,7 @@ class CreateTeamRequest(google.protobuf.message.Message):
     description: builtins.str
     """Optional. Up to 1,000 characters."""
     lead_name: builtins.str
-    """Optional. The lead's name; same syntax as `name`. Empty: `lead`. `operator`, `coordinator` and `team-lead` are
+    """Optional. The lead's name; same syntax as `name`. Empty: `lead`. The names `operator`, `coordinator` and `team-lead` are
     reserved.
     """
     idempotency_key: builtins.str
@@ -681,14 +681,14 @@ class InviteRequest(google.protobuf.message.Message):
     member: builtins.str
     """Optional. The one name that the token may be used for. Empty: any free name."""
     uses_max: builtins.int
-    """Optional. How many joins it is valid for, 1 to 1,000. Zero: 1."""
+    """Optional. How many joins the token is valid for, 1 to 1,000. Zero: 1."""
     plan_mode_required: builtins.bool
     """Optional. True: members that join with it must have a plan approved before they may work on tasks."""
     host: builtins.bool
-    """Optional. True: those that join with it are hosts (ROLE_HOST), not teammates."""
+    """Optional. True: the token is for hosts (ROLE_HOST), not for teammates."""
     @property
     def ttl(self) -> google.protobuf.duration_pb2.Duration:
-        """Optional. How long it is valid, 1 s to 30 days. Absent: 15 min."""
+        """Optional. How long the token is valid, 1 s to 30 days. Absent: 15 min."""
 
     def __init__(
         self,
@@ -718,9 +718,9 @@ class InviteResponse(google.protobuf.message.Message):
     """The token. Shown only once."""
     join_string: builtins.str
     """The token with the coordinator's addresses and the certificate to trust, as one word to paste on the other machine:
-    `TOKEN@ADDRESS[,ADDRESS...][+sha256:HEX]`. The addresses are those that the coordinator advertises, or else the one
-    that this call used. HEX is the SHA-256 of the certificate to trust: that of the authority in the coordinator's chain. If
-    no address is known, this is the token alone. Shown only once.
+    `TOKEN@ADDRESS[,ADDRESS...][+sha256:HEX]`. The addresses are those that the coordinator advertises, or else the one that
+    this call used. HEX is the SHA-256 of the certificate to trust: the certificate of the authority in the coordinator's
+    chain. If no address is known, this is the token alone. Shown only once.
     """
     @property
     def expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
@@ -750,7 +750,7 @@ class CreateObserverRequest(google.protobuf.message.Message):
     """See SendRequest.team."""
     @property
     def ttl(self) -> google.protobuf.duration_pb2.Duration:
-        """Optional. How long it is valid, 1 s to 365 days. Absent: 24 h."""
+        """Optional. How long the credential is valid, 1 s to 365 days. Absent: 24 h."""
 
     def __init__(
         self,
@@ -821,8 +821,9 @@ class JoinRequest(google.protobuf.message.Message):
 
     @property
     def previous_exit(self) -> teamwire.v1.message_pb2.ExitReport:
-        """Optional. How the program ended in the member's previous life, if that life is live or lost and a runner has restarted the
-        program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join token.
+        """Optional. Set by a runner that has restarted the program: how the program ended in the member's previous life. The history
+        records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored with a join token, and if the previous life is already
+        stopping or has ended.
         """
 
     def __init__(
@@ -1013,9 +1014,11 @@ class WorkFailure(google.protobuf.message.Message):
     messages: builtins.int
     """Optional. How many messages it was given. Zero counts as 1."""
     error: builtins.str
-    """Required without `exit`. What went wrong, for a reader: one line, up to 200 characters."""
+    """Required without `exit`. What went wrong, as text for people: one line, up to 200 characters."""
     attempts: builtins.int
-    """Optional. How many times in a row the program has failed on this, this time included. Zero counts as 1."""
+    """Optional. How many times in a row the program has failed on these messages or this task, including this time. Zero counts
+    as 1.
+    """
     @property
     def exit(self) -> teamwire.v1.message_pb2.ExitReport:
         """Required without `error`. How the program ended: by a signal, or with a code other than 0."""

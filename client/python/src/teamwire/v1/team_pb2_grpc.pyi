@@ -426,8 +426,9 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
 
     DeleteTeam: _TeamServiceDeleteTeamType
     """Deletes a team with everything that belongs to it. Lead and operator only. The call is refused while a member other than
-    the caller is live (joined, active, idle or stopping; not away). The error names these members in its text, and in the
-    metadata of its ErrorInfo as NAME: STATE. If there are more than 12, it names 12 and counts the others.
+    the caller is live (joined, active, idle or stopping; not away). The error names these members in its text. In the metadata
+    of its ErrorInfo, the keys are their names, and the values their states. If there are more than 12, the error names 12, and
+    its text counts the others.
 
     NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
     """
@@ -450,8 +451,8 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     The call's credential is a join token, or the member's own credential. With a join token, the name must be free: it was
     never used before, or the member that last used it has exited or is lost. A token that is bound to the name may also take
     the name from a member that is away. With its own credential, a member starts a new life even while the old life is live.
-    The old life's session then ends with CLOSE_REASON_SUPERSEDED, and the coordinator refuses its credential. Either way, the
-    inbox stays, and requests that were pending for the earlier life are cancelled.
+    The old life's session then ends with CLOSE_REASON_SUPERSEDED, and the coordinator refuses the old credential. Either way,
+    the inbox stays, and pending requests that concern the member (see Request.member) are cancelled.
 
     UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED, CREDENTIAL_REVOKED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
     INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
@@ -461,7 +462,7 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     Leave: _TeamServiceLeaveType
     """Ends the caller's own life: the caller becomes `exited`, and the lead gets a notice. A runner calls Leave when the member's
     process has ended, and reports how the process ended. Repeating the call is harmless. A caller whose other calls fail with
-    MEMBER_STOPPED may still call Leave. If the error's metadata has `may_join`, it may also call Join.
+    MEMBER_STOPPED may still call Leave and, if the metadata of that error has `may_join`, Join.
 
     PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
     """
@@ -496,9 +497,9 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     """
 
     ForceStop: _TeamServiceForceStopType
-    """Stops a member or a host at once. From then on, the coordinator refuses its credential. The coordinator ends its session
-    with CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If
-    no report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached life is
+    """Stops a member or a host at once. From then on, the coordinator refuses its credential. Its session ends with
+    CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If no
+    report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached life is
     `exited` after 5 s. A host becomes `exited` at once. If a member was ordered from a host and has not started, it also
     becomes `exited` at once, and its order is cancelled. Lead and operator only. Repeating the call is harmless.
 
@@ -637,8 +638,9 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.DeleteTeamResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.DeleteTeamResponse]]:
         """Deletes a team with everything that belongs to it. Lead and operator only. The call is refused while a member other than
-        the caller is live (joined, active, idle or stopping; not away). The error names these members in its text, and in the
-        metadata of its ErrorInfo as NAME: STATE. If there are more than 12, it names 12 and counts the others.
+        the caller is live (joined, active, idle or stopping; not away). The error names these members in its text. In the metadata
+        of its ErrorInfo, the keys are their names, and the values their states. If there are more than 12, the error names 12, and
+        its text counts the others.
 
         NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
         """
@@ -676,8 +678,8 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         The call's credential is a join token, or the member's own credential. With a join token, the name must be free: it was
         never used before, or the member that last used it has exited or is lost. A token that is bound to the name may also take
         the name from a member that is away. With its own credential, a member starts a new life even while the old life is live.
-        The old life's session then ends with CLOSE_REASON_SUPERSEDED, and the coordinator refuses its credential. Either way, the
-        inbox stays, and requests that were pending for the earlier life are cancelled.
+        The old life's session then ends with CLOSE_REASON_SUPERSEDED, and the coordinator refuses the old credential. Either way,
+        the inbox stays, and pending requests that concern the member (see Request.member) are cancelled.
 
         UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED, CREDENTIAL_REVOKED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
         INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
@@ -692,7 +694,7 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[teamwire.v1.team_pb2.LeaveResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.LeaveResponse]]:
         """Ends the caller's own life: the caller becomes `exited`, and the lead gets a notice. A runner calls Leave when the member's
         process has ended, and reports how the process ended. Repeating the call is harmless. A caller whose other calls fail with
-        MEMBER_STOPPED may still call Leave. If the error's metadata has `may_join`, it may also call Join.
+        MEMBER_STOPPED may still call Leave and, if the metadata of that error has `may_join`, Join.
 
         PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
         """
@@ -752,9 +754,9 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.team_pb2.ForceStopRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.ForceStopResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.ForceStopResponse]]:
-        """Stops a member or a host at once. From then on, the coordinator refuses its credential. The coordinator ends its session
-        with CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If
-        no report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached life is
+        """Stops a member or a host at once. From then on, the coordinator refuses its credential. Its session ends with
+        CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If no
+        report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached life is
         `exited` after 5 s. A host becomes `exited` at once. If a member was ordered from a host and has not started, it also
         becomes `exited` at once, and its order is cancelled. Lead and operator only. Repeating the call is harmless.
 

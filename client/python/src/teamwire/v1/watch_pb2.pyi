@@ -64,11 +64,13 @@ class WatchTeamResponse(google.protobuf.message.Message):
     """Resumes the stream after this frame. Opaque, up to 250 characters; always set."""
     @property
     def items(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TeamItem]:
-        """Items that are new or have changed, each as a whole. Up to 256 KiB of them, unless a single one is larger."""
+        """Items that are new or have changed. Each replaces the client's copy of that item. Up to 256 KiB of them, unless a single
+        one is larger.
+        """
 
     @property
     def removed(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___TeamItemKey]:
-        """The keys of items that are gone. The client may not know all of them."""
+        """The keys of items that are gone. Some may be the keys of items that the client never received."""
 
     def __init__(
         self,
@@ -97,7 +99,7 @@ class TeamItem(google.protobuf.message.Message):
     ACTIVITY_FIELD_NUMBER: builtins.int
     @property
     def team(self) -> teamwire.v1.team_pb2.Team:
-        """The team. Always exactly one."""
+        """The team. It has no key, because there is exactly one."""
 
     @property
     def member(self) -> teamwire.v1.team_pb2.Member:
@@ -117,8 +119,8 @@ class TeamItem(google.protobuf.message.Message):
 
     @property
     def task(self) -> teamwire.v1.task_pb2.Task:
-        """A task that is not deleted. Key: `id`. `description` and `result` are left out: see TaskService.GetTask, and read it again
-        when `version` grows.
+        """A task that is not deleted. Key: `id`. `description` and `result` are left out: read them with TaskService.GetTask, and
+        again when `version` grows.
         """
 
     @property

@@ -86,7 +86,7 @@ class WatchServiceStub(typing.Generic[_WatchServiceWatchTeamType]):
     If nothing changes for 10 s, a frame without items shows that the stream is alive.
 
     The stream ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND), when the caller's credential ends, and
-    when the coordinator shuts down (UNAVAILABLE: DRAINING): reconnect.
+    when the coordinator shuts down (UNAVAILABLE: DRAINING). After DRAINING, reconnect.
 
     INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD (the resume token did not come from a frame). NOT_FOUND: TEAM_NOT_FOUND.
     PERMISSION_DENIED: NOT_PERMITTED (a host, a join token). RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing
@@ -134,7 +134,7 @@ class WatchServiceServicer(metaclass=abc.ABCMeta):
         If nothing changes for 10 s, a frame without items shows that the stream is alive.
 
         The stream ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND), when the caller's credential ends, and
-        when the coordinator shuts down (UNAVAILABLE: DRAINING): reconnect.
+        when the coordinator shuts down (UNAVAILABLE: DRAINING). After DRAINING, reconnect.
 
         INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD (the resume token did not come from a frame). NOT_FOUND: TEAM_NOT_FOUND.
         PERMISSION_DENIED: NOT_PERMITTED (a host, a join token). RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing

@@ -25,7 +25,8 @@ export const file_teamwire_v1_access: GenFile = /*@__PURE__*/
  */
 export type CreateSignInCodeRequest = Message<"teamwire.v1.CreateSignInCodeRequest"> & {
   /**
-   * See SendRequest.team. The operator may leave it empty: whichever team it names, its console credential works in every team.
+   * See SendRequest.team. The operator may leave it empty: the operator's console credential works in every team, whichever one
+   * is named here.
    *
    * @generated from field: string team = 1;
    */
@@ -145,7 +146,7 @@ export const SignInResponseSchema: GenMessage<SignInResponse> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_access, 3);
 
 /**
- * Who calls, and what it may do.
+ * The caller, and what it may do.
  *
  * @generated from message teamwire.v1.Caller
  */
@@ -186,7 +187,7 @@ export type Caller = Message<"teamwire.v1.Caller"> & {
   readOnly: boolean;
 
   /**
-   * When its credential expires. Absent: at no set time.
+   * When its credential expires. Absent: the credential has no expiry time.
    *
    * @generated from field: google.protobuf.Timestamp expires_at = 6;
    */
@@ -257,8 +258,8 @@ export const GetCallerResponseSchema: GenMessage<GetCallerResponse> = /*@__PURE_
  */
 export type Credential = Message<"teamwire.v1.Credential"> & {
   /**
-   * Identifies it within the team. The operator's console credentials belong to no team. A member's credential gets another id
-   * with each life.
+   * Unique within the team. The operator's console credentials belong to no team; their ids are unique among themselves. A
+   * member's credential gets another id with each life.
    *
    * @generated from field: string id = 1;
    */
@@ -322,7 +323,7 @@ export type Credential = Message<"teamwire.v1.Credential"> & {
   usesLeft: number;
 
   /**
-   * Who created it. Absent: an observer did, or it is the credential of a member or a host.
+   * Who created it. Absent: an observer created it, or it is the credential of a member or a host.
    *
    * @generated from field: teamwire.v1.Sender created_by = 10;
    */
@@ -631,9 +632,8 @@ export const AccessService: GenService<{
    * CREDENTIAL_REVOKED (UNAUTHENTICATED). The same is true of the console credentials that were created with it.
    *
    * Revoking a member's credential takes away its access, and does not end the member. Its inbox stays. Its requests stay until
-   * it joins again. Its claims return to the board when the member is lost (as it is after its process dies), or when it joins
-   * again. To join again, it needs a join token bound to its name. The member can use the token immediately, even before the
-   * member is lost. A runner whose credential is revoked ends its program.
+   * it joins again. Its claims return to the board when it is lost or joins again. To join again, it needs a join token bound
+   * to its name, which it can use immediately, even before it is lost. A runner whose credential is revoked ends its program.
    *
    * NOT_FOUND: TEAM_NOT_FOUND, CREDENTIAL_NOT_FOUND (including when the caller may not revoke it). PERMISSION_DENIED:
    * NOT_PERMITTED (the lead tried to revoke the credential of its current life). INVALID_ARGUMENT: INVALID_FIELD.

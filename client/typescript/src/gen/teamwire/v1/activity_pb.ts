@@ -68,7 +68,7 @@ export const UsageSchema: GenMessage<Usage> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_activity, 0);
 
 /**
- * Turns of a member's program that have failed in a row, up to the latest one.
+ * Turns of a member's program that have failed in a row, up to and including the latest turn.
  *
  * @generated from message teamwire.v1.FailedTurns
  */
@@ -81,7 +81,7 @@ export type FailedTurns = Message<"teamwire.v1.FailedTurns"> & {
   count: number;
 
   /**
-   * How the latest one failed, for a reader. One line; the coordinator keeps its first 500 characters. It comes from the
+   * How the latest one failed, as text for people. One line; the coordinator keeps its first 500 characters. It comes from the
    * member's program and may contain any character.
    *
    * @generated from field: string error = 2;

@@ -137,22 +137,23 @@ export type AuditEntry = Message<"teamwire.v1.AuditEntry"> & {
   at?: Timestamp | undefined;
 
   /**
-   * Who called. Absent: the entry is a checkpoint.
+   * Who called. Absent: the entry is about no call.
    *
    * @generated from field: teamwire.v1.AuditCaller caller = 2;
    */
   caller?: AuditCaller | undefined;
 
   /**
-   * The address and the port from which the call came; for several calls, those of the first one. Empty: it was not a call.
+   * The address and the port from which the call came; for several calls, those of the first one. Empty: the entry is about no
+   * call, or about calls by several callers.
    *
    * @generated from field: string address = 3;
    */
   address: string;
 
   /**
-   * The call, such as `TeamService/ForceStop`; `operator credential` if the operator's credential was replaced; empty if the entry
-   * is about different calls, or is a checkpoint.
+   * The call, such as `TeamService/ForceStop`; `operator credential` if the operator's credential was replaced; empty if the
+   * entry is about different calls, or about no call.
    *
    * @generated from field: string method = 4;
    */
@@ -167,15 +168,15 @@ export type AuditEntry = Message<"teamwire.v1.AuditEntry"> & {
 
   /**
    * What the call was about within the team: a member, or the id of a credential; for several calls, what the first was about.
-   * Empty: nothing, or the text that the caller gave was not a name.
+   * Empty: there was no object, or the text that the caller gave was not a name.
    *
    * @generated from field: string object = 6;
    */
   object: string;
 
   /**
-   * `OK`; the name of the Reason for which it was refused; or `CANCELLED` if the caller did not wait for the reply. After
-   * `CANCELLED` and reasons that leave the outcome unknown, the call may have been carried out. Empty: several outcomes.
+   * `OK`; the name of the Reason for which it was refused; or `CANCELLED` if the caller did not wait for the reply. With
+   * `CANCELLED`, or a reason that leaves the outcome unknown, the call may have been carried out. Empty: several outcomes.
    *
    * @generated from field: string outcome = 7;
    */
@@ -196,8 +197,8 @@ export type AuditEntry = Message<"teamwire.v1.AuditEntry"> & {
   lastAt?: Timestamp | undefined;
 
   /**
-   * How many entries of this coordinator are missing before this one: it ran out of room for them while the store was not
-   * accepting any.
+   * How many entries are missing before this one. The coordinator that wrote this entry had no room to keep them while the
+   * store accepted no entries.
    *
    * @generated from field: uint64 missing = 10;
    */
@@ -549,8 +550,8 @@ export const AuditCallerKindSchema: GenEnum<AuditCallerKind> = /*@__PURE__*/
  * holds neither contents nor secrets. MessageService describes credentials and errors, which apply here too.
  *
  * The log consists of chains, two for each team and two for the coordinator itself. Of each pair, one chain is for privileged
- * calls, and one for all other calls; see AuditChain.name. No member can change an entry, and the calls of teammates never go
- * to a chain for privileged calls, so they cannot push out its entries.
+ * calls, and one for all other calls; see AuditChain.name. No member can change an entry. The calls of teammates never go to a
+ * chain for privileged calls, so teammates cannot push out its entries.
  *
  * In a chain, the hash of each entry covers the hash of the entry before it, so that a changed, removed or inserted entry
  * shows:
@@ -558,7 +559,7 @@ export const AuditCallerKindSchema: GenEnum<AuditCallerKind> = /*@__PURE__*/
  *   hash(0) = derive(`teamwire 2026-11 audit chain`, the chain's name)
  *   hash(n) = derive(`teamwire 2026-11 audit entry`, hash(n-1), n as 8 bytes in little-endian order, AuditRecord.encoded)
  *
- * Here, derive(context, inputs) is BLAKE3 in its key derivation mode, with this context, of the inputs one after the other.
+ * Here, derive(context, inputs) is the `derive_key` function of BLAKE3. The key material is all inputs, concatenated.
  *
  * Old entries are removed. A later entry of the chain, the checkpoint, records the hash of the last entry that was removed.
  *
@@ -579,8 +580,8 @@ export const AuditService: GenService<{
     output: typeof ListAuditChainsResponseSchema;
   },
   /**
-   * Lists entries of the audit log, chain by chain, each chain in its order. The operator gets the entries of all chains, of a
-   * team or of one chain. The lead gets the entries about its team that were written since the team was created,
+   * Lists entries of the audit log, chain by chain, each chain in its order. The operator gets the entries of all chains, or of
+   * the team or the chain that it names. The lead gets the entries about its team that were written since the team was created,
    * but not their hashes and encoded form (`with_proofs`).
    *
    * Entries that this coordinator has yet to write are written first, if the store takes them within 2 s.

@@ -108,7 +108,7 @@ export type MemberEvent = Message<"teamwire.v1.MemberEvent"> & {
   exit?: ExitReport | undefined;
 
   /**
-   * Why, for a reader. Empty: no detail.
+   * Why, as text for people. Empty: no detail.
    *
    * @generated from field: string detail = 5;
    */
@@ -199,7 +199,7 @@ export type TaskEvent = Message<"teamwire.v1.TaskEvent"> & {
   actor?: Sender | undefined;
 
   /**
-   * The member concerned: see the kind. Empty: none.
+   * The task's owner after the event; with TASK_EVENT_KIND_LAPSED, its former owner. Empty: none.
    *
    * @generated from field: string owner = 5;
    */
@@ -213,7 +213,7 @@ export type TaskEvent = Message<"teamwire.v1.TaskEvent"> & {
   attempts: number;
 
   /**
-   * Why, for a reader. Empty: no detail.
+   * Why, as text for people. Empty: no detail.
    *
    * @generated from field: string detail = 7;
    */
@@ -324,7 +324,7 @@ export const HistoryEntrySchema: GenMessage<HistoryEntry> = /*@__PURE__*/
  */
 export type HistoryFilter = Message<"teamwire.v1.HistoryFilter"> & {
   /**
-   * Optional. Only entries that this member sent, received, answered or is the subject of.
+   * Optional. Only entries that this member caused or received, or that are about it.
    *
    * @generated from field: string member = 1;
    */
@@ -567,7 +567,7 @@ export enum TeamEventKind {
   WRITES_LOST = 5,
 
   /**
-   * A person signed in to the console as TeamEvent.actor, or as an observer if that is absent.
+   * A person signed in to the console as TeamEvent.actor, or, if `actor` is absent, as an observer.
    *
    * @generated from enum value: TEAM_EVENT_KIND_SIGNED_IN = 6;
    */
@@ -690,7 +690,8 @@ export const HistoryService: GenService<{
   },
   /**
    * Streams the entries after a sequence, and then every new entry. Ends with an error when the team is deleted (NOT_FOUND:
-   * TEAM_NOT_FOUND) and when the coordinator shuts down (UNAVAILABLE: DRAINING): resume after the last sequence seen.
+   * TEAM_NOT_FOUND) and when the coordinator shuts down (UNAVAILABLE: DRAINING). After DRAINING, call again with the last
+   * frame's `last_sequence` as `after_sequence`.
    *
    * A frame without an entry says that the client has everything so far. The coordinator sends one as soon as that is true, and
    * then whenever it has sent nothing for 10 s, which shows that the stream is alive.

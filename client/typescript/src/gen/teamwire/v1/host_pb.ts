@@ -565,8 +565,8 @@ export const ReportExitRequestSchema: GenMessage<ReportExitRequest> = /*@__PURE_
  */
 export type ReportExitResponse = Message<"teamwire.v1.ReportExitResponse"> & {
   /**
-   * How the member's life ended: as its runner has reported or, without such a report, as in the request. Absent: a later order
-   * or join token began the life, or no life had begun.
+   * How the member's life ended: as its runner has reported or, without such a report, as in the request. Absent: the member's
+   * current life began with a later order or join token, or no life has begun.
    *
    * @generated from field: teamwire.v1.ExitReport exit = 1;
    */
@@ -600,9 +600,9 @@ export const HostService: GenService<{
    * Orders a new member. Reserves its name, chooses a host, and puts the prompt into the member's inbox as a message from the
    * caller. To wait for the start, call RequestService.WaitForDecision. Lead and operator only.
    *
-   * If the request names a host, the coordinator uses that one. Otherwise it chooses among the live hosts that have the
-   * profile, the labels and a free slot: the one with the most free slots or, if several have that many, the first of these by
-   * name.
+   * If the request names a host, the coordinator uses that one. Otherwise it considers the live hosts that have the profile,
+   * the labels and a free slot. It chooses the one with the most free slots. If several have equally many, it chooses the first
+   * of these by name.
    *
    * PERMISSION_DENIED: LEAD_ONLY. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED. FAILED_PRECONDITION: NO_HOST_FITS
    * (its text says what each host lacks). INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, CONTENT_TOO_LARGE,
@@ -641,9 +641,8 @@ export const HostService: GenService<{
     output: typeof UpdateHostResponseSchema;
   },
   /**
-   * Lets a host take an order that it has in its inbox. Returns a new join token, good for one join under the name in the order,
-   * and for this order only. The call voids any earlier token of the same order, so that a repeated call never leads to a
-   * second member.
+   * Lets a host take an order that it has in its inbox. Returns a new join token that is valid once, and only for the name that
+   * was ordered. The call voids any earlier token of the same order, so that a repeated call never leads to a second member.
    *
    * PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET (another host has it). INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND:
    * REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED, REQUEST_CANCELLED. ABORTED: SESSION_SUPERSEDED.
@@ -657,8 +656,8 @@ export const HostService: GenService<{
   },
   /**
    * Refuses an order, even one that the host has taken. A host does this if it cannot start the member, or if the program
-   * exited before it opened a session. With `try_another_host`, the coordinator chooses another host, at most twice per order.
-   * It chooses no other host if the order named one. Repeating the call is harmless.
+   * exited before the member opened a session. With `try_another_host`, the coordinator chooses another host, at most twice per
+   * order. It chooses no other host if the order named one. Repeating the call is harmless.
    *
    * PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD,
    * CONTENT_TOO_LARGE. NOT_FOUND: REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED,
@@ -672,8 +671,8 @@ export const HostService: GenService<{
     output: typeof RefuseOrderResponseSchema;
   },
   /**
-   * Lets a host report that a member that it started has no process left, for example because the runner was killed. Ends the
-   * member's current life, unless it has already ended, or a later order or join token began it. Repeating the call is harmless.
+   * Reports that a member has no process left on the calling host, for example because its runner was killed. Ends the member's
+   * current life, unless that life has already ended or began with a later order or join token. Repeating the call is harmless.
    *
    * PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND:
    * REQUEST_NOT_FOUND. ABORTED: SESSION_SUPERSEDED.

@@ -103,7 +103,7 @@ export type ShutdownRequest = Message$1<"teamwire.v1.ShutdownRequest"> & {
   reason: string;
 
   /**
-   * Optional. How long until the request expires, 1 s to 30 days. Absent: 10 min, by default.
+   * Optional. How long until the request expires, 1 s to 30 days. Absent: 10 min (the coordinator's `shutdown_deadline`).
    *
    * @generated from field: google.protobuf.Duration ttl = 3;
    */
@@ -175,7 +175,7 @@ export type PlanApprovalRequest = Message$1<"teamwire.v1.PlanApprovalRequest"> &
   summary: string;
 
   /**
-   * Optional. How long until the request expires, 1 s to 30 days. Absent: 24 h, by default.
+   * Optional. How long until the request expires, 1 s to 30 days. Absent: 24 h (the coordinator's `plan_deadline`).
    *
    * @generated from field: google.protobuf.Duration ttl = 3;
    */
@@ -232,9 +232,9 @@ export const PlanApprovalResponseSchema: GenMessage<PlanApprovalResponse> = /*@_
   messageDesc(file_teamwire_v1_message, 5);
 
 /**
- * Asks for permission to do something, such as to run a command. Every member may send it. A member may have several
- * pending. The coordinator creates the request's id. A request that has no answer by its deadline expires, which counts as
- * a rejection.
+ * Asks for permission to do something, for example to run a command. Every member may send it. A member may have several
+ * pending. The coordinator creates the request's id. A request that has no answer by its deadline expires, which counts as a
+ * rejection.
  *
  * @generated from message teamwire.v1.PermissionRequest
  */
@@ -273,7 +273,7 @@ export type PermissionRequest = Message$1<"teamwire.v1.PermissionRequest"> & {
   detail: string;
 
   /**
-   * Optional. How long until the request expires, 1 s to 30 days. Absent: 10 min, by default.
+   * Optional. How long until the request expires, 1 s to 30 days. Absent: 10 min (the coordinator's `permission_deadline`).
    *
    * @generated from field: google.protobuf.Duration ttl = 5;
    */
@@ -324,8 +324,8 @@ export const PermissionResponseSchema: GenMessage<PermissionResponse> = /*@__PUR
   messageDesc(file_teamwire_v1_message, 7);
 
 /**
- * An order to start a member, for the host that was chosen. HostService.Spawn makes it; HostService.TakeOrder gives the host
- * what it needs to start the member.
+ * An order for a host to start a member. HostService.Spawn makes it; HostService.TakeOrder gives the host what it needs to
+ * start the member.
  *
  * @generated from message teamwire.v1.SpawnOrder
  */
@@ -338,7 +338,7 @@ export type SpawnOrder = Message$1<"teamwire.v1.SpawnOrder"> & {
   recipient: string;
 
   /**
-   * Set by the coordinator. One line for a reader.
+   * Set by the coordinator. One line for people.
    *
    * @generated from field: string summary = 2;
    */
@@ -513,7 +513,7 @@ export type Notice = Message$1<"teamwire.v1.Notice"> & {
   messageId: string;
 
   /**
-   * Set by the coordinator. One sentence that tells a reader what happened and what can be done about it.
+   * Set by the coordinator. One sentence for people: what happened, and what can be done about it.
    *
    * @generated from field: string text = 5;
    */
@@ -535,8 +535,8 @@ export type Notice = Message$1<"teamwire.v1.Notice"> & {
   task?: TaskSummary | undefined;
 
   /**
-   * Set by the coordinator. How many events it covers, 1 or more. While a notice is unprocessed, a newer one of the same kind
-   * about the same thing replaces it. The other fields describe the latest event.
+   * Set by the coordinator. How many events the notice covers, 1 or more. While a notice is unprocessed, a newer one of the
+   * same kind about the same thing replaces it. The other fields describe the latest event.
    *
    * @generated from field: uint32 count = 10;
    */
@@ -601,7 +601,7 @@ export type ExitReport = Message$1<"teamwire.v1.ExitReport"> & {
   duration?: Duration | undefined;
 
   /**
-   * Optional. One line, up to 200 characters: why it ended, for a reader.
+   * Optional. One line, up to 200 characters: why it ended, as text for people.
    *
    * @generated from field: string detail = 4;
    */
@@ -749,7 +749,7 @@ export type Message = Message$1<"teamwire.v1.Message"> & {
   requestId: string;
 
   /**
-   * Set by the coordinator on a request. When it expires.
+   * Set by the coordinator on a request. When the request expires.
    *
    * @generated from field: google.protobuf.Timestamp request_expires_at = 7;
    */
@@ -1056,7 +1056,7 @@ export type SendResponse = Message$1<"teamwire.v1.SendResponse"> & {
   replayed: boolean;
 
   /**
-   * Warnings about a request that is allowed but perhaps not intended, each a sentence for a reader. Empty in a replayed reply.
+   * Warnings about a request that is allowed but perhaps not intended, each a sentence for people. Empty in a replayed reply.
    *
    * @generated from field: repeated string warnings = 7;
    */
@@ -1077,10 +1077,10 @@ export const SendResponseSchema: GenMessage<SendResponse> = /*@__PURE__*/
  */
 export type StreamRequest = Message$1<"teamwire.v1.StreamRequest"> & {
   /**
-   * Optional. A random id of the calling process, up to 64 visible ASCII characters. A session that replaces one of the same
-   * instance is a reconnect: the lead gets no notice of it, and the two sessions count as one. So a message that both have
-   * delivered counts as delivered once toward the limit at which it becomes a dead letter, unless failed_sequences names it.
-   * Empty: every session counts as another process.
+   * Optional. A random id of the calling process, up to 64 visible ASCII characters. A session with the same instance_id as the
+   * one that it replaces is a reconnect. The lead gets no notice of a reconnect. A message that both sessions delivered counts
+   * as delivered once toward the limit at which it becomes a dead letter, unless failed_sequences names it. Empty: every
+   * session counts as another process.
    *
    * @generated from field: string instance_id = 1;
    */
@@ -1096,9 +1096,9 @@ export type StreamRequest = Message$1<"teamwire.v1.StreamRequest"> & {
   unackedMessagesMax: number;
 
   /**
-   * Optional. How many bytes of messages may be unacknowledged at a time. Zero: the coordinator's `limits.unacked_bytes_max`, by
-   * default 1 MiB. Larger values are treated as this maximum. A single larger message is delivered when nothing else is
-   * unacknowledged.
+   * Optional. How many bytes of messages may be unacknowledged at a time. Zero: the coordinator's `limits.unacked_bytes_max`,
+   * by default 1 MiB. Larger values are treated as this maximum. A message that exceeds this bound by itself is delivered when
+   * no other message is unacknowledged.
    *
    * @generated from field: uint32 unacked_bytes_max = 3;
    */
@@ -1108,7 +1108,8 @@ export type StreamRequest = Message$1<"teamwire.v1.StreamRequest"> & {
    * Optional. The messages on which this process failed in its last session, by their Delivery.sequence, up to 64. For each of
    * them, the last session and this one count as two deliveries toward the limit at which a message becomes a dead letter.
    * Ignored for acknowledged messages, for messages that the last session has not delivered, and if the last session had
-   * another instance_id. Leave it empty when the stream reconnects later; otherwise the reconnect counts as another failure.
+   * another instance_id. Set it only in the first session after the failure: a session that repeats it counts as another
+   * failure.
    *
    * @generated from field: repeated uint64 failed_sequences = 4;
    */
@@ -1253,7 +1254,7 @@ export type Delivery = Message$1<"teamwire.v1.Delivery"> & {
   sequence: bigint;
 
   /**
-   * How many sessions have delivered this message or may have delivered it, including this one. Over 1: the member may have
+   * How many sessions, including this one, have delivered this message or may have delivered it. Over 1: the member may have
    * seen the message before.
    *
    * @generated from field: uint32 delivery_count = 2;
@@ -1310,7 +1311,7 @@ export type SessionClosing = Message$1<"teamwire.v1.SessionClosing"> & {
   reason: CloseReason;
 
   /**
-   * One sentence for a reader.
+   * One sentence for people.
    *
    * @generated from field: string detail = 2;
    */
@@ -1719,7 +1720,7 @@ export enum NoticeKind {
   TASK_REVOKED = 11,
 
   /**
-   * A member has not processed its messages for too long. To the lead; `message_id` is the oldest of them.
+   * A member has left messages unprocessed for too long. To the lead; `message_id` is the oldest of them.
    *
    * @generated from enum value: NOTICE_KIND_UNPROCESSED = 12;
    */
@@ -2114,9 +2115,9 @@ export const DeadLetterCauseSchema: GenEnum<DeadLetterCause> = /*@__PURE__*/
  * full store.
  *
  * If a team has used up its quota, a call that would add something fails with QUOTA_EXCEEDED (RESOURCE_EXHAUSTED). Its metadata
- * has `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. The lead and the operator may use a
- * tenth more. Calls that end something still work, such as acknowledgements, answers, releasing and deleting tasks, and
- * stopping members. A call that would exceed another limit, such as the number of claims of a member, also fails with
+ * has `quota` (what is full: `team`, `tasks` or `task_changes`), `bytes` and `bytes_max`. The lead and the operator may exceed
+ * the quota by a tenth. Calls that end something still work, such as acknowledgements, answers, releasing and deleting tasks,
+ * and stopping members. A call that would exceed another limit, such as the number of claims of a member, also fails with
  * QUOTA_EXCEEDED, but without this metadata.
  *
  * After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN, the outcome is unknown, with three exceptions. After DRAINING,

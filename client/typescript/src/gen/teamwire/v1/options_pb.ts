@@ -72,16 +72,16 @@ export const ReasonPolicySchema: GenMessage<ReasonPolicy> = /*@__PURE__*/
  */
 export type NoticePolicy = Message<"teamwire.v1.NoticePolicy"> & {
   /**
-   * True: every notice of this kind is important. False: such a notice is important only
-   * if its event is important, as a crash is.
+   * True: every notice of this kind is important. False: a notice of this kind is important only if it reports an important
+   * event, such as a crash.
    *
    * @generated from field: bool important = 1;
    */
   important: boolean;
 
   /**
-   * The field of Notice that names what it is about: `member`, `request_id`, `message_id` or `task`. Empty: the team.
-   * While a notice is unprocessed, a newer one of the same kind about the same thing replaces it.
+   * The field of Notice that names what a notice of this kind is about: `member`, `request_id`, `message_id` or `task`. Empty:
+   * the team. While a notice is unprocessed, a newer one of the same kind about the same thing replaces it.
    *
    * @generated from field: string about = 2;
    */
@@ -124,14 +124,14 @@ export const WaitPolicySchema: GenMessage<WaitPolicy> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_options, 2);
 
 /**
- * One kind of message. The fields of its protobuf message show whether the kind has a recipient, a summary, a request's id or a
- * decision. The kind's name is the name of its field in Message.body.
+ * One kind of message. The name of a kind is the name of its field in Message.body. The type of that field shows whether the
+ * kind has a recipient, a summary, a request's id or a decision.
  *
  * @generated from message teamwire.v1.KindPolicy
  */
 export type KindPolicy = Message<"teamwire.v1.KindPolicy"> & {
   /**
-   * What a reader calls it, such as `plan`.
+   * Its name in texts for people, such as `plan`.
    *
    * @generated from field: string noun = 1;
    */
@@ -145,7 +145,7 @@ export type KindPolicy = Message<"teamwire.v1.KindPolicy"> & {
   text: string;
 
   /**
-   * Who receives it, as error messages put it.
+   * Its recipient, as error messages put it.
    *
    * @generated from field: string goes_to = 3;
    */
@@ -284,8 +284,8 @@ export enum Retry {
   AUTOMATIC = 1,
 
   /**
-   * Only when the program asks for it: some member must act first, and that member may itself be waiting for the
-   * caller.
+   * Only if the program that uses the client asks for it: some member must act first, and that member may itself be waiting for
+   * the caller.
    *
    * @generated from enum value: RETRY_ON_REQUEST = 2;
    */

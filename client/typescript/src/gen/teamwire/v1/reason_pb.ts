@@ -176,8 +176,8 @@ export enum Reason {
   APPROVE_MISSING = 21,
 
   /**
-   * The caller is not one of those that may answer this request (RequestKind says which may), or the caller wants to withdraw a
-   * request that another member made. For a host: another host has the order.
+   * The caller may not answer this request (RequestKind says which callers may), or wants to withdraw a request that another
+   * member made. For a host: another host has the order.
    *
    * @generated from enum value: REASON_NOT_REQUEST_TARGET = 22;
    */
@@ -416,7 +416,7 @@ export enum Reason {
   QUOTA_EXCEEDED = 55,
 
   /**
-   * The subscriber did not read its stream.
+   * The client did not read its stream.
    *
    * @generated from enum value: REASON_SLOW_CONSUMER = 56;
    */
@@ -467,7 +467,8 @@ export enum Reason {
   NO_HOST_FITS = 62,
 
   /**
-   * The credential was revoked, or what it acted for has ended: a member's life, or an observer's credential.
+   * The credential was revoked, the operator's credential was replaced, or the identity that a code or a console credential
+   * acted for has ended.
    *
    * @generated from enum value: REASON_CREDENTIAL_REVOKED = 63;
    */

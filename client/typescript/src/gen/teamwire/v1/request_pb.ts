@@ -132,9 +132,9 @@ export type Request = Message<"teamwire.v1.Request"> & {
   answerMessageId: string;
 
   /**
-   * With REQUEST_KIND_PERMISSION: the member that was asked. Empty if that is the lead, either from the start or because the
-   * member that was asked has exited. (The lead may answer in any case.) With REQUEST_KIND_SPAWN: the host that has the order.
-   * With other kinds, not set.
+   * With REQUEST_KIND_PERMISSION: the member that was asked. Empty if the lead is asked, either from the start or because the
+   * member that was asked first has exited. (The lead may answer in any case.) With REQUEST_KIND_SPAWN: the host that has the
+   * order. With other kinds, not set.
    *
    * @generated from field: string approver = 16;
    */
@@ -566,8 +566,8 @@ export const CancelCauseSchema: GenEnum<CancelCause> = /*@__PURE__*/
   enumDesc(file_teamwire_v1_request, 2);
 
 /**
- * Looks up requests. MessageService.Send makes and answers them, except orders: see HostService. MessageService describes
- * credentials and errors, which apply here too.
+ * Looks up and withdraws requests. MessageService.Send makes and answers them; for orders, see HostService. MessageService
+ * describes credentials and errors, which apply here too.
  *
  * A request is visible to its requester, the member that it concerns, its approver, the lead, the operator and observers.
  *
@@ -611,8 +611,8 @@ export const RequestService: GenService<{
     output: typeof WaitForDecisionResponseSchema;
   },
   /**
-   * Withdraws a permission request that the caller made, for example because its program no longer waits. Returns the request.
-   * If the request was already decided or has expired, the call returns it unchanged. Repeating the call is harmless.
+   * Withdraws one of the caller's permission requests, for example because the caller's program no longer waits. Returns the
+   * request. If the request was already decided or has expired, the call returns it unchanged. Repeating the call is harmless.
    *
    * INVALID_ARGUMENT: INVALID_REQUEST_ID. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND. PERMISSION_DENIED:
    * NOT_REQUEST_TARGET (another member made it), NOT_PERMITTED. FAILED_PRECONDITION: REQUEST_KIND_MISMATCH.

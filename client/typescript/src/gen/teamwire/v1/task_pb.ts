@@ -154,7 +154,7 @@ export type Task = Message<"teamwire.v1.Task"> & {
   closedAt?: Timestamp | undefined;
 
   /**
-   * Why it last returned to the board, for a reader: its owner's reason, or what happened to the owner or the claim. May
+   * Why it last returned to the board, as text for people: its owner's reason, or what happened to the owner or the claim. May
    * be empty.
    *
    * @generated from field: string released_because = 19;
@@ -232,14 +232,14 @@ export type CreateTaskRequest = Message<"teamwire.v1.CreateTaskRequest"> & {
   owner: string;
 
   /**
-   * Optional. Up to 64 tasks of the team, not deleted.
+   * Optional. The tasks that must be completed first: up to 64 of the team's tasks, none of them deleted.
    *
    * @generated from field: repeated uint64 blocked_by = 7;
    */
   blockedBy: bigint[];
 
   /**
-   * Optional. Up to 32 pairs, with keys of 1 to 63 and values of up to 1,024 characters.
+   * Optional. Up to 32 pairs. Keys have 1 to 63 characters, and values up to 1,024.
    *
    * @generated from field: map<string, string> metadata = 8;
    */
@@ -969,8 +969,8 @@ export const TaskService: GenService<{
     output: typeof CreateTaskResponseSchema;
   },
   /**
-   * Returns one task. It also returns a deleted one for as long as the coordinator keeps it, but without the description,
-   * metadata and result.
+   * Returns one task. A deleted task can be read for as long as the coordinator keeps it, but without its `description`,
+   * `active_form`, `metadata`, `blocks` and `result`.
    *
    * NOT_FOUND: TASK_NOT_FOUND.
    *
@@ -996,7 +996,7 @@ export const TaskService: GenService<{
   /**
    * Streams every task that is not deleted, then every task that changes, in its new state. A change to Task.blocks alone is
    * not sent. Ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND) and when the coordinator shuts down
-   * (UNAVAILABLE: DRAINING): follow again.
+   * (UNAVAILABLE: DRAINING). After DRAINING, follow again.
    *
    * RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing for 30 s while frames were waiting.
    *

@@ -84,8 +84,8 @@ export const TeamSchema: GenMessage<Team> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_team, 0);
 
 /**
- * How much a team holds in the store, and how much it may hold. A teammate's call that adds something beyond a maximum fails with
- * REASON_QUOTA_EXCEEDED; the lead and the operator may use a tenth more.
+ * How much a team holds in the store, and how much it may hold. A teammate's call that adds something beyond a maximum fails
+ * with REASON_QUOTA_EXCEEDED. The lead and the operator may exceed each maximum by a tenth.
  *
  * @generated from message teamwire.v1.TeamStorage
  */
@@ -224,7 +224,7 @@ export type Member = Message<"teamwire.v1.Member"> & {
   pendingPlan: string;
 
   /**
-   * True when it must have a plan approved before it may work on tasks, and has none.
+   * True when it must have a plan approved before it may work on tasks, and no plan has been approved yet.
    *
    * @generated from field: bool plan_required = 12;
    */
@@ -400,7 +400,7 @@ export type CreateTeamRequest = Message<"teamwire.v1.CreateTeamRequest"> & {
   description: string;
 
   /**
-   * Optional. The lead's name; same syntax as `name`. Empty: `lead`. `operator`, `coordinator` and `team-lead` are
+   * Optional. The lead's name; same syntax as `name`. Empty: `lead`. The names `operator`, `coordinator` and `team-lead` are
    * reserved.
    *
    * @generated from field: string lead_name = 3;
@@ -626,14 +626,14 @@ export type InviteRequest = Message<"teamwire.v1.InviteRequest"> & {
   member: string;
 
   /**
-   * Optional. How many joins it is valid for, 1 to 1,000. Zero: 1.
+   * Optional. How many joins the token is valid for, 1 to 1,000. Zero: 1.
    *
    * @generated from field: uint32 uses_max = 3;
    */
   usesMax: number;
 
   /**
-   * Optional. How long it is valid, 1 s to 30 days. Absent: 15 min.
+   * Optional. How long the token is valid, 1 s to 30 days. Absent: 15 min.
    *
    * @generated from field: google.protobuf.Duration ttl = 4;
    */
@@ -647,7 +647,7 @@ export type InviteRequest = Message<"teamwire.v1.InviteRequest"> & {
   planModeRequired: boolean;
 
   /**
-   * Optional. True: those that join with it are hosts (ROLE_HOST), not teammates.
+   * Optional. True: the token is for hosts (ROLE_HOST), not for teammates.
    *
    * @generated from field: bool host = 6;
    */
@@ -683,9 +683,9 @@ export type InviteResponse = Message<"teamwire.v1.InviteResponse"> & {
 
   /**
    * The token with the coordinator's addresses and the certificate to trust, as one word to paste on the other machine:
-   * `TOKEN@ADDRESS[,ADDRESS...][+sha256:HEX]`. The addresses are those that the coordinator advertises, or else the one
-   * that this call used. HEX is the SHA-256 of the certificate to trust: that of the authority in the coordinator's chain. If
-   * no address is known, this is the token alone. Shown only once.
+   * `TOKEN@ADDRESS[,ADDRESS...][+sha256:HEX]`. The addresses are those that the coordinator advertises, or else the one that
+   * this call used. HEX is the SHA-256 of the certificate to trust: the certificate of the authority in the coordinator's
+   * chain. If no address is known, this is the token alone. Shown only once.
    *
    * @generated from field: string join_string = 3;
    */
@@ -713,7 +713,7 @@ export type CreateObserverRequest = Message<"teamwire.v1.CreateObserverRequest">
   team: string;
 
   /**
-   * Optional. How long it is valid, 1 s to 365 days. Absent: 24 h.
+   * Optional. How long the credential is valid, 1 s to 365 days. Absent: 24 h.
    *
    * @generated from field: google.protobuf.Duration ttl = 2;
    */
@@ -792,8 +792,9 @@ export type JoinRequest = Message<"teamwire.v1.JoinRequest"> & {
   liveness: Liveness;
 
   /**
-   * Optional. How the program ended in the member's previous life, if that life is live or lost and a runner has restarted the
-   * program. The history records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored when joining with a join token.
+   * Optional. Set by a runner that has restarted the program: how the program ended in the member's previous life. The history
+   * records it, and the lead gets NOTICE_KIND_MEMBER_RESTARTED. Ignored with a join token, and if the previous life is already
+   * stopping or has ended.
    *
    * @generated from field: teamwire.v1.ExitReport previous_exit = 5;
    */
@@ -1031,14 +1032,15 @@ export type WorkFailure = Message<"teamwire.v1.WorkFailure"> & {
   messages: number;
 
   /**
-   * Required without `exit`. What went wrong, for a reader: one line, up to 200 characters.
+   * Required without `exit`. What went wrong, as text for people: one line, up to 200 characters.
    *
    * @generated from field: string error = 5;
    */
   error: string;
 
   /**
-   * Optional. How many times in a row the program has failed on this, this time included. Zero counts as 1.
+   * Optional. How many times in a row the program has failed on these messages or this task, including this time. Zero counts
+   * as 1.
    *
    * @generated from field: uint32 attempts = 6;
    */
@@ -1269,8 +1271,8 @@ export enum Role {
   TEAMMATE = 2,
 
   /**
-   * Starts teammates when the lead or the operator orders it; see HostService. It gets no broadcasts and claims no tasks,
-   * and ListMembers leaves it out.
+   * Starts teammates when the lead or the operator orders them; see HostService. It gets no broadcasts and claims no tasks, and
+   * ListMembers leaves it out.
    *
    * @generated from enum value: ROLE_HOST = 3;
    */
@@ -1304,7 +1306,7 @@ export enum MemberState {
   JOINED = 1,
 
   /**
-   * Working. In a detached life: it has called within the duration of a lease, or has a session open.
+   * Working. In a detached life: its lease has not run out.
    *
    * @generated from enum value: MEMBER_STATE_ACTIVE = 2;
    */
@@ -1340,8 +1342,8 @@ export enum MemberState {
   LOST = 6,
 
   /**
-   * Only in detached lives: it has not called for the duration of a lease, and has no session open. It is active again as soon
-   * as it calls. The history does not record when it goes away or returns, and no notice reports it.
+   * Only in detached lives: its lease has run out, because it has not called and has no session open. It is active again as
+   * soon as it calls. The history does not record when it goes away or returns, and no notice reports it.
    *
    * @generated from enum value: MEMBER_STATE_AWAY = 7;
    */
@@ -1383,8 +1385,8 @@ export enum Liveness {
   ATTACHED = 1,
 
   /**
-   * No process keeps it going: a person types commands, or an agent runs them. The member is away between calls and never
-   * lost. Its claims last until they are completed, released or taken away, and for 24 hours at most (the coordinator's
+   * No process keeps it going: a person types commands, or an agent runs them. The member is away between calls and never lost.
+   * Its claims last until the tasks are completed, released or taken away, but at most 24 hours (the coordinator's
    * `claim_ttl`).
    *
    * @generated from enum value: LIVENESS_DETACHED = 2;
@@ -1526,8 +1528,9 @@ export const TeamService: GenService<{
   },
   /**
    * Deletes a team with everything that belongs to it. Lead and operator only. The call is refused while a member other than
-   * the caller is live (joined, active, idle or stopping; not away). The error names these members in its text, and in the
-   * metadata of its ErrorInfo as NAME: STATE. If there are more than 12, it names 12 and counts the others.
+   * the caller is live (joined, active, idle or stopping; not away). The error names these members in its text. In the metadata
+   * of its ErrorInfo, the keys are their names, and the values their states. If there are more than 12, the error names 12, and
+   * its text counts the others.
    *
    * NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
    *
@@ -1568,8 +1571,8 @@ export const TeamService: GenService<{
    * The call's credential is a join token, or the member's own credential. With a join token, the name must be free: it was
    * never used before, or the member that last used it has exited or is lost. A token that is bound to the name may also take
    * the name from a member that is away. With its own credential, a member starts a new life even while the old life is live.
-   * The old life's session then ends with CLOSE_REASON_SUPERSEDED, and the coordinator refuses its credential. Either way, the
-   * inbox stays, and requests that were pending for the earlier life are cancelled.
+   * The old life's session then ends with CLOSE_REASON_SUPERSEDED, and the coordinator refuses the old credential. Either way,
+   * the inbox stays, and pending requests that concern the member (see Request.member) are cancelled.
    *
    * UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED, CREDENTIAL_REVOKED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
    * INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
@@ -1585,7 +1588,7 @@ export const TeamService: GenService<{
   /**
    * Ends the caller's own life: the caller becomes `exited`, and the lead gets a notice. A runner calls Leave when the member's
    * process has ended, and reports how the process ended. Repeating the call is harmless. A caller whose other calls fail with
-   * MEMBER_STOPPED may still call Leave. If the error's metadata has `may_join`, it may also call Join.
+   * MEMBER_STOPPED may still call Leave and, if the metadata of that error has `may_join`, Join.
    *
    * PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
    *
@@ -1650,9 +1653,9 @@ export const TeamService: GenService<{
     output: typeof ListActivityResponseSchema;
   },
   /**
-   * Stops a member or a host at once. From then on, the coordinator refuses its credential. The coordinator ends its session
-   * with CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If
-   * no report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached life is
+   * Stops a member or a host at once. From then on, the coordinator refuses its credential. Its session ends with
+   * CLOSE_REASON_MEMBER_STOPPED, and its runner kills the process. The member is `stopping` until its exit is reported. If no
+   * report comes, an attached life is `exited` once its lease and the grace period have run out, and a detached life is
    * `exited` after 5 s. A host becomes `exited` at once. If a member was ordered from a host and has not started, it also
    * becomes `exited` at once, and its order is cancelled. Lead and operator only. Repeating the call is harmless.
    *

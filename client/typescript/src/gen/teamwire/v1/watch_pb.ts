@@ -66,14 +66,15 @@ export type WatchTeamResponse = Message<"teamwire.v1.WatchTeamResponse"> & {
   reset: boolean;
 
   /**
-   * Items that are new or have changed, each as a whole. Up to 256 KiB of them, unless a single one is larger.
+   * Items that are new or have changed. Each replaces the client's copy of that item. Up to 256 KiB of them, unless a single
+   * one is larger.
    *
    * @generated from field: repeated teamwire.v1.TeamItem items = 2;
    */
   items: TeamItem[];
 
   /**
-   * The keys of items that are gone. The client may not know all of them.
+   * The keys of items that are gone. Some may be the keys of items that the client never received.
    *
    * @generated from field: repeated teamwire.v1.TeamItemKey removed = 3;
    */
@@ -114,7 +115,7 @@ export type TeamItem = Message<"teamwire.v1.TeamItem"> & {
    */
   item: {
     /**
-     * The team. Always exactly one.
+     * The team. It has no key, because there is exactly one.
      *
      * @generated from field: teamwire.v1.Team team = 1;
      */
@@ -148,8 +149,8 @@ export type TeamItem = Message<"teamwire.v1.TeamItem"> & {
     case: "request";
   } | {
     /**
-     * A task that is not deleted. Key: `id`. `description` and `result` are left out: see TaskService.GetTask, and read it again
-     * when `version` grows.
+     * A task that is not deleted. Key: `id`. `description` and `result` are left out: read them with TaskService.GetTask, and
+     * again when `version` grows.
      *
      * @generated from field: teamwire.v1.Task task = 5;
      */
@@ -294,7 +295,7 @@ export const WatchService: GenService<{
    * If nothing changes for 10 s, a frame without items shows that the stream is alive.
    *
    * The stream ends with an error when the team is deleted (NOT_FOUND: TEAM_NOT_FOUND), when the caller's credential ends, and
-   * when the coordinator shuts down (UNAVAILABLE: DRAINING): reconnect.
+   * when the coordinator shuts down (UNAVAILABLE: DRAINING). After DRAINING, reconnect.
    *
    * INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD (the resume token did not come from a frame). NOT_FOUND: TEAM_NOT_FOUND.
    * PERMISSION_DENIED: NOT_PERMITTED (a host, a join token). RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing
