@@ -1,11 +1,19 @@
 //! Runs the tests, of the workspace and of the clients in other languages.
 
+use std::{env, thread::available_parallelism};
+
 use crate::{
     agents, clients, console, generate,
     install::venv,
     network, redis, rerun,
     step::{Failure, Step},
 };
+
+/// The environment variable with the number of threads that run tests.
+const THREADS: &str = "RUST_TEST_THREADS";
+
+/// How many threads run tests for each processor. Most of the time goes into tests that wait for processes.
+const THREADS_PER_PROCESSOR: usize = 2;
 
 /// Runs every test but those in containers. Prints nothing after the test runner's own summary.
 ///
@@ -23,11 +31,13 @@ pub(crate) fn run(ci: bool) -> Result<(), Failure> {
     let mcp_python = venv("tests/e2e/mcp/requirements.txt", "target/tools/mcp")?.join("python");
     let agent_programs = agents::prepare(ci)?;
     let chromium = console::prepare(ci)?;
+    let threads = available_parallelism().map_or(1, |processors| processors.get() * THREADS_PER_PROCESSOR);
     let prepare = |step: Step| {
         let step = servers.iter().fold(step, |step, (variable, path)| step.env(variable, path));
         let step = step.env(clients::READY, &ready).env("TEAMWIRE_TEST_MCP_PYTHON", &mcp_python);
         let step = step.env(agents::VARIABLE, &agent_programs);
         let step = chromium.iter().fold(step, |step, (variable, path)| step.env(variable, path));
+        let step = if env::var_os(THREADS).is_none() { step.env(THREADS, threads.to_string()) } else { step };
         if ci { step.env("CI", "true") } else { step }
     };
     let run = |arguments: &[&str]| {
