@@ -1,6 +1,9 @@
 //! One message is one trace, across all processes that it passes.
 
+use std::time::Duration;
+
 use opentelemetry_proto::tonic::trace::v1::Span;
+use teamwire_client::v1;
 
 use crate::{
     agents,
@@ -11,6 +14,7 @@ scenarios! {
     a_message_is_one_trace_from_its_sender_to_its_acknowledgement,
     without_a_collector_nothing_is_recorded,
     a_collector_that_is_not_there_is_no_hindrance,
+    claims_that_are_carried_out_together_are_linked_to_the_trace_with_the_commit,
 }
 
 /// Where the traces of the test's own caller are said to come from.
@@ -104,4 +108,54 @@ fn a_collector_that_is_not_there_is_no_hindrance(mut world: World) {
     assert_eq!(sent.lines().len(), 1);
     assert_eq!(world.take_inbox("ann")[0]["content"], "hello");
     world.coordinator.end();
+}
+
+fn claims_that_are_carried_out_together_are_linked_to_the_trace_with_the_commit(mut world: World) {
+    const CLAIM: &str = "teamwire.v1.TaskService/ClaimNextTask";
+    let collector = Collector::start();
+    world
+        .coordinator
+        .restart_with(&[("OTEL_BSP_SCHEDULE_DELAY", "100"), ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.address())]);
+    world.create_team("acme");
+    world.join("ann");
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let [lead, ann] = [LEAD, "ann"].map(|name| {
+        let _guard = runtime.enter();
+        let client = teamwire_client::Client::connect(&world.coordinator.address()).unwrap();
+        client.with_credential(&world.credential(name)).unwrap()
+    });
+    let mut made = 0;
+    let spans = eventually("claims that waited for each other", || {
+        runtime.block_on(async {
+            for _ in 0..20 {
+                let task = v1::CreateTaskRequest { subject: "work".to_owned(), ..Default::default() };
+                lead.create_task(task).await.unwrap();
+            }
+            let claims = (0..20).map(|_| {
+                let ann = ann.clone();
+                tokio::spawn(async move { ann.claim_next_task(Duration::ZERO).await })
+            });
+            for claim in claims.collect::<Vec<_>>() {
+                claim.await.unwrap().unwrap();
+            }
+        });
+        made += 20;
+        let all = eventually("the spans of all claims", || {
+            let spans = collector.spans();
+            (spans.iter().filter(|span| span.name == CLAIM).count() == made).then_some(spans)
+        });
+        all.iter().any(|span| span.name == CLAIM && !span.links.is_empty()).then_some(all)
+    });
+    let claims: Vec<&Span> = spans.iter().filter(|span| span.name == CLAIM).collect();
+    let decides = |id: &[u8]| spans.iter().any(|span| span.name == "decide" && span.parent_span_id == id);
+    for claim in &claims {
+        match &claim.links[..] {
+            [] => assert!(decides(&claim.span_id), "{claim:?}"),
+            [first] => {
+                assert!(claims.iter().any(|other| other.span_id == first.span_id && other.trace_id == first.trace_id));
+                assert!(decides(&first.span_id), "{claim:?}");
+            }
+            _ => panic!("{claim:?}"),
+        }
+    }
 }

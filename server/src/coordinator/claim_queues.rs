@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 use teamwire_proto::{Refusal, v1};
 use tokio::sync::oneshot;
+use tracing::Span;
 
 use super::turns::Turn;
 use crate::{domain::identity::CallerCredentials, store::Namespace};
@@ -25,6 +26,8 @@ pub(super) struct Waiting {
     pub(super) request: v1::ClaimNextTaskRequest,
     /// The caller has waited for a change to the team's tasks, and there was one.
     pub(super) is_woken: bool,
+    /// The span of the call.
+    pub(super) span: Span,
     pub(super) answer: oneshot::Sender<Answer>,
 }
 
@@ -56,7 +59,7 @@ impl ClaimQueues {
         try_take: impl FnOnce() -> Option<Turn>,
     ) -> Entered {
         let (answer, answered) = oneshot::channel();
-        let waiting = Waiting { who: who.clone(), request: request.clone(), is_woken, answer };
+        let waiting = Waiting { who: who.clone(), request: request.clone(), is_woken, span: Span::current(), answer };
         let mut teams = self.teams.lock();
         if let Some(queue) = teams.get_mut(namespace) {
             queue.push(waiting);

@@ -7,8 +7,9 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use teamwire_proto::{Reason, Refusal, credential::Credential, v1};
+use teamwire_proto::{Reason, Refusal, credential::Credential, trace_parent, v1};
 use tokio::time::{Instant, sleep, sleep_until};
+use tracing::Instrument as _;
 
 use super::{
     Coordinator,
@@ -104,12 +105,13 @@ impl Coordinator {
             }
             return;
         }
-        for Waiting { who, request, is_woken, answer } in waiting {
-            let _ = answer.send(self.claim_alone(namespace, &who, &request, is_woken, turn).await);
+        for Waiting { who, request, is_woken, span, answer } in waiting {
+            let _ = answer.send(self.claim_alone(namespace, &who, &request, is_woken, turn).instrument(span).await);
         }
     }
 
-    /// Carries out claims in one transaction. `None`: nothing was written, and they must be carried out one by one.
+    /// Carries out claims in one transaction. `None`: nothing was written, and they must be carried out one by one. The transaction is
+    /// part of the first call's trace, and the other calls are linked to that call.
     async fn try_together(
         &self,
         namespace: &Namespace,
@@ -118,7 +120,12 @@ impl Coordinator {
         let calls: Vec<_> = waiting.iter().map(|call| (&call.who, &call.request)).collect();
         let keys: HashSet<_> = calls.iter().flat_map(|(who, _)| board_keys(who, None)).collect();
         let keys: Vec<_> = keys.into_iter().collect();
-        match self.decide(namespace, &keys, |tx| claim::claim_next_each(tx, &calls)).await {
+        let (first, others) = waiting.split_first()?;
+        if let Some(first) = trace_parent::of(&first.span) {
+            others.iter().for_each(|other| trace_parent::link(&other.span, &first));
+        }
+        let decided = self.decide(namespace, &keys, |tx| claim::claim_next_each(tx, &calls));
+        match decided.instrument(first.span.clone()).await {
             Ok(done) => Some(done.value),
             Err(refusal) => {
                 let may_be_written = matches!(
