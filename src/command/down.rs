@@ -48,9 +48,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// End a team that `teamwire up` started
 ///
-/// Asks every member to shut down, except those that are away or lost. Waits for their answers and for their processes to exit.
-/// If a member rejects, or does not answer or exit in time, the command says so and does not end the team. The exit code is then
-/// 3 for a rejection, or 5 for a timeout. With --force, the command instead stops such a member by force.
+/// Asks every member except you to shut down, unless the member is away or lost. Waits for their answers and for their
+/// processes to exit. If a member rejects, or does not answer or exit in time, the command says so and does not end the team.
+/// The exit code is then 3 for a rejection, or 5 for a timeout. With --force, the command instead stops such a member by force.
 ///
 /// Once every member that was asked has exited, the command stops the local host, deletes the team with its messages, tasks and
 /// history, and stops the coordinator unless it has other teams. The local host and the coordinator stop only if `teamwire up`

@@ -35,8 +35,8 @@ const SESSIONS_DIRECTORY: &str = "sessions";
 /// program's standard input, and the program answers with lines of JSON: {"ack": "MESSAGE_ID"} or any SendMessage object. With
 /// `exec`, the runner starts the program once for each batch of messages, and exit code 0 acknowledges the batch. After any
 /// other exit code, the lead gets a notice, and the runner tries each message of the batch again, alone. A message on which the
-/// program has failed five times becomes a dead letter. Plain output becomes a reply to the last message from a member in the
-/// batch. If the runner's member is asked to shut down, the runner itself approves after the current batch.
+/// program has failed five times becomes a dead letter. Plain output becomes a reply to the batch's last message from a member.
+/// If the runner's member is asked to shut down, the runner itself approves after the current batch.
 ///
 /// The environment variable TEAMWIRE_WELCOME says who the program is, who else is in the team, and how to answer. With
 /// `stdin`, the first line that the program gets says the same. The runner answers with an error if a line is meant for it, but

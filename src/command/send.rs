@@ -24,7 +24,7 @@ use crate::{
 /// command prints the recipient's reply and acknowledges it.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n\n    teamwire send backend \"The schema is ready\" -s \"schema ready\"\n    teamwire send --broadcast \"Deploying in five minutes\"\n    teamwire send team-lead \"Which database?\" --wait-reply 600\n    echo '{\"type\":\"message\",\"recipient\":\"backend\",\"summary\":\"hi\",\"content\":\"Hello\"}' | teamwire send --json -"
+    after_help = "Examples:\n\n    teamwire send backend \"The schema is ready\" -s \"schema ready\"\n    teamwire send --broadcast \"Deploying in five minutes\"\n    teamwire send team-lead \"Which database?\" --wait-reply 5m\n    echo '{\"type\":\"message\",\"recipient\":\"backend\",\"summary\":\"hi\",\"content\":\"Hello\"}' | teamwire send --json -"
 )]
 pub struct Send {
     /// The recipient and the text; with --broadcast, only the text. Use '-' to read the text from standard input
@@ -46,7 +46,7 @@ pub struct Send {
     /// An idempotency key, which makes retries safe: the coordinator sends only one message per key
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
-    /// Wait for a reply, for up to DURATION (10m if not given)
+    /// Wait for a reply, for up to DURATION, such as 90s (10m if DURATION is left out)
     #[arg(long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "10m")]
     wait_reply: Option<Wait>,
     /// Print JSON; with '-' (standard input) or a file, also read one SendMessage object from it

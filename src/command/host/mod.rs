@@ -77,7 +77,7 @@ pub struct HostCommand {
     stop_members: bool,
     /// Start members as Kubernetes Jobs, with the service account of this Pod or with your kubeconfig
     ///
-    /// The file is required, and its profiles are Pod templates; see docs/kubernetes.md.
+    /// --config is required, and the profiles in its file are Pod templates; see docs/kubernetes.md.
     #[cfg(feature = "kubernetes")]
     #[arg(long, requires = "config", conflicts_with = "dir")]
     kubernetes: bool,

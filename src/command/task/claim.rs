@@ -24,9 +24,10 @@ pub struct Claim {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n\n    teamwire task next\n    teamwire task next --wait 600")]
+#[command(after_help = "Examples:\n\n    teamwire task next\n    teamwire task next --wait 5m")]
 pub struct Next {
-    /// Wait until a task is ready, for up to DURATION (10m if not given); the exit code is 5 if none becomes ready
+    /// Wait until a task is ready, for up to DURATION, such as 90s (10m if DURATION is left out); the exit code is 5 if none
+    /// becomes ready
     #[arg(long, short, value_name = "DURATION", num_args = 0..=1, default_missing_value = "10m")]
     wait: Option<Wait>,
     #[command(flatten)]

@@ -29,7 +29,7 @@ use crate::{
 /// Share work on the team's task board: create, claim, complete and follow tasks
 #[derive(Debug, Subcommand)]
 #[command(
-    after_help = "Examples:\n\n    teamwire task create \"Write the migration\" --owner backend\n    teamwire task next --wait 600\n    teamwire task complete 7 --result \"done in 3f2c1a\""
+    after_help = "Examples:\n\n    teamwire task create \"Write the migration\" --owner backend\n    teamwire task next --wait 5m\n    teamwire task complete 7 --result \"done in 3f2c1a\""
 )]
 pub enum Task {
     /// Add a task to the board

@@ -61,7 +61,7 @@ pub enum Harm {
     TaskChurn,
     /// Search the history for what is not in it, and list everything, without a pause.
     Reads,
-    /// Make calls that they may not make, so that the refusals fill the audit log.
+    /// Make calls that they are not allowed to make, so that the refusals fill the audit log.
     RefusedCalls,
     /// Without a credential: open connections from another address, and again once the coordinator closes them.
     Strangers,

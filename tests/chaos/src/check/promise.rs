@@ -44,9 +44,9 @@ pub struct PromiseSpec {
 pub const PROMISES: [PromiseSpec; 21] = [
     PromiseSpec {
         promise: Promise::NothingLost,
-        says: "After an OK, a message is delivered and processed, or it is dead-lettered. Or it waits in the inbox of a member that \
-               has exited, for that member's next life. In these runs, a message is dead-lettered only after five processes \
-               received it.",
+        says: "After an OK, a message from a member is delivered and processed. In these runs, there are two exceptions. \
+               A message becomes a dead letter if five processes have received it and none has acknowledged it. If its \
+               recipient has exited, a message waits in the inbox for the recipient's next life.",
         checked: "every OK and every confirmed acknowledgement against the recipients' deliveries and the final receipts",
         checker: messages::nothing_lost,
     },
@@ -168,9 +168,9 @@ pub const PROMISES: [PromiseSpec; 21] = [
     PromiseSpec {
         promise: Promise::StoreBounded,
         says: "Whatever hostile members write, their team holds no more than its quota, plus a tenth of that for the lead and the \
-               operator, plus 256 KiB for calls that are never refused. The same bound applies to the team's tasks and to the \
-               history of these tasks, each with its own share of the quota. The store grows by no more than twice the increase \
-               in counted bytes, plus 16 MiB.",
+               operator, plus 256 KiB for calls that are never refused. The tasks and their history are bounded in the \
+               same way, but each by its share of the quota instead of the whole quota. The store grows by no more than twice \
+               the increase in counted bytes, plus 16 MiB.",
         checked: "four times a second during an attack: the size that the coordinator reports for the team, and the size of the \
                   store's file on disk, or the memory that Redis uses; the quota is 16 MiB, or 32 MiB with `hostile-all`",
         checker: store::store_bounded,

@@ -261,7 +261,7 @@ pub const FAULTS: [Fault; 54] = [
     .on(HOSTILE),
     fault(
         "hostile-refused-calls",
-        "20 members of another team make calls that they may not make, as fast as they can",
+        "20 members of another team make calls that they are not allowed to make, as fast as they can",
         Kind::Harmed(&[Harm::RefusedCalls]),
         BOTH,
     )
