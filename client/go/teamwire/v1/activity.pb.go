@@ -251,7 +251,7 @@ type ReportedLine struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. What the program did. The coordinator keeps the first 500 characters.
 	Text string `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
-	// Optional. How long before this call it happened. Absent: just now.
+	// Optional. The time from the event to this call. Absent: it has just happened.
 	Age           *durationpb.Duration `protobuf:"bytes,2,opt,name=age,proto3" json:"age,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -764,7 +764,7 @@ type TakeOrderResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The order.
 	Request *Request `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
-	// The member that was ordered joins with it. Expires with the order. Shown only once.
+	// The token with which the ordered member joins. Expires with the order. Shown only once.
 	JoinToken     string `protobuf:"bytes,2,opt,name=join_token,json=joinToken,proto3" json:"join_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -88,7 +88,7 @@ type NoticeKind int32
 const (
 	// Never sent.
 	NoticeKind_NOTICE_KIND_UNSPECIFIED NoticeKind = 0
-	// A member has gone idle. To the lead; `text` holds its last summary.
+	// A member has gone idle. To the lead; `text` holds the member's last summary.
 	NoticeKind_NOTICE_KIND_IDLE NoticeKind = 1
 	// A member's process has ended. To the lead; `exit` is set.
 	NoticeKind_NOTICE_KIND_MEMBER_EXITED NoticeKind = 2
@@ -1409,8 +1409,8 @@ type Notice struct {
 	Count uint32 `protobuf:"varint,10,opt,name=count,proto3" json:"count,omitempty"`
 	// Set by the coordinator. When the first of these events happened.
 	FirstAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=first_at,json=firstAt,proto3" json:"first_at,omitempty"`
-	// Set by the coordinator. True: the notice goes to members at every NoticeLevel. Depends on the kind; an exit is
-	// important if the process failed.
+	// Set by the coordinator. True: the notice goes to members at every NoticeLevel. Depends on the kind. An exit is
+	// important if the process failed, or if permission requests to the member now go to the lead.
 	Important bool `protobuf:"varint,12,opt,name=important,proto3" json:"important,omitempty"`
 	// Set by the coordinator with NOTICE_KIND_DIGEST. The gathered notices, oldest first, no two of the same kind about the same
 	// thing. At most 32 of them; `count` also covers those that are left out.
@@ -2623,7 +2623,7 @@ type SessionOpened struct {
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// Counts the sessions of this member's inbox from 1. The highest one is current.
 	Epoch uint64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// The life of the member's name that this session belongs to; see Member.incarnation.
+	// Which of the member's lives this session belongs to; see Member.incarnation.
 	Incarnation uint64 `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// How many messages were unprocessed when the session opened.
 	Backlog uint64 `protobuf:"varint,4,opt,name=backlog,proto3" json:"backlog,omitempty"`

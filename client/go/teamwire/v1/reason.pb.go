@@ -89,7 +89,7 @@ const (
 	Reason_REASON_LEAD_ONLY Reason = 28
 	// Only the operator may do this.
 	Reason_REASON_OPERATOR_ONLY Reason = 29
-	// The kind of credential does not permit this.
+	// The credential does not permit this call, or does not permit it with this request.
 	Reason_REASON_NOT_PERMITTED Reason = 30
 	// The member must have a plan approved first.
 	Reason_REASON_PLAN_REQUIRED Reason = 31
@@ -117,7 +117,7 @@ const (
 	Reason_REASON_TEAM_EXISTS Reason = 42
 	// The team has live members.
 	Reason_REASON_TEAM_HAS_ACTIVE_MEMBERS Reason = 43
-	// A live member has this name.
+	// The name is not free (see TeamService.Join), is a host's, or is reserved by an order.
 	Reason_REASON_MEMBER_EXISTS Reason = 44
 	// The current lead is live.
 	Reason_REASON_LEAD_ACTIVE Reason = 45

@@ -441,7 +441,7 @@ type TeamStorage struct {
 	TaskBytes uint64 `protobuf:"varint,3,opt,name=task_bytes,json=taskBytes,proto3" json:"task_bytes,omitempty"`
 	// A quarter of the quota.
 	TaskBytesMax uint64 `protobuf:"varint,4,opt,name=task_bytes_max,json=taskBytesMax,proto3" json:"task_bytes_max,omitempty"`
-	// How many bytes changes to tasks take up: their entries in the history, and the replies and notices that they caused.
+	// The bytes that changes to tasks take up: their entries in the history, and the replies and notices that they caused.
 	TaskHistoryBytes uint64 `protobuf:"varint,5,opt,name=task_history_bytes,json=taskHistoryBytes,proto3" json:"task_history_bytes,omitempty"`
 	// A quarter of the quota.
 	TaskHistoryBytesMax uint64 `protobuf:"varint,6,opt,name=task_history_bytes_max,json=taskHistoryBytesMax,proto3" json:"task_history_bytes_max,omitempty"`
@@ -1742,8 +1742,8 @@ type LeaveRequest struct {
 	// Optional. How the process ended. Absent: unknown.
 	Exit *ExitReport `protobuf:"bytes,1,opt,name=exit,proto3" json:"exit,omitempty"`
 	// Optional. True: the caller's process is still running, and its runner will call Leave again, to report how the process
-	// ended. The member becomes `stopping`, and its session ends with CLOSE_REASON_SHUTDOWN_APPROVED and no request.
-	// `exit.detail` says why the member leaves. Ignored for a detached life, which has no runner.
+	// ended. The member becomes `stopping`. Its session ends with CLOSE_REASON_SHUTDOWN_APPROVED and an empty
+	// SessionClosing.request_id. `exit.detail` says why the member leaves. Ignored for a detached life, which has no runner.
 	ExitFollows   bool `protobuf:"varint,2,opt,name=exit_follows,json=exitFollows,proto3" json:"exit_follows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

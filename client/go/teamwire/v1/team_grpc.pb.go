@@ -83,7 +83,8 @@ type TeamServiceClient interface {
 	//
 	// The call's credential is a join token, or the member's own credential. With a join token, the name must be free: it was
 	// never used before, or the member that last used it has exited or is lost. A token that is bound to the name may also take
-	// the name from a member that is away. With its own credential, a member starts a new life even while the old life is live.
+	// the name from a member that is away or whose credential was revoked. The lead's name always needs a token that is bound to
+	// it. With its own credential, a member starts a new life even while the old life is live.
 	// The old life's session then ends with CLOSE_REASON_SUPERSEDED, and the coordinator refuses the old credential. Either way,
 	// the inbox stays, and pending requests that concern the member (see Request.member) are cancelled.
 	//
@@ -91,9 +92,10 @@ type TeamServiceClient interface {
 	// INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
 	// PERMISSION_DENIED: NOT_PERMITTED (operator, observer; or the token is bound to another name).
 	Join(ctx context.Context, in *JoinRequest, opts ...grpc.CallOption) (*JoinResponse, error)
-	// Ends the caller's own life: the caller becomes `exited`, and the lead gets a notice. A runner calls Leave when the member's
-	// process has ended, and reports how the process ended. Repeating the call is harmless. A caller whose other calls fail with
-	// MEMBER_STOPPED may still call Leave and, if the metadata of that error has `may_join`, Join.
+	// Ends the caller's own life: the caller becomes `exited`, and the lead gets a notice. With LeaveRequest.exit_follows, the
+	// caller first becomes `stopping`; it becomes `exited` when its runner reports the exit. A runner calls Leave when the
+	// member's process has ended, and reports how the process ended. Repeating the call is harmless. A caller whose other calls
+	// fail with MEMBER_STOPPED may still call Leave and, if the metadata of that error has `may_join`, Join.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
 	Leave(ctx context.Context, in *LeaveRequest, opts ...grpc.CallOption) (*LeaveResponse, error)
@@ -344,7 +346,8 @@ type TeamServiceServer interface {
 	//
 	// The call's credential is a join token, or the member's own credential. With a join token, the name must be free: it was
 	// never used before, or the member that last used it has exited or is lost. A token that is bound to the name may also take
-	// the name from a member that is away. With its own credential, a member starts a new life even while the old life is live.
+	// the name from a member that is away or whose credential was revoked. The lead's name always needs a token that is bound to
+	// it. With its own credential, a member starts a new life even while the old life is live.
 	// The old life's session then ends with CLOSE_REASON_SUPERSEDED, and the coordinator refuses the old credential. Either way,
 	// the inbox stays, and pending requests that concern the member (see Request.member) are cancelled.
 	//
@@ -352,9 +355,10 @@ type TeamServiceServer interface {
 	// INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
 	// PERMISSION_DENIED: NOT_PERMITTED (operator, observer; or the token is bound to another name).
 	Join(context.Context, *JoinRequest) (*JoinResponse, error)
-	// Ends the caller's own life: the caller becomes `exited`, and the lead gets a notice. A runner calls Leave when the member's
-	// process has ended, and reports how the process ended. Repeating the call is harmless. A caller whose other calls fail with
-	// MEMBER_STOPPED may still call Leave and, if the metadata of that error has `may_join`, Join.
+	// Ends the caller's own life: the caller becomes `exited`, and the lead gets a notice. With LeaveRequest.exit_follows, the
+	// caller first becomes `stopping`; it becomes `exited` when its runner reports the exit. A runner calls Leave when the
+	// member's process has ended, and reports how the process ended. Repeating the call is harmless. A caller whose other calls
+	// fail with MEMBER_STOPPED may still call Leave and, if the metadata of that error has `may_join`, Join.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED. INVALID_ARGUMENT: INVALID_FIELD.
 	Leave(context.Context, *LeaveRequest) (*LeaveResponse, error)

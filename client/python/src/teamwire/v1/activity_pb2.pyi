@@ -132,7 +132,7 @@ class ReportedLine(google.protobuf.message.Message):
     """Required. What the program did. The coordinator keeps the first 500 characters."""
     @property
     def age(self) -> google.protobuf.duration_pb2.Duration:
-        """Optional. How long before this call it happened. Absent: just now."""
+        """Optional. The time from the event to this call. Absent: it has just happened."""
 
     def __init__(
         self,

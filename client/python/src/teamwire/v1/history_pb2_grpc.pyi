@@ -91,8 +91,8 @@ class HistoryServiceStub(typing.Generic[_HistoryServiceListHistoryType, _History
     ListHistory: _HistoryServiceListHistoryType
     """Lists a part of the history, the oldest entry first.
 
-    With a filter, the coordinator looks through up to 10,000 entries or 16 MiB of them for one page. The page then ends, even
-    if it is empty, and its token says where to continue.
+    With a filter, the coordinator looks through at most 10,000 entries or 16 MiB, whichever it reaches first, to fill one page.
+    The page then ends, even if it is empty, and its token says where to continue.
 
     INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
     """
@@ -135,8 +135,8 @@ class HistoryServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[teamwire.v1.history_pb2.ListHistoryResponse, collections.abc.Awaitable[teamwire.v1.history_pb2.ListHistoryResponse]]:
         """Lists a part of the history, the oldest entry first.
 
-        With a filter, the coordinator looks through up to 10,000 entries or 16 MiB of them for one page. The page then ends, even
-        if it is empty, and its token says where to continue.
+        With a filter, the coordinator looks through at most 10,000 entries or 16 MiB, whichever it reaches first, to fill one page.
+        The page then ends, even if it is empty, and its token says where to continue.
 
         INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
         """

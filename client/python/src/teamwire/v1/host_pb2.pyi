@@ -408,7 +408,7 @@ class TakeOrderResponse(google.protobuf.message.Message):
     REQUEST_FIELD_NUMBER: builtins.int
     JOIN_TOKEN_FIELD_NUMBER: builtins.int
     join_token: builtins.str
-    """The member that was ordered joins with it. Expires with the order. Shown only once."""
+    """The token with which the ordered member joins. Expires with the order. Shown only once."""
     @property
     def request(self) -> teamwire.v1.request_pb2.Request:
         """The order."""

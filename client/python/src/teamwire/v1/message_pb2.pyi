@@ -58,7 +58,7 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     NOTICE_KIND_UNSPECIFIED: _NoticeKind.ValueType  # 0
     """Never sent."""
     NOTICE_KIND_IDLE: _NoticeKind.ValueType  # 1
-    """A member has gone idle. To the lead; `text` holds its last summary."""
+    """A member has gone idle. To the lead; `text` holds the member's last summary."""
     NOTICE_KIND_MEMBER_EXITED: _NoticeKind.ValueType  # 2
     """A member's process has ended. To the lead; `exit` is set."""
     NOTICE_KIND_MEMBER_LOST: _NoticeKind.ValueType  # 3
@@ -118,7 +118,7 @@ class NoticeKind(_NoticeKind, metaclass=_NoticeKindEnumTypeWrapper):
 NOTICE_KIND_UNSPECIFIED: NoticeKind.ValueType  # 0
 """Never sent."""
 NOTICE_KIND_IDLE: NoticeKind.ValueType  # 1
-"""A member has gone idle. To the lead; `text` holds its last summary."""
+"""A member has gone idle. To the lead; `text` holds the member's last summary."""
 NOTICE_KIND_MEMBER_EXITED: NoticeKind.ValueType  # 2
 """A member's process has ended. To the lead; `exit` is set."""
 NOTICE_KIND_MEMBER_LOST: NoticeKind.ValueType  # 3
@@ -799,8 +799,8 @@ class Notice(google.protobuf.message.Message):
     same kind about the same thing replaces it. The other fields describe the latest event.
     """
     important: builtins.bool
-    """Set by the coordinator. True: the notice goes to members at every NoticeLevel. Depends on the kind; an exit is
-    important if the process failed.
+    """Set by the coordinator. True: the notice goes to members at every NoticeLevel. Depends on the kind. An exit is
+    important if the process failed, or if permission requests to the member now go to the lead.
     """
     @property
     def exit(self) -> Global___ExitReport:
@@ -1323,7 +1323,7 @@ class SessionOpened(google.protobuf.message.Message):
     epoch: builtins.int
     """Counts the sessions of this member's inbox from 1. The highest one is current."""
     incarnation: builtins.int
-    """The life of the member's name that this session belongs to; see Member.incarnation."""
+    """Which of the member's lives this session belongs to; see Member.incarnation."""
     backlog: builtins.int
     """How many messages were unprocessed when the session opened."""
     member: builtins.str

@@ -128,8 +128,8 @@ class ReasonPolicy(google.protobuf.message.Message):
     outcome_unknown: builtins.bool
     """True: the call may have been carried out. False: nothing was changed."""
     stream_reopens: builtins.bool
-    """True: if a stream ends for this reason, the client reopens the stream. If another call is refused for this reason, the
-    client does not retry that call automatically.
+    """True: if a stream ends for this reason, the client reopens the stream. If a call that is not a stream is
+    refused for this reason, the client does not retry it automatically.
     """
     def __init__(
         self,

@@ -87,7 +87,7 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_OPERATOR_ONLY: _Reason.ValueType  # 29
     """Only the operator may do this."""
     REASON_NOT_PERMITTED: _Reason.ValueType  # 30
-    """The kind of credential does not permit this."""
+    """The credential does not permit this call, or does not permit it with this request."""
     REASON_PLAN_REQUIRED: _Reason.ValueType  # 31
     """The member must have a plan approved first."""
     REASON_CREDENTIAL_MISSING: _Reason.ValueType  # 32
@@ -115,7 +115,7 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_TEAM_HAS_ACTIVE_MEMBERS: _Reason.ValueType  # 43
     """The team has live members."""
     REASON_MEMBER_EXISTS: _Reason.ValueType  # 44
-    """A live member has this name."""
+    """The name is not free (see TeamService.Join), is a host's, or is reserved by an order."""
     REASON_LEAD_ACTIVE: _Reason.ValueType  # 45
     """The current lead is live."""
     REASON_TASK_NOT_FOUND: _Reason.ValueType  # 46
@@ -235,7 +235,7 @@ REASON_LEAD_ONLY: Reason.ValueType  # 28
 REASON_OPERATOR_ONLY: Reason.ValueType  # 29
 """Only the operator may do this."""
 REASON_NOT_PERMITTED: Reason.ValueType  # 30
-"""The kind of credential does not permit this."""
+"""The credential does not permit this call, or does not permit it with this request."""
 REASON_PLAN_REQUIRED: Reason.ValueType  # 31
 """The member must have a plan approved first."""
 REASON_CREDENTIAL_MISSING: Reason.ValueType  # 32
@@ -263,7 +263,7 @@ REASON_TEAM_EXISTS: Reason.ValueType  # 42
 REASON_TEAM_HAS_ACTIVE_MEMBERS: Reason.ValueType  # 43
 """The team has live members."""
 REASON_MEMBER_EXISTS: Reason.ValueType  # 44
-"""A live member has this name."""
+"""The name is not free (see TeamService.Join), is a host's, or is reserved by an order."""
 REASON_LEAD_ACTIVE: Reason.ValueType  # 45
 """The current lead is live."""
 REASON_TASK_NOT_FOUND: Reason.ValueType  # 46

@@ -271,7 +271,7 @@ class TeamStorage(google.protobuf.message.Message):
     task_bytes_max: builtins.int
     """A quarter of the quota."""
     task_history_bytes: builtins.int
-    """How many bytes changes to tasks take up: their entries in the history, and the replies and notices that they caused."""
+    """The bytes that changes to tasks take up: their entries in the history, and the replies and notices that they caused."""
     task_history_bytes_max: builtins.int
     """A quarter of the quota."""
     def __init__(
@@ -882,8 +882,8 @@ class LeaveRequest(google.protobuf.message.Message):
     EXIT_FOLLOWS_FIELD_NUMBER: builtins.int
     exit_follows: builtins.bool
     """Optional. True: the caller's process is still running, and its runner will call Leave again, to report how the process
-    ended. The member becomes `stopping`, and its session ends with CLOSE_REASON_SHUTDOWN_APPROVED and no request.
-    `exit.detail` says why the member leaves. Ignored for a detached life, which has no runner.
+    ended. The member becomes `stopping`. Its session ends with CLOSE_REASON_SHUTDOWN_APPROVED and an empty
+    SessionClosing.request_id. `exit.detail` says why the member leaves. Ignored for a detached life, which has no runner.
     """
     @property
     def exit(self) -> teamwire.v1.message_pb2.ExitReport:

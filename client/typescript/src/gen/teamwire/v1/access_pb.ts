@@ -554,8 +554,8 @@ export const CredentialKindSchema: GenEnum<CredentialKind> = /*@__PURE__*/
  *
  * The console is a web page that the coordinator serves. A person signs in with a code. Someone who holds a member's, the
  * operator's or an observer's credential creates the code, and the page exchanges it for a console credential. For at most 8
- * hours, the console credential has the powers of the credential that created the code or, if it is read-only, only the power
- * to read.
+ * hours, the console credential has the powers of the credential that created the code. A read-only console credential has
+ * only the power to read.
  *
  * A console credential belongs to no process, so it never keeps a member alive. It gets NOT_PERMITTED (PERMISSION_DENIED) for
  * the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts) and for creating further

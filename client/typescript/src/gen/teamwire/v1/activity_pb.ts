@@ -159,7 +159,7 @@ export type ReportedLine = Message<"teamwire.v1.ReportedLine"> & {
   text: string;
 
   /**
-   * Optional. How long before this call it happened. Absent: just now.
+   * Optional. The time from the event to this call. Absent: it has just happened.
    *
    * @generated from field: google.protobuf.Duration age = 2;
    */

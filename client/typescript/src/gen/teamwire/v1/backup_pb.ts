@@ -62,8 +62,8 @@ export const BackupService: GenService<{
    *
    * The frames, one after the other, are the backup: lines of JSON, each ended by a line feed. The last line says how many
    * lines there are, and has a checksum. A backup without this line is incomplete. `docs/operations.md` describes the lines,
-   * and says which point in time the backup shows. On one coordinator, a backup waits until the previous one has ended. If a
-   * client reads nothing for 30 s, the coordinator ends the backup.
+   * and says which point in time the backup shows. Each coordinator runs one backup at a time; the next one
+   * waits until that one has ended. If a client reads nothing for 30 s, the coordinator ends the backup.
    *
    * A stream that breaks cannot be resumed. The stream ends with an error when the coordinator shuts down (UNAVAILABLE:
    * DRAINING) and if the store fails (UNAVAILABLE: STORE_UNAVAILABLE). If Redis has no room for a copy of the largest team, the

@@ -460,7 +460,7 @@ export type TakeOrderResponse = Message<"teamwire.v1.TakeOrderResponse"> & {
   request?: Request | undefined;
 
   /**
-   * The member that was ordered joins with it. Expires with the order. Shown only once.
+   * The token with which the ordered member joins. Expires with the order. Shown only once.
    *
    * @generated from field: string join_token = 2;
    */
@@ -672,7 +672,7 @@ export const HostService: GenService<{
   },
   /**
    * Reports that a member has no process left on the calling host, for example because its runner was killed. Ends the member's
-   * current life, unless that life has already ended or began with a later order or join token. Repeating the call is harmless.
+   * current life, unless that life has already ended, or a later order or join token started it. Repeating the call is harmless.
    *
    * PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND:
    * REQUEST_NOT_FOUND. ABORTED: SESSION_SUPERSEDED.

@@ -550,8 +550,8 @@ export type Notice = Message$1<"teamwire.v1.Notice"> & {
   firstAt?: Timestamp | undefined;
 
   /**
-   * Set by the coordinator. True: the notice goes to members at every NoticeLevel. Depends on the kind; an exit is
-   * important if the process failed.
+   * Set by the coordinator. True: the notice goes to members at every NoticeLevel. Depends on the kind. An exit is
+   * important if the process failed, or if permission requests to the member now go to the lead.
    *
    * @generated from field: bool important = 12;
    */
@@ -1197,7 +1197,7 @@ export type SessionOpened = Message$1<"teamwire.v1.SessionOpened"> & {
   epoch: bigint;
 
   /**
-   * The life of the member's name that this session belongs to; see Member.incarnation.
+   * Which of the member's lives this session belongs to; see Member.incarnation.
    *
    * @generated from field: uint64 incarnation = 3;
    */
@@ -1640,7 +1640,7 @@ export enum NoticeKind {
   UNSPECIFIED = 0,
 
   /**
-   * A member has gone idle. To the lead; `text` holds its last summary.
+   * A member has gone idle. To the lead; `text` holds the member's last summary.
    *
    * @generated from enum value: NOTICE_KIND_IDLE = 1;
    */

@@ -50,8 +50,8 @@ export type ReasonPolicy = Message<"teamwire.v1.ReasonPolicy"> & {
   outcomeUnknown: boolean;
 
   /**
-   * True: if a stream ends for this reason, the client reopens the stream. If another call is refused for this reason, the
-   * client does not retry that call automatically.
+   * True: if a stream ends for this reason, the client reopens the stream. If a call that is not a stream is
+   * refused for this reason, the client does not retry it automatically.
    *
    * @generated from field: bool stream_reopens = 4;
    */

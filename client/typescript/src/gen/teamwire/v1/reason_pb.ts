@@ -233,7 +233,7 @@ export enum Reason {
   OPERATOR_ONLY = 29,
 
   /**
-   * The kind of credential does not permit this.
+   * The credential does not permit this call, or does not permit it with this request.
    *
    * @generated from enum value: REASON_NOT_PERMITTED = 30;
    */
@@ -331,7 +331,7 @@ export enum Reason {
   TEAM_HAS_ACTIVE_MEMBERS = 43,
 
   /**
-   * A live member has this name.
+   * The name is not free (see TeamService.Join), is a host's, or is reserved by an order.
    *
    * @generated from enum value: REASON_MEMBER_EXISTS = 44;
    */
