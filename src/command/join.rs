@@ -51,7 +51,7 @@ pub struct Attributes {
     /// The kind of agent, such as claude-code
     #[arg(long, default_value = "", hide_default_value = true)]
     agent_type: String,
-    /// The model the agent uses
+    /// The model that the agent uses, for display only: this option does not select the model
     #[arg(long, default_value = "", hide_default_value = true)]
     model: String,
     /// The color in which the member is displayed

@@ -17,7 +17,7 @@ use crate::{
 /// How many requests are listed: the newest.
 const SHOWN_MAX: usize = 100;
 
-/// List shutdown requests, plans, permission requests and orders for teammates, or wait for a decision
+/// List requests (shutdowns, plans, permissions and orders), or wait for a decision
 ///
 /// An order is approved when the teammate starts, and rejected if its host cannot start it. With --wait, the command also
 /// acknowledges the answer in your inbox, because its output shows the answer.

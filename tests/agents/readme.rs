@@ -29,7 +29,7 @@ fn agents_join_answer_and_end_as_printed() {
     fs::create_dir_all(clone.join("examples")).unwrap();
     fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join(file), clone.join(file)).unwrap();
     for (question, answer) in
-        [("Which files are here", "Only a README."), ("Which of them need a review", "All of them.")]
+        [("Which files are here", "Only a README."), ("Which of the files here need a review", "All of them.")]
     {
         let tell = json!({"type": "message", "recipient": "team-lead", "content": answer, "summary": "an answer"});
         setup.model.add(Rule::when(question).calls("SendMessage", tell));

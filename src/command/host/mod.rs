@@ -57,7 +57,8 @@ pub struct HostCommand {
     /// name]
     #[arg(long, short, value_name = "NAME")]
     name: Option<String>,
-    /// The file with the profiles [default: host.toml beside the context file, ~/.config/teamwire/host.toml, if it exists]
+    /// The file with the profiles [default: host.toml in the directory of the context file (normally
+    /// ~/.config/teamwire), if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// How many members may run at a time, 1 to 1,000 [default: as the file says, or else 4]
