@@ -111,8 +111,8 @@ type AuditCaller struct {
 	// The id of the join token, observer's credential or console credential that the caller used, as in Credential.id. For a
 	// code: the id of the console credential for which it was exchanged. Empty: the caller used another credential, or none.
 	CredentialId string `protobuf:"bytes,5,opt,name=credential_id,json=credentialId,proto3" json:"credential_id,omitempty"`
-	// Who a stranger's credential claimed to be, such as `member ann@acme`. Empty: the credential was malformed or missing, or
-	// the caller is not a stranger.
+	// With AUDIT_CALLER_KIND_STRANGER: the holder that the credential names, such as `member ann@acme`. Empty: the credential was
+	// malformed or missing, or the caller is not a stranger.
 	Claim         string `protobuf:"bytes,6,opt,name=claim,proto3" json:"claim,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -275,7 +275,7 @@ func (x *AuditCheckpoint) GetBecauseFull() bool {
 // An entry of the audit log.
 type AuditEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When the call ended, on the store's clock; if the entry is about several calls, when the first one did.
+	// When the call ended, on the store's clock. If the entry is about several calls: when the first of them ended.
 	At *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
 	// Who called. Absent: the entry is about no call.
 	Caller *AuditCaller `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
@@ -499,11 +499,12 @@ func (x *AuditRecord) GetHash() []byte {
 type AuditChain struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// `privileged/TEAM`: what the lead and the operator did in the team with their powers, and the lead's sign-ins and
-	// revocations. `access/TEAM`: joins, the sign-ins and revocations of other members and of observers, and calls that the caller
-	// was not allowed to make. `privileged`: backups, the operator's sign-ins and revocations, and replacements of the operator's
-	// credential. `access`: calls that strangers or the operator were not allowed to make.
+	// revocations. `access/TEAM`: joins, the sign-ins and revocations of other members and of observers, and calls that the
+	// caller was not allowed to make. `privileged`: backups, the operator's sign-ins and revocations, and replacements of the
+	// operator's credential. `access`: refused calls by strangers (see AuditCallerKind), and calls that the operator was not
+	// allowed to make.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The team's name in lower case. Empty: it is a chain of the coordinator.
+	// The team's name in lower case. Empty: the chain belongs to no team.
 	Team string `protobuf:"bytes,2,opt,name=team,proto3" json:"team,omitempty"`
 	// The sequence of the oldest entry that is left.
 	FirstSequence uint64 `protobuf:"varint,3,opt,name=first_sequence,json=firstSequence,proto3" json:"first_sequence,omitempty"`

@@ -41,12 +41,12 @@ const (
 //
 // Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any call may
 // fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED, CREDENTIAL_REVOKED (UNAUTHENTICATED), MEMBER_STOPPED
-// (FAILED_PRECONDITION), STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo), RATE_LIMITED (RESOURCE_EXHAUSTED, with
-// RetryInfo), and CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the request is too large or cannot be decoded.
-// MEMBER_STOPPED means that this life of the member has ended. Its metadata has `may_join` = `true` if the credential can still
-// begin a new life with TeamService.Join. RATE_LIMITED means that a budget at this coordinator is used up: the credential's
-// own, or one that all credentials share. Nothing was changed. The metadata has the name of the budget (`budget`), its size
-// (`size`) and its key in the configuration (`key`).
+// (FAILED_PRECONDITION), STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo), INTERNAL (INTERNAL), RATE_LIMITED
+// (RESOURCE_EXHAUSTED, with RetryInfo), and CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the request is too large
+// or cannot be decoded. MEMBER_STOPPED means that this life of the member has ended. Its metadata has `may_join` = `true` if
+// the credential can still begin a new life with TeamService.Join. RATE_LIMITED means that a budget at this coordinator is used
+// up: the credential's own, or one that all credentials share. Nothing was changed. The metadata has the name of the budget
+// (`budget`), its size (`size`) and its key in the configuration (`key`).
 //
 // A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer replicas
 // than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing was
@@ -189,12 +189,12 @@ func (c *messageServiceClient) ListInbox(ctx context.Context, in *ListInboxReque
 //
 // Errors are a gRPC status plus `google.rpc.ErrorInfo` with domain `teamwire` and one of the reasons named here. Any call may
 // fail with CREDENTIAL_MISSING, CREDENTIAL_INVALID, CREDENTIAL_EXPIRED, CREDENTIAL_REVOKED (UNAUTHENTICATED), MEMBER_STOPPED
-// (FAILED_PRECONDITION), STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo), RATE_LIMITED (RESOURCE_EXHAUSTED, with
-// RetryInfo), and CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the request is too large or cannot be decoded.
-// MEMBER_STOPPED means that this life of the member has ended. Its metadata has `may_join` = `true` if the credential can still
-// begin a new life with TeamService.Join. RATE_LIMITED means that a budget at this coordinator is used up: the credential's
-// own, or one that all credentials share. Nothing was changed. The metadata has the name of the budget (`budget`), its size
-// (`size`) and its key in the configuration (`key`).
+// (FAILED_PRECONDITION), STORE_UNAVAILABLE or DRAINING (UNAVAILABLE, with RetryInfo), INTERNAL (INTERNAL), RATE_LIMITED
+// (RESOURCE_EXHAUSTED, with RetryInfo), and CONTENT_TOO_LARGE or INVALID_FIELD (INVALID_ARGUMENT) if the request is too large
+// or cannot be decoded. MEMBER_STOPPED means that this life of the member has ended. Its metadata has `may_join` = `true` if
+// the credential can still begin a new life with TeamService.Join. RATE_LIMITED means that a budget at this coordinator is used
+// up: the credential's own, or one that all credentials share. Nothing was changed. The metadata has the name of the budget
+// (`budget`), its size (`size`) and its key in the configuration (`key`).
 //
 // A call that changes something may fail with DURABILITY_NOT_REACHED (UNAVAILABLE: the change was made, but on fewer replicas
 // than the coordinator is configured to wait for), or with STORE_FULL (RESOURCE_EXHAUSTED, with RetryInfo: nothing was

@@ -250,9 +250,9 @@ type Request struct {
 	CancelCause CancelCause `protobuf:"varint,14,opt,name=cancel_cause,json=cancelCause,proto3,enum=teamwire.v1.CancelCause" json:"cancel_cause,omitempty"`
 	// The message that carried the answer. Empty: it has no answer.
 	AnswerMessageId string `protobuf:"bytes,15,opt,name=answer_message_id,json=answerMessageId,proto3" json:"answer_message_id,omitempty"`
-	// With REQUEST_KIND_PERMISSION: the member that was asked. Empty if the lead is asked, either from the start or because the
-	// member that was asked first has exited. (The lead may answer in any case.) With REQUEST_KIND_SPAWN: the host that has the
-	// order. With other kinds, not set.
+	// With REQUEST_KIND_PERMISSION: the member that was asked. Empty if the lead is asked, either from the start, or because the
+	// original approver has exited. (The lead may answer in any case.) With REQUEST_KIND_SPAWN: the host that has the order. With
+	// other kinds, not set.
 	Approver string `protobuf:"bytes,16,opt,name=approver,proto3" json:"approver,omitempty"`
 	// Set with REQUEST_KIND_PERMISSION. What the member wants to use.
 	Tool string `protobuf:"bytes,17,opt,name=tool,proto3" json:"tool,omitempty"`

@@ -70,9 +70,9 @@ type TaskServiceClient interface {
 	//
 	// RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing for 30 s while frames were waiting.
 	FollowTasks(ctx context.Context, in *FollowTasksRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowTasksResponse], error)
-	// Changes a task that is neither completed nor deleted. Only its owner, the lead or the operator may change a task in
-	// progress. The owner may not assign it to another member, because that would end the claim. Only its owner, the lead or the
-	// operator may reassign a pending, assigned task.
+	// Changes a task that is neither completed nor deleted. If a task is in progress, only its owner, the lead or the operator
+	// may change it. The owner may not assign it to another member, because that would end the claim. If a pending task is
+	// assigned, only its owner, the lead or the operator may reassign it.
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner). NOT_FOUND:
 	// TASK_NOT_FOUND (task_id, add_blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION: TASK_CLAIMED (including if
@@ -95,8 +95,8 @@ type TaskServiceClient interface {
 	// NOT_PERMITTED.
 	ClaimNextTask(ctx context.Context, in *ClaimNextTaskRequest, opts ...grpc.CallOption) (*ClaimNextTaskResponse, error)
 	// Completes a task. Tasks that wait only for this one are no longer blocked. The owner passes the claim's token; the lead and
-	// the operator need none, and may also complete an unclaimed task. Repeating the call is harmless with the same token or,
-	// without a token, with the same `result`.
+	// the operator need none, and may also complete an unclaimed task. Repeating the call with the same token is harmless.
+	// Without a token, it is harmless if the `result` is the same.
 	//
 	// NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed; the error says when and why the task
 	// last returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has
@@ -109,8 +109,8 @@ type TaskServiceClient interface {
 	// NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed). FAILED_PRECONDITION:
 	// TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has claimed it). INVALID_ARGUMENT: INVALID_FIELD.
 	ReleaseTask(ctx context.Context, in *ReleaseTaskRequest, opts ...grpc.CallOption) (*ReleaseTaskResponse, error)
-	// Deletes a task, including a completed one. Tasks that waited for it stop waiting for it. Only its owner, the lead or the operator
-	// may delete a task in progress. Repeating the call is harmless. A deleted task is kept for 24 hours.
+	// Deletes a task, including a completed one. Tasks that waited for it stop waiting for it. If a task is in progress, only its
+	// owner, the lead or the operator may delete it. Repeating the call is harmless. A deleted task is kept for 24 hours.
 	//
 	// NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED.
 	DeleteTask(ctx context.Context, in *DeleteTaskRequest, opts ...grpc.CallOption) (*DeleteTaskResponse, error)
@@ -270,9 +270,9 @@ type TaskServiceServer interface {
 	//
 	// RESOURCE_EXHAUSTED: SLOW_CONSUMER, when the client has read nothing for 30 s while frames were waiting.
 	FollowTasks(*FollowTasksRequest, grpc.ServerStreamingServer[FollowTasksResponse]) error
-	// Changes a task that is neither completed nor deleted. Only its owner, the lead or the operator may change a task in
-	// progress. The owner may not assign it to another member, because that would end the claim. Only its owner, the lead or the
-	// operator may reassign a pending, assigned task.
+	// Changes a task that is neither completed nor deleted. If a task is in progress, only its owner, the lead or the operator
+	// may change it. The owner may not assign it to another member, because that would end the claim. If a pending task is
+	// assigned, only its owner, the lead or the operator may reassign it.
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner). NOT_FOUND:
 	// TASK_NOT_FOUND (task_id, add_blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION: TASK_CLAIMED (including if
@@ -295,8 +295,8 @@ type TaskServiceServer interface {
 	// NOT_PERMITTED.
 	ClaimNextTask(context.Context, *ClaimNextTaskRequest) (*ClaimNextTaskResponse, error)
 	// Completes a task. Tasks that wait only for this one are no longer blocked. The owner passes the claim's token; the lead and
-	// the operator need none, and may also complete an unclaimed task. Repeating the call is harmless with the same token or,
-	// without a token, with the same `result`.
+	// the operator need none, and may also complete an unclaimed task. Repeating the call with the same token is harmless.
+	// Without a token, it is harmless if the `result` is the same.
 	//
 	// NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed; the error says when and why the task
 	// last returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has
@@ -309,8 +309,8 @@ type TaskServiceServer interface {
 	// NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed). FAILED_PRECONDITION:
 	// TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has claimed it). INVALID_ARGUMENT: INVALID_FIELD.
 	ReleaseTask(context.Context, *ReleaseTaskRequest) (*ReleaseTaskResponse, error)
-	// Deletes a task, including a completed one. Tasks that waited for it stop waiting for it. Only its owner, the lead or the operator
-	// may delete a task in progress. Repeating the call is harmless. A deleted task is kept for 24 hours.
+	// Deletes a task, including a completed one. Tasks that waited for it stop waiting for it. If a task is in progress, only its
+	// owner, the lead or the operator may delete it. Repeating the call is harmless. A deleted task is kept for 24 hours.
 	//
 	// NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED.
 	DeleteTask(context.Context, *DeleteTaskRequest) (*DeleteTaskResponse, error)

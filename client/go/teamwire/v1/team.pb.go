@@ -534,7 +534,7 @@ type Member struct {
 	Incarnation uint64 `protobuf:"varint,4,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// When this life began.
 	JoinedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=joined_at,json=joinedAt,proto3" json:"joined_at,omitempty"`
-	// When the state last changed. For an active detached life without a session: about when it last called.
+	// When the state last changed. For an active detached life without a session: the approximate time of its last call.
 	StateSince *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=state_since,json=stateSince,proto3" json:"state_since,omitempty"`
 	// Its attributes, as given when it joined.
 	Attributes *MemberAttributes `protobuf:"bytes,7,opt,name=attributes,proto3" json:"attributes,omitempty"`
@@ -1578,8 +1578,8 @@ func (x *CreateObserverResponse) GetExpiresAt() *timestamppb.Timestamp {
 // The request of TeamService.Join.
 type JoinRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The name to join under; same syntax as CreateTeamRequest.name. May be empty when the join token is bound to a name,
-	// and when a member starts a new life with its own credential.
+	// The name to join under; same syntax as CreateTeamRequest.name. May be empty if the join token is bound to a name, or if a
+	// member starts a new life with its own credential.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Optional. The member's attributes.
 	Attributes *MemberAttributes `protobuf:"bytes,2,opt,name=attributes,proto3" json:"attributes,omitempty"`

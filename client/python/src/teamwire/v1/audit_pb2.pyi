@@ -89,8 +89,8 @@ class AuditCaller(google.protobuf.message.Message):
     code: the id of the console credential for which it was exchanged. Empty: the caller used another credential, or none.
     """
     claim: builtins.str
-    """Who a stranger's credential claimed to be, such as `member ann@acme`. Empty: the credential was malformed or missing, or
-    the caller is not a stranger.
+    """With AUDIT_CALLER_KIND_STRANGER: the holder that the credential names, such as `member ann@acme`. Empty: the credential was
+    malformed or missing, or the caller is not a stranger.
     """
     def __init__(
         self,
@@ -186,7 +186,7 @@ class AuditEntry(google.protobuf.message.Message):
     """
     @property
     def at(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When the call ended, on the store's clock; if the entry is about several calls, when the first one did."""
+        """When the call ended, on the store's clock. If the entry is about several calls: when the first of them ended."""
 
     @property
     def caller(self) -> Global___AuditCaller:
@@ -271,12 +271,13 @@ class AuditChain(google.protobuf.message.Message):
     BYTES_FIELD_NUMBER: builtins.int
     name: builtins.str
     """`privileged/TEAM`: what the lead and the operator did in the team with their powers, and the lead's sign-ins and
-    revocations. `access/TEAM`: joins, the sign-ins and revocations of other members and of observers, and calls that the caller
-    was not allowed to make. `privileged`: backups, the operator's sign-ins and revocations, and replacements of the operator's
-    credential. `access`: calls that strangers or the operator were not allowed to make.
+    revocations. `access/TEAM`: joins, the sign-ins and revocations of other members and of observers, and calls that the
+    caller was not allowed to make. `privileged`: backups, the operator's sign-ins and revocations, and replacements of the
+    operator's credential. `access`: refused calls by strangers (see AuditCallerKind), and calls that the operator was not
+    allowed to make.
     """
     team: builtins.str
-    """The team's name in lower case. Empty: it is a chain of the coordinator."""
+    """The team's name in lower case. Empty: the chain belongs to no team."""
     first_sequence: builtins.int
     """The sequence of the oldest entry that is left."""
     last_sequence: builtins.int

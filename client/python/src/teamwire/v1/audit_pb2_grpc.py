@@ -34,8 +34,8 @@ class AuditServiceStub(object):
     calls, and one for all other calls; see AuditChain.name. No member can change an entry. The calls of teammates never go to a
     chain for privileged calls, so teammates cannot push out its entries.
 
-    In a chain, the hash of each entry covers the hash of the entry before it, so that a changed, removed or inserted entry
-    shows:
+    In a chain, the hash of each entry covers the hash of the entry before it. So the hashes reveal whether an entry was changed,
+    removed or inserted. They are computed as follows:
 
     hash(0) = derive(`teamwire 2026-11 audit chain`, the chain's name)
     hash(n) = derive(`teamwire 2026-11 audit entry`, hash(n-1), n as 8 bytes in little-endian order, AuditRecord.encoded)
@@ -72,8 +72,8 @@ class AuditServiceServicer(object):
     calls, and one for all other calls; see AuditChain.name. No member can change an entry. The calls of teammates never go to a
     chain for privileged calls, so teammates cannot push out its entries.
 
-    In a chain, the hash of each entry covers the hash of the entry before it, so that a changed, removed or inserted entry
-    shows:
+    In a chain, the hash of each entry covers the hash of the entry before it. So the hashes reveal whether an entry was changed,
+    removed or inserted. They are computed as follows:
 
     hash(0) = derive(`teamwire 2026-11 audit chain`, the chain's name)
     hash(n) = derive(`teamwire 2026-11 audit entry`, hash(n-1), n as 8 bytes in little-endian order, AuditRecord.encoded)
@@ -137,8 +137,8 @@ class AuditService(object):
     calls, and one for all other calls; see AuditChain.name. No member can change an entry. The calls of teammates never go to a
     chain for privileged calls, so teammates cannot push out its entries.
 
-    In a chain, the hash of each entry covers the hash of the entry before it, so that a changed, removed or inserted entry
-    shows:
+    In a chain, the hash of each entry covers the hash of the entry before it. So the hashes reveal whether an entry was changed,
+    removed or inserted. They are computed as follows:
 
     hash(0) = derive(`teamwire 2026-11 audit chain`, the chain's name)
     hash(n) = derive(`teamwire 2026-11 audit entry`, hash(n-1), n as 8 bytes in little-endian order, AuditRecord.encoded)

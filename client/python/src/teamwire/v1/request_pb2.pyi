@@ -174,9 +174,9 @@ class Request(google.protobuf.message.Message):
     answer_message_id: builtins.str
     """The message that carried the answer. Empty: it has no answer."""
     approver: builtins.str
-    """With REQUEST_KIND_PERMISSION: the member that was asked. Empty if the lead is asked, either from the start or because the
-    member that was asked first has exited. (The lead may answer in any case.) With REQUEST_KIND_SPAWN: the host that has the
-    order. With other kinds, not set.
+    """With REQUEST_KIND_PERMISSION: the member that was asked. Empty if the lead is asked, either from the start, or because the
+    original approver has exited. (The lead may answer in any case.) With REQUEST_KIND_SPAWN: the host that has the order. With
+    other kinds, not set.
     """
     tool: builtins.str
     """Set with REQUEST_KIND_PERMISSION. What the member wants to use."""

@@ -317,9 +317,9 @@ class TaskServiceStub(typing.Generic[_TaskServiceCreateTaskType, _TaskServiceGet
     """
 
     UpdateTask: _TaskServiceUpdateTaskType
-    """Changes a task that is neither completed nor deleted. Only its owner, the lead or the operator may change a task in
-    progress. The owner may not assign it to another member, because that would end the claim. Only its owner, the lead or the
-    operator may reassign a pending, assigned task.
+    """Changes a task that is neither completed nor deleted. If a task is in progress, only its owner, the lead or the operator
+    may change it. The owner may not assign it to another member, because that would end the claim. If a pending task is
+    assigned, only its owner, the lead or the operator may reassign it.
 
     INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner). NOT_FOUND:
     TASK_NOT_FOUND (task_id, add_blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION: TASK_CLAIMED (including if
@@ -348,8 +348,8 @@ class TaskServiceStub(typing.Generic[_TaskServiceCreateTaskType, _TaskServiceGet
 
     CompleteTask: _TaskServiceCompleteTaskType
     """Completes a task. Tasks that wait only for this one are no longer blocked. The owner passes the claim's token; the lead and
-    the operator need none, and may also complete an unclaimed task. Repeating the call is harmless with the same token or,
-    without a token, with the same `result`.
+    the operator need none, and may also complete an unclaimed task. Repeating the call with the same token is harmless.
+    Without a token, it is harmless if the `result` is the same.
 
     NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed; the error says when and why the task
     last returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has
@@ -366,8 +366,8 @@ class TaskServiceStub(typing.Generic[_TaskServiceCreateTaskType, _TaskServiceGet
     """
 
     DeleteTask: _TaskServiceDeleteTaskType
-    """Deletes a task, including a completed one. Tasks that waited for it stop waiting for it. Only its owner, the lead or the operator
-    may delete a task in progress. Repeating the call is harmless. A deleted task is kept for 24 hours.
+    """Deletes a task, including a completed one. Tasks that waited for it stop waiting for it. If a task is in progress, only its
+    owner, the lead or the operator may delete it. Repeating the call is harmless. A deleted task is kept for 24 hours.
 
     NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED.
     """
@@ -484,9 +484,9 @@ class TaskServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.task_pb2.UpdateTaskRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.task_pb2.UpdateTaskResponse, collections.abc.Awaitable[teamwire.v1.task_pb2.UpdateTaskResponse]]:
-        """Changes a task that is neither completed nor deleted. Only its owner, the lead or the operator may change a task in
-        progress. The owner may not assign it to another member, because that would end the claim. Only its owner, the lead or the
-        operator may reassign a pending, assigned task.
+        """Changes a task that is neither completed nor deleted. If a task is in progress, only its owner, the lead or the operator
+        may change it. The owner may not assign it to another member, because that would end the claim. If a pending task is
+        assigned, only its owner, the lead or the operator may reassign it.
 
         INVALID_ARGUMENT: INVALID_FIELD, CONTENT_TOO_LARGE, TASK_CYCLE, INVALID_NAME, TEAM_MISMATCH (owner). NOT_FOUND:
         TASK_NOT_FOUND (task_id, add_blocked_by), AGENT_NOT_FOUND (owner). FAILED_PRECONDITION: TASK_CLAIMED (including if
@@ -530,8 +530,8 @@ class TaskServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.task_pb2.CompleteTaskResponse, collections.abc.Awaitable[teamwire.v1.task_pb2.CompleteTaskResponse]]:
         """Completes a task. Tasks that wait only for this one are no longer blocked. The owner passes the claim's token; the lead and
-        the operator need none, and may also complete an unclaimed task. Repeating the call is harmless with the same token or,
-        without a token, with the same `result`.
+        the operator need none, and may also complete an unclaimed task. Repeating the call with the same token is harmless.
+        Without a token, it is harmless if the `result` is the same.
 
         NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed; the error says when and why the task
         last returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has
@@ -558,8 +558,8 @@ class TaskServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.task_pb2.DeleteTaskRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.task_pb2.DeleteTaskResponse, collections.abc.Awaitable[teamwire.v1.task_pb2.DeleteTaskResponse]]:
-        """Deletes a task, including a completed one. Tasks that waited for it stop waiting for it. Only its owner, the lead or the operator
-        may delete a task in progress. Repeating the call is harmless. A deleted task is kept for 24 hours.
+        """Deletes a task, including a completed one. Tasks that waited for it stop waiting for it. If a task is in progress, only its
+        owner, the lead or the operator may delete it. Repeating the call is harmless. A deleted task is kept for 24 hours.
 
         NOT_FOUND: TASK_NOT_FOUND. FAILED_PRECONDITION: TASK_CLAIMED.
         """

@@ -354,7 +354,7 @@ class Member(google.protobuf.message.Message):
 
     @property
     def state_since(self) -> google.protobuf.timestamp_pb2.Timestamp:
-        """When the state last changed. For an active detached life without a session: about when it last called."""
+        """When the state last changed. For an active detached life without a session: the approximate time of its last call."""
 
     @property
     def attributes(self) -> Global___MemberAttributes:
@@ -801,8 +801,8 @@ class JoinRequest(google.protobuf.message.Message):
     PREVIOUS_EXIT_FIELD_NUMBER: builtins.int
     HOST_FIELD_NUMBER: builtins.int
     name: builtins.str
-    """The name to join under; same syntax as CreateTeamRequest.name. May be empty when the join token is bound to a name,
-    and when a member starts a new life with its own credential.
+    """The name to join under; same syntax as CreateTeamRequest.name. May be empty if the join token is bound to a name, or if a
+    member starts a new life with its own credential.
     """
     idempotency_key: builtins.str
     """Optional. See SendRequest.idempotency_key. A repeated call returns the same credential; choose an unguessable

@@ -30,10 +30,10 @@ class TeamServiceStub(object):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
     Six kinds of credential exist. The operator's credential belongs to the coordinator. Its holder creates, lists and deletes
-    teams, and may do in any team what a lead may do. A member's credential belongs to one life of one member. A join token lets
-    its holder become a member. An observer's credential reads one team. A sign-in code lets a person sign in to the console
-    once. A console credential acts for a member, the operator or an observer: see AccessService. All are opaque strings; the
-    coordinator stores only their hashes.
+    teams, and may do in any team what a lead may do (for one restriction, see SetLead). A member's credential belongs to one
+    life of one member. A join token lets its holder become a member. An observer's credential reads one team. A sign-in code
+    lets a person sign in to the console once. A console credential acts for a member, the operator or an observer: see
+    AccessService. All are opaque strings; the coordinator stores only their hashes.
     """
 
     def __init__(self, channel):
@@ -123,10 +123,10 @@ class TeamServiceServicer(object):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
     Six kinds of credential exist. The operator's credential belongs to the coordinator. Its holder creates, lists and deletes
-    teams, and may do in any team what a lead may do. A member's credential belongs to one life of one member. A join token lets
-    its holder become a member. An observer's credential reads one team. A sign-in code lets a person sign in to the console
-    once. A console credential acts for a member, the operator or an observer: see AccessService. All are opaque strings; the
-    coordinator stores only their hashes.
+    teams, and may do in any team what a lead may do (for one restriction, see SetLead). A member's credential belongs to one
+    life of one member. A join token lets its holder become a member. An observer's credential reads one team. A sign-in code
+    lets a person sign in to the console once. A console credential acts for a member, the operator or an observer: see
+    AccessService. All are opaque strings; the coordinator stores only their hashes.
     """
 
     def CreateTeam(self, request, context):
@@ -160,9 +160,9 @@ class TeamServiceServicer(object):
 
     def DeleteTeam(self, request, context):
         """Deletes a team with everything that belongs to it. Lead and operator only. The call is refused while a member other than
-        the caller is live (joined, active, idle or stopping; not away). The error names these members in its text. In the metadata
-        of its ErrorInfo, the keys are their names, and the values their states. If there are more than 12, the error names 12, and
-        its text counts the others.
+        the caller is live (joined, active, idle or stopping; not away). The error's text names these members. The ErrorInfo's
+        metadata maps their names to their states. If there are more than 12 such members, the error names 12, and its text counts
+        the others.
 
         NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
         """
@@ -274,8 +274,8 @@ class TeamServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SetLead(self, request, context):
-        """Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead when
-        the current one is lost, away or has exited.
+        """Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead only while the
+        current one is away, lost or exited.
 
         PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
         INVALID_ARGUMENT: MISSING_RECIPIENT.
@@ -385,10 +385,10 @@ class TeamService(object):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
     Six kinds of credential exist. The operator's credential belongs to the coordinator. Its holder creates, lists and deletes
-    teams, and may do in any team what a lead may do. A member's credential belongs to one life of one member. A join token lets
-    its holder become a member. An observer's credential reads one team. A sign-in code lets a person sign in to the console
-    once. A console credential acts for a member, the operator or an observer: see AccessService. All are opaque strings; the
-    coordinator stores only their hashes.
+    teams, and may do in any team what a lead may do (for one restriction, see SetLead). A member's credential belongs to one
+    life of one member. A join token lets its holder become a member. An observer's credential reads one team. A sign-in code
+    lets a person sign in to the console once. A console credential acts for a member, the operator or an observer: see
+    AccessService. All are opaque strings; the coordinator stores only their hashes.
     """
 
     @staticmethod

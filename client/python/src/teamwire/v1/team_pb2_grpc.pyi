@@ -270,10 +270,10 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
     Six kinds of credential exist. The operator's credential belongs to the coordinator. Its holder creates, lists and deletes
-    teams, and may do in any team what a lead may do. A member's credential belongs to one life of one member. A join token lets
-    its holder become a member. An observer's credential reads one team. A sign-in code lets a person sign in to the console
-    once. A console credential acts for a member, the operator or an observer: see AccessService. All are opaque strings; the
-    coordinator stores only their hashes.
+    teams, and may do in any team what a lead may do (for one restriction, see SetLead). A member's credential belongs to one
+    life of one member. A join token lets its holder become a member. An observer's credential reads one team. A sign-in code
+    lets a person sign in to the console once. A console credential acts for a member, the operator or an observer: see
+    AccessService. All are opaque strings; the coordinator stores only their hashes.
     """
 
     @typing.overload
@@ -426,9 +426,9 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
 
     DeleteTeam: _TeamServiceDeleteTeamType
     """Deletes a team with everything that belongs to it. Lead and operator only. The call is refused while a member other than
-    the caller is live (joined, active, idle or stopping; not away). The error names these members in its text. In the metadata
-    of its ErrorInfo, the keys are their names, and the values their states. If there are more than 12, the error names 12, and
-    its text counts the others.
+    the caller is live (joined, active, idle or stopping; not away). The error's text names these members. The ErrorInfo's
+    metadata maps their names to their states. If there are more than 12 such members, the error names 12, and its text counts
+    the others.
 
     NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
     """
@@ -510,8 +510,8 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     """
 
     SetLead: _TeamServiceSetLeadType
-    """Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead when
-    the current one is lost, away or has exited.
+    """Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead only while the
+    current one is away, lost or exited.
 
     PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
     INVALID_ARGUMENT: MISSING_RECIPIENT.
@@ -592,10 +592,10 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
     Six kinds of credential exist. The operator's credential belongs to the coordinator. Its holder creates, lists and deletes
-    teams, and may do in any team what a lead may do. A member's credential belongs to one life of one member. A join token lets
-    its holder become a member. An observer's credential reads one team. A sign-in code lets a person sign in to the console
-    once. A console credential acts for a member, the operator or an observer: see AccessService. All are opaque strings; the
-    coordinator stores only their hashes.
+    teams, and may do in any team what a lead may do (for one restriction, see SetLead). A member's credential belongs to one
+    life of one member. A join token lets its holder become a member. An observer's credential reads one team. A sign-in code
+    lets a person sign in to the console once. A console credential acts for a member, the operator or an observer: see
+    AccessService. All are opaque strings; the coordinator stores only their hashes.
     """
 
     @abc.abstractmethod
@@ -640,9 +640,9 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.DeleteTeamResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.DeleteTeamResponse]]:
         """Deletes a team with everything that belongs to it. Lead and operator only. The call is refused while a member other than
-        the caller is live (joined, active, idle or stopping; not away). The error names these members in its text. In the metadata
-        of its ErrorInfo, the keys are their names, and the values their states. If there are more than 12, the error names 12, and
-        its text counts the others.
+        the caller is live (joined, active, idle or stopping; not away). The error's text names these members. The ErrorInfo's
+        metadata maps their names to their states. If there are more than 12 such members, the error names 12, and its text counts
+        the others.
 
         NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
         """
@@ -774,8 +774,8 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.team_pb2.SetLeadRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.SetLeadResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.SetLeadResponse]]:
-        """Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead when
-        the current one is lost, away or has exited.
+        """Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead only while the
+        current one is away, lost or exited.
 
         PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
         INVALID_ARGUMENT: MISSING_RECIPIENT.

@@ -59,8 +59,8 @@ export type AuditCaller = Message<"teamwire.v1.AuditCaller"> & {
   credentialId: string;
 
   /**
-   * Who a stranger's credential claimed to be, such as `member ann@acme`. Empty: the credential was malformed or missing, or
-   * the caller is not a stranger.
+   * With AUDIT_CALLER_KIND_STRANGER: the holder that the credential names, such as `member ann@acme`. Empty: the credential was
+   * malformed or missing, or the caller is not a stranger.
    *
    * @generated from field: string claim = 6;
    */
@@ -130,7 +130,7 @@ export const AuditCheckpointSchema: GenMessage<AuditCheckpoint> = /*@__PURE__*/
  */
 export type AuditEntry = Message<"teamwire.v1.AuditEntry"> & {
   /**
-   * When the call ended, on the store's clock; if the entry is about several calls, when the first one did.
+   * When the call ended, on the store's clock. If the entry is about several calls: when the first of them ended.
    *
    * @generated from field: google.protobuf.Timestamp at = 1;
    */
@@ -276,16 +276,17 @@ export const AuditRecordSchema: GenMessage<AuditRecord> = /*@__PURE__*/
 export type AuditChain = Message<"teamwire.v1.AuditChain"> & {
   /**
    * `privileged/TEAM`: what the lead and the operator did in the team with their powers, and the lead's sign-ins and
-   * revocations. `access/TEAM`: joins, the sign-ins and revocations of other members and of observers, and calls that the caller
-   * was not allowed to make. `privileged`: backups, the operator's sign-ins and revocations, and replacements of the operator's
-   * credential. `access`: calls that strangers or the operator were not allowed to make.
+   * revocations. `access/TEAM`: joins, the sign-ins and revocations of other members and of observers, and calls that the
+   * caller was not allowed to make. `privileged`: backups, the operator's sign-ins and revocations, and replacements of the
+   * operator's credential. `access`: refused calls by strangers (see AuditCallerKind), and calls that the operator was not
+   * allowed to make.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * The team's name in lower case. Empty: it is a chain of the coordinator.
+   * The team's name in lower case. Empty: the chain belongs to no team.
    *
    * @generated from field: string team = 2;
    */
@@ -553,8 +554,8 @@ export const AuditCallerKindSchema: GenEnum<AuditCallerKind> = /*@__PURE__*/
  * calls, and one for all other calls; see AuditChain.name. No member can change an entry. The calls of teammates never go to a
  * chain for privileged calls, so teammates cannot push out its entries.
  *
- * In a chain, the hash of each entry covers the hash of the entry before it, so that a changed, removed or inserted entry
- * shows:
+ * In a chain, the hash of each entry covers the hash of the entry before it. So the hashes reveal whether an entry was changed,
+ * removed or inserted. They are computed as follows:
  *
  *   hash(0) = derive(`teamwire 2026-11 audit chain`, the chain's name)
  *   hash(n) = derive(`teamwire 2026-11 audit entry`, hash(n-1), n as 8 bytes in little-endian order, AuditRecord.encoded)

@@ -672,7 +672,8 @@ export const HostService: GenService<{
   },
   /**
    * Reports that a member has no process left on the calling host, for example because its runner was killed. Ends the member's
-   * current life, unless that life has already ended, or a later order or join token started it. Repeating the call is harmless.
+   * current life. Does nothing if that life has already ended, or if a later order or join token started it. Repeating the call
+   * is harmless.
    *
    * PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND:
    * REQUEST_NOT_FOUND. ABORTED: SESSION_SUPERSEDED.

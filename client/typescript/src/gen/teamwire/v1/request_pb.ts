@@ -132,9 +132,9 @@ export type Request = Message<"teamwire.v1.Request"> & {
   answerMessageId: string;
 
   /**
-   * With REQUEST_KIND_PERMISSION: the member that was asked. Empty if the lead is asked, either from the start or because the
-   * member that was asked first has exited. (The lead may answer in any case.) With REQUEST_KIND_SPAWN: the host that has the
-   * order. With other kinds, not set.
+   * With REQUEST_KIND_PERMISSION: the member that was asked. Empty if the lead is asked, either from the start, or because the
+   * original approver has exited. (The lead may answer in any case.) With REQUEST_KIND_SPAWN: the host that has the order. With
+   * other kinds, not set.
    *
    * @generated from field: string approver = 16;
    */

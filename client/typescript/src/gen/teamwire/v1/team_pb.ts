@@ -182,7 +182,7 @@ export type Member = Message<"teamwire.v1.Member"> & {
   joinedAt?: Timestamp | undefined;
 
   /**
-   * When the state last changed. For an active detached life without a session: about when it last called.
+   * When the state last changed. For an active detached life without a session: the approximate time of its last call.
    *
    * @generated from field: google.protobuf.Timestamp state_since = 6;
    */
@@ -762,8 +762,8 @@ export const CreateObserverResponseSchema: GenMessage<CreateObserverResponse> = 
  */
 export type JoinRequest = Message<"teamwire.v1.JoinRequest"> & {
   /**
-   * The name to join under; same syntax as CreateTeamRequest.name. May be empty when the join token is bound to a name,
-   * and when a member starts a new life with its own credential.
+   * The name to join under; same syntax as CreateTeamRequest.name. May be empty if the join token is bound to a name, or if a
+   * member starts a new life with its own credential.
    *
    * @generated from field: string name = 1;
    */
@@ -1480,10 +1480,10 @@ export const ActivitySchema: GenEnum<Activity> = /*@__PURE__*/
  * Manages teams and their members. MessageService describes credentials and errors, which apply here too.
  *
  * Six kinds of credential exist. The operator's credential belongs to the coordinator. Its holder creates, lists and deletes
- * teams, and may do in any team what a lead may do. A member's credential belongs to one life of one member. A join token lets
- * its holder become a member. An observer's credential reads one team. A sign-in code lets a person sign in to the console
- * once. A console credential acts for a member, the operator or an observer: see AccessService. All are opaque strings; the
- * coordinator stores only their hashes.
+ * teams, and may do in any team what a lead may do (for one restriction, see SetLead). A member's credential belongs to one
+ * life of one member. A join token lets its holder become a member. An observer's credential reads one team. A sign-in code
+ * lets a person sign in to the console once. A console credential acts for a member, the operator or an observer: see
+ * AccessService. All are opaque strings; the coordinator stores only their hashes.
  *
  * @generated from service teamwire.v1.TeamService
  */
@@ -1528,9 +1528,9 @@ export const TeamService: GenService<{
   },
   /**
    * Deletes a team with everything that belongs to it. Lead and operator only. The call is refused while a member other than
-   * the caller is live (joined, active, idle or stopping; not away). The error names these members in its text. In the metadata
-   * of its ErrorInfo, the keys are their names, and the values their states. If there are more than 12, the error names 12, and
-   * its text counts the others.
+   * the caller is live (joined, active, idle or stopping; not away). The error's text names these members. The ErrorInfo's
+   * metadata maps their names to their states. If there are more than 12 such members, the error names 12, and its text counts
+   * the others.
    *
    * NOT_FOUND: TEAM_NOT_FOUND. PERMISSION_DENIED: LEAD_ONLY. FAILED_PRECONDITION: TEAM_HAS_ACTIVE_MEMBERS.
    *
@@ -1672,8 +1672,8 @@ export const TeamService: GenService<{
     output: typeof ForceStopResponseSchema;
   },
   /**
-   * Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead when
-   * the current one is lost, away or has exited.
+   * Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead only while the
+   * current one is away, lost or exited.
    *
    * PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
    * INVALID_ARGUMENT: MISSING_RECIPIENT.
