@@ -276,6 +276,8 @@ export class Subscription implements AsyncIterable<InboxMessage> {
         delays.reset();
       } catch (thrown) {
         const error = readError(thrown, true);
+        // The repetition has its own delay.
+        due = 0;
         this.#areAcksOver ||= endOf(error) !== undefined;
         this.#calls.changes.notify();
         await this.#calls.changes.until(() => this.#areAcksOver, delays.after(error));

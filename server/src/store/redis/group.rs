@@ -6,10 +6,11 @@
 //!
 //! Each transaction has its own outcome, as if it had been sent alone. A call that the server refuses, or whose answer is lost,
 //! fails each transaction in it. A transaction that is known to have written nothing, because it failed only in the company of others,
-//! is sent again, alone. For example, while a slot of a cluster migrates, a call needs all of its keys on one node: those of one
-//! transaction may be there although those of the others are not. Transactions are sent in the order of their arrival, except those that are sent again; nothing depends
-//! on that order: a caller that needs one waits for the first outcome before the second call, and each transaction checks what it
-//! relies on.
+//! is sent again, alone. For example, while a slot of a cluster migrates, a call needs all of its keys on one node. Those of one
+//! transaction may be there although those of another are not.
+//!
+//! Transactions are sent in the order of their arrival, except those that are sent again. Nothing depends on that order: a caller
+//! that needs one waits for the first outcome before the second call, and each transaction checks what it relies on.
 
 use std::{
     collections::{HashMap, VecDeque},
