@@ -39,16 +39,16 @@ const SESSIONS_DIRECTORY: &str = "sessions";
 /// If the runner's member is asked to shut down, the runner itself approves after the current batch.
 ///
 /// The environment variable TEAMWIRE_WELCOME says who the program is, who else is in the team, and how to answer. With
-/// `stdin`, the first line that the program gets says the same. The runner answers with an error if a line is meant for it, but
-/// is malformed or ambiguous. docs/line-protocol.md describes all lines.
+/// `stdin`, the first line that the program gets says the same. If a line is meant for the runner but is malformed or ambiguous,
+/// the runner logs an error. With `stdin`, it also answers with that error. docs/line-protocol.md describes all lines.
 ///
 /// The member is attached to the runner: if the runner dies, the member becomes lost and its tasks return to the board.
 ///
-/// The runner joins with the first of these that it has:
+/// The runner joins with the first of these that exists:
 ///
-/// - your current identity, if it has this name and --join is not given
+/// - your current identity, if its name is NAME and --join is not given
 ///
-/// - the identity that an earlier run saved under this name; the runner then begins a new life
+/// - the identity that an earlier run saved under NAME; the runner then begins a new life
 ///
 /// - the join string of --join
 ///
@@ -122,8 +122,7 @@ pub struct Run {
     /// the current batch.
     #[arg(long, value_enum)]
     on_shutdown: Option<Answer>,
-    /// Whether to restart the program after a failure, each time in a new life of the member [default: never; for an agent
-    /// program: on-failure]
+    /// When to restart the program, each time in a new life of the member [default: never; for an agent program: on-failure]
     ///
     /// A restarted agent program resumes its own session.
     #[arg(long, value_enum)]
