@@ -117,6 +117,7 @@ const (
 	// Its owner, the lead or the operator released it.
 	TaskEventKind_TASK_EVENT_KIND_RELEASED TaskEventKind = 6
 	// Its owner was lost, has exited, was stopped or has begun a new life, or its claim has expired: it is back on the board.
+	// Only an expired claim causes a NOTICE_KIND_TASK_LAPSED.
 	TaskEventKind_TASK_EVENT_KIND_LAPSED TaskEventKind = 7
 	// It was deleted.
 	TaskEventKind_TASK_EVENT_KIND_DELETED TaskEventKind = 8

@@ -982,8 +982,8 @@ func (x *ReportExitRequest) GetExit() *ExitReport {
 // The reply of HostService.ReportExit.
 type ReportExitResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How the member's life ended: as its runner has reported or, without such a report, as in the request. Absent: the member's
-	// current life began with a later order or join token, or no life has begun.
+	// How the member's life ended: the report of its runner if there is one, otherwise `exit` from the request. Absent: the
+	// member's current life was started by an order or join token that is newer than this order, or no life has begun.
 	Exit          *ExitReport `protobuf:"bytes,1,opt,name=exit,proto3" json:"exit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

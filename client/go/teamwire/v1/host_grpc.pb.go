@@ -80,8 +80,8 @@ type HostServiceClient interface {
 	// REQUEST_CANCELLED. ABORTED: SESSION_SUPERSEDED.
 	RefuseOrder(ctx context.Context, in *RefuseOrderRequest, opts ...grpc.CallOption) (*RefuseOrderResponse, error)
 	// Reports that a member has no process left on the calling host, for example because its runner was killed. Ends the member's
-	// current life. Does nothing if that life has already ended, or if a later order or join token started it. Repeating the call
-	// is harmless.
+	// current life. Does nothing if that life has already ended, or if it was started by an order or join token that is newer than
+	// the order in the request. Repeating the call is harmless.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND:
 	// REQUEST_NOT_FOUND. ABORTED: SESSION_SUPERSEDED.
@@ -207,8 +207,8 @@ type HostServiceServer interface {
 	// REQUEST_CANCELLED. ABORTED: SESSION_SUPERSEDED.
 	RefuseOrder(context.Context, *RefuseOrderRequest) (*RefuseOrderResponse, error)
 	// Reports that a member has no process left on the calling host, for example because its runner was killed. Ends the member's
-	// current life. Does nothing if that life has already ended, or if a later order or join token started it. Repeating the call
-	// is harmless.
+	// current life. Does nothing if that life has already ended, or if it was started by an order or join token that is newer than
+	// the order in the request. Repeating the call is harmless.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND:
 	// REQUEST_NOT_FOUND. ABORTED: SESSION_SUPERSEDED.

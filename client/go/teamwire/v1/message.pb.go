@@ -1405,7 +1405,7 @@ type Notice struct {
 	// Set by the coordinator if the notice concerns a task.
 	Task *TaskSummary `protobuf:"bytes,7,opt,name=task,proto3" json:"task,omitempty"`
 	// Set by the coordinator. How many events the notice covers, 1 or more. While a notice is unprocessed, a newer one of the
-	// same kind about the same thing replaces it. The other fields describe the latest event.
+	// same kind about the same thing replaces it. All other fields except `first_at` and `gathered` describe the latest event.
 	Count uint32 `protobuf:"varint,10,opt,name=count,proto3" json:"count,omitempty"`
 	// Set by the coordinator. When the first of these events happened.
 	FirstAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=first_at,json=firstAt,proto3" json:"first_at,omitempty"`
@@ -2414,10 +2414,10 @@ func (x *SendResponse) GetWarnings() []string {
 // The request of MessageService.Stream.
 type StreamRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Optional. A random id of the calling process, up to 64 visible ASCII characters. A session with the same instance_id as the
-	// one that it replaces is a reconnect. The lead gets no notice of a reconnect. A message that both sessions delivered counts
-	// as delivered once toward the limit at which it becomes a dead letter, unless failed_sequences names it. Empty: every
-	// session counts as another process.
+	// Optional. A random id of the calling process, up to 64 visible ASCII characters. A session is a reconnect if the session that
+	// it replaces had the same instance_id. The lead gets no notice of a reconnect. A message that both sessions delivered counts
+	// as delivered once toward the limit at which it becomes a dead letter, unless failed_sequences names it. Empty: each session
+	// counts as a new process.
 	InstanceId string `protobuf:"bytes,1,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
 	// Optional. How many messages may be unacknowledged at a time. Zero: the coordinator's `limits.unacked_messages_max`, by
 	// default 64. Larger values are treated as this maximum. A pending shutdown request is delivered even if that exceeds this

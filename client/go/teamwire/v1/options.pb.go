@@ -120,9 +120,9 @@ func (StatusCode) EnumDescriptor() ([]byte, []int) {
 type Retry int32
 
 const (
-	// Never: it would be refused again.
+	// No: the call would be refused again.
 	Retry_RETRY_UNSPECIFIED Retry = 0
-	// Automatically, after the delay that RetryInfo names.
+	// Yes, automatically, after the delay that RetryInfo names.
 	Retry_RETRY_AUTOMATIC Retry = 1
 	// Only if the program that uses the client asks for it: some member must act first, and that member may itself be waiting for
 	// the caller.
@@ -177,7 +177,7 @@ type ReasonPolicy struct {
 	Code StatusCode `protobuf:"varint,1,opt,name=code,proto3,enum=teamwire.v1.StatusCode" json:"code,omitempty"`
 	// Whether the same call may succeed later.
 	Retry Retry `protobuf:"varint,2,opt,name=retry,proto3,enum=teamwire.v1.Retry" json:"retry,omitempty"`
-	// True: the call may have been carried out. False: nothing was changed.
+	// True: the call may have changed something (with DURABILITY_NOT_REACHED, it has). False: nothing was changed.
 	OutcomeUnknown bool `protobuf:"varint,3,opt,name=outcome_unknown,json=outcomeUnknown,proto3" json:"outcome_unknown,omitempty"`
 	// True: if a stream ends for this reason, the client reopens the stream. If a call that is not a stream is
 	// refused for this reason, the client does not retry it automatically.
@@ -244,7 +244,7 @@ func (x *ReasonPolicy) GetStreamReopens() bool {
 	return false
 }
 
-// Who gets notices of one kind, and which of them replace each other.
+// Whether notices of one kind are important, and which of these notices replace each other.
 type NoticePolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// True: every notice of this kind is important. False: a notice of this kind is important only if it reports an important
@@ -301,10 +301,11 @@ func (x *NoticePolicy) GetAbout() string {
 	return ""
 }
 
-// How long a call may wait before the coordinator replies. A client adds this time to the deadline of each attempt.
+// The default and the maximum of a request's field that says how long the call may wait before the coordinator replies. A client
+// adds the wait to the deadline of each attempt.
 type WaitPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long the call waits if the request leaves out the field that has this policy. Absent: such a call does not wait.
+	// How long the call waits if the request leaves that field out. Absent: such a call does not wait.
 	Default *durationpb.Duration `protobuf:"bytes,1,opt,name=default,proto3" json:"default,omitempty"`
 	// The longest time that the call waits; larger values in the request are treated as this.
 	Max           *durationpb.Duration `protobuf:"bytes,2,opt,name=max,proto3" json:"max,omitempty"`

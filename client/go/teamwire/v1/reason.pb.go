@@ -29,7 +29,7 @@ type Reason int32
 const (
 	// Never sent.
 	Reason_REASON_UNSPECIFIED Reason = 0
-	// The message has no type, or an unknown one.
+	// The message has no kind (in JSON: `type`), or an unknown one.
 	Reason_REASON_INVALID_TYPE Reason = 1
 	// A recipient is required.
 	Reason_REASON_MISSING_RECIPIENT Reason = 2
@@ -42,7 +42,7 @@ const (
 	Reason_REASON_AGENT_EXITED Reason = 5
 	// The recipient is the sender.
 	Reason_REASON_SELF_RECIPIENT Reason = 6
-	// The recipient was addressed in another team.
+	// An address (`name@team`) names a team other than the caller's.
 	Reason_REASON_TEAM_MISMATCH Reason = 7
 	// A name is malformed or reserved.
 	Reason_REASON_INVALID_NAME Reason = 8
@@ -77,7 +77,7 @@ const (
 	Reason_REASON_NOT_REQUEST_TARGET Reason = 22
 	// The plan's author is another member.
 	Reason_REASON_RECIPIENT_MISMATCH Reason = 23
-	// The request was decided the other way.
+	// The request was decided the other way. For a host: the order was decided before, or its member has already joined.
 	Reason_REASON_ALREADY_DECIDED Reason = 24
 	// The request has expired.
 	Reason_REASON_REQUEST_EXPIRED Reason = 25

@@ -230,7 +230,7 @@ type Request struct {
 	// The member that it concerns: the one asked to shut down, the author of the plan, the one that asks for permission, or the
 	// one to start.
 	Member string `protobuf:"bytes,5,opt,name=member,proto3" json:"member,omitempty"`
-	// The life of this member to which the request is bound; see Member.incarnation.
+	// Which life of this member the request is bound to; see Member.incarnation.
 	Incarnation uint64 `protobuf:"varint,6,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// The reason given, the plan, the detail of a permission request, or the prompt of the member to start.
 	Content string `protobuf:"bytes,7,opt,name=content,proto3" json:"content,omitempty"`

@@ -853,7 +853,7 @@ type UpdateTaskRequest struct {
 	ActiveForm *string `protobuf:"bytes,6,opt,name=active_form,json=activeForm,proto3,oneof" json:"active_form,omitempty"`
 	// The member to assign it to, which gets a notice. Empty: no member.
 	Owner *string `protobuf:"bytes,7,opt,name=owner,proto3,oneof" json:"owner,omitempty"`
-	// Tasks that must be completed first from now on. Refused with TASK_CLAIMED if the task is in progress.
+	// Tasks to add to Task.blocked_by: they, too, must be completed first. Refused with TASK_CLAIMED if the task is in progress.
 	AddBlockedBy []uint64 `protobuf:"varint,8,rep,packed,name=add_blocked_by,json=addBlockedBy,proto3" json:"add_blocked_by,omitempty"`
 	// Tasks that it no longer waits for.
 	RemoveBlockedBy []uint64 `protobuf:"varint,9,rep,packed,name=remove_blocked_by,json=removeBlockedBy,proto3" json:"remove_blocked_by,omitempty"`

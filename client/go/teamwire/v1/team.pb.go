@@ -98,9 +98,10 @@ const (
 	// Has approved its shutdown, was stopped by force, or has left while its program is still running
 	// (LeaveRequest.exit_follows); its exit has not been reported yet.
 	MemberState_MEMBER_STATE_STOPPING MemberState = 4
-	// Its life has ended. The name may be joined again.
+	// Its life has ended. A new life may begin under its name.
 	MemberState_MEMBER_STATE_EXITED MemberState = 5
-	// Its lease ran out and the grace period passed. It is active again as soon as it calls; the name may be joined again.
+	// Its lease ran out and the grace period passed. It is active again as soon as it calls, unless a new life has begun
+	// under its name.
 	MemberState_MEMBER_STATE_LOST MemberState = 6
 	// Only in detached lives: its lease has run out, because it has not called and has no session open. It is active again as
 	// soon as it calls. The history does not record when it goes away or returns, and no notice reports it.
@@ -430,7 +431,7 @@ func (x *Team) GetStorage() *TeamStorage {
 }
 
 // How much a team holds in the store, and how much it may hold. A teammate's call that adds something beyond a maximum fails
-// with REASON_QUOTA_EXCEEDED. The lead and the operator may exceed each maximum by a tenth.
+// with QUOTA_EXCEEDED. The lead and the operator may exceed each maximum by a tenth.
 type TeamStorage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The bytes of everything: messages, the history, tasks, and replies that are remembered for repeated calls.

@@ -291,8 +291,9 @@ type TeamItem_Host struct {
 }
 
 type TeamItem_Request struct {
-	// A request. Key: `id`. A snapshot has the pending ones. A request that is decided is sent one last time, in its final
-	// state, and is then gone. `content` is left out: see RequestService.GetRequest.
+	// A request. Key: `id`. A snapshot has the pending ones. A request that is no longer pending is sent one last time, in its
+	// final state. The client must then remove it itself: `removed` does not contain its key. `content` is left out: see
+	// RequestService.GetRequest.
 	Request *Request `protobuf:"bytes,4,opt,name=request,proto3,oneof"`
 }
 

@@ -111,7 +111,7 @@ class AuditServiceStub(typing.Generic[_AuditServiceListAuditChainsType, _AuditSe
     ListAuditEntries: _AuditServiceListAuditEntriesType
     """Lists entries of the audit log, chain by chain, each chain in its order. The operator gets the entries of all chains, or of
     the team or the chain that it names. The lead gets the entries about its team that were written since the team was created,
-    but not their hashes and encoded form (`with_proofs`).
+    but not their hashes and encoded form: the lead may not set `with_proofs`.
 
     Entries that this coordinator has yet to write are written first, if the store takes them within 2 s.
 
@@ -170,7 +170,7 @@ class AuditServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[teamwire.v1.audit_pb2.ListAuditEntriesResponse, collections.abc.Awaitable[teamwire.v1.audit_pb2.ListAuditEntriesResponse]]:
         """Lists entries of the audit log, chain by chain, each chain in its order. The operator gets the entries of all chains, or of
         the team or the chain that it names. The lead gets the entries about its team that were written since the team was created,
-        but not their hashes and encoded form (`with_proofs`).
+        but not their hashes and encoded form: the lead may not set `with_proofs`.
 
         Entries that this coordinator has yet to write are written first, if the store takes them within 2 s.
 

@@ -93,7 +93,9 @@ class _TaskEventKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._
     TASK_EVENT_KIND_RELEASED: _TaskEventKind.ValueType  # 6
     """Its owner, the lead or the operator released it."""
     TASK_EVENT_KIND_LAPSED: _TaskEventKind.ValueType  # 7
-    """Its owner was lost, has exited, was stopped or has begun a new life, or its claim has expired: it is back on the board."""
+    """Its owner was lost, has exited, was stopped or has begun a new life, or its claim has expired: it is back on the board.
+    Only an expired claim causes a NOTICE_KIND_TASK_LAPSED.
+    """
     TASK_EVENT_KIND_DELETED: _TaskEventKind.ValueType  # 8
     """It was deleted."""
 
@@ -115,7 +117,9 @@ TASK_EVENT_KIND_COMPLETED: TaskEventKind.ValueType  # 5
 TASK_EVENT_KIND_RELEASED: TaskEventKind.ValueType  # 6
 """Its owner, the lead or the operator released it."""
 TASK_EVENT_KIND_LAPSED: TaskEventKind.ValueType  # 7
-"""Its owner was lost, has exited, was stopped or has begun a new life, or its claim has expired: it is back on the board."""
+"""Its owner was lost, has exited, was stopped or has begun a new life, or its claim has expired: it is back on the board.
+Only an expired claim causes a NOTICE_KIND_TASK_LAPSED.
+"""
 TASK_EVENT_KIND_DELETED: TaskEventKind.ValueType  # 8
 """It was deleted."""
 Global___TaskEventKind: typing_extensions.TypeAlias = TaskEventKind

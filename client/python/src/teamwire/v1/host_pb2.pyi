@@ -505,8 +505,8 @@ class ReportExitResponse(google.protobuf.message.Message):
     EXIT_FIELD_NUMBER: builtins.int
     @property
     def exit(self) -> teamwire.v1.message_pb2.ExitReport:
-        """How the member's life ended: as its runner has reported or, without such a report, as in the request. Absent: the member's
-        current life began with a later order or join token, or no life has begun.
+        """How the member's life ended: the report of its runner if there is one, otherwise `exit` from the request. Absent: the
+        member's current life was started by an order or join token that is newer than this order, or no life has begun.
         """
 
     def __init__(

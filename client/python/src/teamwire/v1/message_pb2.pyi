@@ -796,7 +796,7 @@ class Notice(google.protobuf.message.Message):
     """Set by the coordinator. One sentence for people: what happened, and what can be done about it."""
     count: builtins.int
     """Set by the coordinator. How many events the notice covers, 1 or more. While a notice is unprocessed, a newer one of the
-    same kind about the same thing replaces it. The other fields describe the latest event.
+    same kind about the same thing replaces it. All other fields except `first_at` and `gathered` describe the latest event.
     """
     important: builtins.bool
     """Set by the coordinator. True: the notice goes to members at every NoticeLevel. Depends on the kind. An exit is
@@ -1229,10 +1229,10 @@ class StreamRequest(google.protobuf.message.Message):
     UNACKED_BYTES_MAX_FIELD_NUMBER: builtins.int
     FAILED_SEQUENCES_FIELD_NUMBER: builtins.int
     instance_id: builtins.str
-    """Optional. A random id of the calling process, up to 64 visible ASCII characters. A session with the same instance_id as the
-    one that it replaces is a reconnect. The lead gets no notice of a reconnect. A message that both sessions delivered counts
-    as delivered once toward the limit at which it becomes a dead letter, unless failed_sequences names it. Empty: every
-    session counts as another process.
+    """Optional. A random id of the calling process, up to 64 visible ASCII characters. A session is a reconnect if the session that
+    it replaces had the same instance_id. The lead gets no notice of a reconnect. A message that both sessions delivered counts
+    as delivered once toward the limit at which it becomes a dead letter, unless failed_sequences names it. Empty: each session
+    counts as a new process.
     """
     unacked_messages_max: builtins.int
     """Optional. How many messages may be unacknowledged at a time. Zero: the coordinator's `limits.unacked_messages_max`, by

@@ -90,9 +90,9 @@ class _Retry:
 class _RetryEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_Retry.ValueType], builtins.type):
     DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
     RETRY_UNSPECIFIED: _Retry.ValueType  # 0
-    """Never: it would be refused again."""
+    """No: the call would be refused again."""
     RETRY_AUTOMATIC: _Retry.ValueType  # 1
-    """Automatically, after the delay that RetryInfo names."""
+    """Yes, automatically, after the delay that RetryInfo names."""
     RETRY_ON_REQUEST: _Retry.ValueType  # 2
     """Only if the program that uses the client asks for it: some member must act first, and that member may itself be waiting for
     the caller.
@@ -102,9 +102,9 @@ class Retry(_Retry, metaclass=_RetryEnumTypeWrapper):
     """Whether a client repeats a refused call, with the same idempotency key."""
 
 RETRY_UNSPECIFIED: Retry.ValueType  # 0
-"""Never: it would be refused again."""
+"""No: the call would be refused again."""
 RETRY_AUTOMATIC: Retry.ValueType  # 1
-"""Automatically, after the delay that RetryInfo names."""
+"""Yes, automatically, after the delay that RetryInfo names."""
 RETRY_ON_REQUEST: Retry.ValueType  # 2
 """Only if the program that uses the client asks for it: some member must act first, and that member may itself be waiting for
 the caller.
@@ -126,7 +126,7 @@ class ReasonPolicy(google.protobuf.message.Message):
     retry: Global___Retry.ValueType
     """Whether the same call may succeed later."""
     outcome_unknown: builtins.bool
-    """True: the call may have been carried out. False: nothing was changed."""
+    """True: the call may have changed something (with DURABILITY_NOT_REACHED, it has). False: nothing was changed."""
     stream_reopens: builtins.bool
     """True: if a stream ends for this reason, the client reopens the stream. If a call that is not a stream is
     refused for this reason, the client does not retry it automatically.
@@ -145,7 +145,7 @@ Global___ReasonPolicy: typing_extensions.TypeAlias = ReasonPolicy
 
 @typing.final
 class NoticePolicy(google.protobuf.message.Message):
-    """Who gets notices of one kind, and which of them replace each other."""
+    """Whether notices of one kind are important, and which of these notices replace each other."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -171,7 +171,9 @@ Global___NoticePolicy: typing_extensions.TypeAlias = NoticePolicy
 
 @typing.final
 class WaitPolicy(google.protobuf.message.Message):
-    """How long a call may wait before the coordinator replies. A client adds this time to the deadline of each attempt."""
+    """The default and the maximum of a request's field that says how long the call may wait before the coordinator replies. A client
+    adds the wait to the deadline of each attempt.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -179,7 +181,7 @@ class WaitPolicy(google.protobuf.message.Message):
     MAX_FIELD_NUMBER: builtins.int
     @property
     def default(self) -> google.protobuf.duration_pb2.Duration:
-        """How long the call waits if the request leaves out the field that has this policy. Absent: such a call does not wait."""
+        """How long the call waits if the request leaves that field out. Absent: such a call does not wait."""
 
     @property
     def max(self) -> google.protobuf.duration_pb2.Duration:

@@ -25,7 +25,7 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_UNSPECIFIED: _Reason.ValueType  # 0
     """Never sent."""
     REASON_INVALID_TYPE: _Reason.ValueType  # 1
-    """The message has no type, or an unknown one."""
+    """The message has no kind (in JSON: `type`), or an unknown one."""
     REASON_MISSING_RECIPIENT: _Reason.ValueType  # 2
     """A recipient is required."""
     REASON_UNEXPECTED_RECIPIENT: _Reason.ValueType  # 3
@@ -39,7 +39,7 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_SELF_RECIPIENT: _Reason.ValueType  # 6
     """The recipient is the sender."""
     REASON_TEAM_MISMATCH: _Reason.ValueType  # 7
-    """The recipient was addressed in another team."""
+    """An address (`name@team`) names a team other than the caller's."""
     REASON_INVALID_NAME: _Reason.ValueType  # 8
     """A name is malformed or reserved."""
     REASON_MISSING_CONTENT: _Reason.ValueType  # 9
@@ -75,7 +75,7 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_RECIPIENT_MISMATCH: _Reason.ValueType  # 23
     """The plan's author is another member."""
     REASON_ALREADY_DECIDED: _Reason.ValueType  # 24
-    """The request was decided the other way."""
+    """The request was decided the other way. For a host: the order was decided before, or its member has already joined."""
     REASON_REQUEST_EXPIRED: _Reason.ValueType  # 25
     """The request has expired."""
     REASON_REQUEST_CANCELLED: _Reason.ValueType  # 26
@@ -173,7 +173,7 @@ class Reason(_Reason, metaclass=_ReasonEnumTypeWrapper):
 REASON_UNSPECIFIED: Reason.ValueType  # 0
 """Never sent."""
 REASON_INVALID_TYPE: Reason.ValueType  # 1
-"""The message has no type, or an unknown one."""
+"""The message has no kind (in JSON: `type`), or an unknown one."""
 REASON_MISSING_RECIPIENT: Reason.ValueType  # 2
 """A recipient is required."""
 REASON_UNEXPECTED_RECIPIENT: Reason.ValueType  # 3
@@ -187,7 +187,7 @@ or SetLead.
 REASON_SELF_RECIPIENT: Reason.ValueType  # 6
 """The recipient is the sender."""
 REASON_TEAM_MISMATCH: Reason.ValueType  # 7
-"""The recipient was addressed in another team."""
+"""An address (`name@team`) names a team other than the caller's."""
 REASON_INVALID_NAME: Reason.ValueType  # 8
 """A name is malformed or reserved."""
 REASON_MISSING_CONTENT: Reason.ValueType  # 9
@@ -223,7 +223,7 @@ member made. For a host: another host has the order.
 REASON_RECIPIENT_MISMATCH: Reason.ValueType  # 23
 """The plan's author is another member."""
 REASON_ALREADY_DECIDED: Reason.ValueType  # 24
-"""The request was decided the other way."""
+"""The request was decided the other way. For a host: the order was decided before, or its member has already joined."""
 REASON_REQUEST_EXPIRED: Reason.ValueType  # 25
 """The request has expired."""
 REASON_REQUEST_CANCELLED: Reason.ValueType  # 26

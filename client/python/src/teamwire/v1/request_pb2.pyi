@@ -162,7 +162,7 @@ class Request(google.protobuf.message.Message):
     one to start.
     """
     incarnation: builtins.int
-    """The life of this member to which the request is bound; see Member.incarnation."""
+    """Which life of this member the request is bound to; see Member.incarnation."""
     content: builtins.str
     """The reason given, the plan, the detail of a permission request, or the prompt of the member to start."""
     message_id: builtins.str

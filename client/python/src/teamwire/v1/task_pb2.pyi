@@ -489,7 +489,7 @@ class UpdateTaskRequest(google.protobuf.message.Message):
     """The member to assign it to, which gets a notice. Empty: no member."""
     @property
     def add_blocked_by(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
-        """Tasks that must be completed first from now on. Refused with TASK_CLAIMED if the task is in progress."""
+        """Tasks to add to Task.blocked_by: they, too, must be completed first. Refused with TASK_CLAIMED if the task is in progress."""
 
     @property
     def remove_blocked_by(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:

@@ -74,9 +74,11 @@ class _MemberStateEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     (LeaveRequest.exit_follows); its exit has not been reported yet.
     """
     MEMBER_STATE_EXITED: _MemberState.ValueType  # 5
-    """Its life has ended. The name may be joined again."""
+    """Its life has ended. A new life may begin under its name."""
     MEMBER_STATE_LOST: _MemberState.ValueType  # 6
-    """Its lease ran out and the grace period passed. It is active again as soon as it calls; the name may be joined again."""
+    """Its lease ran out and the grace period passed. It is active again as soon as it calls, unless a new life has begun
+    under its name.
+    """
     MEMBER_STATE_AWAY: _MemberState.ValueType  # 7
     """Only in detached lives: its lease has run out, because it has not called and has no session open. It is active again as
     soon as it calls. The history does not record when it goes away or returns, and no notice reports it.
@@ -100,9 +102,11 @@ MEMBER_STATE_STOPPING: MemberState.ValueType  # 4
 (LeaveRequest.exit_follows); its exit has not been reported yet.
 """
 MEMBER_STATE_EXITED: MemberState.ValueType  # 5
-"""Its life has ended. The name may be joined again."""
+"""Its life has ended. A new life may begin under its name."""
 MEMBER_STATE_LOST: MemberState.ValueType  # 6
-"""Its lease ran out and the grace period passed. It is active again as soon as it calls; the name may be joined again."""
+"""Its lease ran out and the grace period passed. It is active again as soon as it calls, unless a new life has begun
+under its name.
+"""
 MEMBER_STATE_AWAY: MemberState.ValueType  # 7
 """Only in detached lives: its lease has run out, because it has not called and has no session open. It is active again as
 soon as it calls. The history does not record when it goes away or returns, and no notice reports it.
@@ -251,7 +255,7 @@ Global___Team: typing_extensions.TypeAlias = Team
 @typing.final
 class TeamStorage(google.protobuf.message.Message):
     """How much a team holds in the store, and how much it may hold. A teammate's call that adds something beyond a maximum fails
-    with REASON_QUOTA_EXCEEDED. The lead and the operator may exceed each maximum by a tenth.
+    with QUOTA_EXCEEDED. The lead and the operator may exceed each maximum by a tenth.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor

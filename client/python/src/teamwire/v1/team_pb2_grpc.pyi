@@ -451,9 +451,13 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     The call's credential is a join token, or the member's own credential. With a join token, the name must be free: it was
     never used before, or the member that last used it has exited or is lost. A token that is bound to the name may also take
     the name from a member that is away or whose credential was revoked. The lead's name always needs a token that is bound to
-    it. With its own credential, a member starts a new life even while the old life is live.
-    The old life's session then ends with CLOSE_REASON_SUPERSEDED, and the coordinator refuses the old credential. Either way,
-    the inbox stays, and pending requests that concern the member (see Request.member) are cancelled.
+    it.
+
+    With its own credential, a member can start a new life even while the old life is live. The old life's session then ends
+    with CLOSE_REASON_SUPERSEDED, and the coordinator refuses the old credential.
+
+    With any of these credentials, the inbox stays, and pending requests that concern the member (see Request.member) are
+    cancelled.
 
     UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED, CREDENTIAL_REVOKED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
     INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.
@@ -680,9 +684,13 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         The call's credential is a join token, or the member's own credential. With a join token, the name must be free: it was
         never used before, or the member that last used it has exited or is lost. A token that is bound to the name may also take
         the name from a member that is away or whose credential was revoked. The lead's name always needs a token that is bound to
-        it. With its own credential, a member starts a new life even while the old life is live.
-        The old life's session then ends with CLOSE_REASON_SUPERSEDED, and the coordinator refuses the old credential. Either way,
-        the inbox stays, and pending requests that concern the member (see Request.member) are cancelled.
+        it.
+
+        With its own credential, a member can start a new life even while the old life is live. The old life's session then ends
+        with CLOSE_REASON_SUPERSEDED, and the coordinator refuses the old credential.
+
+        With any of these credentials, the inbox stays, and pending requests that concern the member (see Request.member) are
+        cancelled.
 
         UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED, CREDENTIAL_REVOKED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
         INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.

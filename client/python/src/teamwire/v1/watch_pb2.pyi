@@ -113,8 +113,9 @@ class TeamItem(google.protobuf.message.Message):
 
     @property
     def request(self) -> teamwire.v1.request_pb2.Request:
-        """A request. Key: `id`. A snapshot has the pending ones. A request that is decided is sent one last time, in its final
-        state, and is then gone. `content` is left out: see RequestService.GetRequest.
+        """A request. Key: `id`. A snapshot has the pending ones. A request that is no longer pending is sent one last time, in its
+        final state. The client must then remove it itself: `removed` does not contain its key. `content` is left out: see
+        RequestService.GetRequest.
         """
 
     @property

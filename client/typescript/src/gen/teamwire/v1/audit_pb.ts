@@ -583,7 +583,7 @@ export const AuditService: GenService<{
   /**
    * Lists entries of the audit log, chain by chain, each chain in its order. The operator gets the entries of all chains, or of
    * the team or the chain that it names. The lead gets the entries about its team that were written since the team was created,
-   * but not their hashes and encoded form (`with_proofs`).
+   * but not their hashes and encoded form: the lead may not set `with_proofs`.
    *
    * Entries that this coordinator has yet to write are written first, if the store takes them within 2 s.
    *

@@ -645,6 +645,7 @@ export enum TaskEventKind {
 
   /**
    * Its owner was lost, has exited, was stopped or has begun a new life, or its claim has expired: it is back on the board.
+   * Only an expired claim causes a NOTICE_KIND_TASK_LAPSED.
    *
    * @generated from enum value: TASK_EVENT_KIND_LAPSED = 7;
    */

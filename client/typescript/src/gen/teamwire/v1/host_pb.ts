@@ -565,8 +565,8 @@ export const ReportExitRequestSchema: GenMessage<ReportExitRequest> = /*@__PURE_
  */
 export type ReportExitResponse = Message<"teamwire.v1.ReportExitResponse"> & {
   /**
-   * How the member's life ended: as its runner has reported or, without such a report, as in the request. Absent: the member's
-   * current life began with a later order or join token, or no life has begun.
+   * How the member's life ended: the report of its runner if there is one, otherwise `exit` from the request. Absent: the
+   * member's current life was started by an order or join token that is newer than this order, or no life has begun.
    *
    * @generated from field: teamwire.v1.ExitReport exit = 1;
    */
@@ -672,8 +672,8 @@ export const HostService: GenService<{
   },
   /**
    * Reports that a member has no process left on the calling host, for example because its runner was killed. Ends the member's
-   * current life. Does nothing if that life has already ended, or if a later order or join token started it. Repeating the call
-   * is harmless.
+   * current life. Does nothing if that life has already ended, or if it was started by an order or join token that is newer than
+   * the order in the request. Repeating the call is harmless.
    *
    * PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND:
    * REQUEST_NOT_FOUND. ABORTED: SESSION_SUPERSEDED.

@@ -536,7 +536,7 @@ export type Notice = Message$1<"teamwire.v1.Notice"> & {
 
   /**
    * Set by the coordinator. How many events the notice covers, 1 or more. While a notice is unprocessed, a newer one of the
-   * same kind about the same thing replaces it. The other fields describe the latest event.
+   * same kind about the same thing replaces it. All other fields except `first_at` and `gathered` describe the latest event.
    *
    * @generated from field: uint32 count = 10;
    */
@@ -1077,10 +1077,10 @@ export const SendResponseSchema: GenMessage<SendResponse> = /*@__PURE__*/
  */
 export type StreamRequest = Message$1<"teamwire.v1.StreamRequest"> & {
   /**
-   * Optional. A random id of the calling process, up to 64 visible ASCII characters. A session with the same instance_id as the
-   * one that it replaces is a reconnect. The lead gets no notice of a reconnect. A message that both sessions delivered counts
-   * as delivered once toward the limit at which it becomes a dead letter, unless failed_sequences names it. Empty: every
-   * session counts as another process.
+   * Optional. A random id of the calling process, up to 64 visible ASCII characters. A session is a reconnect if the session that
+   * it replaces had the same instance_id. The lead gets no notice of a reconnect. A message that both sessions delivered counts
+   * as delivered once toward the limit at which it becomes a dead letter, unless failed_sequences names it. Empty: each session
+   * counts as a new process.
    *
    * @generated from field: string instance_id = 1;
    */

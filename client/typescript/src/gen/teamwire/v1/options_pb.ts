@@ -43,7 +43,7 @@ export type ReasonPolicy = Message<"teamwire.v1.ReasonPolicy"> & {
   retry: Retry;
 
   /**
-   * True: the call may have been carried out. False: nothing was changed.
+   * True: the call may have changed something (with DURABILITY_NOT_REACHED, it has). False: nothing was changed.
    *
    * @generated from field: bool outcome_unknown = 3;
    */
@@ -66,7 +66,7 @@ export const ReasonPolicySchema: GenMessage<ReasonPolicy> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_options, 0);
 
 /**
- * Who gets notices of one kind, and which of them replace each other.
+ * Whether notices of one kind are important, and which of these notices replace each other.
  *
  * @generated from message teamwire.v1.NoticePolicy
  */
@@ -96,13 +96,14 @@ export const NoticePolicySchema: GenMessage<NoticePolicy> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_options, 1);
 
 /**
- * How long a call may wait before the coordinator replies. A client adds this time to the deadline of each attempt.
+ * The default and the maximum of a request's field that says how long the call may wait before the coordinator replies. A client
+ * adds the wait to the deadline of each attempt.
  *
  * @generated from message teamwire.v1.WaitPolicy
  */
 export type WaitPolicy = Message<"teamwire.v1.WaitPolicy"> & {
   /**
-   * How long the call waits if the request leaves out the field that has this policy. Absent: such a call does not wait.
+   * How long the call waits if the request leaves that field out. Absent: such a call does not wait.
    *
    * @generated from field: google.protobuf.Duration default = 1;
    */
@@ -270,14 +271,14 @@ export const StatusCodeSchema: GenEnum<StatusCode> = /*@__PURE__*/
  */
 export enum Retry {
   /**
-   * Never: it would be refused again.
+   * No: the call would be refused again.
    *
    * @generated from enum value: RETRY_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
-   * Automatically, after the delay that RetryInfo names.
+   * Yes, automatically, after the delay that RetryInfo names.
    *
    * @generated from enum value: RETRY_AUTOMATIC = 1;
    */

@@ -28,7 +28,7 @@ export enum Reason {
   UNSPECIFIED = 0,
 
   /**
-   * The message has no type, or an unknown one.
+   * The message has no kind (in JSON: `type`), or an unknown one.
    *
    * @generated from enum value: REASON_INVALID_TYPE = 1;
    */
@@ -71,7 +71,7 @@ export enum Reason {
   SELF_RECIPIENT = 6,
 
   /**
-   * The recipient was addressed in another team.
+   * An address (`name@team`) names a team other than the caller's.
    *
    * @generated from enum value: REASON_TEAM_MISMATCH = 7;
    */
@@ -191,7 +191,7 @@ export enum Reason {
   RECIPIENT_MISMATCH = 23,
 
   /**
-   * The request was decided the other way.
+   * The request was decided the other way. For a host: the order was decided before, or its member has already joined.
    *
    * @generated from enum value: REASON_ALREADY_DECIDED = 24;
    */

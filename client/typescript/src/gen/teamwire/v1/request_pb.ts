@@ -62,7 +62,7 @@ export type Request = Message<"teamwire.v1.Request"> & {
   member: string;
 
   /**
-   * The life of this member to which the request is bound; see Member.incarnation.
+   * Which life of this member the request is bound to; see Member.incarnation.
    *
    * @generated from field: uint64 incarnation = 6;
    */

@@ -526,7 +526,7 @@ export type UpdateTaskRequest = Message<"teamwire.v1.UpdateTaskRequest"> & {
   owner?: string | undefined;
 
   /**
-   * Tasks that must be completed first from now on. Refused with TASK_CLAIMED if the task is in progress.
+   * Tasks to add to Task.blocked_by: they, too, must be completed first. Refused with TASK_CLAIMED if the task is in progress.
    *
    * @generated from field: repeated uint64 add_blocked_by = 8;
    */

@@ -85,7 +85,7 @@ export const TeamSchema: GenMessage<Team> = /*@__PURE__*/
 
 /**
  * How much a team holds in the store, and how much it may hold. A teammate's call that adds something beyond a maximum fails
- * with REASON_QUOTA_EXCEEDED. The lead and the operator may exceed each maximum by a tenth.
+ * with QUOTA_EXCEEDED. The lead and the operator may exceed each maximum by a tenth.
  *
  * @generated from message teamwire.v1.TeamStorage
  */
@@ -1328,14 +1328,15 @@ export enum MemberState {
   STOPPING = 4,
 
   /**
-   * Its life has ended. The name may be joined again.
+   * Its life has ended. A new life may begin under its name.
    *
    * @generated from enum value: MEMBER_STATE_EXITED = 5;
    */
   EXITED = 5,
 
   /**
-   * Its lease ran out and the grace period passed. It is active again as soon as it calls; the name may be joined again.
+   * Its lease ran out and the grace period passed. It is active again as soon as it calls, unless a new life has begun
+   * under its name.
    *
    * @generated from enum value: MEMBER_STATE_LOST = 6;
    */
@@ -1571,9 +1572,13 @@ export const TeamService: GenService<{
    * The call's credential is a join token, or the member's own credential. With a join token, the name must be free: it was
    * never used before, or the member that last used it has exited or is lost. A token that is bound to the name may also take
    * the name from a member that is away or whose credential was revoked. The lead's name always needs a token that is bound to
-   * it. With its own credential, a member starts a new life even while the old life is live.
-   * The old life's session then ends with CLOSE_REASON_SUPERSEDED, and the coordinator refuses the old credential. Either way,
-   * the inbox stays, and pending requests that concern the member (see Request.member) are cancelled.
+   * it.
+   *
+   * With its own credential, a member can start a new life even while the old life is live. The old life's session then ends
+   * with CLOSE_REASON_SUPERSEDED, and the coordinator refuses the old credential.
+   *
+   * With any of these credentials, the inbox stays, and pending requests that concern the member (see Request.member) are
+   * cancelled.
    *
    * UNAUTHENTICATED: JOIN_TOKEN_USED, JOIN_TOKEN_EXPIRED, CREDENTIAL_REVOKED. ALREADY_EXISTS: MEMBER_EXISTS, IDEMPOTENCY_KEY_REUSED.
    * INVALID_ARGUMENT: INVALID_NAME, INVALID_FIELD, INVALID_IDEMPOTENCY_KEY. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED.

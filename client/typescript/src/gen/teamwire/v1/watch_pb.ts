@@ -140,8 +140,9 @@ export type TeamItem = Message<"teamwire.v1.TeamItem"> & {
     case: "host";
   } | {
     /**
-     * A request. Key: `id`. A snapshot has the pending ones. A request that is decided is sent one last time, in its final
-     * state, and is then gone. `content` is left out: see RequestService.GetRequest.
+     * A request. Key: `id`. A snapshot has the pending ones. A request that is no longer pending is sent one last time, in its
+     * final state. The client must then remove it itself: `removed` does not contain its key. `content` is left out: see
+     * RequestService.GetRequest.
      *
      * @generated from field: teamwire.v1.Request request = 4;
      */
