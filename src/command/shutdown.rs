@@ -27,9 +27,9 @@ const EXIT_PATIENCE: Duration = Duration::from_secs(60);
 ///
 /// The member approves or rejects the request. With --wait, the exit code is 0 if it approved and its process exited, 3 if
 /// it rejected, 4 if the request was cancelled or expired without an answer, and 5 if it approved but its process did not exit
-/// within 60 s. If an earlier request is still pending, the command waits for that one instead. It then also exits with 5 if
-/// that request has no answer 30 s after --deadline. The command also acknowledges the messages in your inbox about the answer
-/// and the exit, because it has shown them.
+/// within 60 s. If an earlier request is still pending, the command waits for that one instead. In that case, it also exits
+/// with 5 if the earlier request has no answer after --deadline plus 30 s. The command also acknowledges the messages in your
+/// inbox about the answer and the exit, because it has shown them.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire shutdown backend \"All tasks are done\" --wait\n    teamwire shutdown backend --force"
