@@ -179,8 +179,8 @@ type ReasonPolicy struct {
 	Retry Retry `protobuf:"varint,2,opt,name=retry,proto3,enum=teamwire.v1.Retry" json:"retry,omitempty"`
 	// True: the call may have changed something (with DURABILITY_NOT_REACHED, it has). False: nothing was changed.
 	OutcomeUnknown bool `protobuf:"varint,3,opt,name=outcome_unknown,json=outcomeUnknown,proto3" json:"outcome_unknown,omitempty"`
-	// True: if a stream ends for this reason, the client reopens the stream. If a call that is not a stream is
-	// refused for this reason, the client does not retry it automatically.
+	// True: the client reopens a stream that ends for this reason, although it does not automatically repeat a call
+	// that is refused for this reason.
 	StreamReopens bool `protobuf:"varint,4,opt,name=stream_reopens,json=streamReopens,proto3" json:"stream_reopens,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

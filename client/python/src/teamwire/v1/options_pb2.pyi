@@ -128,8 +128,8 @@ class ReasonPolicy(google.protobuf.message.Message):
     outcome_unknown: builtins.bool
     """True: the call may have changed something (with DURABILITY_NOT_REACHED, it has). False: nothing was changed."""
     stream_reopens: builtins.bool
-    """True: if a stream ends for this reason, the client reopens the stream. If a call that is not a stream is
-    refused for this reason, the client does not retry it automatically.
+    """True: the client reopens a stream that ends for this reason, although it does not automatically repeat a call
+    that is refused for this reason.
     """
     def __init__(
         self,

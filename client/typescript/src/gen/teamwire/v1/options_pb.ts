@@ -50,8 +50,8 @@ export type ReasonPolicy = Message<"teamwire.v1.ReasonPolicy"> & {
   outcomeUnknown: boolean;
 
   /**
-   * True: if a stream ends for this reason, the client reopens the stream. If a call that is not a stream is
-   * refused for this reason, the client does not retry it automatically.
+   * True: the client reopens a stream that ends for this reason, although it does not automatically repeat a call
+   * that is refused for this reason.
    *
    * @generated from field: bool stream_reopens = 4;
    */
