@@ -153,8 +153,8 @@ pub const PROMISES: [PromiseSpec; 21] = [
         promise: Promise::Unharmed,
         says: "In a team with hostile members, the other members, the lead and the operator get their answers within 5 s, also \
                over new connections, and the lead can stop a hostile member by force.",
-        checked: "messages sent to the lead, and calls by the lead and the operator over new connections, all four times a \
-                  second; at the end of the run, a forced stop",
+        checked: "four times a second: messages sent to the lead, and calls by the lead and the operator over new connections; at \
+                  the end of the run: a forced stop",
         checker: liveness::unharmed,
     },
     PromiseSpec {
