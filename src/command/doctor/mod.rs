@@ -67,7 +67,7 @@ pub(in crate::command) use self::history::crashes;
 ///
 /// It also notes the following, which are not problems:
 ///
-/// - a quota that is nearly used
+/// - a quota that is at least 80% used
 ///
 /// - messages that you have not read
 ///
