@@ -202,7 +202,7 @@ fn calls() -> Vec<(&'static str, Vec<u8>)> {
             let answer = v1::PermissionResponse { request_id, approve, reason: String::new() };
             [
                 call(BOB, 0, &send(Ask::PermissionRequest(ask))),
-                call(BOB, 33, &v1::WithdrawRequest { request_id: permission.clone(), ..Default::default() }),
+                call(BOB, 36, &v1::WithdrawRequest { request_id: permission.clone(), ..Default::default() }),
                 call(LEAD, 0, &send(Ask::PermissionResponse(answer))),
             ]
             .concat()
