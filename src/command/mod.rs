@@ -1,8 +1,6 @@
 //! The subcommands. This file lists them, runs the one given, and holds what they share.
 //!
-//! Each command is a file, or a folder with a file for each of its parts. To add one: write `command/NAME.rs` with a
-//! `clap::Args` struct (its doc comment is the help text) and a method `run`; add the module, a variant of [`Command`] and
-//! an arm of [`dispatch`] here; run `cargo xtask generate`, which renews `docs/cli.md`.
+//! Each command is a file, or a folder with a file for each of its parts. CONTRIBUTING.md says how to add one.
 
 mod access;
 mod answer;
