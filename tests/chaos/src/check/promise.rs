@@ -101,8 +101,8 @@ pub const PROMISES: [PromiseSpec; 21] = [
         says: "An order to start a member is decided once, no later than 10 s after its deadline. By then, the order no longer \
                reserves the member's name. The order starts at most one process. Unless the order is approved, that process gets \
                nothing done after the decision.",
-        checked: "the reserved names, which the lead lists five times a second, and what the ordered processes get done, against \
-                  the orders and their decisions",
+        checked: "the orders and their decisions, against the reserved names (which the lead lists five times a second) and \
+                  against what the ordered processes get done",
         checker: orders::orders,
     },
     PromiseSpec {
@@ -169,8 +169,8 @@ pub const PROMISES: [PromiseSpec; 21] = [
         promise: Promise::StoreBounded,
         says: "Whatever hostile members write, their team holds no more than its quota, plus a tenth of that for the lead and the \
                operator, plus 256 KiB for calls that are never refused. The tasks and their history are bounded in the \
-               same way, but each by its share of the quota instead of the whole quota. The store grows by no more than twice \
-               the increase in the bytes that count against the teams' quotas, plus 16 MiB.",
+               same way, but each by its share of the quota instead of the whole quota. If the bytes that count against the \
+               teams' quotas grow by N during an attack, the store grows by no more than 2 N + 16 MiB.",
         checked: "four times a second during an attack: the size that the coordinator reports for the team, and the size of the \
                   store's file on disk, or the memory that Redis uses; the quota is 16 MiB, or 32 MiB with `hostile-all`",
         checker: store::store_bounded,
