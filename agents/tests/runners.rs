@@ -35,14 +35,14 @@ use tonic::Status;
 /// Sets `id` to the id of the message in `line`.
 const ID: &str = r#"id=$(printf '%s\n' "$line" | sed 's/.*"id":"\([^"]*\)".*/\1/')"#;
 
-struct Running {
+struct StartedRunner {
     output: Lines<BufReader<DuplexStream>>,
     events: mpsc::Receiver<RunnerEvent>,
     stopper: CancellationToken,
     exit: JoinHandle<RunnerExit>,
 }
 
-impl Running {
+impl StartedRunner {
     async fn line(&mut self) -> String {
         let line = timeout(Duration::from_secs(20), self.output.next_line()).await.expect("in time");
         line.expect("readable").expect("a line")
@@ -74,7 +74,7 @@ fn shell(script: &str) -> Vec<OsString> {
     vec!["sh".into(), "-c".into(), script.replace("$ID", ID).into()]
 }
 
-fn run(coordinator: &Coordinator, script: &str, change: impl FnOnce(&mut RunnerConfig)) -> Running {
+fn run(coordinator: &Coordinator, script: &str, change: impl FnOnce(&mut RunnerConfig)) -> StartedRunner {
     let (ours, theirs) = duplex(1 << 16);
     // No test causes as many events; if one did, the rest would be dropped.
     let (tell, events) = mpsc::channel(1_024);
@@ -91,7 +91,7 @@ fn run(coordinator: &Coordinator, script: &str, change: impl FnOnce(&mut RunnerC
     change(&mut config);
     let runner = Runner::new(config);
     let stopper = runner.stopper();
-    Running { output: BufReader::new(ours).lines(), events, stopper, exit: tokio::spawn(runner.run()) }
+    StartedRunner { output: BufReader::new(ours).lines(), events, stopper, exit: tokio::spawn(runner.run()) }
 }
 
 fn report(coordinator: &Coordinator) -> v1::ExitReport {

@@ -18,7 +18,7 @@ use serde_json::Value;
 use teamwire_client::{Client, message};
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
-use crate::world::{Coordinator, LEAD, Output, Running, TestRedis, World, eventually};
+use crate::world::{Coordinator, LEAD, Output, StartedCommand, TestRedis, World, eventually};
 
 scenarios! {
     a_backup_under_load_has_everything_that_was_acknowledged_before_and_nothing_that_was_not_sent,
@@ -423,7 +423,7 @@ fn an_interrupted_backup_leaves_nothing_behind() {
         let names = fs::read_dir(world.home(LEAD)).unwrap().map(|entry| entry.unwrap().file_name());
         names.map(|name| name.into_string().unwrap()).filter(|name| name.contains("backup")).collect()
     };
-    for end in [Running::interrupt, Running::terminate] {
+    for end in [StartedCommand::interrupt, StartedCommand::terminate] {
         let backup = world.spawn_in(LEAD, &["backup", "new-backup"], &[("TEAMWIRE_ADDRESS", &address)]);
         eventually("the backup begins", || (!files().is_empty()).then_some(()));
         end(backup).exits(130).complains_of("no backup was written");

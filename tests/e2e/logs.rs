@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     agents,
-    world::{LEAD, Running, World, eventually, signal},
+    world::{LEAD, StartedCommand, World, eventually, signal},
 };
 
 scenarios! {
@@ -28,7 +28,7 @@ fn logs_are_followed_through_the_end_of_a_coordinator_and_into_the_next_life(mut
     let backend = world.run("backend", &[], agents::REPORTING).ready();
     let follow = |json: &[&str]| world.spawn(LEAD, &[&["logs", "backend", "--follow"], json].concat(), "");
     let following = [follow(&[]), follow(&["--json"])];
-    let await_said = |text: &str| following.iter().for_each(|following: &Running| following.await_said(text));
+    let await_said = |text: &str| following.iter().for_each(|following: &StartedCommand| following.await_said(text));
     world.cli(LEAD, &["send", "backend", "one"]).succeeds();
     await_said("does one");
 

@@ -27,7 +27,7 @@ pub use self::{
     account::{Account, ConnectionGuard, OpenStream},
     accounts::{Budgets, Payer},
     bounds::{Class, Rates, Shares},
-    known::Known,
+    known::ShownCredentials,
     lives::Life,
     room::{ReadSlot, RequestRoom, Room},
     shared::Refusals,

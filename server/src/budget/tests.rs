@@ -129,7 +129,7 @@ async fn only_the_newest_life_of_a_member_and_the_one_before_it_have_connections
         ann(credential).connection(life(credential), evict.clone()).map(|guard| (guard, evict))
     };
     let is_closed = |(_, evict): &(ConnectionGuard, CancellationToken)| evict.is_cancelled();
-    let known = Known::default();
+    let known = ShownCredentials::default();
     known.put(SecretHash::of("first"), ann("first"), life("first"));
     assert!(known.get(&SecretHash::of("first")).is_some());
     let first = [connect("first").unwrap(), connect("first").unwrap()];

@@ -46,11 +46,11 @@ pub struct Console {
 /// Serves the console. See the [module](self).
 #[derive(Clone, Debug)]
 pub struct ConsoleLayer {
-    shared: Arc<Shared>,
+    shared: Arc<ConsoleFiles>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ConsoleFiles {
     assets: Assets,
     origins: Origins,
     /// A place for each connection that loads the page.
@@ -61,7 +61,7 @@ impl ConsoleLayer {
     /// Makes the layer.
     pub fn new(console: &Console) -> Self {
         let Console { files, hosts, origins, is_tls } = console;
-        let shared = Shared {
+        let shared = ConsoleFiles {
             assets: Assets::new(files),
             origins: Origins::new(hosts, origins, *is_tls),
             loading: Arc::new(Semaphore::new(LOADING_MAX)),
@@ -82,7 +82,7 @@ impl<S> Layer<S> for ConsoleLayer {
 #[derive(Clone, Debug)]
 pub struct ConsoleService<S> {
     inner: S,
-    shared: Arc<Shared>,
+    shared: Arc<ConsoleFiles>,
 }
 
 impl<S, B> Service<Request<B>> for ConsoleService<S>
@@ -105,7 +105,7 @@ where
     }
 }
 
-impl Shared {
+impl ConsoleFiles {
     /// Answers a request for a file, or one that is not permitted. `None`: it is a call.
     fn answer<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
         if is_native_call(request) {

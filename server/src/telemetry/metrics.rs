@@ -313,7 +313,7 @@ impl Metrics {
     }
 
     /// Counts a message moved to the dead letters.
-    pub(crate) fn gave_up(&self, cause: &'static str) {
+    pub(crate) fn dead_lettered(&self, cause: &'static str) {
         self.dead_letters.get_or_create(&[("cause", cause)]).inc();
     }
 

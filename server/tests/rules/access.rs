@@ -617,7 +617,7 @@ async fn a_revoked_member_is_lost_like_one_whose_process_died() {
     t.revoke_member("bob").await;
     // Whatever its coordinator still counts as a heartbeat renews nothing.
     let lead = t.lead.clone();
-    t.pass_and_sweep(Duration::from_secs(46), &[&lead, &bob]).await;
+    t.pass_and_run_due(Duration::from_secs(46), &[&lead, &bob]).await;
     assert_eq!(t.member("bob").await.state(), v1::MemberState::Lost);
     t.refused(t.coordinator.heartbeat(&bob.who, &Default::default()), REVOKED.0, REVOKED.1, "").await;
 }

@@ -141,7 +141,7 @@ async fn the_lead_and_the_operator_complete_and_release_without_a_token() {
         assert_eq!(t.try_complete(caller, id, "").await.unwrap().task, Some(done), "repeated");
         assert_eq!(format!("{before:?}"), format!("{:?}", t.everything().await));
     }
-    t.pass_and_sweep(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
+    t.pass_and_run_due(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
     let told = t.notices(&bob, NoticeKind::TaskRevoked).await;
     assert_eq!(told.iter().map(|notice| notice.count).collect::<Vec<_>>(), [2, 2], "one for each task");
     // What nobody has claimed, too.
@@ -227,7 +227,7 @@ async fn two_members_lost_in_one_sweep_both_give_their_claims_back() {
         tokens.push((id, member, t.claim(member, id).await));
     }
     let lead = t.lead.clone();
-    t.pass_and_sweep(LONG, &[&lead]).await;
+    t.pass_and_run_due(LONG, &[&lead]).await;
     assert_eq!((t.member("bob").await.state(), t.member("eve").await.state()), (MemberState::Lost, MemberState::Lost));
     for (id, member, token) in &tokens {
         has_lapsed(&t, *id, 1, member, token, "its owner was lost").await;
@@ -246,7 +246,7 @@ async fn a_stale_token_is_refused_with_when_and_why_the_task_went_back() {
     t.add_some(2).await;
     let (token, other) = (t.claim(&bob, 1).await, t.claim(&bob, 2).await);
     let lead = t.lead.clone();
-    t.pass_and_sweep(LONG, &[&lead, &eve]).await;
+    t.pass_and_run_due(LONG, &[&lead, &eve]).await;
     let at = t.task(1).await.released_at.unwrap();
     let lost =
         format!("Task 1 went back to the board at {}: its owner was lost. ", prost_types::Timestamp { nanos: 0, ..at });
@@ -274,13 +274,13 @@ async fn a_lost_member_that_claims_is_found_by_it() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     t.add_some(1).await;
     let lead = t.lead.clone();
-    t.pass_and_sweep(LONG, &[&lead]).await;
+    t.pass_and_run_due(LONG, &[&lead]).await;
     assert_eq!(t.member("bob").await.state(), MemberState::Lost);
     let token = t.claim(&bob, 1).await;
     assert_ne!(t.member("bob").await.state(), MemberState::Lost);
-    t.sweep().await;
+    t.run_due().await;
     assert_eq!(t.task(1).await.owner, "bob", "it has a whole lease");
-    t.pass_and_sweep(LONG, &[&lead]).await;
+    t.pass_and_run_due(LONG, &[&lead]).await;
     has_lapsed(&t, 1, 1, &bob, &token, "its owner was lost").await;
 }
 
@@ -298,7 +298,7 @@ async fn a_member_that_has_approved_its_shutdown_may_finish_its_work_and_take_no
     t.try_complete(&bob, 1, &tokens[0]).await.unwrap();
     // It never reports its exit.
     let lead = t.lead.clone();
-    t.pass_and_sweep(LONG, &[&lead]).await;
+    t.pass_and_run_due(LONG, &[&lead]).await;
     assert_eq!(t.member("bob").await.state(), MemberState::Exited);
     has_lapsed(&t, 2, 1, &bob, &tokens[1], "its owner has exited").await;
     assert_eq!(t.task(1).await.status(), TaskStatus::Completed);

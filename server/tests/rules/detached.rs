@@ -25,7 +25,7 @@ async fn with_bob() -> (Team, Member) {
 /// Lets time pass in which only the lead calls.
 async fn pass(t: &mut Team, time: Duration) {
     let lead = t.lead.clone();
-    t.pass_and_sweep(time, &[&lead]).await;
+    t.pass_and_run_due(time, &[&lead]).await;
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn a_detached_member_is_active_while_its_session_is_open_and_away_afterwar
     let session = t.open(&bob).await;
     for _ in 0..3 {
         let lead = t.lead.clone();
-        t.pass_and_sweep(20 * SECOND, &[&lead, &bob]).await;
+        t.pass_and_run_due(20 * SECOND, &[&lead, &bob]).await;
         let member = t.member("bob").await;
         assert_eq!((member.state(), member.connected), (MemberState::Active, true));
     }
@@ -124,7 +124,7 @@ async fn a_claim_of_an_attached_member_does_not_expire() {
     let lead = t.lead.clone();
     for _ in 0..3 {
         // Renewed, and only then swept.
-        t.pass_and_sweep(20 * HOUR, &[&lead, &bob]).await;
+        t.pass_and_run_due(20 * HOUR, &[&lead, &bob]).await;
     }
     t.try_complete(&bob, 1, &claim.token).await.unwrap();
 }
@@ -216,7 +216,7 @@ async fn the_operator_appoints_a_lead_while_a_detached_one_is_away() {
     t.lead = Member::new("lead", &lead.credential);
     let active = t.try_set_lead(&t.operator, "eve");
     t.refused(active, Code::FailedPrecondition, Reason::LeadActive, "").await;
-    t.pass_and_sweep(HOUR, &[&eve]).await;
+    t.pass_and_run_due(HOUR, &[&eve]).await;
     t.try_set_lead(&t.operator, "eve").await.unwrap();
     assert_eq!((t.member("eve").await.role(), t.member("lead").await.state()), (Role::Lead, MemberState::Away));
     // It comes back as a teammate.

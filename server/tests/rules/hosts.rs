@@ -288,7 +288,7 @@ async fn an_order_that_nobody_answers_expires_and_leaves_no_reservation() {
     let id = order_id(&t, "backend").await;
     let token = take(&t, &gpu, &id).await;
     let lead = t.lead.clone();
-    t.pass_and_sweep(61 * SECOND, &[&lead, &gpu]).await;
+    t.pass_and_run_due(61 * SECOND, &[&lead, &gpu]).await;
     assert_eq!(t.request(&id).await.state(), RequestState::Expired);
     assert_eq!(t.member("backend").await.state(), MemberState::Exited);
     assert_eq!(t.notices(&t.lead, NoticeKind::SpawnFailed).await.len(), 1);
@@ -308,7 +308,7 @@ async fn a_member_that_joined_and_never_opened_a_session_ends_with_its_order() {
     let id = ordered.request.unwrap().id;
     let backend = join_with(&t, &take(&t, &gpu, &id).await).await.unwrap();
     let lead = t.lead.clone();
-    t.pass_and_sweep(6 * SECOND, &[&lead, &gpu]).await;
+    t.pass_and_run_due(6 * SECOND, &[&lead, &gpu]).await;
     assert_eq!(t.request(&id).await.state(), RequestState::Expired);
     assert_eq!(t.member("backend").await.state(), MemberState::Exited);
     let receipt = t.receipts(&ordered.prompt_message_id).await.remove(0);
@@ -390,7 +390,7 @@ async fn placement_looks_at_leases_labels_and_free_slots() {
     let labeled = v1::SpawnRequest { labels: [("gpu".to_owned(), "a100".to_owned())].into(), ..order("m4") };
     assert_eq!(spawn(&t, labeled).await.member.unwrap().spawned_on, "gpu");
     let lead = t.lead.clone();
-    t.pass_and_sweep(31 * SECOND, &[&lead, &cpu]).await;
+    t.pass_and_run_due(31 * SECOND, &[&lead, &cpu]).await;
     let request = v1::SpawnRequest { host: "gpu".to_owned(), ..order("m5") };
     let away = t.coordinator.spawn(&t.lead.who, &request);
     let refusal = t.refused(away, Code::FailedPrecondition, Reason::NoHostFits, "host").await;
@@ -679,7 +679,7 @@ async fn a_member_whose_order_failed_begins_no_other_life() {
     let id = order_id(&t, "backend").await;
     let backend = join_with(&t, &take(&t, &gpu, &id).await).await.unwrap();
     let lead = t.lead.clone();
-    t.pass_and_sweep(61 * SECOND, &[&lead, &gpu]).await;
+    t.pass_and_run_due(61 * SECOND, &[&lead, &gpu]).await;
     let again = t.try_join(&backend, v1::JoinRequest::default());
     t.refused(again, Code::FailedPrecondition, Reason::MemberStopped, "").await;
 }
@@ -695,7 +695,7 @@ async fn nobody_decides_an_overdue_order_before_it_expires() {
     assert_eq!(open.map(drop).unwrap_err().reason, Reason::MemberStopped);
     report_exit(&t, &gpu, &other, 1).await.unwrap();
     let lead = t.lead.clone();
-    t.pass_and_sweep(SECOND, &[&lead, &gpu]).await;
+    t.pass_and_run_due(SECOND, &[&lead, &gpu]).await;
     let states = [t.request(&id).await.state(), t.request(&other).await.state()];
     assert_eq!(states, [RequestState::Expired; 2]);
 }
@@ -730,8 +730,8 @@ async fn rescheduled_team() -> (Team, String, [Member; 3]) {
 async fn a_member_lost_with_its_host_is_ordered_again_from_another_if_its_order_says_so() {
     let (mut t, _, [one, two, backend]) = rescheduled_team().await;
     let lead = t.lead.clone();
-    t.pass_and_sweep(35 * SECOND, &[&lead, &two]).await;
-    t.pass_and_sweep(35 * SECOND, &[&lead, &two]).await;
+    t.pass_and_run_due(35 * SECOND, &[&lead, &two]).await;
+    t.pass_and_run_due(35 * SECOND, &[&lead, &two]).await;
     let member = t.member("backend").await;
     assert_eq!((member.state(), member.spawned_on.as_str(), member.incarnation), (MemberState::Spawning, "gpu-2", 2));
     let id = orders_of(&t, &two).await.remove(0);
@@ -747,7 +747,7 @@ async fn a_member_lost_with_its_host_is_ordered_again_from_another_if_its_order_
     let open = Session::open(&t.coordinator, &backend.who, &v1::StreamRequest::default()).await;
     assert_eq!(open.map(drop).unwrap_err().reason, Reason::SessionSuperseded);
     t.coordinator.heartbeat(&one.who, &v1::HeartbeatRequest::default()).await.unwrap();
-    t.pass_and_sweep(SECOND, &[&lead, &one, &two, &next]).await;
+    t.pass_and_run_due(SECOND, &[&lead, &one, &two, &next]).await;
     assert_eq!(t.member("backend").await.spawned_on, "gpu-2");
 }
 
@@ -758,11 +758,11 @@ async fn a_member_is_not_ordered_again_while_its_host_lives_or_if_its_order_does
     drop(t.open(&join_with(&t, &take(&t, &one, &id).await).await.unwrap()).await);
     let lead = t.lead.clone();
     for _ in 0..3 {
-        t.pass_and_sweep(25 * SECOND, &[&lead, &one, &two]).await;
+        t.pass_and_run_due(25 * SECOND, &[&lead, &one, &two]).await;
     }
     assert_eq!(t.member("backend").await.state(), MemberState::Lost, "its host lives");
     for _ in 0..3 {
-        t.pass_and_sweep(25 * SECOND, &[&lead, &two]).await;
+        t.pass_and_run_due(25 * SECOND, &[&lead, &two]).await;
     }
     assert_eq!(t.member("backend").await.state(), MemberState::Spawning);
     assert_eq!(t.member("frontend").await.state(), MemberState::Lost, "it was not to be ordered again");
@@ -776,11 +776,11 @@ async fn a_lost_member_waits_for_a_host_that_fits_and_keeps_a_prompt_that_it_has
     drop(t.open(&join_with(&t, &take(&t, &one, &ordered.request.unwrap().id).await).await.unwrap()).await);
     let lead = t.lead.clone();
     for _ in 0..3 {
-        t.pass_and_sweep(25 * SECOND, &[&lead]).await;
+        t.pass_and_run_due(25 * SECOND, &[&lead]).await;
     }
     assert_eq!(t.member("backend").await.state(), MemberState::Lost, "no host fits");
     let two = host(&t, "gpu-2", 1).await;
-    t.sweep().await;
+    t.run_due().await;
     assert_eq!(t.member("backend").await.spawned_on, "gpu-2");
     let id = {
         let mut open = t.open(&two).await;
@@ -795,7 +795,7 @@ async fn a_lost_member_waits_for_a_host_that_fits_and_keeps_a_prompt_that_it_has
 async fn an_order_stays_as_long_as_the_life_that_it_began() {
     let (mut t, id, [one, two, backend]) = rescheduled_team().await;
     let lead = t.lead.clone();
-    t.pass_and_sweep(Duration::from_secs(40 * 24 * 60 * 60), &[&lead, &one, &two, &backend]).await;
+    t.pass_and_run_due(Duration::from_secs(40 * 24 * 60 * 60), &[&lead, &one, &two, &backend]).await;
     t.coordinator.delete_old(&t.namespace).await.unwrap();
     assert_eq!(t.request(&id).await.state(), RequestState::Approved);
     report_exit(&t, &one, &id, 1).await.unwrap();

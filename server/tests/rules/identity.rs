@@ -163,10 +163,10 @@ async fn secrets_are_long_never_stored_and_never_shown() {
         let credential = Credential::parse(text).unwrap();
         assert!(credential.secret().len() >= 32, "128 bits in hexadecimal digits");
         assert!(!kept.contains(credential.secret()));
-        assert!(!format!("{:?}", CallerCredentials(&credential)).contains(credential.secret()));
+        assert!(!format!("{:?}", LogLine(&credential)).contains(credential.secret()));
     }
 }
 
 /// What a log line would show.
 #[derive(Debug)]
-struct CallerCredentials<'a>(#[allow(dead_code)] &'a Credential);
+struct LogLine<'a>(#[allow(dead_code)] &'a Credential);

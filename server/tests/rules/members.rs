@@ -227,7 +227,7 @@ async fn going_idle_tells_the_lead_once_with_the_last_summary() {
     // Another notice does not join one that is unprocessed: it replaces it after a while.
     t.heartbeat(&bob, Activity::Active, "").await;
     t.heartbeat(&bob, Activity::Idle, "").await;
-    t.pass_and_sweep(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
+    t.pass_and_run_due(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
     let told = t.notices(&t.lead, NoticeKind::Idle).await;
     assert_eq!(told.iter().map(|notice| notice.count).collect::<Vec<_>>(), [2]);
     let request = v1::HeartbeatRequest { summary: "a\nb".to_owned(), ..Default::default() };
@@ -259,7 +259,7 @@ async fn a_failure_at_work_reaches_the_lead_with_its_exit_and_leaves_the_member_
     assert_eq!(t.member("bob").await.state(), MemberState::Idle);
 
     t.coordinator.heartbeat(&bob.who, &failed(at(&id, 3))).await.unwrap();
-    t.pass_and_sweep(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
+    t.pass_and_run_due(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
     let told = t.notices(&t.lead, NoticeKind::WorkFailed).await;
     assert!(told[0].text.contains("failed on a batch of 3 messages"), "{}", told[0].text);
     assert_eq!((told.len(), told[0].count), (1, 2));
@@ -273,14 +273,14 @@ async fn a_failure_at_work_reaches_the_lead_with_its_exit_and_leaves_the_member_
         ..at(message_id, 1)
     };
     t.coordinator.heartbeat(&bob.who, &failed(is_running(&id, 3))).await.unwrap();
-    t.pass_and_sweep(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
+    t.pass_and_run_due(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
     let told = t.notices(&t.lead, NoticeKind::WorkFailed).await;
     let text =
         format!("bob's program failed 3 times on message {id} (API Error: 400 too long). Its runner tries again");
     assert!(told[0].text.starts_with(&text), "{}", told[0].text);
     assert_eq!((told.len(), told[0].count, &told[0].exit, &told[0].message_id), (1, 3, &None, &id));
     t.coordinator.heartbeat(&bob.who, &failed(is_running("", 6))).await.unwrap();
-    t.pass_and_sweep(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
+    t.pass_and_run_due(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
     let told = t.notices(&t.lead, NoticeKind::WorkFailed).await;
     assert!(told[0].text.starts_with("bob's program failed 6 times on its first prompt (API"), "{}", told[0].text);
     let two_lines = v1::WorkFailure { error: "a\nb".to_owned(), ..is_running(&id, 1) };
@@ -306,14 +306,14 @@ async fn a_failure_at_work_reaches_the_lead_with_its_exit_and_leaves_the_member_
 async fn a_member_becomes_lost_after_its_lease_and_grace_and_live_with_its_next_call() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let lead = t.lead.clone();
-    t.pass_and_sweep(35 * SECOND, &[&lead]).await;
+    t.pass_and_run_due(35 * SECOND, &[&lead]).await;
     assert_eq!(t.member("bob").await.state(), MemberState::Joined, "the grace is not over");
     t.pass(11 * SECOND).await;
     // A coordinator that may itself have been away loses nobody.
     t.coordinator.carry_out_due(&t.namespace, &t.leases().await, false).await.unwrap();
     assert_eq!(t.member("bob").await.state(), MemberState::Joined);
     for _ in 0..2 {
-        t.sweep().await;
+        t.run_due().await;
     }
     assert_eq!(t.member("bob").await.state(), MemberState::Lost);
     assert_eq!(t.notices(&t.lead, NoticeKind::MemberLost).await.len(), 1);
@@ -321,7 +321,7 @@ async fn a_member_becomes_lost_after_its_lease_and_grace_and_live_with_its_next_
     t.send(&bob, message("lead", "here I am")).await;
     t.heartbeat(&bob, Activity::Unspecified, "").await;
     assert_eq!(t.member("bob").await.state(), MemberState::Active);
-    t.sweep().await;
+    t.run_due().await;
     assert_eq!(t.member("bob").await.state(), MemberState::Active);
 }
 
@@ -330,7 +330,7 @@ async fn a_member_that_calls_is_not_lost() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let lead = t.lead.clone();
     for _ in 0..4 {
-        t.pass_and_sweep(29 * SECOND, &[&lead, &bob]).await;
+        t.pass_and_run_due(29 * SECOND, &[&lead, &bob]).await;
     }
     assert_eq!(t.member("bob").await.state(), MemberState::Joined);
 }
@@ -341,14 +341,14 @@ async fn a_missing_exit_is_reported_to_the_lead_once_and_ends_with_the_lease() {
     let lead = t.lead.clone();
     let id = t.ask(&t.lead, shutdown("bob")).await;
     t.send(&bob, approve(&id)).await;
-    t.pass_and_sweep(20 * SECOND, &[&lead, &bob]).await;
+    t.pass_and_run_due(20 * SECOND, &[&lead, &bob]).await;
     assert!(t.notices(&t.lead, NoticeKind::MemberNotExited).await.is_empty());
     for _ in 0..3 {
-        t.pass_and_sweep(11 * SECOND, &[&lead, &bob]).await;
+        t.pass_and_run_due(11 * SECOND, &[&lead, &bob]).await;
         assert_eq!(t.notices(&t.lead, NoticeKind::MemberNotExited).await.len(), 1);
     }
     assert_eq!(t.member("bob").await.state(), MemberState::Stopping, "as long as it calls");
-    t.pass_and_sweep(46 * SECOND, &[&lead]).await;
+    t.pass_and_run_due(46 * SECOND, &[&lead]).await;
     assert_eq!(t.member("bob").await.state(), MemberState::Exited);
     let told = t.notices(&t.lead, NoticeKind::MemberExited).await;
     assert_eq!((told.len(), told[0].exit.as_ref().unwrap().code), (1, None), "how is not known");
@@ -474,7 +474,7 @@ async fn the_operator_appoints_a_lead_only_when_the_old_one_is_gone() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let by_operator = t.try_set_lead(&t.operator, "bob");
     t.refused(by_operator, Code::FailedPrecondition, Reason::LeadActive, "").await;
-    t.pass_and_sweep(46 * SECOND, &[&bob]).await;
+    t.pass_and_run_due(46 * SECOND, &[&bob]).await;
     assert_eq!(t.member("lead").await.role(), Role::Lead, "nobody is promoted by itself");
     t.try_set_lead(&t.operator, "bob").await.unwrap();
     t.send(&bob, shutdown("lead")).await;
@@ -486,7 +486,7 @@ async fn the_operator_appoints_a_lead_only_when_the_old_one_is_gone() {
 #[tokio::test]
 async fn a_lead_that_comes_back_with_its_credential_leads_again() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
-    t.pass_and_sweep(46 * SECOND, &[&bob]).await;
+    t.pass_and_run_due(46 * SECOND, &[&bob]).await;
     assert_eq!(t.member("lead").await.state(), MemberState::Lost);
     t.send(&bob, message("team-lead", "it waits")).await;
     let lead = t.rejoin(&t.lead).await;
@@ -515,7 +515,7 @@ async fn a_team_has_room_for_so_many_members() {
 async fn the_name_of_a_lost_member_can_be_joined_and_its_requests_are_cancelled() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let id = t.ask(&t.lead, shutdown("bob")).await;
-    t.pass_and_sweep(46 * SECOND, &[&t.lead.clone()]).await;
+    t.pass_and_run_due(46 * SECOND, &[&t.lead.clone()]).await;
     assert_eq!(t.request(&id).await.state(), RequestState::Pending, "it may still answer");
     let new = t.join("bob").await;
     assert_eq!(t.request(&id).await.state(), RequestState::Cancelled);
@@ -528,10 +528,10 @@ async fn a_lost_member_that_approves_its_shutdown_has_time_to_end() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let lead = t.lead.clone();
     let id = t.ask(&t.lead, shutdown("bob")).await;
-    t.pass_and_sweep(60 * SECOND, &[&lead]).await;
+    t.pass_and_run_due(60 * SECOND, &[&lead]).await;
     assert_eq!(t.member("bob").await.state(), MemberState::Lost);
     t.send(&bob, approve(&id)).await;
-    t.sweep().await;
+    t.run_due().await;
     assert_eq!(t.member("bob").await.state(), MemberState::Stopping, "its process is still there");
 }
 

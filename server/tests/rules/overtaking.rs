@@ -126,7 +126,7 @@ async fn only_a_pending_request_for_this_life_overtakes() {
     let answered = t.ask(&t.lead, shutdown("bob")).await;
     t.send(&bob, reject(&answered, "busy")).await;
     t.ask(&t.lead, shutdown("bob")).await;
-    t.pass_and_sweep(Duration::from_secs(601), &[&bob, &t.lead.clone()]).await;
+    t.pass_and_run_due(Duration::from_secs(601), &[&bob, &t.lead.clone()]).await;
     let mut session = t.open(&bob).await;
     assert_eq!(places(&mut session).await, [(1, 1), (2, 1)]);
     t.ack(&session.member, &[&ids[0]]).await.unwrap();
@@ -269,7 +269,7 @@ async fn as_many_unread_shutdown_requests_as_an_inbox_holds_messages_are_the_bou
     fill(&t, 2).await;
     for _ in 0..4 {
         t.ask(&t.lead, shutdown("bob")).await;
-        t.pass_and_sweep(Duration::from_secs(601), &[&bob, &t.lead.clone()]).await;
+        t.pass_and_run_due(Duration::from_secs(601), &[&bob, &t.lead.clone()]).await;
         for id in t.inbox(&t.lead.clone()).await.iter().map(|message| message.id.clone()).collect::<Vec<_>>() {
             t.ack(&t.lead, &[&id]).await.unwrap();
         }

@@ -148,12 +148,12 @@ async fn a_decision_is_final_and_the_same_answer_again_is_replayed() {
 async fn an_unanswered_request_expires_which_refuses_it_and_both_sides_get_a_notice() {
     let (mut t, [ann, bob]) = Team::of(["ann", "bob"]).await;
     let (of_lead, of_ann) = (t.ask(&bob, permission("")).await, t.ask(&bob, permission("ann")).await);
-    t.pass_and_sweep(9 * MINUTE, &[&t.lead.clone(), &ann, &bob]).await;
+    t.pass_and_run_due(9 * MINUTE, &[&t.lead.clone(), &ann, &bob]).await;
     assert_eq!(state(&t, &of_lead).await.0, RequestState::Pending);
     t.pass(MINUTE).await;
     let late = t.try_send(&t.lead, allow(&of_lead, true, ""));
     t.refused(late, Code::FailedPrecondition, Reason::RequestExpired, "request_id").await;
-    t.sweep().await;
+    t.run_due().await;
     for id in [&of_lead, &of_ann] {
         assert_eq!(state(&t, id).await.0, RequestState::Expired);
     }
@@ -174,7 +174,7 @@ async fn the_asker_sets_the_deadline() {
         body.ttl = Some(prost_types::Duration { seconds: 60, nanos: 0 });
     }
     let id = t.ask(&bob, request).await;
-    t.pass_and_sweep(MINUTE, &[&t.lead.clone(), &bob]).await;
+    t.pass_and_run_due(MINUTE, &[&t.lead.clone(), &bob]).await;
     assert_eq!(state(&t, &id).await.0, RequestState::Expired);
 }
 
@@ -379,7 +379,7 @@ async fn an_approver_that_is_stopped_by_force_or_never_reports_its_exit_hands_it
     t.try_force(&t.lead, "ann").await.unwrap();
     let meanwhile = t.send(&bob, permission("ann")).await;
     assert_eq!(meanwhile.warnings, ["ann is stopping, so lead is asked instead."]);
-    t.pass_and_sweep(MINUTE, &[&t.lead.clone(), &bob]).await;
+    t.pass_and_run_due(MINUTE, &[&t.lead.clone(), &bob]).await;
     assert_eq!(t.request(&first).await.approver, "", "its lease has run out");
     assert_eq!(t.request(&second).await.approver, "eve", "it is lost, and may come back");
     drop((ann, eve));

@@ -95,17 +95,17 @@ async fn one_shutdown_request_is_pending_at_a_time_and_the_refusal_names_it() {
 async fn an_unanswered_shutdown_request_expires_and_the_requester_gets_a_notice() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let id = t.ask(&t.lead, shutdown("bob")).await;
-    t.pass_and_sweep(9 * MINUTE, &[&t.lead.clone(), &bob]).await;
+    t.pass_and_run_due(9 * MINUTE, &[&t.lead.clone(), &bob]).await;
     assert_eq!(t.request(&id).await.state(), RequestState::Pending);
     t.pass(MINUTE).await;
     // Too late already, whether or not anybody has swept.
     let late = t.try_send(&bob, approve(&id));
     t.refused(late, Code::FailedPrecondition, Reason::RequestExpired, "request_id").await;
-    t.sweep().await;
+    t.run_due().await;
     assert_eq!(t.request(&id).await.state(), RequestState::Expired);
     let told = t.notices(&t.lead, NoticeKind::RequestExpired).await;
     assert_eq!((told.len(), told[0].request_id.as_str(), told[0].member.as_str()), (1, &*id, "bob"));
-    t.sweep().await;
+    t.run_due().await;
     assert_eq!(t.notices(&t.lead, NoticeKind::RequestExpired).await.len(), 1, "once");
     let late = t.try_send(&bob, approve(&id));
     t.refused(late, Code::FailedPrecondition, Reason::RequestExpired, "request_id").await;
@@ -127,7 +127,7 @@ async fn a_new_shutdown_request_takes_the_place_of_one_that_is_overdue() {
 async fn a_plan_expires_after_a_day_and_its_author_gets_a_notice() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let id = t.ask(&bob, plan("p")).await;
-    t.pass_and_sweep(24 * 60 * MINUTE, &[&t.lead.clone(), &bob]).await;
+    t.pass_and_run_due(24 * 60 * MINUTE, &[&t.lead.clone(), &bob]).await;
     assert_eq!(t.request(&id).await.state(), RequestState::Expired);
     assert_eq!(t.notices(&bob, NoticeKind::RequestExpired).await[0].request_id, id);
     let late = answer_plan("bob", &id, Some(true), "");
@@ -316,7 +316,7 @@ async fn any_number_of_requests_can_expire_at_once() {
         ids.push(t.ask(&t.lead, shutdown(&name)).await);
         ids.push(t.ask(&member, plan("p")).await);
     }
-    t.sweep().await;
+    t.run_due().await;
     for id in ids {
         assert_eq!(t.request(&id).await.state(), RequestState::Expired);
     }
@@ -357,7 +357,7 @@ async fn a_shutdown_request_never_reaches_the_next_life_of_the_name() {
 #[tokio::test]
 async fn a_plan_for_a_lead_that_has_exited_is_refused_and_for_a_lost_one_waits() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
-    t.pass_and_sweep(MINUTE, &[&bob]).await;
+    t.pass_and_run_due(MINUTE, &[&bob]).await;
     assert_eq!(t.member("lead").await.state(), v1::MemberState::Lost);
     t.send(&bob, plan("p")).await;
     t.leave(&t.lead).await;

@@ -72,7 +72,7 @@ async fn decided_requests_go_and_pending_ones_stay() {
     let old = t.ask(&t.lead, shutdown("bob")).await;
     t.send(&bob, reject(&old, "no")).await;
     let lead = t.lead.clone();
-    t.pass_and_sweep(29 * DAY, &[&lead, &ann, &bob]).await;
+    t.pass_and_run_due(29 * DAY, &[&lead, &ann, &bob]).await;
     let open = t.ask(&ann, plan("build")).await;
     t.coordinator.delete_old(&t.namespace).await.unwrap();
     assert_eq!(t.count::<v1::Request>().await, 2, "thirty days are not over");

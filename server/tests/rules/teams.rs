@@ -153,7 +153,7 @@ async fn a_team_with_live_members_is_not_deleted_and_the_refusal_names_each_with
     let id = t.ask(&t.lead, shutdown("d")).await;
     t.send(&d, approve(&id)).await;
     t.leave(&e).await;
-    t.pass_and_sweep(Duration::from_secs(46), &[&t.lead.clone(), &a, &b, &c, &d]).await;
+    t.pass_and_run_due(Duration::from_secs(46), &[&t.lead.clone(), &a, &b, &c, &d]).await;
     assert_eq!(t.member("f").await.state(), v1::MemberState::Lost);
 
     let refusal = t.try_delete(&t.lead);
