@@ -353,7 +353,7 @@ fn main() {
         let encoded = message.encode_to_vec();
         keep("render", name, &[&[0], &encoded[..]].concat());
         keep("write_dialect", name, &encoded);
-        keep("speech", &format!("echo-{name}"), &encoded);
+        keep("output_parser", &format!("echo-{name}"), &encoded);
     }
     let task =
         v1::Task { id: 1, subject: "<b>\u{85}".to_owned(), description: "\"&'".to_owned(), ..Default::default() };
