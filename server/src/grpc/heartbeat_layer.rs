@@ -84,3 +84,17 @@ fn counted_caller<Q>(request: &Request<Q>) -> Option<Arc<CallerCredentials>> {
 fn has_succeeded<A>(answer: &Response<A>) -> bool {
     answer.headers().get("grpc-status").is_none_or(|status| status == "0")
 }
+
+#[cfg(test)]
+mod tests {
+    use teamwire_proto::Method;
+
+    use super::*;
+
+    #[test]
+    fn every_method_that_is_not_counted_exists() {
+        for path in NOT_COUNTED {
+            assert!(Method::ALL.iter().any(|method| method.path() == path), "{path}");
+        }
+    }
+}
