@@ -40,7 +40,7 @@ fn teammates_fill_a_team_to_its_quota_and_lead_and_operator_a_tenth_more() {
 }
 
 #[test]
-fn what_ends_something_is_not_bounded() {
+fn shutdowns_acknowledgements_and_deletions_are_exempt_from_the_quota() {
     let ask = v1::ShutdownRequest { recipient: "ann".to_owned(), ..Default::default() };
     let body = Some(v1::send_request::Body::ShutdownRequest(ask));
     let mut world = world();

@@ -317,7 +317,7 @@ async fn a_sign_in_of_a_former_operator_ends() {
 }
 
 #[tokio::test]
-async fn there_are_only_so_many_codes_and_sign_ins() {
+async fn codes_and_sign_ins_are_bounded_and_new_ones_replace_the_oldest() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let mut codes = Vec::new();
     for _ in 0..9 {
@@ -486,7 +486,7 @@ async fn the_open_sessions_of_a_team_are_renewed_together() {
 }
 
 #[tokio::test]
-async fn what_has_ended_is_forgotten_after_a_day() {
+async fn ended_sign_ins_and_codes_are_forgotten_after_a_day() {
     let mut t = Team::new().await;
     let console = t.console(&t.lead, false).await;
     let (directory, alpha) = (Namespace::directory(), t.namespace.clone());

@@ -60,7 +60,7 @@ async fn a_claim_makes_a_task_the_members_own_until_it_is_completed() {
 }
 
 #[tokio::test]
-async fn the_next_task_is_the_oldest_of_the_own_and_then_the_oldest_of_nobodys() {
+async fn the_next_task_is_the_members_oldest_and_then_the_oldest_without_an_owner() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     t.add_some(2).await;
     t.add(task_for("eve")).await;
@@ -178,7 +178,7 @@ async fn an_exit_gives_its_claims_back_and_the_notice_names_them_and_what_stays_
 }
 
 #[tokio::test]
-async fn a_notice_of_an_exit_names_only_so_many_tasks() {
+async fn an_exit_notice_lists_a_bounded_number_of_tasks_and_counts_the_rest() {
     let t = Team::with_limits(|limits| limits.claims_max = 100).await;
     let bob = t.join("bob").await;
     for _ in 0..40 {

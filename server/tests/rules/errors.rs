@@ -152,7 +152,7 @@ async fn a_decision_is_final() {
 }
 
 #[tokio::test]
-async fn what_only_the_lead_may_do_is_refused_to_a_teammate() {
+async fn calls_reserved_to_the_lead_or_the_operator_are_refused_to_others() {
     let (t, [bob, _eve]) = Team::of(["bob", "eve"]).await;
     let (denied, only) = (Code::PermissionDenied, Reason::LeadOnly);
     t.refused(t.try_send(&bob, shutdown("eve")), denied, only, "").await;

@@ -282,7 +282,7 @@ async fn a_refused_order_frees_the_name_and_tells_the_lead_why() {
 }
 
 #[tokio::test]
-async fn an_order_that_nobody_answers_expires_and_leaves_no_reservation() {
+async fn an_unanswered_order_expires_and_frees_its_name() {
     let mut t = Team::new().await;
     let gpu = host(&t, "gpu-1", 2).await;
     let id = order_id(&t, "backend").await;
@@ -685,7 +685,7 @@ async fn a_member_whose_order_failed_begins_no_other_life() {
 }
 
 #[tokio::test]
-async fn nobody_decides_an_overdue_order_before_it_expires() {
+async fn an_overdue_order_can_only_expire() {
     let mut t = Team::new().await;
     let gpu = host(&t, "gpu-1", 2).await;
     let (id, other) = (order_id(&t, "backend").await, order_id(&t, "frontend").await);

@@ -178,7 +178,7 @@ async fn a_name_whose_bearer_has_ended_can_be_joined_and_keeps_its_form_and_its_
 }
 
 #[tokio::test]
-async fn who_was_asked_to_end_comes_back_with_a_new_token_only() {
+async fn only_a_member_that_was_shut_down_needs_a_new_token_to_rejoin() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     let id = t.ask(&t.lead, shutdown("bob")).await;
     t.send(&bob, approve(&id)).await;
@@ -501,7 +501,7 @@ async fn a_lead_that_comes_back_with_its_credential_leads_again() {
 }
 
 #[tokio::test]
-async fn a_team_has_room_for_so_many_members() {
+async fn a_full_team_refuses_a_join_until_a_member_leaves() {
     let t = Team::with_limits(|limits| limits.members_max = 2).await;
     let bob = t.join("bob").await;
     let token = presented(&t.invite("").await);
@@ -571,7 +571,7 @@ async fn a_repeated_join_returns_the_same_credential() {
 }
 
 #[tokio::test]
-async fn of_many_that_join_under_one_name_at_once_one_bears_it() {
+async fn only_one_of_many_concurrent_joins_gets_the_name() {
     let t = Team::new().await;
     let other = t.another_coordinator().await;
     let request = v1::InviteRequest { uses_max: 10, ..Default::default() };

@@ -243,7 +243,7 @@ async fn a_request_that_is_overdue_expires_instead_of_being_withdrawn() {
 }
 
 #[tokio::test]
-async fn of_an_answer_and_a_withdrawal_at_once_one_wins() {
+async fn only_one_of_a_concurrent_answer_and_withdrawal_wins() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let other = t.another_coordinator().await;
     for _ in 0..8 {
@@ -265,7 +265,7 @@ async fn of_an_answer_and_a_withdrawal_at_once_one_wins() {
 }
 
 #[tokio::test]
-async fn of_many_requests_at_once_no_more_than_the_bound_are_made() {
+async fn concurrent_permission_requests_never_exceed_the_bound() {
     let t = Team::with_limits(|limits| limits.pending_permissions_max = 4).await;
     let bob = t.join("bob").await;
     let other = t.another_coordinator().await;
@@ -321,7 +321,7 @@ async fn a_new_lead_is_handed_what_awaits_the_lead_and_may_answer_it() {
 }
 
 #[tokio::test]
-async fn what_awaits_an_approver_that_exits_goes_to_the_lead() {
+async fn requests_that_await_an_approver_go_to_the_lead_when_it_exits() {
     let (t, [ann, bob, eve]) = Team::of(["ann", "bob", "eve"]).await;
     let [first, second] = [t.ask(&bob, permission("ann")).await, t.ask(&eve, permission("ann")).await];
     let of_lead = t.ask(&t.lead, permission("ann")).await;

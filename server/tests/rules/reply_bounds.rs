@@ -307,7 +307,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 6, max_shrink_iters: 20, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_was_said_replies_are_within_their_bounds_and_complete(
+    fn replies_stay_within_their_bounds_and_are_complete_for_any_contents(
         sizes in vec(prop_oneof![1_usize..2_000, 1_usize..=65_536, Just(65_536)], 1..50),
         pages in vec(prop_oneof![1_u32..10, 10_u32..=1_000], 1..4),
         forged in vec(any::<String>(), 0..2),
@@ -323,7 +323,7 @@ fn labels<L: FromIterator<(String, String)>>() -> L {
 }
 
 #[tokio::test]
-async fn lists_of_what_is_few_but_large_are_within_their_bounds_and_complete() {
+async fn lists_of_few_large_items_stay_within_their_bounds_and_are_complete() {
     const MANY: usize = 30;
     let t = team().await;
     let mut members = vec!["lead".to_owned()];

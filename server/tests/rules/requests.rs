@@ -234,7 +234,7 @@ const NEGATIVE: [prost_types::Duration; 3] = [
 ];
 
 #[tokio::test]
-async fn nobody_can_wait_for_less_than_no_time() {
+async fn a_negative_wait_is_refused() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let request_id = t.ask(&t.lead, shutdown("bob")).await;
     for duration in NEGATIVE {
@@ -365,7 +365,7 @@ async fn a_plan_for_a_lead_that_has_exited_is_refused_and_for_a_lost_one_waits()
 }
 
 #[tokio::test]
-async fn of_opposite_answers_at_once_one_decides() {
+async fn only_one_of_two_opposite_concurrent_answers_decides() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let other = t.another_coordinator().await;
     for _ in 0..8 {
@@ -380,7 +380,7 @@ async fn of_opposite_answers_at_once_one_decides() {
 }
 
 #[tokio::test]
-async fn of_many_shutdown_requests_at_once_one_is_made() {
+async fn only_one_of_many_concurrent_shutdown_requests_is_made() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let other = t.another_coordinator().await;
     let (by_lead, by_operator) = (shutdown("bob"), in_alpha(shutdown("bob")));

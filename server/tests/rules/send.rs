@@ -78,7 +78,7 @@ async fn a_repeated_send_returns_the_first_reply_whichever_coordinator_it_asks()
 }
 
 #[tokio::test]
-async fn of_many_repetitions_at_once_one_is_carried_out() {
+async fn only_one_of_many_concurrent_repeats_is_carried_out() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let other = t.another_coordinator().await;
     let request = keyed("k", message("lead", "x"));
@@ -100,7 +100,7 @@ async fn keys_are_each_members_own() {
 }
 
 #[tokio::test]
-async fn a_repetition_is_answered_whatever_has_changed_since() {
+async fn a_repeated_send_gets_its_first_reply_whatever_has_changed_since() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     let word = t.send(&eve, keyed("w", message("bob", "x"))).await;
     let asked = t.send(&t.lead, keyed("k", shutdown("bob"))).await;
@@ -154,7 +154,7 @@ async fn a_broadcast_reaches_every_other_member_that_is_alive_and_its_body_is_st
 }
 
 #[tokio::test]
-async fn a_broadcast_that_nobody_will_read_says_so() {
+async fn a_broadcast_without_recipients_succeeds_with_a_warning() {
     let t = Team::new().await;
     let reply = t.send(&t.lead, broadcast("anyone?")).await;
     assert_eq!((reply.recipients.len(), reply.warnings.len()), (0, 1));

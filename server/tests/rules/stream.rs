@@ -192,7 +192,7 @@ async fn a_process_that_reconnects_counts_once_toward_the_delivery_limit() {
 }
 
 #[tokio::test]
-async fn a_message_at_which_one_process_keeps_failing_becomes_a_dead_letter_and_the_next_one_does_not() {
+async fn a_message_that_one_process_keeps_failing_on_is_dead_lettered_but_the_next_one_is_not() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let id = t.send(&t.lead, message("bob", "poison")).await.message_id;
     t.send(&t.lead, message("bob", "fine")).await;
@@ -356,15 +356,15 @@ async fn a_message_that_was_acknowledged_meanwhile_does_not_become_a_dead_letter
 #[tokio::test]
 async fn a_subscriber_that_reads_nothing_is_cut_with_its_reason_and_keeps_its_messages() {
     // More than the frames that wait for a client, and less than may be unacknowledged.
-    cut_with_so_many(60).await;
+    cut_with_waiting(60).await;
 }
 
 #[tokio::test]
 async fn a_subscriber_that_reads_nothing_is_cut_even_if_few_messages_wait() {
-    cut_with_so_many(3).await;
+    cut_with_waiting(3).await;
 }
 
-async fn cut_with_so_many(messages: usize) {
+async fn cut_with_waiting(messages: usize) {
     let (t, [bob]) = Team::of(["bob"]).await;
     for n in 0..messages {
         t.send(&t.lead, message("bob", &n.to_string())).await;

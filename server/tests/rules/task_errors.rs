@@ -139,7 +139,7 @@ async fn a_change_is_refused_when_the_task_has_changed_since() {
 }
 
 #[tokio::test]
-async fn what_is_closed_stays_closed() {
+async fn a_closed_task_stays_closed_but_a_completed_one_can_be_deleted() {
     let (t, [bob]) = Team::of(["bob"]).await;
     t.add_some(2).await;
     let token = t.claim(&bob, 1).await;

@@ -134,7 +134,7 @@ async fn assigning_a_task_in_progress_ends_the_claim_and_tells_both() {
 }
 
 #[tokio::test]
-async fn of_a_long_circle_the_beginning_and_the_end_are_named() {
+async fn a_long_cycle_is_named_by_its_beginning_and_end() {
     let (t, [bob]) = Team::of(["bob"]).await;
     t.add_some(1).await;
     for blocker in 1..100 {

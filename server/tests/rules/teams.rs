@@ -28,7 +28,7 @@ async fn only_the_operator_creates_a_team_and_the_reply_makes_the_caller_its_lea
 }
 
 #[tokio::test]
-async fn what_does_not_make_a_team_is_refused() {
+async fn creating_a_team_with_invalid_fields_or_a_taken_name_is_refused() {
     let t = Team::new().await;
     let bad = Code::InvalidArgument;
     let call = |request: v1::CreateTeamRequest| {
@@ -134,7 +134,7 @@ async fn a_repeated_creation_returns_the_same_credential() {
 }
 
 #[tokio::test]
-async fn of_many_live_members_the_refusal_names_some_and_says_how_many_more() {
+async fn a_refused_deletion_names_some_of_many_live_members_and_counts_the_rest() {
     let t = Team::new().await;
     for number in 0..20 {
         t.join(&format!("member-{number}")).await;
