@@ -98,7 +98,7 @@ async fn a_read_is_paid_for_afterwards_by_its_bytes() {
 }
 
 #[tokio::test]
-async fn so_many_streams_and_connections_are_open_and_a_closed_one_makes_room() {
+async fn streams_and_connections_are_bounded_per_credential_and_closing_one_makes_room() {
     let shares = Shares { streams_per_credential_max: 2, connections_per_credential_max: 1, ..Shares::default() };
     let budgets = budgets(Rates::default(), shares);
     let ann = of(&budgets, "ann");
@@ -154,7 +154,7 @@ async fn only_the_newest_life_of_a_member_and_the_one_before_it_have_connections
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_reads_nothing_waits_for_itself_and_keeps_nobody_out() {
+async fn a_client_that_reads_nothing_blocks_only_itself() {
     let shares = Shares { reply_bytes_per_credential_max: 100, reply_bytes_max: 1_000, ..Shares::default() };
     let budgets = budgets(Rates::default(), shares);
     let (ann, bob) = (of(&budgets, "ann"), of(&budgets, "bob"));

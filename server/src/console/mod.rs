@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn native_calls_pass_whatever_their_host() {
+    fn only_native_grpc_calls_skip_the_host_check() {
         let console = console(&[], &[], false);
         let call = |version, headers: &[(&str, &str)]| {
             let mut request = Request::builder().method("POST").version(version).uri("http://any.example/x");

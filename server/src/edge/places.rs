@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_credential_has_so_many_connections_and_a_join_token_passes_its_on() {
+    fn connections_are_bounded_per_credential_and_a_join_token_hands_its_own_to_the_member() {
         let places = places(100, 0, 100);
         let token = account(&places, "token", false);
         let mut joined = Vec::new();

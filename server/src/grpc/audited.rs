@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_not_logged() {
+    fn an_object_that_is_not_a_name_is_left_out_of_the_audit_log() {
         let revoke = |id: &str| about(&v1::RevokeCredentialRequest { team: "acme".to_owned(), id: id.to_owned() });
         assert_eq!(revoke("x1"), About { team: "acme".to_owned(), object: "x1".to_owned() });
         assert_eq!(revoke("twv:acme:x1:0123456789abcdef0123").object, "");
