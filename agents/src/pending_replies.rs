@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_guessed_once_a_message_was_dropped() {
+    fn no_reply_is_guessed_once_a_message_was_dropped() {
         let mut pending = PendingReplies::new(false);
         for number in 0..=IN_HAND_MAX {
             pending.hand_over(&text(&format!("m{number}"), &number.to_string()));

@@ -164,7 +164,7 @@ async fn a_program_that_acknowledges_nothing_is_reported_when_no_more_messages_c
 }
 
 #[tokio::test]
-async fn with_ack_policy_written_the_pipe_taking_the_line_is_enough() {
+async fn with_ack_policy_written_writing_the_line_acknowledges_the_message() {
     let coordinator = Coordinator::start().await;
     let running = run(&coordinator, "exec sleep 1000", |config| config.mode = Mode::Stdin { ack: AckPolicy::Written });
     coordinator.put_text("one").await;
@@ -342,7 +342,7 @@ async fn an_approved_shutdown_ends_the_program_and_what_it_has_started() {
 }
 
 #[tokio::test]
-async fn after_its_approval_a_program_reads_the_end_of_its_input_and_may_finish() {
+async fn a_program_that_approves_its_shutdown_reads_the_end_of_input_and_may_finish() {
     let coordinator = Coordinator::start().await;
     let script = r#"
         trap 'echo terminated; exit 1' TERM
@@ -637,7 +637,7 @@ async fn sigterm_to_the_runner_ends_the_program_and_its_hidden_descendants() {
 }
 
 #[tokio::test]
-async fn sigquit_ends_the_runner_in_order_and_signals_without_a_meaning_do_nothing() {
+async fn sigquit_ends_the_runner_cleanly_and_unused_signals_do_nothing() {
     let coordinator = Coordinator::start().await;
     let script = r#"echo "pid $$"; trap 'exit 4' TERM; while :; do sleep 0.01; done"#;
     let (mut runner, mut lines) = start_runner(&coordinator, script);
@@ -669,7 +669,7 @@ async fn after_two_quick_signals_the_runner_still_reports_the_exit() {
 }
 
 #[tokio::test]
-async fn in_a_cgroup_nothing_that_hides_survives_the_runner() {
+async fn in_a_cgroup_even_hidden_processes_die_with_the_runner() {
     let coordinator = Coordinator::start().await;
     // Detached twice, in another session, with an empty environment.
     let script = r#"

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn watchdogs_that_keep_ending_are_replaced_only_so_often() {
+    async fn watchdogs_that_keep_exiting_are_replaced_a_bounded_number_of_times() {
         let command = vec!["/bin/sh".into(), "-c".into(), "exit".into()];
         let link = Arc::new(Link { command, notes_orphans: false, input: Mutex::default() });
         let (events, mut replaced) = mpsc::channel(16);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_successor_starts_at_once_and_later_ones_take_longer() {
+    fn the_first_replacement_starts_at_once_and_later_ones_are_delayed() {
         let delays: Vec<Duration> = delays().collect();
         assert_eq!(delays[..4], [0, 1, 2, 4].map(Duration::from_secs));
         assert_eq!((delays.len(), delays.last()), (DELAYS_MAX + 1, Some(&DELAY_MAX)));
