@@ -180,7 +180,7 @@ fn memory_peak(world: &World) -> u64 {
 }
 
 #[test]
-fn a_client_that_reads_nothing_holds_so_much_memory_and_keeps_nobody_out() {
+fn a_client_that_reads_nothing_holds_bounded_memory_and_blocks_only_itself() {
     let world = World::configured(ROOMY);
     world.create_team("acme");
     let (ann, bob) = (world.join("ann"), world.join("bob"));
@@ -285,7 +285,7 @@ fn a_stream_that_its_client_does_not_read_is_ended_and_frees_what_waits() {
 }
 
 #[test]
-fn a_credential_has_so_many_streams_open_and_its_consoles_have_as_many_together() {
+fn open_streams_are_bounded_per_credential_and_its_consoles_share_another_bound() {
     let world = World::configured("[shares]\nstreams_per_credential_max = 2\n");
     world.create_team("acme");
     let (ann, bob) = (world.join("ann"), world.join("bob"));
@@ -511,7 +511,7 @@ fn a_caller_that_repeats_refused_calls_without_a_pause_waits_for_each_answer() {
 }
 
 #[test]
-fn a_credential_has_so_many_connections_and_a_closed_one_makes_room() {
+fn connections_are_bounded_per_credential_and_closing_one_makes_room() {
     let world = World::configured(
         "log = \"debug\"\n[network]\nauthentication_timeout = \"1s\"\n[shares]\nconnections_per_credential_max = 3\n",
     );
@@ -582,7 +582,7 @@ async fn from(address: &str, to: SocketAddr) -> TcpStream {
 }
 
 #[test]
-fn strangers_of_one_address_make_way_and_keep_nobody_out() {
+fn strangers_at_one_address_give_up_their_places_and_block_no_one_else() {
     let world = World::configured("log = \"debug\"\n[network]\nconnections_max = 60\nstrangers_per_address_max = 20\n");
     world.create_team("acme");
     let (ann, bob) = (world.join("ann"), world.join("bob"));
@@ -616,7 +616,7 @@ fn strangers_of_one_address_make_way_and_keep_nobody_out() {
 }
 
 #[test]
-fn strangers_whose_large_requests_do_not_become_complete_hold_so_much_memory() {
+fn strangers_with_incomplete_large_requests_hold_bounded_memory_and_block_no_member() {
     let world = World::configured("[network]\nauthentication_timeout = \"1m\"\nrequest_timeout = \"1m\"\n");
     world.create_team("acme");
     let (ann, bob) = (world.join("ann"), world.join("bob"));
@@ -652,7 +652,7 @@ fn strangers_whose_large_requests_do_not_become_complete_hold_so_much_memory() {
 }
 
 #[test]
-fn a_member_whose_large_requests_do_not_become_complete_keeps_nobody_waiting() {
+fn a_member_with_incomplete_large_requests_blocks_only_itself() {
     let world = World::configured(
         "[network]\nrequest_timeout = \"1m\"\n[shares]\nrequest_bytes_per_credential_max = \"1MiB\"\nrequest_bytes_max = \"2MiB\"\n",
     );

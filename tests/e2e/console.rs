@@ -507,7 +507,7 @@ fn the_page_is_served_with_what_restricts_it() {
 }
 
 #[test]
-fn what_a_browser_may_not_ask_is_refused_with_one_line() {
+fn browser_requests_from_a_foreign_host_or_origin_are_refused() {
     let world =
         World::configured("advertise = [\"http://coordinator.example:7420\"]\n[console]\nhosts = [\"page.example\"]\n");
     world.create_team("acme");

@@ -45,7 +45,7 @@ fn a_coordinator_that_comes_back_finds_the_same_programs_at_work(mut world: Worl
 
 /// No other process can have opened the file of the store, so nothing that comes later was delivered before.
 #[test]
-fn what_is_sent_after_a_crash_does_not_count_as_delivered_before() {
+fn a_message_sent_after_a_crash_does_not_count_as_delivered_before() {
     let mut world = World::embedded();
     world.create_team("acme");
     let backend = world.run("backend", &[], agents::WILLING).ready();

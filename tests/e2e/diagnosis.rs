@@ -13,7 +13,7 @@ scenarios! {
     a_message_that_cannot_be_queued_is_explained_before_it_is_sent,
     the_doctor_distinguishes_unread_messages_from_unacknowledged_ones,
     a_member_that_does_not_end_is_named_with_what_to_do,
-    what_keeps_a_team_from_being_deleted_is_named,
+    the_doctor_names_the_members_that_block_a_teams_deletion,
     a_message_tells_its_whole_life,
     a_persons_unread_messages_are_one_note,
     members_that_ended_as_asked_are_not_findings,
@@ -107,7 +107,7 @@ fn a_member_that_does_not_end_is_named_with_what_to_do(world: World) {
     bob.exit();
 }
 
-fn what_keeps_a_team_from_being_deleted_is_named(world: World) {
+fn the_doctor_names_the_members_that_block_a_teams_deletion(world: World) {
     world.create_team("acme");
     world.join("ann");
     world.join("ben");

@@ -139,7 +139,7 @@ fn only_connections_without_a_credential_are_closed() {
 }
 
 #[test]
-fn whatever_a_stranger_asks_for_it_stays_a_stranger() {
+fn a_stranger_remains_a_stranger_whatever_it_calls() {
     let world = World::configured("log = \"debug\"\n[network]\nauthentication_timeout = \"2s\"\n");
     world.create_team("acme");
     // Each was refused for something else once, before anybody had looked at the secret.
@@ -170,7 +170,7 @@ fn whatever_a_stranger_asks_for_it_stays_a_stranger() {
 }
 
 #[test]
-fn a_caller_that_names_two_credentials_is_nobody() {
+fn a_call_with_two_credentials_is_unauthenticated() {
     let world = World::embedded();
     let operator = world.operator();
     Runtime::new().unwrap().block_on(async {
@@ -311,7 +311,7 @@ fn a_client_that_answers_no_pings_loses_its_place() {
 }
 
 #[test]
-fn a_coordinator_that_is_asked_to_end_waits_for_open_calls_only_so_long() {
+fn a_stopping_coordinator_waits_a_bounded_time_for_open_calls_and_closes_cleanly() {
     let mut world = World::configured("[drain]\ngrace = \"1s\"\nhard_stop = \"2s\"\n");
     world.coordinator.may_complain_of("calls were still open at the end of the grace");
     let operator = world.operator();
@@ -479,7 +479,7 @@ fn a_stranger_keeps_no_member_alive_by_calling_in_its_name() {
 }
 
 #[test]
-fn idle_connections_to_health_checks_and_metrics_are_cut_off_and_keep_nobody_out() {
+fn idle_connections_to_health_checks_and_metrics_are_cut_off_and_block_no_one() {
     let world = World::configured("health = \"127.0.0.1:0\"\nlog = \"debug\"\n");
     let health = world.coordinator.health_address();
     let runtime = Runtime::new().unwrap();

@@ -404,7 +404,7 @@ fn a_name_has_one_host_and_an_identity_one_process() {
 }
 
 #[test]
-fn what_is_for_a_host_is_refused_to_members_and_still_serves_the_host() {
+fn a_hosts_join_string_and_credential_fail_for_members_and_still_work_for_the_host() {
     let world = World::embedded();
     world.create_team("acme");
     let lead = Orderer::new(&world);

@@ -313,7 +313,7 @@ fn a_coordinator_that_is_not_running_is_said_to_be_missing_at_once() {
 }
 
 #[test]
-fn what_other_users_could_have_planted_is_not_trusted() {
+fn a_state_directory_or_credential_file_open_to_other_users_is_not_trusted() {
     let world = World::embedded();
     let state = world.coordinator.state_directory();
     let set = |path: &std::path::Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();

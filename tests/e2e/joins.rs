@@ -9,8 +9,8 @@ use crate::{
 
 scenarios! {
     one_paste_joins_and_runs_from_another_machine,
-    who_comes_before_its_predecessor_is_gone_may_come_again_and_hands_no_join_string_on,
-    what_is_pasted_goes_before_the_environment_and_what_is_typed_before_it,
+    a_taken_name_can_be_joined_again_once_freed_and_no_program_sees_the_join_string,
+    flags_override_the_pasted_join_string_which_overrides_the_environment,
     certificates_are_made_renewed_and_explained,
     a_join_says_what_fits_the_member,
 }
@@ -63,7 +63,7 @@ fn one_paste_joins_and_runs_from_another_machine(world: World) {
     assert_eq!(backend.exit(), 0);
 }
 
-fn who_comes_before_its_predecessor_is_gone_may_come_again_and_hands_no_join_string_on(world: World) {
+fn a_taken_name_can_be_joined_again_once_freed_and_no_program_sees_the_join_string(world: World) {
     world.create_team("acme");
     let invited = world.cli(LEAD, &["invite", "ann", "--uses", "2"]).succeeds().stdout.trim().to_owned();
     let program = "test -z \"$TEAMWIRE_JOIN\" && teamwire send lead hello >&2 && cat >/dev/null";
@@ -85,7 +85,7 @@ fn who_comes_before_its_predecessor_is_gone_may_come_again_and_hands_no_join_str
     used_up.terminate().exits(143);
 }
 
-fn what_is_pasted_goes_before_the_environment_and_what_is_typed_before_it(world: World) {
+fn flags_override_the_pasted_join_string_which_overrides_the_environment(world: World) {
     world.create_team("acme");
     let pasted = world.invite("ann");
     let nobody = "http://127.0.0.1:9";

@@ -6,14 +6,14 @@ use crate::{
 };
 
 scenarios! {
-    of_two_processes_under_one_name_the_newer_wins_and_the_older_stays_down,
+    the_newer_of_two_processes_with_one_name_wins_and_the_older_stays_down,
     a_program_for_each_batch_answers_with_what_it_prints,
     a_runner_may_approve_a_shutdown_for_its_program,
     force_kills_at_once_what_will_not_listen,
     a_plan_is_mended_until_the_lead_approves_it,
 }
 
-fn of_two_processes_under_one_name_the_newer_wins_and_the_older_stays_down(world: World) {
+fn the_newer_of_two_processes_with_one_name_wins_and_the_older_stays_down(world: World) {
     world.create_team("acme");
     let older = world.run("twin", &[], agents::WILLING).ready();
     let of_older = older.program();

@@ -172,7 +172,7 @@ fn an_unacknowledged_message_is_dead_lettered_and_its_sender_and_the_lead_get_a_
 }
 
 #[test]
-fn a_message_at_which_a_program_keeps_failing_is_dead_lettered_and_the_next_one_is_processed() {
+fn a_message_that_a_program_keeps_failing_on_is_dead_lettered_and_the_next_one_is_processed() {
     let world = World::configured("[limits]\ndeliveries_max = 3\n");
     world.create_team("acme");
     world.join("bob");

@@ -14,7 +14,7 @@ scenarios! {
     tasks_are_added_claimed_and_completed_at_the_command_line,
     a_refusal_of_the_board_has_a_reason_and_an_exit_code,
     a_followed_board_shows_every_change,
-    of_a_followed_board_only_what_was_asked_for_is_shown,
+    a_followed_board_shows_only_the_tasks_of_the_named_owner,
     a_follower_outlives_a_coordinator_and_ends_with_its_team,
     a_waiting_claim_gets_a_released_task,
     a_claim_returns_when_the_process_of_its_owner_is_killed,
@@ -164,7 +164,7 @@ fn a_followed_board_shows_every_change(world: World) {
     assert!(!ready.contains("in progress") && !ready.contains("deleted"), "{ready}");
 }
 
-fn of_a_followed_board_only_what_was_asked_for_is_shown(world: World) {
+fn a_followed_board_shows_only_the_tasks_of_the_named_owner(world: World) {
     world.create_team("acme");
     world.join("ann");
     for owner in ["ann", "lead"] {

@@ -125,7 +125,7 @@ fn with_tls_only_those_get_through_who_speak_it_and_trust_the_ca() {
 }
 
 #[test]
-fn who_does_not_finish_the_handshake_in_time_is_cut_off() {
+fn a_client_that_does_not_finish_the_handshake_in_time_is_cut_off() {
     let _inside = runtime().enter();
     let ca = Ca::new("a CA");
     let files = Files::of(&ca);
@@ -142,7 +142,7 @@ fn who_does_not_finish_the_handshake_in_time_is_cut_off() {
 }
 
 #[test]
-fn who_probes_needs_no_certificate() {
+fn health_probes_need_no_client_certificate() {
     let ca = Ca::new("the coordinators' CA");
     let files = Files::of(&ca);
     fs::write(files.path("clients.pem"), Ca::new("the clients' CA").pem()).unwrap();
