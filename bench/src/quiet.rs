@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_is_what_others_use_of_all_processors() {
+    fn the_load_is_the_share_of_all_processors_that_others_use() {
         let load = Load::between(counted(0, 5_000, 700, 90), counted(300, 5_250, 800, 120), 2);
         // 250 ms of 600 ms were busy, 100 ms of them with this process.
         assert!((load.processors - 0.25).abs() < 1e-9, "{load:?}");

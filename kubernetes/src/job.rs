@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_needs_one_to_be_below() {
+    fn an_ordered_directory_needs_a_working_directory_in_the_template() {
         let mut order = order();
         order.terms.dir = "api".to_owned();
         let mut profile = profile();

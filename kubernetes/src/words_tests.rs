@@ -28,7 +28,7 @@ fn terminated(phase: &str, terminated: Value) -> Pod {
 }
 
 #[test]
-fn what_a_container_waits_for_is_said_in_words() {
+fn an_obstacle_to_a_waiting_container_is_explained_in_words() {
     for (reason, message, expected, is_final) in [
         ("ErrImagePull", "not found", "The image agents:1 cannot be pulled: not found.", false),
         (
@@ -103,7 +103,7 @@ fn a_program_ends_before_the_containers_beside_it() {
 }
 
 #[test]
-fn what_ended_a_pod_outranks_how_its_containers_ended() {
+fn the_cause_of_a_pods_end_outranks_the_exits_of_its_containers() {
     let of = |status: Value| end(&pod(status)).unwrap().reason;
     let killed = || json!([container(json!({"terminated": {"exitCode": 137, "reason": "Error"}}))]);
     assert_eq!(

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_users_can_access_is_refused() {
+    fn files_and_directories_that_other_users_can_access_are_refused() {
         let (_root, directory, file) = file_in_directory();
         refuse_shared(&directory.join("missing")).unwrap();
         refuse_shared(&file).unwrap();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_another_user_is_refused() {
+    fn files_directories_and_links_of_another_user_are_refused() {
         let (root, directory, file) = file_in_directory();
         // Only root can give a file away.
         if chown(&file, Some(OTHER), None).is_err() {

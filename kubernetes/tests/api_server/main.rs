@@ -46,7 +46,7 @@ async fn a_host_in_a_cluster() {
         stop_all_ends_every_pod,
         delete_all_leaves_nothing,
         a_profile_that_the_api_server_rejects_is_refused_at_the_start,
-        what_the_owner_owns_goes_with_it,
+        deleting_the_owner_deletes_everything_that_it_owns,
         an_ordered_member_joins_from_its_pod_and_ends_with_it,
     ];
 }
@@ -292,7 +292,7 @@ async fn a_profile_that_the_api_server_rejects_is_refused_at_the_start(cluster: 
     assert!(error.contains("the profile agent cannot be used") && error.contains("Sometimes"), "{error}");
 }
 
-async fn what_the_owner_owns_goes_with_it(cluster: Cluster) {
+async fn deleting_the_owner_deletes_everything_that_it_owns(cluster: Cluster) {
     let host = cluster.host().await;
     let order = cluster.order("backend");
     host.start(&order, cluster.ticket()).await.unwrap();

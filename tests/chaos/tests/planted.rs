@@ -349,7 +349,7 @@ async fn a_reservation_without_an_end_is_found() {
 
 /// A host that forgets a process, and one that keeps the record of an order.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_host_leaves_of_a_member_is_found() {
+async fn leftovers_of_a_member_on_a_host_are_found() {
     let directory = tempfile::tempdir().unwrap();
     let orders = directory.path().join("hosts/host1/state/hosts/team/orders");
     std::fs::create_dir_all(&orders).unwrap();

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_member_is_found() {
+    fn leftovers_of_a_member_are_found() {
         assert_eq!(broken(&[("lead", 3, What::FinalLeft { detail: "process 7".to_owned() })]), [Promise::NothingLeft]);
     }
 }
