@@ -72,7 +72,7 @@ fn verified(txn: &Txn, entries: &[Entry]) -> Result<(), audit_chain::Break> {
 }
 
 #[test]
-fn a_chain_is_read_back_by_its_name() {
+fn a_chain_parses_back_from_its_name() {
     for name in ["access", "privileged", "access/alpha", "privileged/a.b"] {
         assert_eq!(Chain::parse(name).unwrap().to_string(), name);
     }
@@ -231,7 +231,7 @@ fn a_refusal_is_written_at_once_and_its_repetitions_as_one_entry() {
 }
 
 #[test]
-fn neither_one_caller_nor_all_of_them_exceed_their_bounds() {
+fn audit_entries_are_bounded_per_caller_and_in_total_but_every_call_is_counted() {
     let mut tally = Tally::default();
     let mut written = 0;
     for method in 0..1_000 {
@@ -286,7 +286,7 @@ fn successful_calls_are_written_one_by_one_up_to_a_bound() {
 }
 
 #[test]
-fn an_entry_that_is_damaged_can_still_be_taken_apart() {
+fn a_damaged_audit_entry_is_split_without_a_panic() {
     let whole = Entry { sequence: 1, data: [&[7; 32][..], &entry("a", OK).encode_to_vec()].concat().into() };
     assert_eq!(StoredEntry::of(&whole).entry, Some(entry("a", OK)));
     for data in [&[7; 3][..], &[7; 33], &[]] {

@@ -43,7 +43,7 @@ async fn is_refused_and_claims_again(t: &Team, member: &Member, id: u64, token: 
 }
 
 #[tokio::test]
-async fn a_claim_makes_a_task_the_members_own_until_it_is_completed() {
+async fn a_claim_reserves_a_task_for_its_member_until_completion() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     t.add_some(1).await;
     let claim = t.try_claim(&bob, 1).await.unwrap();
@@ -107,7 +107,7 @@ async fn claims_and_completions_and_releases_may_be_repeated() {
 }
 
 #[tokio::test]
-async fn a_released_task_says_why_and_goes_to_the_next() {
+async fn a_released_task_records_the_reason_and_goes_to_the_next_claimer() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     t.add(task_for("bob")).await;
     let token = t.claim(&bob, 1).await;
@@ -150,7 +150,7 @@ async fn the_lead_and_the_operator_complete_and_release_without_a_token() {
 }
 
 #[tokio::test]
-async fn an_exit_gives_its_claims_back_and_the_notice_names_them_and_what_stays_assigned() {
+async fn an_exit_returns_claims_and_its_notice_names_them_and_the_tasks_still_assigned() {
     let (t, [bob]) = Team::of(["bob"]).await;
     t.add_some(3).await;
     t.add(task_for("bob")).await;
@@ -270,7 +270,7 @@ async fn a_stale_token_is_refused_with_when_and_why_the_task_went_back() {
 
 /// Once, a member that was lost could hold a claim and stay lost: nothing would have ended that claim.
 #[tokio::test]
-async fn a_lost_member_that_claims_is_found_by_it() {
+async fn a_lost_member_that_claims_a_task_is_live_again() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     t.add_some(1).await;
     let lead = t.lead.clone();

@@ -29,7 +29,7 @@ async fn pass(t: &mut Team, time: Duration) {
 }
 
 #[tokio::test]
-async fn a_detached_member_is_away_between_calls_and_never_lost_and_leaves_no_trace_of_it() {
+async fn a_detached_member_between_calls_is_away_not_lost_and_causes_no_history_or_notices() {
     let (mut t, bob) = with_bob().await;
     let member = t.member("bob").await;
     assert_eq!((member.liveness(), member.state()), (Liveness::Detached, MemberState::Active));
@@ -130,7 +130,7 @@ async fn a_claim_of_an_attached_member_does_not_expire() {
 }
 
 #[tokio::test]
-async fn a_claim_ends_with_a_detached_life_as_with_any_other() {
+async fn a_claim_ends_with_its_owners_detached_life() {
     let (t, bob) = with_bob().await;
     t.add_some(2).await;
     t.claim(&bob, 1).await;
@@ -142,7 +142,7 @@ async fn a_claim_ends_with_a_detached_life_as_with_any_other() {
 }
 
 #[tokio::test]
-async fn a_new_life_is_what_its_join_says() {
+async fn a_new_life_takes_its_liveness_from_its_join() {
     let (mut t, bob) = with_bob().await;
     let bob = t.rejoin(&bob).await;
     assert_eq!(t.member("bob").await.liveness(), Liveness::Attached);
@@ -225,7 +225,7 @@ async fn the_operator_appoints_a_lead_while_a_detached_one_is_away() {
 }
 
 #[tokio::test]
-async fn a_detached_member_that_approves_its_shutdown_has_exited_soon_and_no_alarm_is_raised() {
+async fn a_detached_member_that_is_shut_down_exits_soon_without_an_alarm() {
     let (mut t, bob) = with_bob().await;
     t.add_some(1).await;
     let token = t.claim(&bob, 1).await;

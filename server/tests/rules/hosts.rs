@@ -377,7 +377,7 @@ async fn an_order_for_a_named_host_is_not_passed_on() {
 }
 
 #[tokio::test]
-async fn placement_looks_at_leases_labels_and_free_slots() {
+async fn placement_considers_leases_labels_and_free_slots() {
     let mut t = Team::new().await;
     let none = t.coordinator.spawn(&t.lead.who, &order("x")).await.unwrap_err();
     assert_eq!((none.reason, none.reason.code()), (Reason::NoHostFits, Code::FailedPrecondition));
@@ -441,7 +441,7 @@ async fn two_hundred_orders_fit_exactly_into_their_slots() {
 }
 
 #[tokio::test]
-async fn the_host_reports_what_its_runner_could_not() {
+async fn a_host_reports_the_exit_that_its_runner_could_not() {
     let t = Team::new().await;
     let gpu = host(&t, "gpu-1", 2).await;
     let id = order_id(&t, "backend").await;
@@ -553,7 +553,7 @@ async fn a_hosts_credential_takes_orders_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn hosts_are_apart_from_members() {
+async fn hosts_are_not_treated_as_members() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let gpu = host(&t, "gpu-1", 4).await;
     let members = t.coordinator.list_members(&t.lead.who, &v1::ListMembersRequest::default()).await.unwrap().members;
@@ -574,7 +574,7 @@ async fn hosts_are_apart_from_members() {
 }
 
 #[tokio::test]
-async fn a_hosts_name_and_a_members_name_do_not_turn_into_each_other() {
+async fn a_hosts_name_cannot_become_a_members_name_or_the_reverse() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let gpu = host(&t, "gpu-1", 4).await;
     t.leave(&bob).await;
@@ -592,7 +592,7 @@ async fn a_hosts_name_and_a_members_name_do_not_turn_into_each_other() {
 }
 
 #[tokio::test]
-async fn a_join_that_does_not_fit_its_credential_uses_nothing_up() {
+async fn a_join_of_the_wrong_kind_does_not_use_up_its_credential() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let invite = |name: &str, host| v1::InviteRequest { member: name.to_owned(), host, ..Default::default() };
     let right = [("teamwire invite --host", "teamwire run carl"), ("teamwire invite`", "teamwire host --join")];
@@ -673,7 +673,7 @@ async fn offers_are_checked() {
 }
 
 #[tokio::test]
-async fn a_member_whose_order_failed_begins_no_other_life() {
+async fn a_member_whose_order_failed_cannot_begin_another_life() {
     let mut t = Team::new().await;
     let gpu = host(&t, "gpu-1", 2).await;
     let id = order_id(&t, "backend").await;
@@ -701,7 +701,7 @@ async fn an_overdue_order_can_only_expire() {
 }
 
 #[tokio::test]
-async fn a_host_answers_at_a_coordinator_that_has_not_seen_the_order() {
+async fn a_host_can_answer_an_order_through_a_coordinator_that_has_not_seen_it() {
     let t = Team::new().await;
     let gpu = host(&t, "gpu-1", 2).await;
     let other = t.another_coordinator().await;
@@ -752,7 +752,7 @@ async fn a_member_lost_with_its_host_is_ordered_again_from_another_if_its_order_
 }
 
 #[tokio::test]
-async fn a_member_is_not_ordered_again_while_its_host_lives_or_if_its_order_does_not_say_so() {
+async fn a_member_is_ordered_again_only_if_its_order_says_so_and_its_host_is_lost() {
     let (mut t, _, [one, two, _]) = rescheduled_team().await;
     let id = spawn(&t, v1::SpawnRequest { host: "gpu-1".to_owned(), ..order("frontend") }).await.request.unwrap().id;
     drop(t.open(&join_with(&t, &take(&t, &one, &id).await).await.unwrap()).await);
@@ -792,7 +792,7 @@ async fn a_lost_member_waits_for_a_host_that_fits_and_keeps_a_prompt_that_it_has
 }
 
 #[tokio::test]
-async fn an_order_stays_as_long_as_the_life_that_it_began() {
+async fn an_order_is_kept_until_the_life_it_started_ends() {
     let (mut t, id, [one, two, backend]) = rescheduled_team().await;
     let lead = t.lead.clone();
     t.pass_and_run_due(Duration::from_secs(40 * 24 * 60 * 60), &[&lead, &one, &two, &backend]).await;

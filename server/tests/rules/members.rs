@@ -17,7 +17,7 @@ fn join_as(name: &str) -> v1::JoinRequest {
 }
 
 #[tokio::test]
-async fn a_member_joins_with_a_token_and_keeps_what_it_told_of_itself() {
+async fn a_member_joins_with_a_token_and_keeps_its_attributes() {
     let t = Team::new().await;
     let told = v1::MemberAttributes {
         agent_type: "researcher".to_owned(),
@@ -35,7 +35,7 @@ async fn a_member_joins_with_a_token_and_keeps_what_it_told_of_itself() {
 }
 
 #[tokio::test]
-async fn a_join_that_does_not_fit_is_refused_and_does_not_use_up_the_token() {
+async fn an_invalid_join_is_refused_without_using_up_the_token() {
     let (t, [_bob]) = Team::of(["bob"]).await;
     let (free, bound) = (presented(&t.invite("").await), presented(&t.invite("eve").await));
     let bad = Code::InvalidArgument;
@@ -57,7 +57,7 @@ async fn a_join_that_does_not_fit_is_refused_and_does_not_use_up_the_token() {
 }
 
 #[tokio::test]
-async fn a_token_is_good_for_as_many_joins_as_it_says_and_for_as_long() {
+async fn a_join_token_has_a_limited_number_of_uses_and_a_limited_lifetime() {
     let mut t = Team::new().await;
     let request = v1::InviteRequest { uses_max: 2, ..Default::default() };
     let token = presented(&t.coordinator.invite(&t.lead.who, &request).await.unwrap().join_token);
@@ -139,7 +139,7 @@ async fn a_restarted_members_crash_reaches_the_lead_and_the_history_with_its_exi
 }
 
 #[tokio::test]
-async fn an_exit_after_an_approved_shutdown_says_so_and_what_the_runner_did() {
+async fn an_exit_after_an_approved_shutdown_reports_the_approval_and_the_runners_action() {
     use v1::RunnerAction;
     for (code, signal, action, text) in [
         (Some(0), 0, RunnerAction::None, "bob approved its shutdown and ended with code 0."),
@@ -168,7 +168,7 @@ async fn an_exit_after_an_approved_shutdown_says_so_and_what_the_runner_did() {
 }
 
 #[tokio::test]
-async fn a_name_whose_bearer_has_ended_can_be_joined_and_keeps_its_form_and_its_inbox() {
+async fn the_name_of_an_exited_member_can_be_joined_and_keeps_its_spelling_and_inbox() {
     let (t, [bob]) = Team::of(["Bob"]).await;
     t.send(&t.lead, message("bob", "x")).await;
     t.leave(&bob).await;
@@ -236,7 +236,7 @@ async fn going_idle_tells_the_lead_once_with_the_last_summary() {
 }
 
 #[tokio::test]
-async fn a_failure_at_work_reaches_the_lead_with_its_exit_and_leaves_the_member_as_it_is() {
+async fn a_work_failure_is_reported_to_the_lead_and_does_not_change_the_members_state() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let id = uuid::Uuid::now_v7().to_string();
     let exit = |code| Some(v1::ExitReport { code: Some(code), ..Default::default() });
@@ -336,7 +336,7 @@ async fn a_member_that_calls_is_not_lost() {
 }
 
 #[tokio::test]
-async fn a_missing_exit_is_reported_to_the_lead_once_and_ends_with_the_lease() {
+async fn a_missing_exit_is_reported_once_and_the_member_exits_when_its_lease_ends() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let lead = t.lead.clone();
     let id = t.ask(&t.lead, shutdown("bob")).await;
@@ -406,7 +406,7 @@ async fn a_member_leaves_while_the_store_is_full() {
 }
 
 #[tokio::test]
-async fn force_fences_at_once_with_an_audit_entry_and_may_be_repeated() {
+async fn a_forced_stop_cuts_off_the_member_at_once_is_recorded_and_may_be_repeated() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let mut session = t.open(&bob).await;
     assert_eq!(t.try_force(&t.lead, "Bob").await.unwrap().state(), MemberState::Stopping);
@@ -592,7 +592,7 @@ async fn only_one_of_many_concurrent_joins_gets_the_name() {
 }
 
 #[tokio::test]
-async fn member_that_joins_over_and_over_pushes_nothing_out_of_the_history() {
+async fn member_that_keeps_rejoining_pushes_nothing_out_of_the_history() {
     let (mut t, [mut bob]) = Team::of(["bob"]).await;
     let joined = async |t: &Team| {
         let entries = t.history().await;

@@ -114,7 +114,7 @@ async fn acknowledgement_of_a_replaced_notice_keeps_the_newer_one() {
 }
 
 #[tokio::test]
-async fn session_without_credit_gets_only_the_latest_of_the_notices_that_came_meanwhile() {
+async fn session_without_credit_later_gets_only_the_latest_notice() {
     let t = Team::with_limits(|limits| limits.unacked_messages_max = 1).await;
     let [bob] = t.join_all(["bob"]).await;
     let lead = t.lead.clone();
@@ -163,7 +163,7 @@ async fn crash_is_important_and_a_normal_exit_is_not() {
 }
 
 #[tokio::test]
-async fn notice_of_idleness_that_waits_does_not_come_after_the_end_of_its_member() {
+async fn pending_idle_notice_is_dropped_when_its_member_exits_or_is_lost() {
     on_each_store(|store| async {
         let mut t = Team::on(store, |limits| limits.notice_interval = Duration::from_secs(60)).await;
         let [bob, eve, ann] = t.join_all(["bob", "eve", "ann"]).await;

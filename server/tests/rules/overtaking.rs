@@ -182,7 +182,7 @@ async fn request_that_no_session_acknowledges_becomes_a_dead_letter_after_five_d
 }
 
 #[tokio::test]
-async fn session_of_another_coordinator_marks_the_request_and_the_old_one_delivers_none() {
+async fn session_on_another_coordinator_counts_the_redelivered_request_and_supersedes_the_old_one() {
     let (t, bob) = narrow().await;
     fill(&t, 3).await;
     let mut old = t.open(&bob).await;
@@ -263,7 +263,7 @@ async fn full_inbox_takes_a_shutdown_request_and_a_full_lead_its_answer() {
 }
 
 #[tokio::test]
-async fn as_many_unread_shutdown_requests_as_an_inbox_holds_messages_are_the_bound() {
+async fn unread_shutdown_requests_in_a_full_inbox_are_bounded() {
     let mut t = Team::with_limits(|limits| limits.inbox_entries_max = 2).await;
     let [bob] = t.join_all(["bob"]).await;
     fill(&t, 2).await;
