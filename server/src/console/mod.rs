@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_another_origin_is_refused() {
+    fn a_request_from_a_foreign_origin_is_refused() {
         let (plain, tls) = (console(&[], &["https://page.example"], false), console(&[], &[], true));
         let call = |console, host, origin, more: &[(&str, &str)]| {
             let mut headers = vec![("host", host), ("origin", origin), ("content-type", "application/grpc-web+proto")];
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_nothing_besides_the_files() {
+    fn only_the_pages_own_files_are_served() {
         let console = console(&[], &[], false);
         let host = [("host", "localhost")];
         for path in ["/index.html", "/assets/", "/assets/../index.html", "//", "/x", "/%2e/", "/assets/a-1.js/"] {

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_is_deciding_until_each_call_is_over() {
+    fn a_gate_keeps_deciding_until_every_call_ends() {
         let gate = Arc::new(AuthGate::default());
         let (one, other) = (call_of(&gate), call_of(&gate));
         one.has_credential();

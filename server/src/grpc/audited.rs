@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_that_deny_are_those_of_callers_that_may_not() {
+    fn only_reasons_about_the_callers_rights_count_as_denials() {
         for reason in Reason::ALL {
             let denies = matches!(reason.code(), Code::PermissionDenied | Code::Unauthenticated);
             assert!(is_denied(*reason) || !denies, "{reason}");

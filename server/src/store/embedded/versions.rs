@@ -57,7 +57,7 @@ mod tests {
     use crate::store::Key;
 
     #[test]
-    fn a_version_changes_with_the_namespace_and_after_a_restart_with_the_file() {
+    fn a_version_follows_its_namespace_and_after_a_restart_the_file() {
         let versions = Versions::starting_at(10);
         let [a, b] = ["a", "b"].map(Namespace::from_stored);
         let txn = |write| Txn { writes: vec![write], ..Txn::default() };
