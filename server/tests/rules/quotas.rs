@@ -80,7 +80,7 @@ fn refused_for(refusal: &Refusal, quota: &str) {
 }
 
 #[tokio::test]
-async fn a_full_team_refuses_what_adds_and_its_lead_still_acts_on_either_store() {
+async fn a_full_team_refuses_additions_but_its_lead_can_still_act_on_either_store() {
     let server = TestRedis::start();
     let mut stores: Vec<Arc<dyn Store>> = vec![EmbeddedStore::in_memory().unwrap()];
     if let Some(server) = &server {
@@ -192,7 +192,7 @@ async fn the_lead_is_notified_when_the_team_is_nearly_full_and_when_it_is_full()
 }
 
 #[tokio::test]
-async fn task_churn_pushes_no_message_out_and_blocks_none() {
+async fn task_churn_neither_pushes_out_nor_blocks_messages() {
     let mut t = Team::with_limits(small).await;
     let bob = t.join("bob").await;
     let said = t.send(&t.lead, message("bob", "said")).await.message_id;
@@ -293,7 +293,7 @@ async fn tasks_that_are_created_and_deleted_leave_little() {
 }
 
 #[tokio::test]
-async fn repeated_calls_get_the_whole_task_although_little_of_it_is_remembered() {
+async fn repeated_calls_return_the_whole_task_although_only_a_part_is_remembered() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let request = v1::CreateTaskRequest {
         idempotency_key: "k".to_owned(),

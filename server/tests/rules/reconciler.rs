@@ -45,7 +45,7 @@ impl StoreLayer for CountingStore {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_team_in_which_nothing_happens_costs_one_number_each_time() {
+async fn reconciling_an_idle_team_reads_only_its_version() {
     let store = Arc::new(CountingStore {
         store: ModelStore::new(),
         versions: watch::Sender::new(0),

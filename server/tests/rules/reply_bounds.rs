@@ -484,7 +484,7 @@ async fn much_that_is_small(t: &Team) {
 }
 
 #[tokio::test]
-async fn a_search_among_very_many_items_examines_a_stretch_at_a_time() {
+async fn a_search_among_very_many_items_is_complete_although_each_call_scans_only_a_part() {
     let t = team().await;
     let bob = t.join("bob").await;
     much_that_is_small(&t).await;
@@ -502,7 +502,7 @@ async fn a_search_among_very_many_items_examines_a_stretch_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_search_among_very_large_items_examines_a_stretch_at_a_time() {
+async fn a_search_among_very_large_items_is_complete_although_each_call_scans_only_a_part() {
     let t = team().await;
     let [bob, eve] = t.join_all(["bob", "eve"]).await;
     let text = "x".repeat(65_536);

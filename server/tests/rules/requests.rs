@@ -198,7 +198,7 @@ async fn a_newer_plan_cancels_the_older_one() {
 }
 
 #[tokio::test]
-async fn the_operator_asks_and_answers_as_a_lead_does() {
+async fn the_operator_can_make_and_answer_requests_like_a_lead() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let asked = t.send(&t.operator, in_alpha(shutdown("bob"))).await;
     let reply = t.send(&bob, reject(&asked.request_id, "busy")).await;
@@ -212,7 +212,7 @@ async fn the_operator_asks_and_answers_as_a_lead_does() {
 }
 
 #[tokio::test]
-async fn requests_are_listed_to_whom_they_concern() {
+async fn requests_are_visible_only_to_those_they_concern() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     let (to_end, to_plan) = (t.ask(&t.lead, shutdown("bob")).await, t.ask(&eve, plan("p")).await);
     let list = async |who: &Member| {
@@ -249,7 +249,7 @@ async fn a_negative_wait_is_refused() {
 }
 
 #[tokio::test]
-async fn a_filter_that_the_protocol_does_not_know_is_refused() {
+async fn an_unknown_filter_value_is_refused() {
     let t = Team::new().await;
     for value in [-1, 99, i32::MAX] {
         for (request, field) in [
@@ -355,7 +355,7 @@ async fn a_shutdown_request_never_reaches_the_next_life_of_the_name() {
 }
 
 #[tokio::test]
-async fn a_plan_for_a_lead_that_has_exited_is_refused_and_for_a_lost_one_waits() {
+async fn a_plan_for_an_exited_lead_is_refused_and_for_a_lost_lead_waits() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     t.pass_and_run_due(MINUTE, &[&bob]).await;
     assert_eq!(t.member("lead").await.state(), v1::MemberState::Lost);
@@ -398,7 +398,7 @@ async fn only_one_of_many_concurrent_shutdown_requests_is_made() {
 }
 
 #[tokio::test]
-async fn an_approval_and_a_new_life_at_once_do_not_stop_the_new_life() {
+async fn a_concurrent_approval_does_not_stop_a_new_life() {
     let t = Team::new().await;
     let other = t.another_coordinator().await;
     for n in 0..8 {

@@ -49,7 +49,7 @@ async fn the_alias_always_means_the_lead_whatever_its_name() {
 }
 
 #[tokio::test]
-async fn a_senders_messages_arrive_in_order_and_densely() {
+async fn messages_arrive_in_order_and_numbered_without_gaps() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     for n in 0..20 {
         t.send(if n % 2 == 0 { &bob } else { &eve }, message("lead", &n.to_string())).await;
@@ -92,7 +92,7 @@ async fn only_one_of_many_concurrent_repeats_is_carried_out() {
 }
 
 #[tokio::test]
-async fn keys_are_each_members_own() {
+async fn idempotency_keys_are_separate_for_each_caller() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     t.send(&bob, keyed("k", message("lead", "x"))).await;
     assert!(!t.send(&eve, keyed("k", message("lead", "y"))).await.replayed);
@@ -171,7 +171,7 @@ async fn a_lost_member_still_receives_and_the_sender_is_warned() {
 }
 
 #[tokio::test]
-async fn an_answer_names_its_question_in_the_form_that_ids_are_given_in() {
+async fn a_reply_stores_the_id_of_its_message_in_canonical_form() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let question = t.send(&t.lead, message("bob", "how far?")).await.message_id;
     for written in [question.clone(), question.to_uppercase()] {

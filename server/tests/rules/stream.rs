@@ -52,7 +52,7 @@ async fn an_acknowledged_message_leaves_the_inbox_and_is_processed() {
 }
 
 #[tokio::test]
-async fn an_acknowledgement_of_nothing_is_refused() {
+async fn an_empty_acknowledgement_is_refused() {
     let (t, [bob]) = Team::of(["bob"]).await;
     t.refused(t.ack(&bob, &[]), Code::InvalidArgument, Reason::InvalidField, "message_ids").await;
 }
@@ -305,7 +305,7 @@ async fn acknowledgements_are_checked() {
 }
 
 #[tokio::test]
-async fn no_more_is_delivered_than_may_be_unacknowledged() {
+async fn a_session_delivers_no_more_than_the_unacknowledged_limit() {
     let t = Team::with_limits(|limits| limits.unacked_messages_max = 2).await;
     let [bob] = t.join_all(["bob"]).await;
     let mut ids = Vec::new();
@@ -391,7 +391,7 @@ async fn cut_with_waiting(messages: usize) {
 
 /// The store learns how far a session got only now and then. A session that opens before that asks the earlier one.
 #[tokio::test]
-async fn deliveries_count_for_sure_when_the_next_session_opens_at_once() {
+async fn deliveries_are_counted_even_if_the_next_session_opens_at_once() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let id = t.send(&t.lead, message("bob", "poison")).await.message_id;
     let mut sessions = Vec::new();

@@ -70,7 +70,7 @@ async fn the_workers_list_any_number_of_teams_with_one_read() {
 }
 
 #[tokio::test]
-async fn nothing_of_a_deleted_team_is_left_and_its_name_starts_empty() {
+async fn a_deleted_team_leaves_nothing_behind_and_a_new_one_of_its_name_starts_empty() {
     let (t, [bob]) = Team::of(["bob"]).await;
     t.send(&bob, keyed("k", message("lead", "x"))).await;
     t.send(&t.lead, message("bob", "y")).await;
@@ -101,7 +101,7 @@ async fn nothing_of_a_deleted_team_is_left_and_its_name_starts_empty() {
 }
 
 #[tokio::test]
-async fn another_coordinator_does_not_bring_a_deleted_team_back() {
+async fn another_coordinator_does_not_recreate_a_deleted_team() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let other = t.another_coordinator().await;
     other.send(&bob.who, &message("lead", "x")).await.unwrap();
