@@ -354,7 +354,7 @@ fn pack_changed(path: &Path, text: &str, change: impl Fn(&str) -> String) {
 }
 
 #[test]
-fn a_backup_that_cannot_be_restored_is_refused_with_words_and_changes_nothing() {
+fn an_unusable_backup_is_refused_with_an_explanation_and_changes_nothing() {
     let world = World::embedded();
     world.create_team("acme");
     world.join("bob");

@@ -222,7 +222,7 @@ fn a_client_that_reads_nothing_holds_bounded_memory_and_blocks_only_itself() {
 }
 
 #[test]
-fn a_reply_that_its_client_does_not_read_makes_way_for_the_next_one() {
+fn an_unread_reply_makes_room_for_the_next_one() {
     let world = World::configured(&format!(
         "[shares]\nreply_bytes_per_credential_max = \"1MiB\"\n[delivery]\nwrite_timeout = \"1s\"\n{ROOMY}"
     ));
@@ -256,7 +256,7 @@ fn a_reply_that_its_client_does_not_read_makes_way_for_the_next_one() {
 }
 
 #[test]
-fn a_stream_that_its_client_does_not_read_is_ended_and_frees_what_waits() {
+fn unread_streams_are_ended_and_free_their_memory() {
     let world = World::configured(&format!(
         "[shares]\nreply_bytes_per_credential_max = \"1MiB\"\n[delivery]\nwrite_timeout = \"1s\"\n{ROOMY}"
     ));
@@ -366,7 +366,7 @@ async fn create_task(raw: &Raw) -> Result<(), Status> {
 }
 
 #[test]
-fn a_writer_that_hammers_is_slowed_and_invented_credentials_are_no_way_around_it() {
+fn a_writer_that_hammers_is_slowed_even_if_it_invents_credentials() {
     let world = World::configured("[rates]\nwrites_per_second = 5\nwrites_burst = 40\n");
     world.create_team("acme");
     let (ann, bob) = (world.join("ann"), world.join("bob"));
@@ -433,7 +433,7 @@ async fn join_again(raw: &Raw) -> String {
 }
 
 #[test]
-fn a_former_life_uses_up_no_rates_of_its_successor() {
+fn a_former_life_does_not_use_up_the_rates_of_its_successor() {
     let world = World::configured("[rates]\nwrites_per_second = 1\nwrites_burst = 10\n");
     world.create_team("acme");
     let bob = world.join("bob");
@@ -454,7 +454,7 @@ fn a_former_life_uses_up_no_rates_of_its_successor() {
 }
 
 #[test]
-fn a_member_that_joins_again_and_again_holds_the_connections_of_two_lives() {
+fn a_member_that_keeps_rejoining_holds_the_connections_of_only_two_lives() {
     let world = World::configured("[shares]\nconnections_per_credential_max = 3\n");
     world.create_team("acme");
     let (ann, bob) = (world.join("ann"), world.join("bob"));
@@ -546,7 +546,7 @@ fn connections_are_bounded_per_credential_and_closing_one_makes_room() {
 }
 
 #[test]
-fn members_that_hold_all_connections_keep_the_lead_and_the_operator_in() {
+fn members_that_hold_all_their_connections_do_not_lock_out_the_lead_and_the_operator() {
     let world = World::configured("[network]\nconnections_max = 20\nreserved_percent = 20\n");
     world.create_team("acme");
     let (ann, bob, eve) = (world.join("ann"), world.join("bob"), world.join("eve"));

@@ -173,22 +173,22 @@ fn nothing_survives_a_killed_runner(containment: &str) {
 }
 
 #[test]
-fn programs_of_every_bad_sort_end_when_asked_to_in_cgroups() {
+fn all_kinds_of_misbehaving_programs_end_when_asked_to_in_cgroups() {
     all_end_when_asked_to("cgroup");
 }
 
 #[test]
-fn programs_of_every_bad_sort_end_when_asked_to_without_cgroups() {
+fn all_kinds_of_misbehaving_programs_end_when_asked_to_without_cgroups() {
     all_end_when_asked_to("watchdog");
 }
 
 #[test]
-fn programs_of_every_bad_sort_end_with_their_killed_runner_in_cgroups() {
+fn all_kinds_of_misbehaving_programs_end_with_their_killed_runner_in_cgroups() {
     nothing_survives_a_killed_runner("cgroup");
 }
 
 #[test]
-fn programs_of_every_bad_sort_end_with_their_killed_runner_without_cgroups() {
+fn all_kinds_of_misbehaving_programs_end_with_their_killed_runner_without_cgroups() {
     nothing_survives_a_killed_runner("watchdog");
 }
 

@@ -250,7 +250,7 @@ fn a_long_message_is_announced_and_left_in_the_inbox() {
 }
 
 #[test]
-fn a_hook_tells_the_person_once_that_the_coordinator_is_away() {
+fn a_hook_tells_the_person_once_that_the_coordinator_is_unreachable() {
     let mut world = World::embedded();
     team_with_ann(&world);
     send(&world, "one");

@@ -259,7 +259,7 @@ fn a_host_and_its_members_trust_the_authority_of_the_join_string() {
 }
 
 #[test]
-fn a_host_refuses_in_words_what_it_cannot_start() {
+fn a_host_refuses_an_order_it_cannot_start_with_an_explanation() {
     let world = World::embedded();
     world.create_team("acme");
     let lead = Orderer::new(&world);
@@ -329,7 +329,7 @@ fn an_agent_program_that_fails_at_its_start_fails_its_order() {
 }
 
 #[test]
-fn a_host_says_how_its_members_ended_also_after_a_restart() {
+fn a_host_says_how_its_members_ended_even_after_a_restart() {
     let world = World::embedded();
     world.create_team("acme");
     let lead = Orderer::new(&world);
@@ -377,7 +377,7 @@ fn a_worktree_goes_when_it_is_clean_and_stays_with_changes() {
 }
 
 #[test]
-fn a_name_has_one_host_and_an_identity_one_process() {
+fn only_one_host_can_have_a_name_and_only_one_process_its_identity() {
     let world = World::embedded();
     world.create_team("acme");
     let lead = Orderer::new(&world);

@@ -186,7 +186,7 @@ fn a_runner_takes_over_a_persons_identity_only_if_confirmed_and_the_way_back_is_
 }
 
 #[test]
-fn a_new_lead_that_may_not_be_able_to_lead_must_be_confirmed() {
+fn a_new_lead_that_may_be_unable_to_lead_must_be_confirmed() {
     // A lease is short, so that a member is soon lost.
     let world = World::configured(
         "[limits]\nlease_ttl = \"10s\"\nlost_grace = \"0s\"\n[delivery]\nheartbeat_interval = \"5s\"\n",
@@ -286,7 +286,7 @@ fn empty_variables_are_unset() {
 }
 
 #[test]
-fn a_coordinator_that_is_not_running_is_said_to_be_missing_at_once() {
+fn a_missing_local_coordinator_is_reported_at_once() {
     let world = World::embedded();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let nowhere = format!("http://127.0.0.1:{port}");
@@ -330,7 +330,7 @@ fn a_state_directory_or_credential_file_open_to_other_users_is_not_trusted() {
 }
 
 #[test]
-fn an_identity_that_other_users_could_have_written_is_not_used() {
+fn an_identity_that_other_users_could_have_modified_is_not_used() {
     let world = World::embedded();
     world.create_team("acme");
     let home = world.home(LEAD);
