@@ -219,7 +219,7 @@ fn any_state() -> impl Strategy<Value = State> {
 
 proptest! {
     #[test]
-    fn after_a_plan_was_carried_out_there_is_nothing_to_do(text in file_text(), before in any_state()) {
+    fn applying_a_plan_leaves_nothing_to_do(text in file_text(), before in any_state()) {
         let file = parse(&text);
         let first = plan(&file, &before);
         let mut after = before.clone();
