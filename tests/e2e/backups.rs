@@ -21,7 +21,7 @@ use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 use crate::world::{Coordinator, LEAD, Output, StartedCommand, TestRedis, World, eventually};
 
 scenarios! {
-    a_backup_under_load_has_everything_that_was_acknowledged_before_and_nothing_that_was_not_sent,
+    a_backup_under_load_has_everything_acknowledged_before_it_and_nothing_that_was_not_sent,
     a_restored_team_goes_on_where_it_was,
     an_exported_history_is_complete_and_continues,
     a_backup_is_a_private_file_that_only_the_operator_can_make,
@@ -85,7 +85,7 @@ async fn send(client: Client, stored: Arc<AtomicUsize>, stop: watch::Receiver<bo
     }
 }
 
-fn a_backup_under_load_has_everything_that_was_acknowledged_before_and_nothing_that_was_not_sent(mut world: World) {
+fn a_backup_under_load_has_everything_acknowledged_before_it_and_nothing_that_was_not_sent(mut world: World) {
     let state = world.coordinator.state_directory();
     fs::write(state.parent().unwrap().join("teamwire.toml"), ROOMY).unwrap();
     world.coordinator.end();

@@ -17,9 +17,9 @@ scenarios! {
     commands_that_are_refused_say_why_and_what_to_do,
     over_grpc_a_refusal_carries_code_reason_and_field,
     join_tokens_are_limited_by_name_uses_and_time_and_observers_only_read_until_expiry,
-    a_full_inbox_refuses_more_and_takes_it_when_there_is_room,
+    a_full_inbox_refuses_messages_until_there_is_room,
     the_first_mistakes_on_a_new_team_are_explained,
-    a_prompt_for_a_program_that_reads_none_is_refused,
+    a_prompt_for_a_program_that_cannot_read_one_is_refused,
 }
 
 /// Exit codes.
@@ -30,7 +30,7 @@ const NOT_PERMITTED: i32 = 77;
 /// A request id that nobody was given.
 const UNKNOWN: &str = "req_00000000000000000000000000";
 
-fn a_prompt_for_a_program_that_reads_none_is_refused(world: World) {
+fn a_prompt_for_a_program_that_cannot_read_one_is_refused(world: World) {
     world.create_team("acme");
     for via in [&["--via", "exec"][..], &[]] {
         let run = [&["run", "backend", "--prompt", "You own the API."][..], via, &["--", "cat"]].concat();
@@ -339,7 +339,7 @@ fn over_grpc_a_refusal_carries_code_reason_and_field(world: World) {
     assert_eq!(scene.state(), before);
 }
 
-fn a_full_inbox_refuses_more_and_takes_it_when_there_is_room(world: World) {
+fn a_full_inbox_refuses_messages_until_there_is_room(world: World) {
     world.create_team("acme");
     let credential = world.join("ann");
     world.join("bob");

@@ -14,8 +14,8 @@ scenarios! {
     an_ordered_member_starts_with_its_prompt_and_leaves_nothing_behind,
     a_killed_runner_is_reported_by_its_host,
     members_outlive_a_killed_host_which_goes_on_with_them,
-    an_order_in_the_hand_of_a_killed_host_is_carried_out_once_by_its_successor,
-    an_outage_of_the_coordinator_is_two_lines_in_the_output_of_a_host,
+    an_order_taken_by_a_killed_host_is_carried_out_once_by_its_successor,
+    a_host_prints_two_lines_about_an_outage_of_the_coordinator,
 }
 
 /// Starts a host `gpu-1` with the profile `agent`.
@@ -93,7 +93,7 @@ fn members_outlive_a_killed_host_which_goes_on_with_them(world: World) {
     assert!(output.stdout.contains("backend has ended"), "{}", output.stdout);
 }
 
-fn an_outage_of_the_coordinator_is_two_lines_in_the_output_of_a_host(mut world: World) {
+fn a_host_prints_two_lines_about_an_outage_of_the_coordinator(mut world: World) {
     world.create_team("acme");
     let lead = Orderer::new(&world);
     let gpu = host(&world, &lead, agents::WILLING, "");
@@ -113,7 +113,7 @@ fn an_outage_of_the_coordinator_is_two_lines_in_the_output_of_a_host(mut world: 
     assert_eq!((count("disconnected: "), count("connected again")), (1, 1), "{said}");
 }
 
-fn an_order_in_the_hand_of_a_killed_host_is_carried_out_once_by_its_successor(world: World) {
+fn an_order_taken_by_a_killed_host_is_carried_out_once_by_its_successor(world: World) {
     world.create_team("acme");
     let lead = Orderer::new(&world);
     // Git waits, so that the host has written its record and taken the order, and has not started the runner.

@@ -17,10 +17,10 @@ const NOT_PERMITTED: i32 = 77;
 scenarios! {
     a_command_that_names_a_team_uses_the_identity_of_that_team,
     without_an_identity_the_teams_and_what_to_do_are_named,
-    a_runner_keeps_its_identity_apart_from_the_persons,
+    a_runner_keeps_its_identity_apart_from_its_users,
     within_a_runner_no_other_identity_is_used,
     a_lead_is_asked_before_it_leaves_and_may_hand_over,
-    a_runner_takes_over_a_persons_identity_only_if_confirmed_and_the_way_back_is_named,
+    a_runner_takes_over_its_users_identity_only_if_confirmed_and_says_how_to_undo_it,
 }
 
 fn a_command_that_names_a_team_uses_the_identity_of_that_team(world: World) {
@@ -85,7 +85,7 @@ fn without_an_identity_the_teams_and_what_to_do_are_named(world: World) {
     world.cli(LEAD, &["--team", "acme", "status"]).succeeds();
 }
 
-fn a_runner_keeps_its_identity_apart_from_the_persons(world: World) {
+fn a_runner_keeps_its_identity_apart_from_its_users(world: World) {
     world.create_team("acme");
     let program = agents::script(agents::WILLING);
     let runner = world.spawn(LEAD, &["run", "backend", "--", "sh", "-c", &program], "");
@@ -142,7 +142,7 @@ fn within_a_runner_no_other_identity_is_used(world: World) {
     runner.output().exits(NOT_PERMITTED);
 }
 
-fn a_runner_takes_over_a_persons_identity_only_if_confirmed_and_the_way_back_is_named(world: World) {
+fn a_runner_takes_over_its_users_identity_only_if_confirmed_and_says_how_to_undo_it(world: World) {
     world.create_team("acme");
     let taken = world.cli(LEAD, &["run", "LEAD", "--", "true"]).exits(USAGE);
     taken.complains_of("lead@acme is your own identity").complains_of("--yes").complains_of("teamwire join");

@@ -11,11 +11,11 @@ scenarios! {
     one_paste_joins_and_runs_from_another_machine,
     a_taken_name_can_be_joined_again_once_freed_and_no_program_sees_the_join_string,
     flags_override_the_pasted_join_string_which_overrides_the_environment,
-    certificates_are_made_renewed_and_explained,
-    a_join_says_what_fits_the_member,
+    certs_creates_renews_and_explains_certificates,
+    a_join_prints_the_next_steps_for_its_role,
 }
 
-fn a_join_says_what_fits_the_member(world: World) {
+fn a_join_prints_the_next_steps_for_its_role(world: World) {
     world.create_team("acme");
     let credential = world.credential(LEAD);
     let lead = world.cli(LEAD, &["join", &credential]).succeeds().stdout;
@@ -98,7 +98,7 @@ fn flags_override_the_pasted_join_string_which_overrides_the_environment(world: 
     world.cli("bob", &["join", &format!("{pasted}+sha256:00")]).exits(77).complains_of("malformed");
 }
 
-fn certificates_are_made_renewed_and_explained(world: World) {
+fn certs_creates_renews_and_explains_certificates(world: World) {
     let first = world.cli("ann", &["certs", "--dir", "c", "--host", "coord.example", "--client", "bob", "--json"]);
     let first = first.succeeds().json();
     assert_eq!(first["server"]["hosts"], serde_json::json!(["coord.example", "localhost", "127.0.0.1", "::1"]));

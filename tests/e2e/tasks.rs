@@ -20,7 +20,7 @@ scenarios! {
     a_claim_returns_when_the_process_of_its_owner_is_killed,
     a_dead_machines_claim_goes_to_a_waiting_member,
     a_member_that_must_plan_works_once_the_lead_approves,
-    programs_that_are_killed_leave_no_task_undone_and_none_done_twice,
+    every_task_is_completed_exactly_once_although_programs_are_killed,
 }
 
 /// Exit codes.
@@ -281,7 +281,7 @@ fn a_member_that_must_plan_works_once_the_lead_approves(world: World) {
 const WORKERS: [&str; 4] = ["w0", "w1", "w2", "w3"];
 const TASKS: u64 = 32;
 
-fn programs_that_are_killed_leave_no_task_undone_and_none_done_twice(world: World) {
+fn every_task_is_completed_exactly_once_although_programs_are_killed(world: World) {
     world.create_team("acme");
     for id in 1..=TASKS {
         // Eight rows, each task after the one before it.
