@@ -266,7 +266,7 @@ async fn a_message_to_the_sender_of_the_only_message_in_hand_answers_it() {
 }
 
 #[tokio::test]
-async fn a_message_is_not_an_answer_while_two_from_its_recipient_are_in_hand() {
+async fn a_send_is_no_reply_while_two_messages_from_its_recipient_are_in_hand() {
     let coordinator = Coordinator::start().await;
     let script = r#"
         read -r line; read -r line; read -r line
@@ -281,7 +281,7 @@ async fn a_message_is_not_an_answer_while_two_from_its_recipient_are_in_hand() {
 }
 
 #[tokio::test]
-async fn in_exec_mode_a_message_answers_the_last_one_of_the_batch_from_its_recipient() {
+async fn in_exec_mode_a_send_replies_to_the_recipients_last_message_in_the_batch() {
     let coordinator = Coordinator::start().await;
     coordinator.put_text("one").await;
     let last = coordinator.put_text("two").await;
@@ -798,7 +798,7 @@ async fn an_approval_in_exec_mode_ends_the_runner() {
 }
 
 #[tokio::test]
-async fn the_runner_of_batches_approves_a_shutdown_after_the_current_batch() {
+async fn a_runner_in_exec_mode_approves_a_shutdown_after_the_current_batch() {
     let coordinator = Coordinator::start().await;
     let directory = tempfile::tempdir().expect("a directory");
     let script = r#"
@@ -902,7 +902,7 @@ async fn activity_arrives_once_and_in_order_although_reports_fail_and_before_the
 }
 
 #[tokio::test]
-async fn a_coordinator_that_takes_no_reports_holds_up_neither_messages_nor_the_exit() {
+async fn failing_activity_reports_delay_neither_messages_nor_the_exit() {
     let coordinator = Coordinator::start().await;
     coordinator.with(|state| state.fail_reports.extend((0..1_000).map(|_| Status::unavailable("cut"))));
     let script = r#"

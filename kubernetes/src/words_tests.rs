@@ -90,7 +90,7 @@ fn a_program_that_exceeds_its_memory_is_named_as_such() {
 }
 
 #[test]
-fn a_program_ends_before_the_containers_beside_it() {
+fn a_pod_has_ended_once_its_program_has_even_if_other_containers_run() {
     let running = json!({"name": "proxy", "image": "proxy:1", "imageID": "", "ready": true, "restartCount": 0,
                          "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}});
     let ended = container(json!({"terminated": {"exitCode": 0, "reason": "Completed"}}));

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_as_trustworthy_as_the_way_to_its_target() {
+    fn a_link_is_as_trustworthy_as_the_path_to_its_target() {
         let (root, directory, file) = file_in_directory();
         let links = root.path().join("links");
         fs::create_dir(&links).unwrap();

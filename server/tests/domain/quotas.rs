@@ -32,7 +32,7 @@ fn hello() -> v1::SendRequest {
 }
 
 #[test]
-fn teammates_fill_a_team_to_its_quota_and_lead_and_operator_a_tenth_more() {
+fn the_lead_and_the_operator_may_exceed_a_teams_quota_by_a_tenth_and_teammates_may_not() {
     for (who, bytes_max) in [(caller("ann"), QUOTA), (caller("lead"), QUOTA * 11 / 10), (operator(), QUOTA * 11 / 10)] {
         let (_, txn) = world().send(&who, &hello()).unwrap();
         assert_eq!(txn.bytes_max, Some(bytes_max), "{who:?}");

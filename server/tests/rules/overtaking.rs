@@ -199,7 +199,7 @@ async fn session_on_another_coordinator_counts_the_redelivered_request_and_super
 
 /// Notifications may get lost: the reconciler finds what they said.
 #[tokio::test]
-async fn request_that_another_coordinator_took_reaches_a_session_without_notifications() {
+async fn request_sent_to_another_coordinator_reaches_a_session_despite_lost_notifications() {
     let (t, bob) = narrow().await;
     fill(&t, 3).await;
     let mut session = t.open(&bob).await;
@@ -279,7 +279,7 @@ async fn unread_shutdown_requests_in_a_full_inbox_are_bounded() {
 }
 
 #[tokio::test]
-async fn session_without_credit_ends_when_it_must() {
+async fn session_without_credit_still_ends_when_superseded_stopped_or_deleted() {
     let (t, bob) = narrow().await;
     for n in ["1", "2", "3"] {
         t.send(&bob, message("lead", n)).await;
@@ -475,14 +475,14 @@ proptest! {
     #![proptest_config(config(48))]
 
     #[test]
-    fn only_shutdown_requests_leave_their_place_and_each_message_comes_once_a_session(acts in acts()) {
+    fn only_shutdown_requests_overtake_and_each_message_is_delivered_once_per_session(acts in acts()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(play(EmbeddedStore::in_memory().unwrap(), &acts));
     }
 }
 
 #[test]
-fn only_shutdown_requests_leave_their_place_on_redis() {
+fn only_shutdown_requests_overtake_other_messages_on_redis() {
     let Some(server) = TestRedis::start() else { return };
     let (case, runtime) = (std::cell::Cell::new(0), tokio::runtime::Runtime::new().unwrap());
     proptest!(config(8), |(acts in acts())| {

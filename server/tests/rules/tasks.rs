@@ -43,7 +43,7 @@ async fn a_task_reads_back_as_it_was_added() {
 }
 
 #[tokio::test]
-async fn adding_twice_with_one_key_adds_once_whatever_has_changed_since() {
+async fn a_task_added_twice_with_one_key_exists_once_whatever_has_changed_since() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let metadata = (0..20).map(|number| (number.to_string(), "x".to_owned())).collect();
     let request = v1::CreateTaskRequest { idempotency_key: "k".to_owned(), metadata, ..task_for("bob") };

@@ -357,7 +357,7 @@ fn usage_counts_this_process_only() {
 }
 
 #[test]
-fn activity_tells_what_the_agent_does() {
+fn activity_shows_what_the_agent_does() {
     let mut script = Script::ready(Setup::default());
     for item in [
         json!({"type": "commandExecution", "command": "/bin/bash -lc 'make test'", "cwd": "/w",
