@@ -45,7 +45,7 @@ test("a plan that waits and a full inbox become problems, and go when they are s
   assert.deepEqual(problems, []);
 });
 
-test("a coordinator that is gone is said at once, and the page counts the losses of its connection", async () => {
+test("the page reports a missing coordinator at once and counts its lost connections", async () => {
   const coordinator = await Coordinator.start();
   await coordinator.team();
   const { page, problems } = await console_(coordinator, "lead", "#/health");
