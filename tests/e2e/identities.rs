@@ -286,7 +286,7 @@ fn empty_variables_are_unset() {
 }
 
 #[test]
-fn a_missing_local_coordinator_is_reported_at_once() {
+fn a_missing_local_coordinator_is_reported_at_once_unless_a_timeout_is_set() {
     let world = World::embedded();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let nowhere = format!("http://127.0.0.1:{port}");

@@ -45,7 +45,7 @@ impl StoreLayer for CountingStore {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reconciling_an_idle_team_reads_only_its_version() {
+async fn the_reconciler_reads_only_the_version_of_a_team_until_it_changes() {
     let store = Arc::new(CountingStore {
         store: ModelStore::new(),
         versions: watch::Sender::new(0),

@@ -179,7 +179,7 @@ async fn a_cycle_of_any_length_is_refused_and_named() {
 }
 
 #[tokio::test]
-async fn dependencies_can_be_swapped_in_one_change_and_reversed_after_removal() {
+async fn a_change_removes_dependencies_before_adding_and_a_removed_one_can_be_reversed() {
     let t = Team::new().await;
     t.add_some(2).await;
     t.add(after(&[1])).await;
