@@ -1,7 +1,7 @@
 //! Holds the invariants of the architecture: who may name whom, what only one place may use, how long a file may get.
 //!
 //! Plain reading of the sources: `use` declarations, and paths that begin with `crate`, `super` or a crate's name. A check
-//! that reads nothing finds nothing, so [`the_checks_find_what_they_are_for`] runs each of them over made-up sources.
+//! that reads nothing finds nothing, so [`the_checks_find_the_violations_they_are_for`] runs each of them over made-up sources.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -62,7 +62,7 @@ fn each_part_of_the_server_names_only_those_below_it() {
 }
 
 #[test]
-fn no_modules_of_the_server_or_the_protocol_name_each_other_in_a_circle() {
+fn no_modules_of_the_server_or_the_protocol_depend_on_each_other_in_a_cycle() {
     for root in UNTIED {
         none(circles(&Sources::read(root)));
     }
@@ -117,7 +117,7 @@ fn no_file_of_the_product_is_too_long() {
 }
 
 #[test]
-fn the_checks_find_what_they_are_for() {
+fn the_checks_find_the_violations_they_are_for() {
     let of = |files: &[(&str, &str)]| {
         Sources(files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect())
     };

@@ -1,7 +1,7 @@
 //! The images of deploy/Dockerfile and the services of deploy/compose.yaml, as `cargo xtask containers` builds them, in real
 //! containers on real networks of Docker.
 //!
-//! Without `TEAMWIRE_TEST_CONTAINERS`, which that command sets, the tests say so and are left out. A [`Stage`] owns what a
+//! Without `TEAMWIRE_TEST_CONTAINERS`, which that command sets, the tests say so and are left out. A [`ContainerTest`] owns what a
 //! test starts and removes it in the end, also when the test fails. Nothing here waits for a time to pass: a test awaits
 //! what it wants to see, for as long as [`PATIENCE`].
 
@@ -67,7 +67,7 @@ fn the_versions_of_the_images_and_of_the_package_are_the_same() {
 
 #[test]
 fn the_image_is_one_binary_that_serves_in_a_confined_container() {
-    let Some(stage) = Stage::new() else { return };
+    let Some(stage) = ContainerTest::new() else { return };
     let image = &docker(&["image", "inspect", &stage.image]).json()[0];
     let label = |name: &str| image["Config"]["Labels"][format!("org.opencontainers.image.{name}")].as_str().unwrap();
     assert_eq!((label("licenses"), label("title")), ("Apache-2.0", "teamwire"));
@@ -102,7 +102,7 @@ fn the_image_is_one_binary_that_serves_in_a_confined_container() {
 
 #[test]
 fn a_teammate_joins_over_tls_answers_and_ends_with_0_once_its_shutdown_is_approved() {
-    let Some(stage) = Stage::serving() else { return };
+    let Some(stage) = ContainerTest::serving() else { return };
     let echo = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/echo.py")).unwrap();
     stage.join("backend", &["python3", "-c", &echo]);
     // A user who has only the image and the lead's volume.
@@ -119,7 +119,7 @@ fn a_teammate_joins_over_tls_answers_and_ends_with_0_once_its_shutdown_is_approv
 
 #[test]
 fn a_teammate_that_is_stopped_ends_in_order_and_its_tasks_are_back() {
-    let Some(stage) = Stage::serving() else { return };
+    let Some(stage) = ContainerTest::serving() else { return };
     stage.join("backend", &["python3", "-c", RECORDER]);
     stage.lead(&["task", "create", "Write it"]);
     stage.exec("backend", &["teamwire", "--as", "backend", "task", "claim", "1"]);
@@ -136,7 +136,7 @@ fn a_teammate_that_is_stopped_ends_in_order_and_its_tasks_are_back() {
 
 #[test]
 fn a_teammate_that_was_killed_comes_back_in_a_new_life() {
-    let Some(stage) = Stage::serving() else { return };
+    let Some(stage) = ContainerTest::serving() else { return };
     stage.join("backend", &["python3", "-c", RECORDER]);
     docker(&["kill", &stage.name("backend")]);
     // Its join string is spent; what it is lies in its volume.
@@ -148,7 +148,7 @@ fn a_teammate_that_was_killed_comes_back_in_a_new_life() {
 
 #[test]
 fn networks_that_are_cut_cost_no_message() {
-    let Some(stage) = Stage::serving() else { return };
+    let Some(stage) = ContainerTest::serving() else { return };
     stage.join("recorder", &["python3", "-c", RECORDER]);
     let sender = stage.send_numbers();
     stage.await_numbers(20);
@@ -174,7 +174,7 @@ fn networks_that_are_cut_cost_no_message() {
 
 #[test]
 fn coordinators_are_replaced_under_load_and_no_sender_notices() {
-    let Some(stage) = Stage::serving() else { return };
+    let Some(stage) = ContainerTest::serving() else { return };
     stage.join("recorder", &["python3", "-c", RECORDER]);
     let sender = stage.send_numbers();
     stage.await_numbers(20);
@@ -225,7 +225,7 @@ fn compose_starts_a_team_that_answers_ends_and_comes_again() {
 }
 
 /// What one test has started. All of it bears a label, by which it is found and removed in the end.
-struct Stage {
+struct ContainerTest {
     /// What the names of everything begin with.
     id: String,
     image: String,
@@ -233,7 +233,7 @@ struct Stage {
     redis_image: String,
 }
 
-impl Stage {
+impl ContainerTest {
     /// Begins with nothing. `None`, with a notice, where there are no containers to test in.
     fn new() -> Option<Self> {
         let image = |variable: &str, default: &str| env::var(variable).unwrap_or_else(|_| default.to_owned());
@@ -411,7 +411,7 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for ContainerTest {
     fn drop(&mut self) {
         if thread::panicking() {
             for container in ids("container", &format!("label=teamwire.test={}", self.id)) {

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_acknowledges_has_a_message_in_hand_until_then() {
+    fn an_acknowledging_program_has_a_message_in_hand_until_it_acknowledges_it() {
         let mut pending = handed(false, &[text("ann", "1"), text("ann", "2")]);
         pending.acknowledged("1");
         pending.answered("2");
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_guessed_once_a_message_was_dropped() {
+    fn no_reply_is_guessed_once_a_message_was_dropped() {
         let mut pending = PendingReplies::new(false);
         for number in 0..=IN_HAND_MAX {
             pending.hand_over(&text(&format!("m{number}"), &number.to_string()));

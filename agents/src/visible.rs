@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hides_or_turns_text_is_marked() {
+    fn characters_that_hide_or_reorder_text_are_marked() {
         for (text, shown) in [
             ("a\u{85}b\u{1b}[2J", "a<85>b<1B>[2J"),
             ("\u{202E}a\u{2066}b\u{200F}\u{61C}", "<202E>a<2066>b<200F><61C>"),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_texts_are_shown_as_what_they_are() {
+    fn hostile_texts_are_shown_as_the_corpus_expects_and_round_trip_as_json() {
         let corpus: Value = serde_json::from_str(include_str!("../../proto/testdata/hostile_text.json")).expect("JSON");
         let cases = corpus["texts"].as_array().expect("texts");
         assert!(cases.len() > 20, "{}", cases.len());

@@ -35,14 +35,14 @@ use tonic::Status;
 /// Sets `id` to the id of the message in `line`.
 const ID: &str = r#"id=$(printf '%s\n' "$line" | sed 's/.*"id":"\([^"]*\)".*/\1/')"#;
 
-struct Running {
+struct StartedRunner {
     output: Lines<BufReader<DuplexStream>>,
     events: mpsc::Receiver<RunnerEvent>,
     stopper: CancellationToken,
     exit: JoinHandle<RunnerExit>,
 }
 
-impl Running {
+impl StartedRunner {
     async fn line(&mut self) -> String {
         let line = timeout(Duration::from_secs(20), self.output.next_line()).await.expect("in time");
         line.expect("readable").expect("a line")
@@ -74,7 +74,7 @@ fn shell(script: &str) -> Vec<OsString> {
     vec!["sh".into(), "-c".into(), script.replace("$ID", ID).into()]
 }
 
-fn run(coordinator: &Coordinator, script: &str, change: impl FnOnce(&mut RunnerConfig)) -> Running {
+fn run(coordinator: &Coordinator, script: &str, change: impl FnOnce(&mut RunnerConfig)) -> StartedRunner {
     let (ours, theirs) = duplex(1 << 16);
     // No test causes as many events; if one did, the rest would be dropped.
     let (tell, events) = mpsc::channel(1_024);
@@ -91,7 +91,7 @@ fn run(coordinator: &Coordinator, script: &str, change: impl FnOnce(&mut RunnerC
     change(&mut config);
     let runner = Runner::new(config);
     let stopper = runner.stopper();
-    Running { output: BufReader::new(ours).lines(), events, stopper, exit: tokio::spawn(runner.run()) }
+    StartedRunner { output: BufReader::new(ours).lines(), events, stopper, exit: tokio::spawn(runner.run()) }
 }
 
 fn report(coordinator: &Coordinator) -> v1::ExitReport {
@@ -164,7 +164,7 @@ async fn a_program_that_acknowledges_nothing_is_reported_when_no_more_messages_c
 }
 
 #[tokio::test]
-async fn with_ack_policy_written_the_pipe_taking_the_line_is_enough() {
+async fn with_ack_policy_written_writing_the_line_acknowledges_the_message() {
     let coordinator = Coordinator::start().await;
     let running = run(&coordinator, "exec sleep 1000", |config| config.mode = Mode::Stdin { ack: AckPolicy::Written });
     coordinator.put_text("one").await;
@@ -266,7 +266,7 @@ async fn a_message_to_the_sender_of_the_only_message_in_hand_answers_it() {
 }
 
 #[tokio::test]
-async fn a_message_is_not_an_answer_while_two_from_its_recipient_are_in_hand() {
+async fn a_send_is_no_reply_while_two_messages_from_its_recipient_are_in_hand() {
     let coordinator = Coordinator::start().await;
     let script = r#"
         read -r line; read -r line; read -r line
@@ -281,7 +281,7 @@ async fn a_message_is_not_an_answer_while_two_from_its_recipient_are_in_hand() {
 }
 
 #[tokio::test]
-async fn in_exec_mode_a_message_answers_the_last_one_of_the_batch_from_its_recipient() {
+async fn in_exec_mode_a_send_replies_to_the_recipients_last_message_in_the_batch() {
     let coordinator = Coordinator::start().await;
     coordinator.put_text("one").await;
     let last = coordinator.put_text("two").await;
@@ -342,7 +342,7 @@ async fn an_approved_shutdown_ends_the_program_and_what_it_has_started() {
 }
 
 #[tokio::test]
-async fn after_its_approval_a_program_reads_the_end_of_its_input_and_may_finish() {
+async fn a_program_that_approves_its_shutdown_reads_the_end_of_input_and_may_finish() {
     let coordinator = Coordinator::start().await;
     let script = r#"
         trap 'echo terminated; exit 1' TERM
@@ -637,7 +637,7 @@ async fn sigterm_to_the_runner_ends_the_program_and_its_hidden_descendants() {
 }
 
 #[tokio::test]
-async fn sigquit_ends_the_runner_in_order_and_signals_without_a_meaning_do_nothing() {
+async fn sigquit_ends_the_runner_cleanly_and_unused_signals_do_nothing() {
     let coordinator = Coordinator::start().await;
     let script = r#"echo "pid $$"; trap 'exit 4' TERM; while :; do sleep 0.01; done"#;
     let (mut runner, mut lines) = start_runner(&coordinator, script);
@@ -669,7 +669,7 @@ async fn after_two_quick_signals_the_runner_still_reports_the_exit() {
 }
 
 #[tokio::test]
-async fn in_a_cgroup_nothing_that_hides_survives_the_runner() {
+async fn in_a_cgroup_even_hidden_processes_die_with_the_runner() {
     let coordinator = Coordinator::start().await;
     // Detached twice, in another session, with an empty environment.
     let script = r#"
@@ -798,7 +798,7 @@ async fn an_approval_in_exec_mode_ends_the_runner() {
 }
 
 #[tokio::test]
-async fn the_runner_of_batches_approves_a_shutdown_after_the_current_batch() {
+async fn a_runner_in_exec_mode_approves_a_shutdown_after_the_current_batch() {
     let coordinator = Coordinator::start().await;
     let directory = tempfile::tempdir().expect("a directory");
     let script = r#"
@@ -902,7 +902,7 @@ async fn activity_arrives_once_and_in_order_although_reports_fail_and_before_the
 }
 
 #[tokio::test]
-async fn a_coordinator_that_takes_no_reports_holds_up_neither_messages_nor_the_exit() {
+async fn failing_activity_reports_delay_neither_messages_nor_the_exit() {
     let coordinator = Coordinator::start().await;
     coordinator.with(|state| state.fail_reports.extend((0..1_000).map(|_| Status::unavailable("cut"))));
     let script = r#"

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_published_is_measured_longer_and_on_a_quiet_machine_only() {
+    fn published_figures_take_longer_runs_and_a_quiet_machine() {
         let of = |arguments: &[&str]| {
             let cli = parse(arguments);
             (cli.runs(), cli.pace().length.as_millis(), cli.quiet().patience.as_secs(), cli.quiet().is_required)

@@ -26,7 +26,7 @@ const DATA: &str = "data";
 
 /// What the page shows of a scenario.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct View {
+pub(crate) struct SectionLayout {
     pub(crate) columns: &'static [Column],
     /// A part of the name of the cases whose ratios it shows.
     pub(crate) compared: &'static str,
@@ -100,7 +100,7 @@ fn provenance(all: &[Results], differs: bool) -> String {
 }
 
 /// Returns a table, followed by its plots and where its figures come from.
-fn section(results: &Results, view: View, differs: bool) -> String {
+fn section(results: &Results, view: SectionLayout, differs: bool) -> String {
     let rows = table(results, view);
     let mut lines: Vec<_> = rows.iter().map(|row| format!("| {} |", row.join(" | "))).collect();
     lines.insert(1, format!("|{}", "---|".repeat(rows[0].len())));
@@ -141,7 +141,7 @@ fn number_of(seconds: f64) -> String {
 }
 
 /// Returns the cells of a table, the header first. Leaves out columns without figures.
-fn table(results: &Results, view: View) -> Vec<Vec<String>> {
+fn table(results: &Results, view: SectionLayout) -> Vec<Vec<String>> {
     let cases = results.cases();
     let mut candidates: Vec<&Series> = Vec::new();
     for series in cases.iter().flatten() {
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use crate::results::tests::results;
 
-    const VIEW: View = View {
+    const VIEW: SectionLayout = SectionLayout {
         columns: &[
             ("8: sends/s", "8 callers", "sends/s"),
             ("64: sends/s", "64 callers", "sends/s"),
@@ -271,7 +271,7 @@ mod tests {
             let is_old = results.provenance.commit.is_none();
             let view = scenario.view().expect("a view");
             for column in view.columns.iter().filter(|column| !(is_old && is_new(column.2))) {
-                let view = View { columns: std::slice::from_ref(column), ..view };
+                let view = SectionLayout { columns: std::slice::from_ref(column), ..view };
                 let header = &table(&results, view)[0];
                 assert!(header.iter().any(|heading| heading == column.0), "{}: {column:?}", results.scenario);
             }

@@ -79,7 +79,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn it_names_the_version_and_the_commit_or_says_that_they_were_not_recorded() {
+    fn provenance_names_the_version_and_commit_or_says_that_they_were_not_recorded() {
         assert_eq!(provenance("1a2b with changes").built(), "teamwire 1.2.3, commit 1a2b with changes");
         let old = Provenance { version: None, commit: None, ..provenance("") };
         assert_eq!(old.built(), "teamwire of an unrecorded version, commit not recorded");

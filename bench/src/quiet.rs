@@ -110,7 +110,7 @@ impl Quiet {
 
 /// What the kernel has counted up to an instant.
 #[derive(Clone, Copy, Debug)]
-struct Counted {
+struct KernelTimes {
     at: Duration,
     /// The time that all processors were busy, and what of it this process used.
     busy: Duration,
@@ -119,7 +119,7 @@ struct Counted {
     disk: Duration,
 }
 
-impl Counted {
+impl KernelTimes {
     fn now(since: Instant) -> Result<Self> {
         let all = KernelStats::current()?.total;
         let ticks = all.user + all.nice + all.system;
@@ -138,12 +138,12 @@ impl Counted {
 impl Load {
     async fn look() -> Result<Self> {
         let since = Instant::now();
-        let before = Counted::now(since)?;
+        let before = KernelTimes::now(since)?;
         sleep(LOOK).await;
-        Ok(Self::between(before, Counted::now(since)?, available_parallelism()?.get()))
+        Ok(Self::between(before, KernelTimes::now(since)?, available_parallelism()?.get()))
     }
 
-    fn between(before: Counted, after: Counted, processors: usize) -> Self {
+    fn between(before: KernelTimes, after: KernelTimes, processors: usize) -> Self {
         let took = (after.at - before.at).as_secs_f64();
         let busy = (after.busy - before.busy).saturating_sub(after.own - before.own).as_secs_f64();
         Self { processors: busy / took / processors as f64, disk: (after.disk - before.disk).as_secs_f64() / took }
@@ -174,13 +174,13 @@ mod tests {
     const BUSY: Load = Load { processors: 0.4, disk: 0.0 };
     const FLUSHING: Load = Load { processors: 0.0, disk: 0.5 };
 
-    fn counted(at: u64, busy: u64, own: u64, disk: u64) -> Counted {
+    fn counted(at: u64, busy: u64, own: u64, disk: u64) -> KernelTimes {
         let [at, busy, own, disk] = [at, busy, own, disk].map(Duration::from_millis);
-        Counted { at, busy, own, disk }
+        KernelTimes { at, busy, own, disk }
     }
 
     #[test]
-    fn a_load_is_what_others_use_of_all_processors() {
+    fn the_load_is_the_share_of_all_processors_that_others_use() {
         let load = Load::between(counted(0, 5_000, 700, 90), counted(300, 5_250, 800, 120), 2);
         // 250 ms of 600 ms were busy, 100 ms of them with this process.
         assert!((load.processors - 0.25).abs() < 1e-9, "{load:?}");

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_that_of_all_runs_of_the_first_figure() {
+    fn the_median_is_taken_over_all_runs_of_the_first_figure() {
         let mut report = Report::new("send", Instant::now());
         for rate in [100.0, 900.0, 300.0] {
             report.add("64 callers", row("teamwire"), &[("sends/s", rate), ("p50 ms", 1.0)]);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_ends_with_the_rarest_latency_that_was_seen() {
+    fn a_tail_ends_with_the_rarest_observed_latency() {
         let mut report = Report::new("send", Instant::now());
         report.add("half", row("teamwire"), &[("p50 ms", 1.0)]);
         let window = (Instant::now(), Instant::now());

@@ -90,7 +90,7 @@ type Subscription struct {
 	mu   sync.Mutex
 	seen window
 	// urgent and waiting hold the messages that were not taken. The session's credit bounds them. Adding one never waits, or
-	// a shutdown request and the end could not get past messages that nobody takes.
+	// a shutdown request and the end could not get past messages that the application does not take.
 	urgent, waiting []*Message
 }
 

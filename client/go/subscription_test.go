@@ -134,7 +134,7 @@ func await(inbox *Subscription, count int) {
 }
 
 // The reader used to stop at 4,096 waiting messages, so that it saw neither a shutdown request nor the end behind them.
-func TestAShutdownRequestAndTheEndGetPastEverythingThatIsNotTaken(t *testing.T) {
+func TestAShutdownRequestAndTheEndOvertakeUnreadMessages(t *testing.T) {
 	frames := []*v1.StreamResponse{opened("s1")}
 	for n := range 5000 {
 		frames = append(frames, delivery(fmt.Sprint(n)))

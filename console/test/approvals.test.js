@@ -88,7 +88,7 @@ test("a permission request appears without a reload, with its edit as a differen
 
   const edit = { file_path: "src/a.rs", old_string: "one\ntwo", new_string: "one\nthree" };
   const id = await ask(coordinator, "ann", "change a line", JSON.stringify(edit));
-  await page.getByRole("link", { name: /change a line/ }).waitFor({ timeout: 2_000 });
+  await page.getByRole("link", { name: /change a line/ }).waitFor();
   await page.waitForFunction(() => document.title.startsWith("(1) Approvals"));
   await page.getByText("src/a.rs").waitFor();
   const diff = page.getByRole("region", { name: "Edit 1" });
@@ -175,7 +175,7 @@ test("a teammate answers what it was asked, and has no buttons for anything else
   none(problems);
 });
 
-test("an answer that comes second says who was first", async () => {
+test("the page says who answered first when its own answer comes second", async () => {
   const coordinator = await withMembers("ann");
   const id = await ask(coordinator, "ann", "a race", "ls");
   const { page, problems } = await console_(coordinator, "lead", `#/approvals?id=${id}`);
@@ -264,7 +264,7 @@ test("an order waits for its host, and no one else answers it", async () => {
   none(problems);
 });
 
-test("older requests are in the list when the reader comes to them", async () => {
+test("older requests are loaded as the reader scrolls to them", async () => {
   const coordinator = await withMembers("ann");
   // A newer plan cancels the one before.
   const first = await submit(coordinator, "ann", "1. begin", "the first plan");

@@ -11,7 +11,7 @@ const column = (page, name) => page.getByRole("region", { name, exact: true });
 /** @param {import("playwright-core").Page} page @param {string} label @param {string} subject */
 const card = (page, label, subject) => column(page, label).getByRole("link", { name: new RegExp(subject) });
 
-test("a thousand tasks are on the board, of which the document has only those that can be seen", async () => {
+test("the document contains only the visible ones of a thousand tasks on the board", async () => {
   const coordinator = await Coordinator.start();
   const tasks = Array.from({ length: 1_000 }, (_, index) => {
     const blocker = index >= 500 ? `\ndepends_on = ["t${index - 500}"]` : "";

@@ -11,7 +11,7 @@ const MEMBERS = Number(process.env["TEAMWIRE_TEST_CROWD"] ?? 300);
 /** @param {import("playwright-core").Page} page @param {string} name */
 const cardOf = (page, name) => page.getByRole("listitem", { name, exact: true });
 
-test("of a large team, only what is near the window is drawn, and a filter finds one of many", async () => {
+test("only the members near the window are drawn for a large team, and a filter finds one of many", async () => {
   const coordinator = await Coordinator.start({ TEAMWIRE_LIMITS_MEMBERS_MAX: `${MEMBERS}`, TEAMWIRE_STORE: "memory:" });
   await coordinator.team();
   await coordinator.crowd(MEMBERS - 1, (index) => `m${String(index).padStart(4, "0")}`);

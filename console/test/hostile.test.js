@@ -94,7 +94,7 @@ test(
   },
 );
 
-test("what a reader would not see is named, and links lead nowhere unasked", async () => {
+test("invisible characters are shown as escapes, and no link opens by itself", async () => {
   const coordinator = await Coordinator.start();
   await coordinator.team();
   await coordinator.join("ann");
@@ -122,7 +122,7 @@ test("what a reader would not see is named, and links lead nowhere unasked", asy
   assert.deepEqual(problems, []);
 });
 
-test("every text of the corpus is shown as what it is", async () => {
+test("every text of the corpus is shown as the corpus expects", async () => {
   /** @type {{ texts: { name: string, text: string, shown?: string }[] }} */
   const corpus = JSON.parse(await readFile(new URL("../../proto/testdata/hostile_text.json", import.meta.url), "utf8"));
   const coordinator = await Coordinator.start();

@@ -34,7 +34,7 @@ async function runProgram(coordinator, name) {
   return await coordinator.run(name, ["--", process.execPath, program]);
 }
 
-test("a shutdown that is asked from the page is rejected with a reason, and then approved to the exit", async () => {
+test("a shutdown request from the page is rejected with a reason, and the next is followed to the exit", async () => {
   const coordinator = await Coordinator.start();
   await coordinator.team();
   await runProgram(coordinator, "ann");

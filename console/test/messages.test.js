@@ -78,7 +78,7 @@ test("a message goes out, and its receipts turn without a reload", async () => {
   assert.deepEqual(problems, []);
 });
 
-test("the page that is opened next works if Messages is left before its receipts are read", async () => {
+test("leaving Messages before its receipts are read does not break the next page", async () => {
   const coordinator = await Coordinator.start();
   await coordinator.team();
   await coordinator.join("ann");

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_has_one_pod_at_most_and_begins_suspended() {
+    fn a_job_has_at_most_one_pod_and_starts_suspended() {
         let spec = job(&maker(), &order(), &profile(), &[]).unwrap().spec.unwrap();
         assert_eq!((spec.suspend, spec.backoff_limit), (Some(true), Some(0)));
         assert_eq!((spec.completions, spec.parallelism), (Some(1), Some(1)));
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn two_starts_of_an_order_have_the_same_name_and_two_orders_do_not() {
+    fn a_jobs_name_is_the_same_for_each_start_of_an_order_and_differs_between_orders() {
         let name_of = |order: &Order| job(&maker(), order, &profile(), &[]).unwrap().metadata.name.unwrap();
         assert_eq!(name_of(&order()), "backend-0199aaaabbbb7ccc8dddeeeeffff0000");
         let other = Order { request_id: "0199aaaa-bbbb-7ccc-8ddd-eeeeffff0001".to_owned(), ..order() };
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_needs_one_to_be_below() {
+    fn an_ordered_directory_needs_a_working_directory_in_the_template() {
         let mut order = order();
         order.terms.dir = "api".to_owned();
         let mut profile = profile();

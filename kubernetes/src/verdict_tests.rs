@@ -84,7 +84,7 @@ fn a_running_member_is_not_given_up_when_its_order_has_expired() {
 }
 
 #[test]
-fn what_will_not_pass_ends_a_start_at_once() {
+fn a_permanent_obstacle_ends_a_start_at_once() {
     let backing_off = with_state("Pending", json!({"waiting": {"reason": "ImagePullBackOff"}}));
     let verdict = judge(&seen(Some(resumed()), [backing_off]), early());
     assert_eq!(
@@ -97,7 +97,7 @@ fn what_will_not_pass_ends_a_start_at_once() {
 }
 
 #[test]
-fn what_may_pass_ends_a_start_just_before_its_order_expires() {
+fn a_temporary_obstacle_ends_a_start_just_before_its_order_expires() {
     let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available"});
     let unschedulable = seen(Some(resumed()), [pod(json!({"phase": "Pending", "conditions": [condition]}))]);
     assert_eq!(judge(&unschedulable, early()), give_up_at());

@@ -28,7 +28,7 @@ fn terminated(phase: &str, terminated: Value) -> Pod {
 }
 
 #[test]
-fn what_a_container_waits_for_is_said_in_words() {
+fn an_obstacle_to_a_waiting_container_is_explained_in_words() {
     for (reason, message, expected, is_final) in [
         ("ErrImagePull", "not found", "The image agents:1 cannot be pulled: not found.", false),
         (
@@ -90,7 +90,7 @@ fn a_program_that_exceeds_its_memory_is_named_as_such() {
 }
 
 #[test]
-fn a_program_ends_before_the_containers_beside_it() {
+fn a_pod_has_ended_once_its_program_has_even_if_other_containers_run() {
     let running = json!({"name": "proxy", "image": "proxy:1", "imageID": "", "ready": true, "restartCount": 0,
                          "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}});
     let ended = container(json!({"terminated": {"exitCode": 0, "reason": "Completed"}}));
@@ -103,7 +103,7 @@ fn a_program_ends_before_the_containers_beside_it() {
 }
 
 #[test]
-fn what_ended_a_pod_outranks_how_its_containers_ended() {
+fn the_cause_of_a_pods_end_outranks_the_exits_of_its_containers() {
     let of = |status: Value| end(&pod(status)).unwrap().reason;
     let killed = || json!([container(json!({"terminated": {"exitCode": 137, "reason": "Error"}}))]);
     assert_eq!(

@@ -170,7 +170,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_reads_back_as_itself(text in "(https?://)?[a-z0-9.\\[\\]:_/@-]{0,20}") {
+        fn a_parsed_address_prints_and_parses_back_to_itself(text in "(https?://)?[a-z0-9.\\[\\]:_/@-]{0,20}") {
             if let Ok(address) = text.parse::<Address>() {
                 prop_assert_eq!(address.to_string().parse::<Address>(), Ok(address));
             }

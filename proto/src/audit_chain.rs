@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn an_untouched_chain_verifies_also_while_it_grows() {
+    fn an_unmodified_chain_verifies_even_while_it_grows() {
         let (chain, records) = chained(vec![of("a"), of("b"), of("c")]);
         assert_eq!(verify(&chain, &records), Ok(()));
         assert_eq!(verify(&head(&records[..2]), &records), Ok(()), "an entry was added while the chain was read");

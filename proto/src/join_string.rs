@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn no_shell_reads_more_into_it_than_is_there() {
+    fn a_join_string_has_no_characters_special_to_a_shell() {
         let addresses = Address::parse_list("https://a-b.c:7420,https://10.0.0.1").expect("addresses");
         let token = Credential::parse(TOKEN).expect("a token");
         let text = JoinString::new(token, addresses, Some(Fingerprint([7; 32]))).expect("a join string").reveal();

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_name_is_refused_with_its_field() {
+    fn an_invalid_name_is_refused_with_its_field() {
         for text in ["", ".a", "-a", "_a", "a b", "a/b", "a@b", "ä", "a\n", "a\0", &"a".repeat(64)] {
             let refusal = Name::parse(text, "recipient").expect_err(text);
             assert_eq!((refusal.reason, refusal.field.as_deref()), (Reason::InvalidName, Some("recipient")));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn reserved_names_cannot_be_borne() {
+    fn a_member_cannot_have_a_reserved_name() {
         for name in ["Operator", "coordinator", "Team-Lead"] {
             assert_eq!(Name::parse_member(name, "name").expect_err("reserved").reason, Reason::InvalidName);
         }

@@ -93,7 +93,7 @@ mod tests {
 
     #[cfg(feature = "opentelemetry")]
     #[test]
-    fn a_span_that_is_not_recorded_has_none() {
+    fn an_unrecorded_span_has_no_trace_parent() {
         assert_eq!(of(&tracing::Span::none()), None);
         assert_eq!(of(&tracing::Span::current()), None);
     }

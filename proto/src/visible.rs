@@ -136,7 +136,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn only_what_shows_by_itself_is_visible(
+        fn text_is_visible_only_if_a_character_shows_by_itself(
             around in proptest::collection::vec(prop::sample::select(INVISIBLE.to_vec()), 0..8),
             shown in prop::sample::select(vec!['a', '0', '-', '完', '👍', 'é', '\u{2801}', 'ᅡ', 'क', '\u{fffd}', '\u{e000}']),
             at in any::<prop::sample::Index>(),
@@ -148,7 +148,7 @@ mod tests {
         }
 
         #[test]
-        fn what_has_no_shape_is_not_visible(c in any::<char>()) {
+        fn characters_without_a_shape_are_not_visible(c in any::<char>()) {
             prop_assert!(!has_no_shape(c) || !is_visible(&c.to_string()));
             prop_assert!(!c.is_control() || has_no_shape(c));
             prop_assert!(!c.is_alphanumeric() || !has_no_shape(c) || CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_unicode_lets_a_font_ignore_has_no_shape() {
+    fn every_default_ignorable_character_has_no_shape() {
         let ignorable = CodePointSetData::new::<DefaultIgnorableCodePoint>();
         let all: Vec<char> = ('\0'..=char::MAX).filter(|c| ignorable.contains(*c)).collect();
         // Thousands are reserved: text may use them before this version of Unicode knows them.

@@ -95,13 +95,13 @@ mod tests {
     }
 
     #[test]
-    fn a_detail_that_is_a_sentence_goes_on_in_another_one() {
+    fn a_detail_that_is_a_sentence_loses_its_period() {
         let report = ExitReport { detail: "Its runner was gone.".to_owned(), ..ExitReport::default() };
         assert_eq!(format!("{}.", exit(&report)), "Its runner was gone.");
     }
 
     #[test]
-    fn the_detail_follows_how_it_ended() {
+    fn the_detail_follows_the_exit_code_but_not_an_approved_shutdown() {
         let detail = "error: unknown option".to_owned();
         let failed = ExitReport { code: Some(1), detail, ..ExitReport::default() };
         assert_eq!(exit(&failed), "exit code 1: error: unknown option");
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exit_reads_as_what_it_was() {
+    fn an_exit_is_described_by_its_code_signal_and_cause() {
         use RunnerAction::{None as Nothing, Sigkill, Sigterm, Unspecified};
         assert_eq!(text(Some(0), 0, true, Nothing), "approved its shutdown and ended with code 0");
         assert_eq!(text(Some(9), 0, true, Unspecified), "approved its shutdown and ended with code 9");

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_credential_is_meant_by_its_id_its_beginning_or_its_member() {
+    fn a_credential_can_be_named_by_its_id_a_prefix_or_its_member() {
         let listed = [
             credential("abcd00000001", CredentialKind::Console, "bob"),
             credential("abcd00000002", CredentialKind::Member, "bob"),

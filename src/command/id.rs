@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_must_mean_one_id() {
+    fn a_partial_id_must_match_exactly_one_id() {
         let ids = ["01a1-aaaa", "01a1-bbbb", "02b2-bbba"];
         assert_eq!(among(&ids, "AAAA"), Ok("01a1-aaaa".to_owned()));
         assert_eq!(among(&ids, "02b2"), Ok("02b2-bbba".to_owned()));

@@ -1,8 +1,6 @@
 //! The subcommands. This file lists them, runs the one given, and holds what they share.
 //!
-//! Each command is a file, or a folder with a file for each of its parts. To add one: write `command/NAME.rs` with a
-//! `clap::Args` struct (its doc comment is the help text) and a method `run`; add the module, a variant of [`Command`] and
-//! an arm of [`dispatch`] here; run `cargo xtask generate`, which renews `docs/cli.md`.
+//! Each command is a file, or a folder with a file for each of its parts. CONTRIBUTING.md says how to add one.
 
 mod access;
 mod answer;
@@ -83,11 +81,11 @@ pub(crate) use help::command;
     version,
     max_term_width = 100,
     after_help = "\
-Exit codes: 0 success; 1 the coordinator refused the call, or a local failure; 3 the member, the lead or the host rejected \
-the request; 4 the request expired or was cancelled; 5 timed out; 64 wrong usage; 69 coordinator unreachable; 74 output \
-cannot be written; 75 outcome unknown (`run`: also if the name is taken); 77 not permitted; 126 the program of \
-`run` cannot be executed; 127 it cannot be found; 130 `spawn` was interrupted while it waited, or `backup` \
-was interrupted before it was complete. `run` otherwise returns the program's exit code."
+Exit codes: 0 success; 1 the coordinator refused the call, something failed on this machine, or a check (such as `doctor`) \
+found a problem; 3 the member, the lead or the host rejected the request; 4 the request expired or was cancelled; 5 timed out; \
+64 wrong usage; 69 coordinator unreachable; 74 output cannot be written; 75 outcome unknown (`run`: also if the name is \
+taken); 77 not permitted; 126 the program of `run` cannot be executed; 127 it cannot be found; 130 `spawn` was interrupted \
+while it waited, or `backup` was interrupted before it was complete. `run` otherwise returns the program's exit code."
 )]
 pub struct Cli {
     #[command(flatten)]

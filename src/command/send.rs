@@ -24,6 +24,7 @@ use crate::{
 /// command prints the recipient's reply and acknowledges it.
 #[derive(Args, Debug)]
 #[command(
+    override_usage = "teamwire send [OPTIONS] <RECIPIENT> <TEXT>\n       teamwire send [OPTIONS] --broadcast <TEXT>\n       teamwire send [OPTIONS] --json <-|FILE>",
     after_help = "Examples:\n\n    teamwire send backend \"The schema is ready\" -s \"schema ready\"\n    teamwire send --broadcast \"Deploying in five minutes\"\n    teamwire send team-lead \"Which database?\" --wait-reply 5m\n    echo '{\"type\":\"message\",\"recipient\":\"backend\",\"summary\":\"hi\",\"content\":\"Hello\"}' | teamwire send --json -"
 )]
 pub struct Send {
@@ -37,7 +38,7 @@ pub struct Send {
     #[arg(long, short)]
     broadcast: bool,
     /// The message that this one replies to: its id, the beginning or end of its id, or `last`, which means
-    /// the newest message in your inbox or, if the inbox is empty, the newest one in the history
+    /// the newest message in your inbox or, if the inbox is empty, the newest one that you can see in the history
     #[arg(long, value_name = "MESSAGE_ID")]
     in_reply_to: Option<String>,
     /// The URI of an attachment too large to send as text; may be repeated

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_left_is_short() {
+    fn the_time_left_is_shown_in_hours_minutes_and_seconds() {
         assert_eq!(left(Duration::from_secs(580)), "9:40");
         assert_eq!(left(Duration::from_secs(86_380)), "23:59:40");
         assert_eq!(left(Duration::from_millis(900)), "0:00");

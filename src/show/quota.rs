@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_team_looks_full() {
+    fn a_full_or_nearly_full_team_is_shown_as_such() {
         let full = team(2 * MIB, 0);
         assert_eq!(texts(&full), ["The team uses 100% of its quota: 2.0 MiB of 2.0 MiB."]);
         assert!(is_full(&full) && nearly_full(&full)[0].is_full);

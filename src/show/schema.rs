@@ -71,7 +71,7 @@ const COMMANDS: &[(&str, Prints)] = &[
         ]),
     ),
     ("down", Object(&[("what", "string"), ("name", "string"), ("outcome", "string"), ("text", "string")])),
-    ("health", Object(&[("serving", "boolean"), ("address", "string")])),
+    ("health", Object(&[("serving", "boolean"), ("writable", "boolean"), ("address", "string")])),
     ("history", Message("HistoryEntry")),
     ("history --export", Object(&[("entries", "integer"), ("last_sequence", "integer")])),
     // What the host does, as it happens. Each kind of event adds other fields.

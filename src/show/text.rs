@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_a_person_does_not_see_reaches_the_terminal_as_it_is() {
+    fn invisible_characters_are_escaped_before_they_reach_the_terminal() {
         assert_eq!(plain("a\u{1b}[2J\u{85}\tb\nc"), "a\\u{1b}[2J\\u{85}\tb\nc");
         assert_eq!(plain("\u{202e}x\u{e0041} ❤\u{fe0f}"), "\\u{202e}x\\u{e0041} ❤\u{fe0f}");
         assert_eq!(one_line("a\u{2028}b\n c"), "a\\u{2028}b c");

@@ -15,7 +15,7 @@ use crate::{
 };
 
 scenarios! {
-    a_members_credential_is_taken_back_and_its_runner_ends,
+    revoking_a_members_credential_ends_its_streams_and_its_runner,
     a_lead_replaces_its_own_credential,
     the_operators_credential_is_replaced_without_a_restart,
 }
@@ -53,7 +53,7 @@ fn listed(world: &World, member: &str) -> Option<Value> {
     listed.into_iter().find(|found| found["kind"] == "member" && found["member"] == member)
 }
 
-fn a_members_credential_is_taken_back_and_its_runner_ends(world: World) {
+fn revoking_a_members_credential_ends_its_streams_and_its_runner(world: World) {
     world.create_team("acme");
     let bob = world.run("bob", &[], agents::WILLING).ready();
     let program = bob.program();

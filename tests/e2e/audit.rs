@@ -13,7 +13,7 @@ use crate::{
 };
 
 scenarios! {
-    each_use_of_power_leaves_an_entry_that_outlives_the_coordinator_and_the_team,
+    each_privileged_call_leaves_an_audit_entry_that_outlives_the_coordinator_and_the_team,
     refused_calls_and_sign_ins_leave_entries_without_their_secrets,
     a_flood_of_refused_calls_neither_fills_the_log_nor_hides_a_forced_stop,
     a_changed_byte_is_found,
@@ -94,7 +94,7 @@ fn id_of(credential: &str) -> &str {
     credential.rsplit(':').nth(1).unwrap()
 }
 
-fn each_use_of_power_leaves_an_entry_that_outlives_the_coordinator_and_the_team(mut world: World) {
+fn each_privileged_call_leaves_an_audit_entry_that_outlives_the_coordinator_and_the_team(mut world: World) {
     world.create_team("acme");
     world.join("ann");
     world.join("bob");

@@ -18,10 +18,10 @@ use serde_json::Value;
 use teamwire_client::{Client, message};
 use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
-use crate::world::{Coordinator, LEAD, Output, Running, TestRedis, World, eventually};
+use crate::world::{Coordinator, LEAD, Output, StartedCommand, TestRedis, World, eventually};
 
 scenarios! {
-    a_backup_under_load_has_everything_that_was_acknowledged_before_and_nothing_that_was_not_sent,
+    a_backup_under_load_has_everything_acknowledged_before_it_and_nothing_that_was_not_sent,
     a_restored_team_goes_on_where_it_was,
     an_exported_history_is_complete_and_continues,
     a_backup_is_a_private_file_that_only_the_operator_can_make,
@@ -85,7 +85,7 @@ async fn send(client: Client, stored: Arc<AtomicUsize>, stop: watch::Receiver<bo
     }
 }
 
-fn a_backup_under_load_has_everything_that_was_acknowledged_before_and_nothing_that_was_not_sent(mut world: World) {
+fn a_backup_under_load_has_everything_acknowledged_before_it_and_nothing_that_was_not_sent(mut world: World) {
     let state = world.coordinator.state_directory();
     fs::write(state.parent().unwrap().join("teamwire.toml"), ROOMY).unwrap();
     world.coordinator.end();
@@ -354,7 +354,7 @@ fn pack_changed(path: &Path, text: &str, change: impl Fn(&str) -> String) {
 }
 
 #[test]
-fn a_backup_that_cannot_be_restored_is_refused_with_words_and_changes_nothing() {
+fn an_unusable_backup_is_refused_with_an_explanation_and_changes_nothing() {
     let world = World::embedded();
     world.create_team("acme");
     world.join("bob");
@@ -423,7 +423,7 @@ fn an_interrupted_backup_leaves_nothing_behind() {
         let names = fs::read_dir(world.home(LEAD)).unwrap().map(|entry| entry.unwrap().file_name());
         names.map(|name| name.into_string().unwrap()).filter(|name| name.contains("backup")).collect()
     };
-    for end in [Running::interrupt, Running::terminate] {
+    for end in [StartedCommand::interrupt, StartedCommand::terminate] {
         let backup = world.spawn_in(LEAD, &["backup", "new-backup"], &[("TEAMWIRE_ADDRESS", &address)]);
         eventually("the backup begins", || (!files().is_empty()).then_some(()));
         end(backup).exits(130).complains_of("no backup was written");

@@ -180,7 +180,7 @@ fn memory_peak(world: &World) -> u64 {
 }
 
 #[test]
-fn a_client_that_reads_nothing_holds_so_much_memory_and_keeps_nobody_out() {
+fn a_client_that_reads_nothing_holds_bounded_memory_and_blocks_only_itself() {
     let world = World::configured(ROOMY);
     world.create_team("acme");
     let (ann, bob) = (world.join("ann"), world.join("bob"));
@@ -222,7 +222,7 @@ fn a_client_that_reads_nothing_holds_so_much_memory_and_keeps_nobody_out() {
 }
 
 #[test]
-fn a_reply_that_its_client_does_not_read_makes_way_for_the_next_one() {
+fn an_unread_reply_makes_room_for_the_next_one() {
     let world = World::configured(&format!(
         "[shares]\nreply_bytes_per_credential_max = \"1MiB\"\n[delivery]\nwrite_timeout = \"1s\"\n{ROOMY}"
     ));
@@ -256,7 +256,7 @@ fn a_reply_that_its_client_does_not_read_makes_way_for_the_next_one() {
 }
 
 #[test]
-fn a_stream_that_its_client_does_not_read_is_ended_and_frees_what_waits() {
+fn unread_streams_are_ended_and_free_their_memory() {
     let world = World::configured(&format!(
         "[shares]\nreply_bytes_per_credential_max = \"1MiB\"\n[delivery]\nwrite_timeout = \"1s\"\n{ROOMY}"
     ));
@@ -285,7 +285,7 @@ fn a_stream_that_its_client_does_not_read_is_ended_and_frees_what_waits() {
 }
 
 #[test]
-fn a_credential_has_so_many_streams_open_and_its_consoles_have_as_many_together() {
+fn open_streams_are_bounded_per_credential_and_its_consoles_share_another_bound() {
     let world = World::configured("[shares]\nstreams_per_credential_max = 2\n");
     world.create_team("acme");
     let (ann, bob) = (world.join("ann"), world.join("bob"));
@@ -366,7 +366,7 @@ async fn create_task(raw: &Raw) -> Result<(), Status> {
 }
 
 #[test]
-fn a_writer_that_hammers_is_slowed_and_invented_credentials_are_no_way_around_it() {
+fn a_writer_that_hammers_is_slowed_even_if_it_invents_credentials() {
     let world = World::configured("[rates]\nwrites_per_second = 5\nwrites_burst = 40\n");
     world.create_team("acme");
     let (ann, bob) = (world.join("ann"), world.join("bob"));
@@ -433,7 +433,7 @@ async fn join_again(raw: &Raw) -> String {
 }
 
 #[test]
-fn a_former_life_uses_up_no_rates_of_its_successor() {
+fn a_former_life_does_not_use_up_the_rates_of_its_successor() {
     let world = World::configured("[rates]\nwrites_per_second = 1\nwrites_burst = 10\n");
     world.create_team("acme");
     let bob = world.join("bob");
@@ -454,7 +454,7 @@ fn a_former_life_uses_up_no_rates_of_its_successor() {
 }
 
 #[test]
-fn a_member_that_joins_again_and_again_holds_the_connections_of_two_lives() {
+fn a_member_that_keeps_rejoining_holds_the_connections_of_only_two_lives() {
     let world = World::configured("[shares]\nconnections_per_credential_max = 3\n");
     world.create_team("acme");
     let (ann, bob) = (world.join("ann"), world.join("bob"));
@@ -511,7 +511,7 @@ fn a_caller_that_repeats_refused_calls_without_a_pause_waits_for_each_answer() {
 }
 
 #[test]
-fn a_credential_has_so_many_connections_and_a_closed_one_makes_room() {
+fn connections_are_bounded_per_credential_and_closing_one_makes_room() {
     let world = World::configured(
         "log = \"debug\"\n[network]\nauthentication_timeout = \"1s\"\n[shares]\nconnections_per_credential_max = 3\n",
     );
@@ -546,7 +546,7 @@ fn a_credential_has_so_many_connections_and_a_closed_one_makes_room() {
 }
 
 #[test]
-fn members_that_hold_all_connections_keep_the_lead_and_the_operator_in() {
+fn members_that_hold_all_their_connections_do_not_lock_out_the_lead_and_the_operator() {
     let world = World::configured("[network]\nconnections_max = 20\nreserved_percent = 20\n");
     world.create_team("acme");
     let (ann, bob, eve) = (world.join("ann"), world.join("bob"), world.join("eve"));
@@ -582,7 +582,7 @@ async fn from(address: &str, to: SocketAddr) -> TcpStream {
 }
 
 #[test]
-fn strangers_of_one_address_make_way_and_keep_nobody_out() {
+fn strangers_at_one_address_give_up_their_places_and_block_no_one_else() {
     let world = World::configured("log = \"debug\"\n[network]\nconnections_max = 60\nstrangers_per_address_max = 20\n");
     world.create_team("acme");
     let (ann, bob) = (world.join("ann"), world.join("bob"));
@@ -616,7 +616,7 @@ fn strangers_of_one_address_make_way_and_keep_nobody_out() {
 }
 
 #[test]
-fn strangers_whose_large_requests_do_not_become_complete_hold_so_much_memory() {
+fn strangers_with_incomplete_large_requests_hold_bounded_memory_and_block_no_member() {
     let world = World::configured("[network]\nauthentication_timeout = \"1m\"\nrequest_timeout = \"1m\"\n");
     world.create_team("acme");
     let (ann, bob) = (world.join("ann"), world.join("bob"));
@@ -652,7 +652,7 @@ fn strangers_whose_large_requests_do_not_become_complete_hold_so_much_memory() {
 }
 
 #[test]
-fn a_member_whose_large_requests_do_not_become_complete_keeps_nobody_waiting() {
+fn a_member_with_incomplete_large_requests_blocks_only_itself() {
     let world = World::configured(
         "[network]\nrequest_timeout = \"1m\"\n[shares]\nrequest_bytes_per_credential_max = \"1MiB\"\nrequest_bytes_max = \"2MiB\"\n",
     );

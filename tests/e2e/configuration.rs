@@ -8,7 +8,7 @@ const USAGE: i32 = 64;
 const UNREACHABLE: i32 = 69;
 
 #[test]
-fn a_printed_configuration_is_one_that_comes_to_the_same() {
+fn a_printed_configuration_reads_back_as_the_same_configuration() {
     let world = World::embedded();
     let file = world.home(LEAD).join("printed.toml");
     let path = file.to_str().unwrap();
@@ -26,7 +26,7 @@ fn a_printed_configuration_is_one_that_comes_to_the_same() {
 }
 
 #[test]
-fn mistakes_are_named_with_their_place_and_what_was_likely_meant() {
+fn configuration_mistakes_are_reported_with_their_place_and_a_suggestion() {
     let world = World::embedded();
     let file = world.home(LEAD).join("wrong.toml");
     let path = file.to_str().unwrap();
@@ -60,7 +60,7 @@ fn mistakes_are_named_with_their_place_and_what_was_likely_meant() {
 }
 
 #[test]
-fn an_operator_whose_credential_is_given_is_the_operator() {
+fn a_configured_operator_credential_is_the_operators() {
     let given = tempfile::NamedTempFile::new().unwrap();
     fs::write(given.path(), "two:given0123456789abcdef\n").unwrap();
     let world = World::configured(&format!("operator_credential = \"{}\"\n", given.path().display()));
@@ -73,7 +73,7 @@ fn an_operator_whose_credential_is_given_is_the_operator() {
 }
 
 #[test]
-fn limits_that_are_configured_hold() {
+fn configured_limits_are_enforced() {
     let world = World::configured("[limits]\nmembers_max = 2\ncontent_bytes_max = \"1KiB\"\n");
     world.create_team("acme");
     world.join("ann");

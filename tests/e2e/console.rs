@@ -483,7 +483,7 @@ fn every_call_that_changes_something_is_refused_to_a_read_only_sign_in() {
 }
 
 #[test]
-fn the_page_is_served_with_what_restricts_it() {
+fn the_page_is_served_with_security_and_caching_headers() {
     let world = World::embedded();
     let page = get(&world, "/", "");
     assert_eq!((page.status, page.header("content-type")), (200, "text/html; charset=utf-8"));
@@ -507,7 +507,7 @@ fn the_page_is_served_with_what_restricts_it() {
 }
 
 #[test]
-fn what_a_browser_may_not_ask_is_refused_with_one_line() {
+fn browser_requests_from_a_foreign_host_or_origin_are_refused() {
     let world =
         World::configured("advertise = [\"http://coordinator.example:7420\"]\n[console]\nhosts = [\"page.example\"]\n");
     world.create_team("acme");
@@ -536,7 +536,7 @@ fn what_a_browser_may_not_ask_is_refused_with_one_line() {
 }
 
 #[test]
-fn the_page_is_not_served_where_it_is_off() {
+fn a_disabled_page_is_not_served() {
     let world = World::configured("[console]\nenabled = \"off\"\n");
     world.create_team("acme");
     let mut stream = TcpStream::connect(world.coordinator.socket()).unwrap();
@@ -668,7 +668,7 @@ fn without_a_browser_the_address_and_the_code_are_printed() {
 }
 
 #[test]
-fn the_command_says_as_whom_it_signs_in_and_why_that_is_the_operator() {
+fn the_console_command_says_who_signs_in_and_why_it_falls_back_to_the_operator() {
     let world = World::embedded();
     world.create_team("acme");
     let _bob = world.run("bob", &[], "cat >/dev/null").ready();

@@ -12,7 +12,7 @@ use crate::{
 
 scenarios! {
     a_coordinator_that_comes_back_finds_the_same_programs_at_work,
-    a_program_keeps_the_message_that_it_works_on_however_often_its_coordinator_restarts,
+    a_program_keeps_its_current_message_through_any_number_of_coordinator_restarts,
     a_runner_that_waits_for_its_coordinator_says_so_and_gives_up_at_a_signal,
     a_coordinator_killed_under_load_loses_nothing_and_repeats_nothing,
 }
@@ -45,7 +45,7 @@ fn a_coordinator_that_comes_back_finds_the_same_programs_at_work(mut world: Worl
 
 /// No other process can have opened the file of the store, so nothing that comes later was delivered before.
 #[test]
-fn what_is_sent_after_a_crash_does_not_count_as_delivered_before() {
+fn a_message_sent_after_a_crash_does_not_count_as_delivered_before() {
     let mut world = World::embedded();
     world.create_team("acme");
     let backend = world.run("backend", &[], agents::WILLING).ready();
@@ -64,7 +64,7 @@ fn what_is_sent_after_a_crash_does_not_count_as_delivered_before() {
     }
 }
 
-fn a_program_keeps_the_message_that_it_works_on_however_often_its_coordinator_restarts(mut world: World) {
+fn a_program_keeps_its_current_message_through_any_number_of_coordinator_restarts(mut world: World) {
     world.create_team("acme");
     let backend = world.run("backend", &[], agents::SILENT).ready();
     world.cli(LEAD, &["send", "backend", "an hour of work"]).succeeds();

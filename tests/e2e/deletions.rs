@@ -8,10 +8,10 @@ use crate::{
 };
 
 redis_scenarios! {
-    of_a_deleted_team_only_the_audit_log_is_left_in_redis,
+    only_the_audit_log_of_a_deleted_team_is_left_in_redis,
 }
 
-fn of_a_deleted_team_only_the_audit_log_is_left_in_redis(world: World) {
+fn only_the_audit_log_of_a_deleted_team_is_left_in_redis(world: World) {
     world.create_team("other");
     world.create_team("acme");
     let ann = world.run("ann", &[], agents::WILLING).ready();

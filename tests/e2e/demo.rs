@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::{
     agents,
-    world::{LEAD, Output, Running, ScriptedHost, World, eventually, offer, processes_with},
+    world::{LEAD, Output, ScriptedHost, StartedCommand, World, eventually, offer, processes_with},
 };
 
 fn is_chinese(c: char) -> bool {
@@ -35,12 +35,12 @@ fn on_a_terminal_the_demo_says_nothing_about_its_own_coordinator() {
 
 #[test]
 fn an_interrupted_demo_ends_its_processes_and_deletes_its_files() {
-    leaves_nothing_behind(Running::interrupt, 130);
-    leaves_nothing_behind(Running::terminate, 143);
+    leaves_nothing_behind(StartedCommand::interrupt, 130);
+    leaves_nothing_behind(StartedCommand::terminate, 143);
 }
 
 /// Ends a demo while a teammate runs.
-fn leaves_nothing_behind(end: fn(Running) -> Output, code: i32) {
+fn leaves_nothing_behind(end: fn(StartedCommand) -> Output, code: i32) {
     let world = World::embedded();
     let files = world.home("newcomer").join("files");
     fs::create_dir(&files).unwrap();

@@ -12,11 +12,11 @@ use crate::{
 scenarios! {
     a_message_that_cannot_be_queued_is_explained_before_it_is_sent,
     the_doctor_distinguishes_unread_messages_from_unacknowledged_ones,
-    a_member_that_does_not_end_is_named_with_what_to_do,
-    what_keeps_a_team_from_being_deleted_is_named,
+    the_doctor_names_a_member_that_does_not_exit_and_the_remedy,
+    the_doctor_names_the_members_that_block_a_teams_deletion,
     a_message_tells_its_whole_life,
-    a_persons_unread_messages_are_one_note,
-    members_that_ended_as_asked_are_not_findings,
+    the_doctor_reports_a_persons_unread_messages_in_one_note,
+    the_doctor_does_not_report_members_that_ended_as_requested,
     the_advice_about_a_failed_program_fits_the_reader,
     a_member_whose_turns_fail_is_shown_as_failing_until_one_succeeds,
     a_program_that_fails_at_every_batch_is_shown_as_failing,
@@ -87,7 +87,7 @@ fn the_doctor_distinguishes_unread_messages_from_unacknowledged_ones(world: Worl
     world.cli("ann", &["doctor", "bob", "--patience", "0"]).succeeds();
 }
 
-fn a_member_that_does_not_end_is_named_with_what_to_do(world: World) {
+fn the_doctor_names_a_member_that_does_not_exit_and_the_remedy(world: World) {
     world.create_team("acme");
     let bob = world.run("bob", &[], agents::SILENT).ready();
     world.cli(LEAD, &["shutdown", "bob"]).succeeds();
@@ -107,7 +107,7 @@ fn a_member_that_does_not_end_is_named_with_what_to_do(world: World) {
     bob.exit();
 }
 
-fn what_keeps_a_team_from_being_deleted_is_named(world: World) {
+fn the_doctor_names_the_members_that_block_a_teams_deletion(world: World) {
     world.create_team("acme");
     world.join("ann");
     world.join("ben");
@@ -123,7 +123,7 @@ fn what_keeps_a_team_from_being_deleted_is_named(world: World) {
     world.cli(LEAD, &["team", "delete", "--yes"]).succeeds();
 }
 
-fn a_persons_unread_messages_are_one_note(world: World) {
+fn the_doctor_reports_a_persons_unread_messages_in_one_note(world: World) {
     world.create_team("acme");
     world.join("ann");
     for text in ["one", "two", "three"] {
@@ -162,7 +162,7 @@ fn a_message_tells_its_whole_life(world: World) {
     world.cli("ben", &["message", "show", id]).exits(1).complains_of("MESSAGE_NOT_FOUND");
 }
 
-fn members_that_ended_as_asked_are_not_findings(world: World) {
+fn the_doctor_does_not_report_members_that_ended_as_requested(world: World) {
     world.create_team("acme");
     let approves = world.run("ann", &["--on-shutdown", "approve"], agents::SILENT).ready();
     let forced = world.run("bob", &[], agents::SILENT).ready();

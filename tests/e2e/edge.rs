@@ -139,7 +139,7 @@ fn only_connections_without_a_credential_are_closed() {
 }
 
 #[test]
-fn whatever_a_stranger_asks_for_it_stays_a_stranger() {
+fn a_stranger_remains_a_stranger_whatever_it_calls() {
     let world = World::configured("log = \"debug\"\n[network]\nauthentication_timeout = \"2s\"\n");
     world.create_team("acme");
     // Each was refused for something else once, before anybody had looked at the secret.
@@ -170,7 +170,7 @@ fn whatever_a_stranger_asks_for_it_stays_a_stranger() {
 }
 
 #[test]
-fn a_caller_that_names_two_credentials_is_nobody() {
+fn a_call_with_two_credentials_is_unauthenticated() {
     let world = World::embedded();
     let operator = world.operator();
     Runtime::new().unwrap().block_on(async {
@@ -184,7 +184,7 @@ fn a_caller_that_names_two_credentials_is_nobody() {
 }
 
 #[test]
-fn a_request_that_cannot_be_decoded_is_refused_with_a_reason() {
+fn an_undecodable_request_is_refused_with_a_reason_and_the_connection_stays_open() {
     let world = World::embedded();
     let operator = world.operator();
     Runtime::new().unwrap().block_on(async {
@@ -208,7 +208,7 @@ fn a_request_that_cannot_be_decoded_is_refused_with_a_reason() {
 }
 
 #[test]
-fn a_call_that_takes_longer_than_that_is_waited_for() {
+fn a_first_call_may_take_longer_than_the_authentication_timeout() {
     let world = World::configured("log = \"debug\"\n[network]\nauthentication_timeout = \"1s\"\n");
     world.create_team("acme");
     world.join("bob");
@@ -229,7 +229,7 @@ fn a_call_that_takes_longer_than_that_is_waited_for() {
 }
 
 #[test]
-fn one_connection_too_many_is_closed_at_once_and_a_place_that_is_free_is_given_again() {
+fn an_excess_connection_is_closed_at_once_and_a_freed_place_is_reused() {
     let world = World::configured("log = \"debug\"\n[network]\nconnections_max = 3\n");
     Runtime::new().unwrap().block_on(async {
         let mut known = Vec::new();
@@ -248,7 +248,7 @@ fn one_connection_too_many_is_closed_at_once_and_a_place_that_is_free_is_given_a
 }
 
 #[test]
-fn a_coordinator_asks_the_system_for_as_many_open_files_as_its_connections_take() {
+fn a_coordinator_raises_its_open_file_limit_as_its_connections_require_or_warns() {
     let world = World::embedded();
     let serve = "exec \"$0\" serve --listen 127.0.0.1:0 --store memory:";
     for (limit, is_enough) in [("ulimit -S -n 48", true), ("ulimit -n 48", false)] {
@@ -311,7 +311,7 @@ fn a_client_that_answers_no_pings_loses_its_place() {
 }
 
 #[test]
-fn a_coordinator_that_is_asked_to_end_waits_for_open_calls_only_so_long() {
+fn a_stopping_coordinator_waits_a_bounded_time_for_open_calls_and_closes_cleanly() {
     let mut world = World::configured("[drain]\ngrace = \"1s\"\nhard_stop = \"2s\"\n");
     world.coordinator.may_complain_of("calls were still open at the end of the grace");
     let operator = world.operator();
@@ -400,7 +400,7 @@ fn a_request_over_the_bound_is_refused_with_a_reason() {
 }
 
 #[test]
-fn a_request_that_does_not_become_whole_is_ended_and_the_connection_goes_on() {
+fn an_incomplete_request_is_ended_and_its_connection_stays_open() {
     let world = World::configured("[network]\nrequest_timeout = \"500ms\"\n");
     let operator = world.operator();
     Runtime::new().unwrap().block_on(async {
@@ -445,7 +445,7 @@ fn a_flood_of_calls_that_are_cancelled_at_once_closes_the_floods_connection_only
 }
 
 #[test]
-fn a_stranger_keeps_no_member_alive_by_calling_in_its_name() {
+fn a_stranger_cannot_keep_a_member_alive_by_calling_in_its_name() {
     let world = World::configured(
         "[limits]\nlease_ttl = \"10s\"\nlost_grace = \"0s\"\n[delivery]\nheartbeat_interval = \"5s\"\n",
     );
@@ -479,7 +479,7 @@ fn a_stranger_keeps_no_member_alive_by_calling_in_its_name() {
 }
 
 #[test]
-fn idle_connections_to_health_checks_and_metrics_are_cut_off_and_keep_nobody_out() {
+fn idle_connections_to_health_checks_and_metrics_are_cut_off_and_block_no_one() {
     let world = World::configured("health = \"127.0.0.1:0\"\nlog = \"debug\"\n");
     let health = world.coordinator.health_address();
     let runtime = Runtime::new().unwrap();

@@ -173,22 +173,22 @@ fn nothing_survives_a_killed_runner(containment: &str) {
 }
 
 #[test]
-fn programs_of_every_bad_sort_end_when_asked_to_in_cgroups() {
+fn all_kinds_of_misbehaving_programs_end_when_asked_to_in_cgroups() {
     all_end_when_asked_to("cgroup");
 }
 
 #[test]
-fn programs_of_every_bad_sort_end_when_asked_to_without_cgroups() {
+fn all_kinds_of_misbehaving_programs_end_when_asked_to_without_cgroups() {
     all_end_when_asked_to("watchdog");
 }
 
 #[test]
-fn programs_of_every_bad_sort_end_with_their_killed_runner_in_cgroups() {
+fn all_kinds_of_misbehaving_programs_end_with_their_killed_runner_in_cgroups() {
     nothing_survives_a_killed_runner("cgroup");
 }
 
 #[test]
-fn programs_of_every_bad_sort_end_with_their_killed_runner_without_cgroups() {
+fn all_kinds_of_misbehaving_programs_end_with_their_killed_runner_without_cgroups() {
     nothing_survives_a_killed_runner("watchdog");
 }
 
@@ -196,11 +196,11 @@ scenarios! {
     a_killed_watchdog_is_replaced,
     two_quick_signals_kill_the_program_and_its_exit_is_reported,
     two_quick_signals_end_a_runner_without_a_coordinator,
-    a_program_that_leaves_may_finish_and_exits_once,
-    a_program_that_leaves_and_stays_is_ended,
-    a_program_for_each_batch_ends_between_batches,
+    a_program_that_leaves_may_finish_and_its_exit_is_reported_once,
+    a_program_that_leaves_but_keeps_running_is_ended,
+    a_shutdown_of_a_program_run_per_batch_waits_for_the_current_batch,
     a_failing_program_is_reported_with_its_last_words,
-    a_member_that_was_stopped_by_force_says_by_whom,
+    the_exit_of_a_member_stopped_by_force_says_who_stopped_it,
     a_crash_is_reported_with_its_exit_code,
     no_member_joins_for_a_program_that_cannot_be_found,
     a_failed_batch_and_a_failed_task_are_reported_to_the_lead,
@@ -259,17 +259,17 @@ fn leave(world: &World, script: &str) -> Vec<String> {
     ends.map(|event| format!("{}: {}", event["state"].as_str().unwrap(), event["detail"].as_str().unwrap())).collect()
 }
 
-fn a_program_that_leaves_may_finish_and_exits_once(world: World) {
+fn a_program_that_leaves_may_finish_and_its_exit_is_reported_once(world: World) {
     let ends = leave(&world, r#"hear; "$TW" leave --reason 'all done'; while hear; do :; done; : > finished; exit 4"#);
     assert_eq!(ends, ["stopping: all done", "exited: exit code 4"]);
 }
 
-fn a_program_that_leaves_and_stays_is_ended(world: World) {
+fn a_program_that_leaves_but_keeps_running_is_ended(world: World) {
     let ends = leave(&world, r#""$TW" leave; : > finished; exec sleep 1000"#);
     assert_eq!(ends, ["stopping: left", "exited: its runner ended it with SIGTERM"]);
 }
 
-fn a_program_for_each_batch_ends_between_batches(world: World) {
+fn a_shutdown_of_a_program_run_per_batch_waits_for_the_current_batch(world: World) {
     world.create_team("acme");
     let script = "hear; until [ -e go ]; do sleep 0.05; done; echo 'It is done'";
     let worker = world.run("worker", &["--via", "exec"], script);
@@ -336,7 +336,7 @@ fn a_failing_program_is_reported_with_its_last_words(world: World) {
     assert!(line.contains("exit code 1") && line.contains("unknown option --bogus-flag"), "{status}");
 }
 
-fn a_member_that_was_stopped_by_force_says_by_whom(world: World) {
+fn the_exit_of_a_member_stopped_by_force_says_who_stopped_it(world: World) {
     world.create_team("acme");
     let backend = world.run("backend", &[], agents::WILLING).ready();
     let stopped = world.cli(LEAD, &["shutdown", "backend", "--force"]).succeeds();

@@ -13,13 +13,13 @@ use crate::{
 };
 
 scenarios! {
-    what_the_command_line_sends_wrongly_is_refused_with_reason_field_and_exit_code,
+    invalid_messages_from_the_command_line_are_refused_with_reason_field_and_exit_code,
     commands_that_are_refused_say_why_and_what_to_do,
     over_grpc_a_refusal_carries_code_reason_and_field,
-    tokens_are_good_for_so_many_joins_and_so_long,
-    a_full_inbox_refuses_more_and_takes_it_when_there_is_room,
+    join_tokens_are_limited_by_name_uses_and_time_and_observers_only_read_until_expiry,
+    a_full_inbox_refuses_messages_until_there_is_room,
     the_first_mistakes_on_a_new_team_are_explained,
-    a_prompt_for_a_program_that_reads_none_is_refused,
+    a_prompt_for_a_program_that_cannot_read_one_is_refused,
 }
 
 /// Exit codes.
@@ -30,7 +30,7 @@ const NOT_PERMITTED: i32 = 77;
 /// A request id that nobody was given.
 const UNKNOWN: &str = "req_00000000000000000000000000";
 
-fn a_prompt_for_a_program_that_reads_none_is_refused(world: World) {
+fn a_prompt_for_a_program_that_cannot_read_one_is_refused(world: World) {
     world.create_team("acme");
     for via in [&["--via", "exec"][..], &[]] {
         let run = [&["run", "backend", "--prompt", "You own the API."][..], via, &["--", "cat"]].concat();
@@ -100,7 +100,7 @@ fn message(recipient: &str, content: &str, summary: &str) -> Value {
     json!({"type": "message", "recipient": recipient, "content": content, "summary": summary})
 }
 
-fn what_the_command_line_sends_wrongly_is_refused_with_reason_field_and_exit_code(world: World) {
+fn invalid_messages_from_the_command_line_are_refused_with_reason_field_and_exit_code(world: World) {
     let scene = Scene::set(world);
     let before = scene.state();
     let large = "x".repeat(64 * 1024 + 1);
@@ -339,7 +339,7 @@ fn over_grpc_a_refusal_carries_code_reason_and_field(world: World) {
     assert_eq!(scene.state(), before);
 }
 
-fn a_full_inbox_refuses_more_and_takes_it_when_there_is_room(world: World) {
+fn a_full_inbox_refuses_messages_until_there_is_room(world: World) {
     world.create_team("acme");
     let credential = world.join("ann");
     world.join("bob");
@@ -377,7 +377,7 @@ fn a_full_inbox_refuses_more_and_takes_it_when_there_is_room(world: World) {
     assert_eq!(left.len(), accepted - 99);
 }
 
-fn tokens_are_good_for_so_many_joins_and_so_long(world: World) {
+fn join_tokens_are_limited_by_name_uses_and_time_and_observers_only_read_until_expiry(world: World) {
     world.create_team("acme");
     let address = world.coordinator.address();
     let join = |identity: &str, arguments: &[&str]| {

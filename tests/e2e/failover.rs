@@ -171,7 +171,7 @@ fn a_failover_reports_lost_writes_to_every_affected_team() {
 }
 
 #[test]
-fn a_send_that_no_replica_has_is_refused_until_one_has_it() {
+fn a_send_is_refused_until_a_replica_has_it() {
     let runtime = Runtime::new().unwrap();
     let Some(primary) = TestRedis::start() else { return };
     let Some(replica) = runtime.block_on(TestRedis::start_replica_of(&primary)) else { return };

@@ -19,8 +19,8 @@ const EACH: usize = 75;
 pub(super) const THREE_TIMES: &[usize] = &[40, 120, 200];
 
 scenarios! {
-    what_arrives_while_a_session_waits_is_not_read_back_from_the_store,
-    a_team_that_dials_at_once_is_kept_waiting_and_not_cut_off,
+    a_waiting_session_delivers_new_messages_without_store_reads,
+    simultaneous_connections_to_a_stalled_coordinator_wait_and_are_not_refused,
 }
 
 redis_scenarios! {
@@ -47,7 +47,7 @@ fn clients_wait_for_a_redis_that_hangs(mut world: World) {
     });
 }
 
-fn what_arrives_while_a_session_waits_is_not_read_back_from_the_store(world: World) {
+fn a_waiting_session_delivers_new_messages_without_store_reads(world: World) {
     world.create_team("acme");
     let runtime = Runtime::new().unwrap();
     let _inside = runtime.enter();
@@ -75,7 +75,7 @@ fn what_arrives_while_a_session_waits_is_not_read_back_from_the_store(world: Wor
     });
 }
 
-fn a_team_that_dials_at_once_is_kept_waiting_and_not_cut_off(world: World) {
+fn simultaneous_connections_to_a_stalled_coordinator_wait_and_are_not_refused(world: World) {
     world.coordinator.signal(Signal::SIGSTOP);
     let dial = |_| TcpStream::connect_timeout(&world.coordinator.socket(), PATIENCE);
     let all: Result<Vec<_>, _> = (0..500).map(dial).collect();

@@ -14,8 +14,8 @@ scenarios! {
     an_ordered_member_starts_with_its_prompt_and_leaves_nothing_behind,
     a_killed_runner_is_reported_by_its_host,
     members_outlive_a_killed_host_which_goes_on_with_them,
-    an_order_in_the_hand_of_a_killed_host_is_carried_out_once_by_its_successor,
-    an_outage_of_the_coordinator_is_two_lines_in_the_output_of_a_host,
+    an_order_taken_by_a_killed_host_is_carried_out_once_by_its_successor,
+    a_host_prints_two_lines_about_an_outage_of_the_coordinator,
 }
 
 /// Starts a host `gpu-1` with the profile `agent`.
@@ -93,7 +93,7 @@ fn members_outlive_a_killed_host_which_goes_on_with_them(world: World) {
     assert!(output.stdout.contains("backend has ended"), "{}", output.stdout);
 }
 
-fn an_outage_of_the_coordinator_is_two_lines_in_the_output_of_a_host(mut world: World) {
+fn a_host_prints_two_lines_about_an_outage_of_the_coordinator(mut world: World) {
     world.create_team("acme");
     let lead = Orderer::new(&world);
     let gpu = host(&world, &lead, agents::WILLING, "");
@@ -113,7 +113,7 @@ fn an_outage_of_the_coordinator_is_two_lines_in_the_output_of_a_host(mut world: 
     assert_eq!((count("disconnected: "), count("connected again")), (1, 1), "{said}");
 }
 
-fn an_order_in_the_hand_of_a_killed_host_is_carried_out_once_by_its_successor(world: World) {
+fn an_order_taken_by_a_killed_host_is_carried_out_once_by_its_successor(world: World) {
     world.create_team("acme");
     let lead = Orderer::new(&world);
     // Git waits, so that the host has written its record and taken the order, and has not started the runner.
@@ -259,7 +259,7 @@ fn a_host_and_its_members_trust_the_authority_of_the_join_string() {
 }
 
 #[test]
-fn a_host_refuses_in_words_what_it_cannot_start() {
+fn a_host_refuses_an_order_it_cannot_start_with_an_explanation() {
     let world = World::embedded();
     world.create_team("acme");
     let lead = Orderer::new(&world);
@@ -329,7 +329,7 @@ fn an_agent_program_that_fails_at_its_start_fails_its_order() {
 }
 
 #[test]
-fn a_host_says_how_its_members_ended_also_after_a_restart() {
+fn a_host_says_how_its_members_ended_even_after_a_restart() {
     let world = World::embedded();
     world.create_team("acme");
     let lead = Orderer::new(&world);
@@ -377,7 +377,7 @@ fn a_worktree_goes_when_it_is_clean_and_stays_with_changes() {
 }
 
 #[test]
-fn a_name_has_one_host_and_an_identity_one_process() {
+fn only_one_host_can_have_a_name_and_only_one_process_its_identity() {
     let world = World::embedded();
     world.create_team("acme");
     let lead = Orderer::new(&world);
@@ -404,7 +404,7 @@ fn a_name_has_one_host_and_an_identity_one_process() {
 }
 
 #[test]
-fn what_is_for_a_host_is_refused_to_members_and_still_serves_the_host() {
+fn a_hosts_join_string_and_credential_fail_for_members_and_still_work_for_the_host() {
     let world = World::embedded();
     world.create_team("acme");
     let lead = Orderer::new(&world);

@@ -17,10 +17,10 @@ const NOT_PERMITTED: i32 = 77;
 scenarios! {
     a_command_that_names_a_team_uses_the_identity_of_that_team,
     without_an_identity_the_teams_and_what_to_do_are_named,
-    a_runner_keeps_its_identity_apart_from_the_persons,
+    a_runner_keeps_its_identity_apart_from_its_users,
     within_a_runner_no_other_identity_is_used,
     a_lead_is_asked_before_it_leaves_and_may_hand_over,
-    a_runner_takes_over_a_persons_identity_only_if_confirmed_and_the_way_back_is_named,
+    a_runner_takes_over_its_users_identity_only_if_confirmed_and_says_how_to_undo_it,
 }
 
 fn a_command_that_names_a_team_uses_the_identity_of_that_team(world: World) {
@@ -85,7 +85,7 @@ fn without_an_identity_the_teams_and_what_to_do_are_named(world: World) {
     world.cli(LEAD, &["--team", "acme", "status"]).succeeds();
 }
 
-fn a_runner_keeps_its_identity_apart_from_the_persons(world: World) {
+fn a_runner_keeps_its_identity_apart_from_its_users(world: World) {
     world.create_team("acme");
     let program = agents::script(agents::WILLING);
     let runner = world.spawn(LEAD, &["run", "backend", "--", "sh", "-c", &program], "");
@@ -142,7 +142,7 @@ fn within_a_runner_no_other_identity_is_used(world: World) {
     runner.output().exits(NOT_PERMITTED);
 }
 
-fn a_runner_takes_over_a_persons_identity_only_if_confirmed_and_the_way_back_is_named(world: World) {
+fn a_runner_takes_over_its_users_identity_only_if_confirmed_and_says_how_to_undo_it(world: World) {
     world.create_team("acme");
     let taken = world.cli(LEAD, &["run", "LEAD", "--", "true"]).exits(USAGE);
     taken.complains_of("lead@acme is your own identity").complains_of("--yes").complains_of("teamwire join");
@@ -186,7 +186,7 @@ fn a_runner_takes_over_a_persons_identity_only_if_confirmed_and_the_way_back_is_
 }
 
 #[test]
-fn a_new_lead_that_may_not_be_able_to_lead_must_be_confirmed() {
+fn a_new_lead_that_may_be_unable_to_lead_must_be_confirmed() {
     // A lease is short, so that a member is soon lost.
     let world = World::configured(
         "[limits]\nlease_ttl = \"10s\"\nlost_grace = \"0s\"\n[delivery]\nheartbeat_interval = \"5s\"\n",
@@ -286,7 +286,7 @@ fn empty_variables_are_unset() {
 }
 
 #[test]
-fn a_coordinator_that_is_not_running_is_said_to_be_missing_at_once() {
+fn a_missing_local_coordinator_is_reported_at_once_unless_a_timeout_is_set() {
     let world = World::embedded();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let nowhere = format!("http://127.0.0.1:{port}");
@@ -313,7 +313,7 @@ fn a_coordinator_that_is_not_running_is_said_to_be_missing_at_once() {
 }
 
 #[test]
-fn what_other_users_could_have_planted_is_not_trusted() {
+fn a_state_directory_or_credential_file_open_to_other_users_is_not_trusted() {
     let world = World::embedded();
     let state = world.coordinator.state_directory();
     let set = |path: &std::path::Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -330,7 +330,7 @@ fn what_other_users_could_have_planted_is_not_trusted() {
 }
 
 #[test]
-fn an_identity_that_other_users_could_have_written_is_not_used() {
+fn an_identity_that_other_users_could_have_modified_is_not_used() {
     let world = World::embedded();
     world.create_team("acme");
     let home = world.home(LEAD);

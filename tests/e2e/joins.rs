@@ -9,13 +9,13 @@ use crate::{
 
 scenarios! {
     one_paste_joins_and_runs_from_another_machine,
-    who_comes_before_its_predecessor_is_gone_may_come_again_and_hands_no_join_string_on,
-    what_is_pasted_goes_before_the_environment_and_what_is_typed_before_it,
-    certificates_are_made_renewed_and_explained,
-    a_join_says_what_fits_the_member,
+    a_taken_name_can_be_joined_again_once_freed_and_no_program_sees_the_join_string,
+    flags_override_the_pasted_join_string_which_overrides_the_environment,
+    certs_creates_renews_and_explains_certificates,
+    a_join_prints_the_next_steps_for_its_role,
 }
 
-fn a_join_says_what_fits_the_member(world: World) {
+fn a_join_prints_the_next_steps_for_its_role(world: World) {
     world.create_team("acme");
     let credential = world.credential(LEAD);
     let lead = world.cli(LEAD, &["join", &credential]).succeeds().stdout;
@@ -63,7 +63,7 @@ fn one_paste_joins_and_runs_from_another_machine(world: World) {
     assert_eq!(backend.exit(), 0);
 }
 
-fn who_comes_before_its_predecessor_is_gone_may_come_again_and_hands_no_join_string_on(world: World) {
+fn a_taken_name_can_be_joined_again_once_freed_and_no_program_sees_the_join_string(world: World) {
     world.create_team("acme");
     let invited = world.cli(LEAD, &["invite", "ann", "--uses", "2"]).succeeds().stdout.trim().to_owned();
     let program = "test -z \"$TEAMWIRE_JOIN\" && teamwire send lead hello >&2 && cat >/dev/null";
@@ -85,7 +85,7 @@ fn who_comes_before_its_predecessor_is_gone_may_come_again_and_hands_no_join_str
     used_up.terminate().exits(143);
 }
 
-fn what_is_pasted_goes_before_the_environment_and_what_is_typed_before_it(world: World) {
+fn flags_override_the_pasted_join_string_which_overrides_the_environment(world: World) {
     world.create_team("acme");
     let pasted = world.invite("ann");
     let nobody = "http://127.0.0.1:9";
@@ -98,7 +98,7 @@ fn what_is_pasted_goes_before_the_environment_and_what_is_typed_before_it(world:
     world.cli("bob", &["join", &format!("{pasted}+sha256:00")]).exits(77).complains_of("malformed");
 }
 
-fn certificates_are_made_renewed_and_explained(world: World) {
+fn certs_creates_renews_and_explains_certificates(world: World) {
     let first = world.cli("ann", &["certs", "--dir", "c", "--host", "coord.example", "--client", "bob", "--json"]);
     let first = first.succeeds().json();
     assert_eq!(first["server"]["hosts"], serde_json::json!(["coord.example", "localhost", "127.0.0.1", "::1"]));

@@ -6,14 +6,14 @@ use crate::{
 };
 
 scenarios! {
-    of_two_processes_under_one_name_the_newer_wins_and_the_older_stays_down,
-    a_program_for_each_batch_answers_with_what_it_prints,
+    the_newer_of_two_processes_with_one_name_wins_and_the_older_stays_down,
+    a_program_run_per_batch_answers_with_its_output,
     a_runner_may_approve_a_shutdown_for_its_program,
-    force_kills_at_once_what_will_not_listen,
-    a_plan_is_mended_until_the_lead_approves_it,
+    a_forced_shutdown_kills_a_stubborn_program_and_its_descendants_at_once,
+    a_plan_is_revised_until_the_lead_approves_it,
 }
 
-fn of_two_processes_under_one_name_the_newer_wins_and_the_older_stays_down(world: World) {
+fn the_newer_of_two_processes_with_one_name_wins_and_the_older_stays_down(world: World) {
     world.create_team("acme");
     let older = world.run("twin", &[], agents::WILLING).ready();
     let of_older = older.program();
@@ -33,7 +33,7 @@ fn of_two_processes_under_one_name_the_newer_wins_and_the_older_stays_down(world
     assert!(!newer.log().contains("connection lost"), "the two have fought");
 }
 
-fn a_program_for_each_batch_answers_with_what_it_prints(world: World) {
+fn a_program_run_per_batch_answers_with_its_output(world: World) {
     world.create_team("acme");
     let counter = world.run("counter", &["--via", "exec", "--batch", "1"], "hear; echo \"I heard $(field content)\"");
     counter.await_log("connected");
@@ -56,7 +56,7 @@ fn a_runner_may_approve_a_shutdown_for_its_program(world: World) {
     assert_eq!(quiet.exit(), 0);
 }
 
-fn force_kills_at_once_what_will_not_listen(world: World) {
+fn a_forced_shutdown_kills_a_stubborn_program_and_its_descendants_at_once(world: World) {
     world.create_team("acme");
     // So long a grace would outlast the patience of this test.
     let backend = world.run("backend", &["--grace", "600"], agents::STUBBORN).ready();
@@ -73,7 +73,7 @@ fn force_kills_at_once_what_will_not_listen(world: World) {
     world.cli("backend", &["send", "team-lead", "I am still here"]).exits(77).complains_of("MEMBER_STOPPED");
 }
 
-fn a_plan_is_mended_until_the_lead_approves_it(world: World) {
+fn a_plan_is_revised_until_the_lead_approves_it(world: World) {
     world.create_team("acme");
     world.join("ann");
     let submit = |plan| world.spawn("ann", &["plan", "submit", plan, "--wait"], "");

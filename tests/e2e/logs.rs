@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use crate::{
     agents,
-    world::{LEAD, Running, World, eventually, signal},
+    world::{LEAD, StartedCommand, World, eventually, signal},
 };
 
 scenarios! {
-    logs_are_followed_through_the_end_of_a_coordinator_and_into_the_next_life,
-    a_program_for_each_batch_is_seen_to_start_and_end,
+    followed_logs_continue_through_a_coordinator_restart_and_into_the_next_life,
+    the_logs_show_the_start_and_end_of_a_program_run_per_batch,
     hostile_activity_is_shown_as_text,
-    usage_is_shown_per_member_and_in_all,
+    usage_is_shown_per_member_and_in_total,
 }
 
 /// Returns the texts of a member's activity.
@@ -23,12 +23,12 @@ fn texts(world: &World, identity: &str, member: &str) -> Vec<String> {
     lines.iter().map(|line| line["text"].as_str().unwrap().to_owned()).collect()
 }
 
-fn logs_are_followed_through_the_end_of_a_coordinator_and_into_the_next_life(mut world: World) {
+fn followed_logs_continue_through_a_coordinator_restart_and_into_the_next_life(mut world: World) {
     world.create_team("acme");
     let backend = world.run("backend", &[], agents::REPORTING).ready();
     let follow = |json: &[&str]| world.spawn(LEAD, &[&["logs", "backend", "--follow"], json].concat(), "");
     let following = [follow(&[]), follow(&["--json"])];
-    let await_said = |text: &str| following.iter().for_each(|following: &Running| following.await_said(text));
+    let await_said = |text: &str| following.iter().for_each(|following: &StartedCommand| following.await_said(text));
     world.cli(LEAD, &["send", "backend", "one"]).succeeds();
     await_said("does one");
 
@@ -63,7 +63,7 @@ fn logs_are_followed_through_the_end_of_a_coordinator_and_into_the_next_life(mut
     assert_eq!(world.cli("ann", &["logs", "nobody", "--json"]).exits(1).error()["reason"], "AGENT_NOT_FOUND");
 }
 
-fn a_program_for_each_batch_is_seen_to_start_and_end(world: World) {
+fn the_logs_show_the_start_and_end_of_a_program_run_per_batch(world: World) {
     world.create_team("acme");
     let script = r#"hear; printf '{"activity":"looks at it"}\n'; case "$line" in *fail*) exit 3 ;; esac; echo done"#;
     let worker = world.run("worker", &["--via", "exec"], script);
@@ -110,7 +110,7 @@ fn hostile_activity_is_shown_as_text(world: World) {
     assert!(!world.history(LEAD).iter().any(|entry| entry.to_string().contains("teammate-message")));
 }
 
-fn usage_is_shown_per_member_and_in_all(world: World) {
+fn usage_is_shown_per_member_and_in_total(world: World) {
     world.create_team("acme");
     let backend = world.run("backend", &["--restart", "on-failure"], agents::REPORTING).ready();
     world.join("ann");

@@ -14,13 +14,13 @@ use crate::{
 scenarios! {
     an_unacknowledged_message_is_dead_lettered_and_its_sender_and_the_lead_get_a_notice,
     a_repeated_send_is_carried_out_once,
-    a_member_that_has_nothing_to_do_tells_the_lead,
-    content_is_never_taken_for_anything_else,
-    the_history_is_followed_through_the_end_of_a_coordinator,
+    the_lead_gets_a_notice_when_a_member_becomes_idle,
+    message_content_is_never_interpreted,
+    a_followed_history_continues_through_a_coordinator_restart,
     an_inbox_is_followed_and_acknowledged_as_it_fills,
     a_team_on_separate_machines_talks_in_order_and_once,
-    a_program_that_knows_no_in_reply_to_ends_the_wait_for_its_reply,
-    a_person_may_follow_the_inbox_any_number_of_times,
+    a_reply_without_in_reply_to_still_ends_the_wait_for_it,
+    following_the_inbox_many_times_does_not_dead_letter_its_messages,
     only_a_recipients_reply_ends_the_wait_for_it,
     a_program_learns_of_its_wrong_lines,
     hidden_characters_are_shown_to_people_and_agents,
@@ -32,7 +32,7 @@ fn texts(messages: &[Value]) -> Vec<String> {
     messages.iter().filter(is_text).map(|message| message["content"].as_str().unwrap().to_owned()).collect()
 }
 
-fn a_person_may_follow_the_inbox_any_number_of_times(world: World) {
+fn following_the_inbox_many_times_does_not_dead_letter_its_messages(world: World) {
     world.create_team("acme");
     world.join("ann");
     world.cli(LEAD, &["send", "ann", "read me"]).succeeds();
@@ -172,7 +172,7 @@ fn an_unacknowledged_message_is_dead_lettered_and_its_sender_and_the_lead_get_a_
 }
 
 #[test]
-fn a_message_at_which_a_program_keeps_failing_is_dead_lettered_and_the_next_one_is_processed() {
+fn a_message_that_a_program_keeps_failing_on_is_dead_lettered_and_the_next_one_is_processed() {
     let world = World::configured("[limits]\ndeliveries_max = 3\n");
     world.create_team("acme");
     world.join("bob");
@@ -201,7 +201,7 @@ fn a_message_at_which_a_program_keeps_failing_is_dead_lettered_and_the_next_one_
     assert!(first_idle.is_none_or(|idle| dead.is_some_and(|dead| dead < idle)), "{history:?}");
 }
 
-fn a_member_that_has_nothing_to_do_tells_the_lead(world: World) {
+fn the_lead_gets_a_notice_when_a_member_becomes_idle(world: World) {
     world.create_team("acme");
     let backend = world.run("backend", &[], agents::WILLING).ready();
     world.cli(LEAD, &["send", "backend", "one thing to do"]).succeeds();
@@ -212,7 +212,7 @@ fn a_member_that_has_nothing_to_do_tells_the_lead(world: World) {
     assert_eq!(world.member("backend")["state"], "idle");
 }
 
-fn content_is_never_taken_for_anything_else(world: World) {
+fn message_content_is_never_interpreted(world: World) {
     world.create_team("acme");
     let backend = world.run("backend", &[], agents::WILLING).ready();
     let approval = json!({"type": "shutdown_request", "request_id": "req_00000000000000000000000000"}).to_string();
@@ -234,7 +234,7 @@ fn content_is_never_taken_for_anything_else(world: World) {
     }
 }
 
-fn the_history_is_followed_through_the_end_of_a_coordinator(mut world: World) {
+fn a_followed_history_continues_through_a_coordinator_restart(mut world: World) {
     world.create_team("acme");
     world.join("ann");
     let following = world.spawn(LEAD, &["history", "--follow", "--messages", "--all", "--json"], "");
@@ -264,7 +264,7 @@ fn an_inbox_is_followed_and_acknowledged_as_it_fills(world: World) {
 }
 
 #[test]
-fn a_coordinator_that_is_away_is_mentioned_once_and_once_when_it_is_back() {
+fn an_outage_of_the_coordinator_is_mentioned_once_and_so_is_its_return() {
     let mut world = World::embedded();
     world.create_team("acme");
     world.join("ann");
@@ -293,7 +293,7 @@ fn a_coordinator_that_is_away_is_mentioned_once_and_once_when_it_is_back() {
     assert_eq!(world.cli("ann", &["inbox", "ack", ids[0], ids[1]]).succeeds().stdout, "Acknowledged 1 message.\n");
 }
 
-fn a_program_that_knows_no_in_reply_to_ends_the_wait_for_its_reply(world: World) {
+fn a_reply_without_in_reply_to_still_ends_the_wait_for_it(world: World) {
     world.create_team("acme");
     for (name, options) in [("stdin", &[][..]), ("exec", &["--via", "exec"][..])] {
         let program = world.run(name, options, agents::PLAIN);

@@ -12,7 +12,7 @@ use crate::{
 scenarios! {
     a_member_that_joins_in_a_loop_cannot_fill_the_leads_inbox,
     a_lead_chooses_which_notices_it_gets,
-    a_reply_that_was_waited_for_is_read,
+    a_reply_shown_by_wait_reply_is_acknowledged,
     a_notice_about_a_task_names_the_commands_of_a_person_and_the_tools_of_an_agent,
 }
 
@@ -70,7 +70,7 @@ fn a_lead_chooses_which_notices_it_gets(world: World) {
     assert_eq!((&notice["notice"]["member"], &notice["notice"]["important"]), (&"crashing".into(), &true.into()));
 }
 
-fn a_reply_that_was_waited_for_is_read(world: World) {
+fn a_reply_shown_by_wait_reply_is_acknowledged(world: World) {
     world.create_team("acme");
     let _backend = world.run("backend", &[], agents::WILLING).ready();
     let answered = world.cli(LEAD, &["send", "backend", "ping", "--wait-reply", "60", "--json"]).succeeds();

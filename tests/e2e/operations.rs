@@ -10,15 +10,15 @@ use crate::{
 };
 
 scenarios! {
-    the_numbers_say_exactly_what_was_done,
+    the_metrics_count_exactly_what_was_done,
     the_open_tasks_of_each_team_are_shown_only_if_the_configuration_says_so,
-    every_number_is_documented_and_every_documented_one_is_there,
+    every_metric_is_documented_and_every_documented_metric_exists,
     the_log_holds_no_secret_and_no_content,
     reflection_lists_every_service,
     reflection_describes_the_details_of_refusals,
     a_health_watcher_sees_the_shutdown_and_does_not_delay_it,
     health_needs_no_credential_and_ends_with_the_coordinator,
-    a_coordinator_that_is_asked_to_end_closes_its_sessions_and_its_store,
+    a_stopping_coordinator_closes_its_sessions_and_its_store,
 }
 
 redis_scenarios! {
@@ -27,7 +27,7 @@ redis_scenarios! {
     health_follows_a_redis_that_is_gone,
 }
 
-fn the_numbers_say_exactly_what_was_done(world: World) {
+fn the_metrics_count_exactly_what_was_done(world: World) {
     world.create_team("acme");
     let ann = world.run("ann", &[], agents::WILLING).ready();
     world.join("bob");
@@ -134,7 +134,7 @@ fn the_open_tasks_of_each_team_are_shown_only_if_the_configuration_says_so(mut w
     eventually("the task is counted by team", || (world.coordinator.metric(series) == 1.0).then_some(()));
 }
 
-fn every_number_is_documented_and_every_documented_one_is_there(world: World) {
+fn every_metric_is_documented_and_every_documented_metric_exists(world: World) {
     world.create_team("acme");
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operations.md");
     let docs = fs::read_to_string(docs).unwrap();
@@ -287,7 +287,7 @@ fn a_health_watcher_sees_the_shutdown_and_does_not_delay_it(mut world: World) {
     assert!(next().unwrap().is_none());
 }
 
-fn a_coordinator_that_is_asked_to_end_closes_its_sessions_and_its_store(mut world: World) {
+fn a_stopping_coordinator_closes_its_sessions_and_its_store(mut world: World) {
     world.create_team("acme");
     world.join("ann");
     let names = ["backend", "reviewer", "tester"];

@@ -14,7 +14,7 @@ scenarios! {
 }
 
 redis_scenarios! {
-    request_that_another_coordinator_took_reaches_a_member_that_acknowledges_nothing,
+    request_sent_to_another_coordinator_reaches_a_member_that_acknowledges_nothing,
 }
 
 /// Never reads its input.
@@ -134,7 +134,7 @@ fn member_that_acknowledges_nothing_is_asked_and_then_gets_the_rest_in_order(wor
     assert!(world.take_inbox("ann").is_empty());
 }
 
-fn request_that_another_coordinator_took_reaches_a_member_that_acknowledges_nothing(world: World) {
+fn request_sent_to_another_coordinator_reaches_a_member_that_acknowledges_nothing(world: World) {
     world.create_team("acme");
     let credential = world.join("ann");
     let other = world.another_coordinator();

@@ -4,10 +4,10 @@ use std::{fs, net::TcpListener};
 
 use serde_json::Value;
 
-use crate::world::{Running, World, eventually};
+use crate::world::{StartedCommand, World, eventually};
 
 #[test]
-fn one_paste_says_whom_to_trust_and_is_not_taken_in_by_anybody_else() {
+fn a_pasted_join_string_trusts_only_the_coordinator_it_names() {
     let world = World::embedded();
     let made = world.cli("host", &["certs", "--json"]).succeeds().json();
     let fingerprint = made["ca"]["fingerprint"].as_str().unwrap();
@@ -43,7 +43,7 @@ fn one_paste_says_whom_to_trust_and_is_not_taken_in_by_anybody_else() {
 }
 
 #[test]
-fn a_coordinator_that_wants_client_certificates_is_shown_them_from_then_on() {
+fn a_member_presents_the_client_certificate_it_joined_with_on_later_calls() {
     let world = World::embedded();
     world.cli("host", &["certs", "--client", "lead", "--client", "ann"]).succeeds();
     let _runs_on = serve(&world, &["--client-ca", "certs/ca.crt"]);
@@ -61,7 +61,7 @@ fn a_coordinator_that_wants_client_certificates_is_shown_them_from_then_on() {
 }
 
 /// Starts a user's coordinator, which ends with the world. Returns its port and its output.
-fn serve(world: &World, options: &[&str]) -> (u16, Running) {
+fn serve(world: &World, options: &[&str]) -> (u16, StartedCommand) {
     // What is advertised has to be known before it listens.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let (listen, advertised) = (format!("127.0.0.1:{port}"), format!("https://localhost:{port}"));

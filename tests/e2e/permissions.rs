@@ -12,11 +12,11 @@ scenarios! {
     the_named_approver_answers_and_others_cannot,
     a_request_that_no_one_answers_is_refused_and_both_sides_learn_it,
     a_withdrawn_request_ends_the_wait_and_can_no_longer_be_answered,
-    last_is_what_waits_for_the_caller_and_the_answer_says_what_it_decided,
+    last_means_the_newest_request_to_the_caller_and_the_answer_says_what_it_decided,
     a_command_for_one_kind_of_request_answers_no_other,
-    a_request_is_visible_wherever_requests_are,
+    a_permission_request_appears_everywhere_that_requests_do,
     a_program_reads_what_is_asked_and_grants_it,
-    a_runner_refuses_an_approver_that_no_member_is,
+    a_runner_refuses_an_approver_that_is_not_a_member,
     the_lead_is_asked_until_the_approver_has_joined,
 }
 
@@ -106,7 +106,7 @@ fn a_withdrawn_request_ends_the_wait_and_can_no_longer_be_answered(world: World)
     withdraw("last").complains_of("None of your permission requests is pending.");
 }
 
-fn last_is_what_waits_for_the_caller_and_the_answer_says_what_it_decided(world: World) {
+fn last_means_the_newest_request_to_the_caller_and_the_answer_says_what_it_decided(world: World) {
     world.create_team("acme");
     world.join("ann");
     let nothing_waits = |who: &str| {
@@ -163,7 +163,7 @@ fn a_command_for_one_kind_of_request_answers_no_other(world: World) {
     assert!(rejected.contains(plan), "{rejected}");
 }
 
-fn a_request_is_visible_wherever_requests_are(world: World) {
+fn a_permission_request_appears_everywhere_that_requests_do(world: World) {
     world.create_team("acme");
     world.join("ann");
     let (first, second) = (ask(&world, "ann", &["--detail", "rm -r target"]), ask(&world, "ann", &[]));
@@ -218,7 +218,7 @@ fn a_program_reads_what_is_asked_and_grants_it(world: World) {
     assert_eq!(guard.exit(), 0);
 }
 
-fn a_runner_refuses_an_approver_that_no_member_is(world: World) {
+fn a_runner_refuses_an_approver_that_is_not_a_member(world: World) {
     world.create_team("acme");
     world.join("guard");
     let run = |approver: &str| world.cli(LEAD, &["run", "backend", "--approver", approver, "--", "true"]);

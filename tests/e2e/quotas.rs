@@ -9,7 +9,7 @@ use crate::world::{LEAD, World, eventually};
 scenarios! {
     a_full_team_is_reported_and_its_lead_still_acts,
     a_teammate_that_churns_tasks_erases_nothing_and_blocks_no_message,
-    space_comes_back_with_the_team,
+    deleting_a_team_frees_its_space,
 }
 
 fn with_small_quota(world: &mut World) {
@@ -115,7 +115,7 @@ fn a_teammate_that_churns_tasks_erases_nothing_and_blocks_no_message(mut world: 
     assert_eq!((said("said before"), said("said after")), (1, 1));
 }
 
-fn space_comes_back_with_the_team(mut world: World) {
+fn deleting_a_team_frees_its_space(mut world: World) {
     with_small_quota(&mut world);
     world.create_team("acme");
     world.join("ann");

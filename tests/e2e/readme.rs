@@ -2,7 +2,7 @@
 
 use std::{fs, net::TcpListener, path::Path};
 
-use crate::world::{FreshMachine, LEAD, Running, World, eventually};
+use crate::world::{FreshMachine, LEAD, StartedCommand, World, eventually};
 
 /// Commands that other tests run: this one's own command line, the containers' and the charts' tests.
 const TESTED_ELSEWHERE: [&str; 5] = [
@@ -32,7 +32,7 @@ fn block_with(marker: &str) -> Vec<String> {
 }
 
 /// Starts a README command in the repository, as a person on the coordinator's machine would.
-fn type_in(world: &World, identity: &str, command: &str) -> Running {
+fn type_in(world: &World, identity: &str, command: &str) -> StartedCommand {
     let script = format!("teamwire() {{ \"$0\" \"$@\"; }}; {command}");
     world.spawn_shell(identity, &script)
 }

@@ -17,7 +17,7 @@ use crate::{
 
 redis_scenarios! {
     a_rolling_restart_under_load_loses_nothing_and_no_application_notices,
-    a_coordinator_that_is_asked_to_end_leaves_the_next_one_no_doubt_about_what_it_delivered,
+    a_stopping_coordinator_records_exactly_what_it_delivered_for_the_next_one,
 }
 
 /// How many messages each member takes between two restarts.
@@ -111,7 +111,7 @@ fn a_rolling_restart_under_load_loses_nothing_and_no_application_notices(mut wor
     runtime.shutdown_background();
 }
 
-fn a_coordinator_that_is_asked_to_end_leaves_the_next_one_no_doubt_about_what_it_delivered(world: World) {
+fn a_stopping_coordinator_records_exactly_what_it_delivered_for_the_next_one(world: World) {
     world.create_team("acme");
     let ann = world.join("ann");
     let other = world.another_coordinator();

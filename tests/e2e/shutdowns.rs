@@ -12,8 +12,8 @@ use crate::{
 
 scenarios! {
     a_shutdown_is_rejected_with_a_reason_and_when_approved_ends_every_process,
-    a_shutdown_outlives_the_coordinator_that_it_was_asked_of,
-    a_request_that_merely_arrives_ends_nothing_and_a_second_one_is_the_same,
+    a_shutdown_request_outlives_a_coordinator_crash,
+    a_pending_shutdown_request_ends_nothing_and_a_second_one_joins_it,
     a_terminated_runner_ends_its_program_and_reports_it,
 }
 
@@ -61,7 +61,7 @@ fn a_shutdown_is_rejected_with_a_reason_and_when_approved_ends_every_process(wor
     assert!(world.cli(LEAD, &["requests", "--json"]).succeeds().lines().is_empty());
 }
 
-fn a_shutdown_outlives_the_coordinator_that_it_was_asked_of(mut world: World) {
+fn a_shutdown_request_outlives_a_coordinator_crash(mut world: World) {
     world.create_team("acme");
     let backend = world.run("backend", &[], agents::SLOW).ready();
     let program = backend.program();
@@ -87,7 +87,7 @@ fn a_shutdown_outlives_the_coordinator_that_it_was_asked_of(mut world: World) {
     assert_eq!(exits, 1);
 }
 
-fn a_request_that_merely_arrives_ends_nothing_and_a_second_one_is_the_same(world: World) {
+fn a_pending_shutdown_request_ends_nothing_and_a_second_one_joins_it(world: World) {
     world.create_team("acme");
     let backend = world.run("backend", &[], agents::SLOW).ready();
     let asked = world.cli(LEAD, &["shutdown", "backend", "--json"]).succeeds().json();

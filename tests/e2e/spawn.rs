@@ -12,7 +12,7 @@ scenarios! {
     an_order_that_no_host_carries_out_expires,
     ctrl_c_leaves_the_order_and_says_how_to_wait_or_cancel,
     a_forced_shutdown_cancels_an_order,
-    the_doctor_finds_orders_and_hosts_that_do_not_answer,
+    the_doctor_finds_unanswered_orders_and_hosts_without_profiles,
     the_list_of_hosts_says_what_each_offers,
     a_host_is_one_paste_and_starts_what_the_lead_spawns,
 }
@@ -166,7 +166,7 @@ fn a_forced_shutdown_cancels_an_order(world: World) {
     assert!(stopped.contains("Stopped the host gpu-1"), "{stopped}");
 }
 
-fn the_doctor_finds_orders_and_hosts_that_do_not_answer(world: World) {
+fn the_doctor_finds_unanswered_orders_and_hosts_without_profiles(world: World) {
     world.create_team("acme");
     let mut host = ScriptedHost::join(&world, "gpu-1", offer(&["claude"], &[], 1));
     let _useless = ScriptedHost::join(&world, "laptop", offer(&[], &[], 1));

@@ -20,10 +20,10 @@ use crate::{
 
 redis_scenarios! {
     an_emptied_redis_is_reported_as_a_loss,
-    a_silent_store_leaves_open_only_the_outcome_of_changes,
+    with_a_hanging_store_only_the_outcome_of_changes_is_unknown,
 }
 
-fn a_silent_store_leaves_open_only_the_outcome_of_changes(world: World) {
+fn with_a_hanging_store_only_the_outcome_of_changes_is_unknown(world: World) {
     world.create_team("acme");
     world.with_redis(|redis| redis.signal(Signal::SIGSTOP));
     let run = |typed: &[&str]| world.cli(LEAD, &[typed, &["--timeout", "1"]].concat());

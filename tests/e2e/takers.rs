@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 scenarios! {
     a_runner_takes_one_task_after_the_other_for_a_program_that_reads_lines,
     a_task_of_a_program_that_dies_is_taken_again_by_its_successor,
-    a_program_that_is_run_for_a_task_completes_it_by_ending_well_and_gives_it_back_by_failing,
+    a_program_run_per_task_completes_the_task_by_exiting_with_0_and_releases_it_by_failing,
     a_program_that_must_plan_first_learns_so_and_gets_no_task_before_its_plan_is_approved,
 }
 
@@ -65,7 +65,7 @@ fn a_task_of_a_program_that_dies_is_taken_again_by_its_successor(world: World) {
     drop(again);
 }
 
-fn a_program_that_is_run_for_a_task_completes_it_by_ending_well_and_gives_it_back_by_failing(world: World) {
+fn a_program_run_per_task_completes_the_task_by_exiting_with_0_and_releases_it_by_failing(world: World) {
     world.create_team("acme");
     let script = "cat >> heard; [ -e fixed ] || exit 7; echo mended";
     let fixed = world.home("smith").join("fixed");

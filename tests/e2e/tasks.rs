@@ -14,13 +14,13 @@ scenarios! {
     tasks_are_added_claimed_and_completed_at_the_command_line,
     a_refusal_of_the_board_has_a_reason_and_an_exit_code,
     a_followed_board_shows_every_change,
-    of_a_followed_board_only_what_was_asked_for_is_shown,
+    a_followed_board_shows_only_the_tasks_of_the_named_owner,
     a_follower_outlives_a_coordinator_and_ends_with_its_team,
     a_waiting_claim_gets_a_released_task,
     a_claim_returns_when_the_process_of_its_owner_is_killed,
     a_dead_machines_claim_goes_to_a_waiting_member,
     a_member_that_must_plan_works_once_the_lead_approves,
-    programs_that_are_killed_leave_no_task_undone_and_none_done_twice,
+    every_task_is_completed_exactly_once_although_programs_are_killed,
 }
 
 /// Exit codes.
@@ -164,7 +164,7 @@ fn a_followed_board_shows_every_change(world: World) {
     assert!(!ready.contains("in progress") && !ready.contains("deleted"), "{ready}");
 }
 
-fn of_a_followed_board_only_what_was_asked_for_is_shown(world: World) {
+fn a_followed_board_shows_only_the_tasks_of_the_named_owner(world: World) {
     world.create_team("acme");
     world.join("ann");
     for owner in ["ann", "lead"] {
@@ -281,7 +281,7 @@ fn a_member_that_must_plan_works_once_the_lead_approves(world: World) {
 const WORKERS: [&str; 4] = ["w0", "w1", "w2", "w3"];
 const TASKS: u64 = 32;
 
-fn programs_that_are_killed_leave_no_task_undone_and_none_done_twice(world: World) {
+fn every_task_is_completed_exactly_once_although_programs_are_killed(world: World) {
     world.create_team("acme");
     for id in 1..=TASKS {
         // Eight rows, each task after the one before it.

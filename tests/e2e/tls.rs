@@ -101,7 +101,7 @@ fn runtime() -> &'static Runtime {
 }
 
 #[test]
-fn with_tls_only_those_get_through_who_speak_it_and_trust_the_ca() {
+fn with_tls_only_clients_that_speak_it_and_trust_the_ca_get_through() {
     let _inside = runtime().enter();
     let (ca, other) = (Ca::new("a CA"), Ca::new("another CA"));
     let files = Files::of(&ca);
@@ -125,7 +125,7 @@ fn with_tls_only_those_get_through_who_speak_it_and_trust_the_ca() {
 }
 
 #[test]
-fn who_does_not_finish_the_handshake_in_time_is_cut_off() {
+fn a_client_that_does_not_finish_the_handshake_in_time_is_cut_off() {
     let _inside = runtime().enter();
     let ca = Ca::new("a CA");
     let files = Files::of(&ca);
@@ -142,7 +142,7 @@ fn who_does_not_finish_the_handshake_in_time_is_cut_off() {
 }
 
 #[test]
-fn who_probes_needs_no_certificate() {
+fn health_probes_need_no_client_certificate() {
     let ca = Ca::new("the coordinators' CA");
     let files = Files::of(&ca);
     fs::write(files.path("clients.pem"), Ca::new("the clients' CA").pem()).unwrap();
@@ -155,7 +155,7 @@ fn who_probes_needs_no_certificate() {
 }
 
 #[test]
-fn with_a_client_ca_only_those_get_through_who_have_its_certificate() {
+fn with_a_client_ca_only_clients_with_its_certificate_get_through() {
     let _inside = runtime().enter();
     let (ca, clients, other) = (Ca::new("a CA"), Ca::new("the clients' CA"), Ca::new("another CA"));
     let files = Files::of(&ca);
@@ -170,7 +170,7 @@ fn with_a_client_ca_only_those_get_through_who_have_its_certificate() {
 }
 
 #[test]
-fn new_certificates_are_taken_while_it_runs_and_open_connections_stay() {
+fn new_certificates_are_loaded_at_run_time_and_open_connections_stay() {
     let _inside = runtime().enter();
     let (old, new) = (Ca::new("an old CA"), Ca::new("a new CA"));
     let files = Files::of(&old);
@@ -185,7 +185,7 @@ fn new_certificates_are_taken_while_it_runs_and_open_connections_stay() {
 }
 
 #[test]
-fn certificates_that_cannot_be_used_leave_the_old_ones_in_force() {
+fn unusable_certificates_leave_the_old_ones_in_force() {
     let _inside = runtime().enter();
     let (old, new) = (Ca::new("an old CA"), Ca::new("a new CA"));
     let files = Files::of(&old);

@@ -13,7 +13,7 @@ use crate::{
 scenarios! {
     a_message_is_one_trace_from_its_sender_to_its_acknowledgement,
     without_a_collector_nothing_is_recorded,
-    a_collector_that_is_not_there_is_no_hindrance,
+    an_unreachable_collector_does_no_harm,
     claims_that_are_carried_out_together_are_linked_to_the_trace_with_the_commit,
 }
 
@@ -97,7 +97,7 @@ fn without_a_collector_nothing_is_recorded(world: World) {
     assert_eq!(messages[0].message.as_ref().unwrap().trace_parent, "");
 }
 
-fn a_collector_that_is_not_there_is_no_hindrance(mut world: World) {
+fn an_unreachable_collector_does_no_harm(mut world: World) {
     // The port is reserved: a free one might be taken by another test meanwhile.
     let gone = "http://127.0.0.1:9".to_owned();
     world.coordinator.restart_with(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &gone)]);

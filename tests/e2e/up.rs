@@ -185,7 +185,7 @@ fn a_member_that_does_not_start_is_reported_and_the_others_go_on() {
 }
 
 #[test]
-fn up_starts_again_what_has_ended_and_shows_what_differs() {
+fn up_restarts_what_has_ended_and_shows_what_differs() {
     let machine = FreshMachine::new();
     machine.write(TEAM);
     machine.lines(&["up"]);
@@ -282,7 +282,7 @@ fn a_member_that_rejects_holds_the_team_unless_it_is_forced() {
 }
 
 #[test]
-fn a_member_may_lead() {
+fn the_file_can_name_a_member_as_the_lead() {
     let machine = FreshMachine::new();
     machine.write(&TEAM.replacen("description", "lead = \"backend\"\n    description", 1));
     let lines = machine.lines(&["up"]);

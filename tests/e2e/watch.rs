@@ -16,12 +16,12 @@ use crate::{
 };
 
 scenarios! {
-    a_watch_begins_with_what_the_lists_say_and_each_kind_of_change_follows,
-    a_request_is_seen_in_its_final_state_however_soon_it_is_decided,
+    a_watch_begins_with_the_same_items_as_the_lists_and_follows_each_kind_of_change,
+    a_watch_shows_the_final_state_of_a_request_however_soon_it_is_decided,
     a_client_that_reconnects_gets_what_has_changed_since_or_a_new_snapshot,
     a_slow_client_gets_only_the_latest_states,
     a_watch_is_for_members_observers_and_the_operator_and_ends_with_the_team,
-    a_followed_status_prints_changes_through_the_end_of_a_coordinator,
+    a_followed_status_prints_changes_through_a_coordinator_restart,
     the_history_is_searched_for_what_was_said,
 }
 
@@ -231,7 +231,7 @@ async fn approve(lead: &Raw, request_id: &str) {
     lead.send(Some(Body::PlanApprovalResponse(answer))).await.unwrap();
 }
 
-fn a_watch_begins_with_what_the_lists_say_and_each_kind_of_change_follows(world: World) {
+fn a_watch_begins_with_the_same_items_as_the_lists_and_follows_each_kind_of_change(world: World) {
     world.create_team("acme");
     world.join("ann");
     let (lead, ann) = (raw(&world, LEAD), raw(&world, "ann"));
@@ -301,7 +301,7 @@ fn a_watch_begins_with_what_the_lists_say_and_each_kind_of_change_follows(world:
 }
 
 /// A request that was asked and decided between two reads of the team used to be in no frame.
-fn a_request_is_seen_in_its_final_state_however_soon_it_is_decided(world: World) {
+fn a_watch_shows_the_final_state_of_a_request_however_soon_it_is_decided(world: World) {
     world.create_team("acme");
     world.join("ann");
     let (lead, ann) = (raw(&world, LEAD), raw(&world, "ann"));
@@ -475,7 +475,7 @@ fn a_watch_shows_what_another_coordinator_has_changed(world: World) {
     });
 }
 
-fn a_followed_status_prints_changes_through_the_end_of_a_coordinator(mut world: World) {
+fn a_followed_status_prints_changes_through_a_coordinator_restart(mut world: World) {
     world.create_team("acme");
     world.join("ann");
     let text = world.spawn(LEAD, &["status", "--follow"], "");

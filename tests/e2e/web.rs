@@ -46,7 +46,7 @@ fn says(reply: &(String, Vec<u8>), text: &str) -> bool {
 }
 
 #[test]
-fn a_page_that_is_let_calls_from_a_browser_and_no_other() {
+fn only_pages_of_configured_origins_can_call_from_a_browser() {
     let world = World::configured(&format!("[web]\norigins = [\"{PAGE}\"]\n"));
     world.create_team("acme");
     let head = preflight(&world, PAGE);
@@ -72,7 +72,7 @@ fn a_page_that_is_let_calls_from_a_browser_and_no_other() {
 }
 
 #[test]
-fn headers_over_the_bound_are_refused_as_over_http_2() {
+fn headers_over_the_bound_are_refused_over_http_1_too() {
     let world = World::configured(&format!("[web]\norigins = [\"{PAGE}\"]\n[network]\nheader_bytes_max = \"2KiB\"\n"));
     let with = |bytes| {
         let content = format!("content-type: application/grpc-web+proto\r\nx-more: {}", "x".repeat(bytes));
@@ -85,7 +85,7 @@ fn headers_over_the_bound_are_refused_as_over_http_2() {
 }
 
 #[test]
-fn without_origins_nothing_is_spoken_but_grpc() {
+fn without_configured_origins_only_native_grpc_is_served() {
     let world = World::embedded();
     let reply = call(&world, &world.operator());
     assert!(!reply.0.starts_with("http/1.1 200") && !says(&reply, "grpc-status"), "{reply:?}");

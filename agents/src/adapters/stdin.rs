@@ -63,7 +63,7 @@ struct Conversation {
 /// One thing that the program did.
 enum Exchange {
     /// It wrote something. None: its output has ended.
-    Said(Option<Piece>),
+    Printed(Option<Piece>),
     /// It took a line of input, or closed its input.
     Took(Written),
 }
@@ -129,24 +129,24 @@ impl Conversation {
         self.input.advance();
         let can_listen = can_listen && !self.input.has_reply();
         tokio::select! {
-            piece = next_piece(&mut self.output), if can_listen => Exchange::Said(piece),
+            piece = next_piece(&mut self.output), if can_listen => Exchange::Printed(piece),
             written = self.input.write() => Exchange::Took(written),
         }
     }
 
     fn apply(&mut self, exchange: Exchange, incarnation: &mut Incarnation<'_>) {
         match exchange {
-            Exchange::Said(Some(Piece::Line(line))) => {
+            Exchange::Printed(Some(Piece::Line(line))) => {
                 if let Some(reply) = incarnation.handle_line(&line) {
                     self.input.reply(&reply);
                 }
             }
-            Exchange::Said(Some(Piece::Part(part))) => {
+            Exchange::Printed(Some(Piece::Part(part))) => {
                 if let Some(reply) = incarnation.handle_part(&part) {
                     self.input.reply(&reply);
                 }
             }
-            Exchange::Said(None) => self.output = None,
+            Exchange::Printed(None) => self.output = None,
             Exchange::Took(Written::Message(id)) if self.ack == AckPolicy::Written => incarnation.processed(&id),
             Exchange::Took(_) => {}
         }

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_member_is_idle_once_it_has_worked_and_rested() {
+    fn a_member_becomes_idle_a_while_after_its_work_ends() {
         let idle_after = Duration::from_secs(1);
         let mut work = Work::default();
         let later = work.changed_at + Duration::from_secs(9);

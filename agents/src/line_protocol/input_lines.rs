@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_welcome_names_only_so_many_others() {
+    fn a_welcome_names_a_bounded_number_of_others() {
         let many = (0..200).map(|number| {
             let agent_type = "x".repeat(100);
             let attributes = Some(v1::MemberAttributes { agent_type, ..Default::default() });

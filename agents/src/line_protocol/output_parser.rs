@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_means_to_be_a_message_and_is_none_is_refused() {
+    fn a_line_that_looks_like_a_message_but_is_malformed_is_refused() {
         refused(r#"{"type":"shutdown_response","request_id":"r"}"#, "approve", "true approves");
         refused(r#"{"to":"a"}"#, "message", "required");
         let quoted = refused(r#"{"to":"lead","mesage":"done"}"#, "mesage", "nearest is \"message\"");

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_own_cgroup_is_found_below_its_mount() {
+    fn the_cgroup_of_this_process_is_found_below_its_mount() {
         let found = |cgroups: &str, mounts: &str| own_directory(cgroups, mounts).map(|path| path.display().to_string());
         let unified = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
         let own = Some("/sys/fs/cgroup/user.slice/a.scope".to_owned());

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_was_seen_once_stays_one_but_not_the_next_process_with_its_id() {
+    fn a_process_stays_in_the_family_once_seen_but_one_that_reuses_its_id_does_not() {
         let mut family = family(false);
         family.seen.insert(30, 100);
         assert_eq!(pids(family.select(vec![entry(30, 1, 30)], 5, &HashSet::new(), |_| false)), [30]);

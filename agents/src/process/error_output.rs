@@ -1,11 +1,8 @@
 //! The error output of a program: passed on, and its last lines kept for the report of its exit.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader},
     time::timeout,
@@ -47,7 +44,7 @@ impl ErrorOutput {
     pub(super) async fn finish(&mut self) -> String {
         // A process that has left the program's boundary may hold it open.
         let _ = timeout(END_PATIENCE, &mut self.passing).await;
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).text()
+        self.last.lock().text()
     }
 }
 
@@ -59,7 +56,7 @@ async fn pass(mut from: impl AsyncBufRead + Unpin, mut to: impl AsyncWrite + Unp
         if !read.is_ok_and(|bytes| bytes > 0) {
             return;
         }
-        last.lock().unwrap_or_else(PoisonError::into_inner).push(&String::from_utf8_lossy(&line));
+        last.lock().push(&String::from_utf8_lossy(&line));
         // If the output is closed, the program must not notice.
         let _ = to.write_all(&line).await;
         let _ = to.flush().await;

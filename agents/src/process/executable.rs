@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_directory_comes_last_on_the_search_path() {
+    fn teamwires_own_directory_comes_last_on_the_search_path() {
         let path = |executable: &str| with_own_directory("/bin:/usr/bin".into(), Some(Path::new(executable)));
         assert_eq!(path("/opt/two/teamwire"), "/bin:/usr/bin:/opt/two");
         assert_eq!(path("/opt/two/another-program"), "/bin:/usr/bin");

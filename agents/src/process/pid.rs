@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_has_the_id_later_is_another_one() {
+    fn a_process_with_a_reused_id_is_a_different_one() {
         let own = Pid::of(std::process::id().try_into().expect("an id")).expect("this process");
         assert!(own.is_alive());
         assert!(!Pid { started: own.started + 1, ..own.clone() }.is_alive());

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_that_wraps_up_gets_no_signal_and_its_descendants_do_not_count() {
+    async fn a_process_that_wraps_up_in_time_gets_no_signal_even_if_descendants_remain() {
         let script = "trap 'exit 7' TERM; setsid sh -c 'trap \"\" TERM; echo $$; exec sleep 1000' & cat; exit 3";
         let mut command = Command::new("sh");
         command.arg("-c").arg(script).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_hurry_cuts_the_grace_period_short() {
+    async fn hurrying_cuts_the_grace_period_short() {
         let (mut process, mut lines) = shell("trap '' TERM; echo $$; while :; do sleep 0.01; done").await;
         pid(&mut lines).await;
         let hurry = no_hurry();

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn only_failures_are_restarted_and_only_so_often() {
+    fn only_failures_are_restarted_and_only_up_to_a_bound() {
         let mut restarts = Restarts::new(Restart::OnFailure { failures_max: 4 });
         assert_eq!(restarts.next(&end(Why::Exited, 0), Duration::ZERO), None);
         assert_eq!(restarts.next(&end(Why::Approved, 1), Duration::ZERO), None);

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ss_says_of_all_connections_is_added_up() {
+    fn the_traffic_that_ss_reports_is_summed_over_all_connections() {
         let said = "\
 ESTAB 0 0 127.0.0.1:5000 127.0.0.1:60000
 \t cubic wscale:7,7 bytes_sent:120 bytes_acked:120 bytes_received:30 segs_out:9 segs_in:8 data_segs_out:7

@@ -14,7 +14,7 @@ use crate::{
     Bench, Result, Store,
     candidate::{Candidate, Shape, grpc::Members},
     measure::Measurement,
-    page::View,
+    page::SectionLayout,
     process::{Coordinator, Scratch},
     report::{Figure, Report},
 };
@@ -30,7 +30,7 @@ const TASKS_EACH: usize = 20;
 const QUICK: usize = 2;
 
 /// What the page shows of it.
-pub(super) const VIEW: View = View {
+pub(super) const VIEW: SectionLayout = SectionLayout {
     columns: &[
         ("claims/s", "", "claims/s"),
         ("p50 ms", "", "p50 ms"),

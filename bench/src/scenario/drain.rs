@@ -7,7 +7,7 @@ use crate::{
     Bench, Result, Store,
     candidate::{Candidate, Shape},
     measure::Arrivals,
-    page::View,
+    page::SectionLayout,
     report::Report,
 };
 
@@ -15,7 +15,8 @@ use crate::{
 pub(crate) const NAME: &str = "drain";
 
 /// What the page shows of it.
-pub(super) const VIEW: View = View { columns: &[("messages/s", "", "messages/s")], compared: "", only_compared: false };
+pub(super) const VIEW: SectionLayout =
+    SectionLayout { columns: &[("messages/s", "", "messages/s")], compared: "", only_compared: false };
 
 /// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {

@@ -19,7 +19,7 @@ use crate::{
         grpc::{Team, receive},
     },
     measure::{Arrivals, stamped},
-    page::View,
+    page::SectionLayout,
     report::Report,
 };
 
@@ -41,7 +41,7 @@ const SETTLING: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What the page shows of it.
-pub(super) const VIEW: View = View {
+pub(super) const VIEW: SectionLayout = SectionLayout {
     columns: &[
         ("10 subscribers: call to last ms", "10 subscribers", "call to last ms"),
         ("100 subscribers", "100 subscribers", "call to last ms"),

@@ -20,7 +20,7 @@ use crate::{
         inbox_name,
     },
     measure::{Measurement, at_ends, closed_loop, stamped},
-    page::View,
+    page::SectionLayout,
     process::{Coordinator, Scratch},
     report::{Report, Row},
 };
@@ -37,7 +37,7 @@ const CALLERS: usize = 64;
 const AT_ONCE: usize = 32;
 
 /// What the page shows of it.
-pub(super) const VIEW: View = View {
+pub(super) const VIEW: SectionLayout = SectionLayout {
     columns: &[("server CPU µs", "", "server CPU µs each"), ("sends/s", "", "sends/s"), ("p50 ms", "", "p50 ms")],
     compared: "",
     only_compared: true,

@@ -13,7 +13,7 @@ use crate::{
         Candidate,
         grpc::{Members, start_null_server},
     },
-    page::View,
+    page::SectionLayout,
     process::{Coordinator, Process, Scratch, connections_max},
     report::Report,
 };
@@ -41,7 +41,7 @@ const OBSERVED_MIN: Duration = Duration::from_secs(20);
 const QUICK: Duration = Duration::from_millis(300);
 
 /// What the page shows of it.
-pub(super) const VIEW: View = View {
+pub(super) const VIEW: SectionLayout = SectionLayout {
     columns: &[
         ("one connection each: KiB", "one connection", "KiB each"),
         ("% of a processor for all", "one connection", "% of a processor"),

@@ -7,7 +7,7 @@ use crate::{
     Bench, Result, Store,
     candidate::{Candidate, Shape},
     measure::Arrivals,
-    page::View,
+    page::SectionLayout,
     report::Report,
 };
 
@@ -18,7 +18,7 @@ pub(crate) const NAME: &str = "latency";
 const RATE: f64 = 50.0;
 
 /// What the page shows of it.
-pub(super) const VIEW: View = View {
+pub(super) const VIEW: SectionLayout = SectionLayout {
     columns: &[("p50 ms", "", "p50 ms"), ("p90 ms", "", "p90 ms"), ("p99 ms", "", "p99 ms")],
     compared: "",
     only_compared: false,

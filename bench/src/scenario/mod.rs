@@ -30,7 +30,7 @@ use crate::{
     Bench, Result, Store,
     candidate::{Candidate, Mail, Shape},
     measure::{Arrivals, Measurement, Paced, Window, at_ends, closed_loop, open_loop, stamped},
-    page::View,
+    page::SectionLayout,
     process::own_cpu,
     report::{Figure, Report, Row},
 };
@@ -82,7 +82,7 @@ impl Scenario {
     }
 
     /// Returns what the page shows of it. `None`: it is not on the page.
-    pub(crate) fn view(self) -> Option<View> {
+    pub(crate) fn view(self) -> Option<SectionLayout> {
         Some(match self {
             Self::Send => send::VIEW,
             Self::Latency => latency::VIEW,

@@ -10,7 +10,7 @@ use crate::{
     candidate::{Candidate, Shape},
     fetch::Program,
     measure::Arrivals,
-    page::View,
+    page::SectionLayout,
     report::{Report, Row},
 };
 
@@ -27,7 +27,7 @@ const RATE: f64 = 20.0;
 const SETTLING: Duration = Duration::from_millis(200);
 
 /// What the page shows of it.
-pub(super) const VIEW: View = View {
+pub(super) const VIEW: SectionLayout = SectionLayout {
     columns: &[
         ("1 inbox: received/s", "1 inbox,", "received/s"),
         ("sent/s", "1 inbox,", "sent/s"),

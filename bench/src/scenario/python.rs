@@ -20,7 +20,7 @@ use crate::{
     },
     fetch::Program,
     measure::Measurement,
-    page::View,
+    page::SectionLayout,
     process::{Coordinator, Process, Scratch, free_port},
     report::{Report, Row},
 };
@@ -47,7 +47,7 @@ enum Peer {
 }
 
 /// What the page shows of it.
-pub(super) const VIEW: View = View {
+pub(super) const VIEW: SectionLayout = SectionLayout {
     columns: &[
         ("received/s", "", "received/s"),
         ("sent/s", "", "sent/s"),

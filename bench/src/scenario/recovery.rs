@@ -9,13 +9,14 @@ use super::{
     start::{filled, ms},
     turns,
 };
-use crate::{Bench, Result, candidate::Candidate, page::View, report::Report};
+use crate::{Bench, Result, candidate::Candidate, page::SectionLayout, report::Report};
 
 /// Its name on the command line.
 pub(crate) const NAME: &str = "recovery";
 
 /// What the page shows of it.
-pub(super) const VIEW: View = View { columns: &[("ms", "", "ms")], compared: "", only_compared: false };
+pub(super) const VIEW: SectionLayout =
+    SectionLayout { columns: &[("ms", "", "ms")], compared: "", only_compared: false };
 
 /// Runs it.
 pub(crate) async fn run(bench: &Bench, report: &mut Report) -> Result<()> {

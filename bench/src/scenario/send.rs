@@ -4,7 +4,7 @@ use super::{row, send_all, send_at, teamwire_and_baselines, turns};
 use crate::{
     Bench, Result,
     candidate::{Candidate, Shape},
-    page::View,
+    page::SectionLayout,
     report::Report,
 };
 
@@ -19,7 +19,7 @@ const CALLERS: [usize; 4] = [1, 8, 64, 512];
 const HALVED: usize = 64;
 
 /// What the page shows of it.
-pub(super) const VIEW: View = View {
+pub(super) const VIEW: SectionLayout = SectionLayout {
     columns: &[
         ("1 caller: sends/s", "1 caller,", "sends/s"),
         ("8 callers", "8 callers,", "sends/s"),

@@ -9,7 +9,7 @@ use crate::{
         Candidate, Mail, Shape,
         grpc::{Team, start_null_server},
     },
-    page::View,
+    page::SectionLayout,
     process::{Coordinator, Scratch},
     report::Report,
 };
@@ -18,7 +18,7 @@ use crate::{
 pub(crate) const NAME: &str = "start";
 
 /// What the page shows of it.
-pub(super) const VIEW: View = View {
+pub(super) const VIEW: SectionLayout = SectionLayout {
     columns: &[("empty: ms", "empty", "ms"), ("with queued messages: ms", "queued", "ms")],
     compared: "empty",
     only_compared: false,

@@ -14,7 +14,7 @@ use crate::{
     Bench, Result, Store,
     candidate::{Candidate, SUMMARY, grpc::Members, inbox_name},
     measure::{CONTENT, Measurement},
-    page::View,
+    page::SectionLayout,
     process::{Coordinator, Scratch},
     report::Report,
 };
@@ -40,7 +40,7 @@ const OLD: &str = "The Well At The Old Mill";
 const NEVER: &str = "the well at the new mill";
 
 /// What the page shows of it.
-pub(super) const VIEW: View = View {
+pub(super) const VIEW: SectionLayout = SectionLayout {
     columns: &[
         ("first snapshot: ms", "watching", "ms to the first snapshot"),
         ("KiB", "watching", "KiB of it"),

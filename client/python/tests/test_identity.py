@@ -192,7 +192,7 @@ def test_within_a_runner_every_other_identity_is_refused(credential: str, change
     assert SECRET not in str(refused.value)
 
 
-def test_within_a_runner_the_runners_member_is_used_and_nobody_joins() -> None:
+def test_within_a_runner_only_the_runners_member_is_used_and_joining_is_refused() -> None:
     own = OWN["TEAMWIRE_CREDENTIAL"]
     assert find(environment=OWN | {"TEAMWIRE_AS": "Ann@Acme", "TEAMWIRE_TEAM": "ACME"}).member == "ann"
     assert find(credential=own, environment=OWN).credential == own

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_users_can_access_is_refused() {
+    fn files_and_directories_that_other_users_can_access_are_refused() {
         let (_root, directory, file) = file_in_directory();
         refuse_shared(&directory.join("missing")).unwrap();
         refuse_shared(&file).unwrap();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_as_trustworthy_as_the_way_to_its_target() {
+    fn a_link_is_as_trustworthy_as_the_path_to_its_target() {
         let (root, directory, file) = file_in_directory();
         let links = root.path().join("links");
         fs::create_dir(&links).unwrap();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_another_user_is_refused() {
+    fn files_directories_and_links_of_another_user_are_refused() {
         let (root, directory, file) = file_in_directory();
         // Only root can give a file away.
         if chown(&file, Some(OTHER), None).is_err() {

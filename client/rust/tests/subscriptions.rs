@@ -128,7 +128,7 @@ async fn an_approved_shutdown_is_the_last_event() {
 
 /// The reader used to stop at 256 waiting messages, so that it saw neither a shutdown request nor the end behind them.
 #[tokio::test]
-async fn a_shutdown_request_and_the_end_get_past_everything_that_the_application_does_not_take() {
+async fn a_shutdown_request_and_the_end_overtake_messages_that_the_application_does_not_take() {
     let coordinator = Coordinator::start().await;
     let client = coordinator.client();
     let mut subscription = client.subscribe(SubscribeOptions::default());

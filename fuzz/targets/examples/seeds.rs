@@ -202,7 +202,7 @@ fn calls() -> Vec<(&'static str, Vec<u8>)> {
             let answer = v1::PermissionResponse { request_id, approve, reason: String::new() };
             [
                 call(BOB, 0, &send(Ask::PermissionRequest(ask))),
-                call(BOB, 33, &v1::WithdrawRequest { request_id: permission.clone(), ..Default::default() }),
+                call(BOB, 36, &v1::WithdrawRequest { request_id: permission.clone(), ..Default::default() }),
                 call(LEAD, 0, &send(Ask::PermissionResponse(answer))),
             ]
             .concat()
@@ -353,7 +353,7 @@ fn main() {
         let encoded = message.encode_to_vec();
         keep("render", name, &[&[0], &encoded[..]].concat());
         keep("write_dialect", name, &encoded);
-        keep("speech", &format!("echo-{name}"), &encoded);
+        keep("output_parser", &format!("echo-{name}"), &encoded);
     }
     let task =
         v1::Task { id: 1, subject: "<b>\u{85}".to_owned(), description: "\"&'".to_owned(), ..Default::default() };

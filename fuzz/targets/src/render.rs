@@ -84,7 +84,7 @@ fn parse(text: &str) -> Element {
     Element { attributes, body: unescape(body) }
 }
 
-/// Returns whether a character moves the cursor, turns the direction of the text, or carries text that nobody sees.
+/// Returns whether a character moves the cursor, turns the direction of the text, or carries text that no reader sees.
 fn hides(c: char) -> bool {
     let turns = matches!(c, '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
     let breaks = (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{2028}' | '\u{2029}');

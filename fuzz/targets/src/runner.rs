@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// A line that a program has written, or a message that it was handed.
-pub(crate) fn speech(input: &[u8]) {
+pub(crate) fn output_parser(input: &[u8]) {
     if let Ok(message) = v1::Message::decode(input) {
         check_echo(&message);
     }

@@ -36,17 +36,17 @@ async fn a_host_in_a_cluster() {
         a_job_without_a_token_has_no_pod_and_is_made_again,
         a_member_that_ended_is_reported_and_its_job_is_kept_for_its_logs,
         an_end_is_reported_again_until_it_is_forgotten,
-        an_image_that_cannot_be_pulled_is_the_reason,
+        the_reason_of_an_end_names_an_image_that_cannot_be_pulled,
         a_pod_that_fits_no_node_is_given_to_another_host_before_the_order_expires,
         an_image_that_takes_too_long_to_pull_ends_the_start_before_the_order_expires,
-        a_pod_that_the_namespace_refuses_is_the_reason,
-        a_quota_that_is_used_up_is_the_reason,
-        a_deleted_job_and_a_deleted_pod_are_ends_and_bring_no_second_pod,
+        the_reason_of_an_end_says_that_the_namespace_refuses_the_pod,
+        the_reason_of_an_end_names_an_exceeded_quota_and_another_host_is_tried,
+        deleting_a_job_or_a_pod_ends_the_member_and_creates_no_second_pod,
         a_new_member_waits_until_the_earlier_one_of_its_name_is_gone,
         stop_all_ends_every_pod,
         delete_all_leaves_nothing,
         a_profile_that_the_api_server_rejects_is_refused_at_the_start,
-        what_the_owner_owns_goes_with_it,
+        deleting_the_owner_deletes_everything_that_it_owns,
         an_ordered_member_joins_from_its_pod_and_ends_with_it,
     ];
 }
@@ -147,7 +147,7 @@ async fn an_end_is_reported_again_until_it_is_forgotten(cluster: Cluster) {
     }
 }
 
-async fn an_image_that_cannot_be_pulled_is_the_reason(cluster: Cluster) {
+async fn the_reason_of_an_end_names_an_image_that_cannot_be_pulled(cluster: Cluster) {
     let host = cluster.host().await;
     let order = cluster.order("backend");
     host.start(&order, cluster.ticket()).await.unwrap();
@@ -197,7 +197,7 @@ async fn an_image_that_takes_too_long_to_pull_ends_the_start_before_the_order_ex
     cluster.gone(&order).await;
 }
 
-async fn a_pod_that_the_namespace_refuses_is_the_reason(cluster: Cluster) {
+async fn the_reason_of_an_end_says_that_the_namespace_refuses_the_pod(cluster: Cluster) {
     cluster.label_namespace("pod-security.kubernetes.io/enforce", "restricted").await;
     let host = cluster.host().await;
     let mut order = cluster.order("backend");
@@ -212,7 +212,7 @@ async fn a_pod_that_the_namespace_refuses_is_the_reason(cluster: Cluster) {
     cluster.pod_on_a_node(&order).await;
 }
 
-async fn a_quota_that_is_used_up_is_the_reason(cluster: Cluster) {
+async fn the_reason_of_an_end_names_an_exceeded_quota_and_another_host_is_tried(cluster: Cluster) {
     cluster.allow_pods(0).await;
     let host = cluster.host().await;
     let order = cluster.order("backend");
@@ -222,7 +222,7 @@ async fn a_quota_that_is_used_up_is_the_reason(cluster: Cluster) {
     assert!(ended.try_another_host);
 }
 
-async fn a_deleted_job_and_a_deleted_pod_are_ends_and_bring_no_second_pod(cluster: Cluster) {
+async fn deleting_a_job_or_a_pod_ends_the_member_and_creates_no_second_pod(cluster: Cluster) {
     let host = cluster.host().await;
     let order = cluster.order("backend");
     host.start(&order, cluster.ticket()).await.unwrap();
@@ -292,7 +292,7 @@ async fn a_profile_that_the_api_server_rejects_is_refused_at_the_start(cluster: 
     assert!(error.contains("the profile agent cannot be used") && error.contains("Sometimes"), "{error}");
 }
 
-async fn what_the_owner_owns_goes_with_it(cluster: Cluster) {
+async fn deleting_the_owner_deletes_everything_that_it_owns(cluster: Cluster) {
     let host = cluster.host().await;
     let order = cluster.order("backend");
     host.start(&order, cluster.ticket()).await.unwrap();

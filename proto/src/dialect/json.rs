@@ -169,7 +169,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_value_with_unique_keys_is_read_as_any_parser_reads_it(value in values()) {
+        fn a_value_with_unique_keys_is_read_as_serde_reads_it(value in values()) {
             let text = value.to_string();
             let read = Json::parse(&text).expect("JSON");
             prop_assert_eq!(&read.value, &serde_json::from_str::<Value>(&text).expect("JSON"));
@@ -177,7 +177,7 @@ mod tests {
         }
 
         #[test]
-        fn text_is_json_for_this_parser_if_it_is_for_others(text in r#"[\[\]{}",:a0-9e.\\ -]{0,30}"#) {
+        fn the_parser_accepts_exactly_the_json_that_serde_accepts(text in r#"[\[\]{}",:a0-9e.\\ -]{0,30}"#) {
             prop_assert_eq!(Json::parse(&text).is_ok(), serde_json::from_str::<Value>(&text).is_ok());
         }
     }

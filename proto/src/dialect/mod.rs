@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newer_dialect_means_the_same() {
+    fn the_newer_dialect_maps_to_the_same_messages() {
         assert_eq!(
             body(json!({"to": "a", "message": "hi", "summary": "s"})),
             body(json!({"type": "message", "recipient": "a", "content": "hi", "summary": "s"}))
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_fields_and_unknown_types_are_named() {
         refused(json!({}), Reason::InvalidType, "type", "shutdown_response");
         refused(json!({"type": "massage"}), Reason::InvalidType, "type", "Use one of: message");
         refused(json!({"type": "notice"}), Reason::InvalidType, "type", "Use one of");
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_true_or_false_and_nothing_else() {
+    fn an_answer_must_be_true_or_false() {
         for approve in [json!("true"), json!(1), json!("no"), json!([]), json!({})] {
             let json = json!({"type": "shutdown_response", "request_id": "r", "approve": approve});
             refused(json, Reason::ApproveMissing, "approve", "true or false");
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recipient_where_none_belongs_is_refused() {
+    fn an_unexpected_recipient_is_refused() {
         for kind in ["broadcast", "shutdown_response", "plan_approval_request"] {
             let json = json!({"type": kind, "recipient": "a", "approve": true});
             refused(json, Reason::UnexpectedRecipient, "recipient", "Leave recipient out");
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused_with_its_field() {
+    fn malformed_messages_are_refused_with_the_field_at_fault() {
         let invalid = Reason::InvalidJson;
         assert_eq!(read("{").expect_err("no JSON").reason, invalid);
         assert_eq!(read(&"[".repeat(10_000)).expect_err("no JSON").reason, invalid);
@@ -421,7 +421,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_accepted_is_written_as_it_was_read(
+        fn an_accepted_message_is_written_as_it_was_read(
             body in bodies(),
             in_reply_to in "[a-z0-9-]{0,8}",
             attachments in proptest::collection::vec(("[a-z:/]{1,9}", "[a-z/]{0,9}", any::<u64>(), "[0-9a-f]{0,9}"), 0..3),

@@ -17,7 +17,7 @@ use super::{
     bounds::Class,
     bucket::{Bucket, Rate},
     lives::{Life, Lives},
-    shared::{Shared, semaphore},
+    shared::{SharedBudget, semaphore},
 };
 
 /// What a read costs at least, in bytes: looking the caller up and finding nothing takes time, too.
@@ -32,7 +32,7 @@ const REFUSAL_WAIT_MAX: Duration = Duration::from_secs(1);
 /// The account of a credential.
 #[derive(Debug)]
 pub struct Account {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedBudget>,
     sends: Bucket,
     broadcasts: Bucket,
     writes: Bucket,
@@ -96,7 +96,7 @@ impl ConnectionGuard {
 }
 
 impl Account {
-    pub(super) fn new(shared: Arc<Shared>, is_of_strangers: bool) -> Self {
+    pub(super) fn new(shared: Arc<SharedBudget>, is_of_strangers: bool) -> Self {
         let shares = shared.shares;
         Self {
             shared,

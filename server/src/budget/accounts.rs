@@ -8,7 +8,7 @@ use teamwire_proto::name::Name;
 use super::{
     account::Account,
     bounds::{Class, Rates, Shares},
-    shared::{Refusals, Shared},
+    shared::{Refusals, SharedBudget},
 };
 use crate::domain::{records::ActsFor, secret::SecretHash};
 
@@ -31,14 +31,14 @@ pub enum Payer {
 /// The accounts of all credentials.
 #[derive(Debug)]
 pub struct Budgets {
-    shared: Arc<Shared>,
+    shared: Arc<SharedBudget>,
     accounts: Mutex<HashMap<Payer, Arc<Account>>>,
 }
 
 impl Budgets {
     /// Makes the budgets of a coordinator, which count refusals into `refusals`.
     pub fn new(rates: Rates, shares: Shares, refusals: Refusals) -> Self {
-        Self { shared: Arc::new(Shared::new(rates, shares, refusals)), accounts: Mutex::default() }
+        Self { shared: Arc::new(SharedBudget::new(rates, shares, refusals)), accounts: Mutex::default() }
     }
 
     /// Returns the account of a valid credential. `leads`: whether it is now a lead's or the operator's.

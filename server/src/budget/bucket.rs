@@ -83,7 +83,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
-    fn a_burst_passes_and_what_comes_next_learns_how_long_to_wait() {
+    fn a_burst_passes_and_the_next_call_learns_how_long_to_wait() {
         let (bucket, rate) = (Bucket::default(), Rate::new(10_u64, 3_u64));
         for _ in 0..3 {
             assert_eq!(bucket.take(rate, SECOND, 1), Ok(()));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_charge_may_lead_into_debt_which_time_repays() {
+    fn a_charge_may_cause_a_debt_that_time_repays() {
         let (bucket, rate) = (Bucket::default(), Rate::new(100_u64, 50_u64));
         assert_eq!(bucket.debt(rate, SECOND), None);
         bucket.charge(rate, SECOND, 150);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_grows_up_to_its_end_and_passes() {
+    fn waits_grow_up_to_a_maximum_and_shrink_again() {
         let (bucket, rate, max) = (Bucket::default(), Rate::new(10_u64, 2_u64), Duration::from_millis(250));
         let waits = |now: u64| [(); 3].map(|()| bucket.line_up(rate, now, max).as_millis());
         assert_eq!(waits(SECOND), [0, 0, 100]);

@@ -16,7 +16,7 @@ const KNOWN_FOR: Duration = Duration::from_secs(60);
 
 /// The valid credentials that a connection has shown.
 #[derive(Debug, Default)]
-pub struct Known(Mutex<HashMap<SecretHash, Shown>>);
+pub struct ShownCredentials(Mutex<HashMap<SecretHash, Shown>>);
 
 #[derive(Debug)]
 struct Shown {
@@ -25,7 +25,7 @@ struct Shown {
     until: Instant,
 }
 
-impl Known {
+impl ShownCredentials {
     /// Returns the account of a credential that was valid a short time ago, unless a newer life has presented its own since.
     pub fn get(&self, credential: &SecretHash) -> Option<Arc<Account>> {
         let known = self.0.lock();

@@ -12,7 +12,7 @@
 //! Leads and the operator have the same budgets as others, and besides them a lane that others cannot use up: an eighth of what
 //! all share.
 //!
-//! Architecture invariant: nothing here knows calls, connections or what a credential may do.
+//! Architecture invariant: nothing here knows calls, or what a credential may do.
 
 mod account;
 mod accounts;
@@ -27,7 +27,7 @@ pub use self::{
     account::{Account, ConnectionGuard, OpenStream},
     accounts::{Budgets, Payer},
     bounds::{Class, Rates, Shares},
-    known::Known,
+    known::ShownCredentials,
     lives::Life,
     room::{ReadSlot, RequestRoom, Room},
     shared::Refusals,

@@ -15,7 +15,7 @@ pub type Refusals = Family<[(&'static str, &'static str); 1], Counter>;
 
 /// What all accounts share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedBudget {
     pub(super) rates: Rates,
     pub(super) shares: Shares,
     pub(super) reading: Lanes,
@@ -44,7 +44,7 @@ pub(super) fn semaphore(size: usize) -> Arc<Semaphore> {
     Arc::new(Semaphore::new(size.min(Semaphore::MAX_PERMITS)))
 }
 
-impl Shared {
+impl SharedBudget {
     pub(super) fn new(rates: Rates, shares: Shares, refusals: Refusals) -> Self {
         for class in Class::ALL {
             drop(refusals.get_or_create(&[("budget", class.name())]));

@@ -79,7 +79,7 @@ async fn each_kind_of_call_has_its_rate_and_each_credential_its_budget() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_is_paid_for_afterwards_by_its_bytes() {
+async fn a_read_is_charged_afterwards_by_its_bytes() {
     let rates = Rates { read_bytes_per_second: 1 << 20, read_bytes_burst: 2 << 20, ..Rates::default() };
     let budgets = budgets(rates, Shares::default());
     let ann = of(&budgets, "ann");
@@ -98,7 +98,7 @@ async fn a_read_is_paid_for_afterwards_by_its_bytes() {
 }
 
 #[tokio::test]
-async fn so_many_streams_and_connections_are_open_and_a_closed_one_makes_room() {
+async fn streams_and_connections_are_bounded_per_credential_and_closing_one_makes_room() {
     let shares = Shares { streams_per_credential_max: 2, connections_per_credential_max: 1, ..Shares::default() };
     let budgets = budgets(Rates::default(), shares);
     let ann = of(&budgets, "ann");
@@ -129,7 +129,7 @@ async fn only_the_newest_life_of_a_member_and_the_one_before_it_have_connections
         ann(credential).connection(life(credential), evict.clone()).map(|guard| (guard, evict))
     };
     let is_closed = |(_, evict): &(ConnectionGuard, CancellationToken)| evict.is_cancelled();
-    let known = Known::default();
+    let known = ShownCredentials::default();
     known.put(SecretHash::of("first"), ann("first"), life("first"));
     assert!(known.get(&SecretHash::of("first")).is_some());
     let first = [connect("first").unwrap(), connect("first").unwrap()];
@@ -154,7 +154,7 @@ async fn only_the_newest_life_of_a_member_and_the_one_before_it_have_connections
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_reads_nothing_waits_for_itself_and_keeps_nobody_out() {
+async fn a_client_that_reads_nothing_blocks_only_itself() {
     let shares = Shares { reply_bytes_per_credential_max: 100, reply_bytes_max: 1_000, ..Shares::default() };
     let budgets = budgets(Rates::default(), shares);
     let (ann, bob) = (of(&budgets, "ann"), of(&budgets, "bob"));
@@ -170,7 +170,7 @@ async fn who_reads_nothing_waits_for_itself_and_keeps_nobody_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reads_wait_for_each_other_and_the_lead_has_a_lane() {
+async fn concurrent_reads_are_bounded_but_others_never_block_the_lead() {
     let shares = Shares { reads_per_credential_max: 1, reads_max: 2, ..Shares::default() };
     let budgets = budgets(Rates::default(), shares);
     let [ann, bob, eve] = ["ann", "bob", "eve"].map(|name| of(&budgets, name));
@@ -194,7 +194,7 @@ async fn reads_wait_for_each_other_and_the_lead_has_a_lane() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn large_requests_have_room_of_their_credential_or_address_and_strangers_never_that_of_members() {
+async fn large_requests_are_bounded_per_credential_and_address_and_strangers_cannot_use_members_room() {
     let shares = Shares { request_bytes_per_credential_max: 100, request_bytes_max: 200, ..Shares::default() };
     let budgets = budgets(Rates::default(), shares);
     let stranger = |address: [u8; 4]| budgets.account(Payer::Strangers(address.into()), false);
@@ -220,7 +220,7 @@ async fn large_requests_have_room_of_their_credential_or_address_and_strangers_n
 }
 
 #[test]
-fn consoles_of_an_identity_share_one_account_which_is_not_that_of_the_identity() {
+fn an_identitys_consoles_share_one_account_apart_from_its_own() {
     let budgets = budgets(Rates::default(), Shares::default());
     let [team, ann] = ["acme", "ann"].map(|name| Name::parse(name, "name").unwrap());
     let identity = ActsFor::Member(ann.clone());
@@ -255,7 +255,7 @@ fn every_class_has_its_name_and_key() {
 proptest! {
     /// However the calls are spread, no more pass than the burst and what time has brought.
     #[test]
-    fn no_more_passes_than_the_rate_allows(pauses in prop::collection::vec(0_u64..300, 1..200)) {
+    fn no_more_calls_pass_than_the_rate_allows(pauses in prop::collection::vec(0_u64..300, 1..200)) {
         let (rate, bucket) = (bucket::Rate::new(10_u64, 5_u64), bucket::Bucket::default());
         let (mut now, mut passed) = (0_u64, 0_u64);
         for pause in pauses {

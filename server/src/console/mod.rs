@@ -46,11 +46,11 @@ pub struct Console {
 /// Serves the console. See the [module](self).
 #[derive(Clone, Debug)]
 pub struct ConsoleLayer {
-    shared: Arc<Shared>,
+    shared: Arc<ConsoleFiles>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ConsoleFiles {
     assets: Assets,
     origins: Origins,
     /// A place for each connection that loads the page.
@@ -61,7 +61,7 @@ impl ConsoleLayer {
     /// Makes the layer.
     pub fn new(console: &Console) -> Self {
         let Console { files, hosts, origins, is_tls } = console;
-        let shared = Shared {
+        let shared = ConsoleFiles {
             assets: Assets::new(files),
             origins: Origins::new(hosts, origins, *is_tls),
             loading: Arc::new(Semaphore::new(LOADING_MAX)),
@@ -82,7 +82,7 @@ impl<S> Layer<S> for ConsoleLayer {
 #[derive(Clone, Debug)]
 pub struct ConsoleService<S> {
     inner: S,
-    shared: Arc<Shared>,
+    shared: Arc<ConsoleFiles>,
 }
 
 impl<S, B> Service<Request<B>> for ConsoleService<S>
@@ -105,7 +105,7 @@ where
     }
 }
 
-impl Shared {
+impl ConsoleFiles {
     /// Answers a request for a file, or one that is not permitted. `None`: it is a call.
     fn answer<B>(&self, request: &Request<B>) -> Option<Response<Body>> {
         if is_native_call(request) {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_another_origin_is_refused() {
+    fn a_request_from_a_foreign_origin_is_refused() {
         let (plain, tls) = (console(&[], &["https://page.example"], false), console(&[], &[], true));
         let call = |console, host, origin, more: &[(&str, &str)]| {
             let mut headers = vec![("host", host), ("origin", origin), ("content-type", "application/grpc-web+proto")];
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn native_calls_pass_whatever_their_host() {
+    fn only_native_grpc_calls_skip_the_host_check() {
         let console = console(&[], &[], false);
         let call = |version, headers: &[(&str, &str)]| {
             let mut request = Request::builder().method("POST").version(version).uri("http://any.example/x");
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_nothing_besides_the_files() {
+    fn only_the_pages_own_files_are_served() {
         let console = console(&[], &[], false);
         let host = [("host", "localhost")];
         for path in ["/index.html", "/assets/", "/assets/../index.html", "//", "/x", "/%2e/", "/assets/a-1.js/"] {

@@ -11,7 +11,7 @@ use crate::{
     domain::{
         audit::{
             caller,
-            chain::{self, Chain, Oldest, Stored, Subject},
+            chain::{self, Chain, Oldest, StoredEntry, Subject},
         },
         identity::{self, CallerCredentials},
         page::{self, Page, page_size},
@@ -72,7 +72,7 @@ impl Coordinator {
         let before_ms = self.now_ms().saturating_sub(ttl_ms);
         let before_first = record.first_sequence.saturating_sub(1);
         let is_late = |entries: &[Entry]| {
-            entries.first().is_some_and(|first| Stored::of(first).at_ms() + ttl_ms / LATE < before_ms)
+            entries.first().is_some_and(|first| StoredEntry::of(first).at_ms() + ttl_ms / LATE < before_ms)
         };
         // Most chains have nothing to trim, which one entry shows.
         if excess == 0 {
@@ -164,7 +164,7 @@ impl Coordinator {
             loop {
                 let entries = self.audit_entries(&chain, after).await?;
                 for entry in &entries {
-                    let stored = Stored::of(entry);
+                    let stored = StoredEntry::of(entry);
                     let is_wanted = stored.entry.is_none() || stored.at_ms() >= since_ms;
                     let shown = || show_entry(&chain, entry.sequence, stored, request.with_proofs);
                     if examined >= EXAMINED_MAX || (is_wanted && !page.add(shown())) {
@@ -261,7 +261,7 @@ fn show_chain(chain: &Chain, record: &ChainRecord) -> v1::AuditChain {
     }
 }
 
-fn show_entry(chain: &Chain, sequence: u64, stored: Stored, with_proofs: bool) -> v1::AuditRecord {
+fn show_entry(chain: &Chain, sequence: u64, stored: StoredEntry, with_proofs: bool) -> v1::AuditRecord {
     let proof = |bytes: bytes::Bytes| if with_proofs { bytes.to_vec() } else { Vec::new() };
     v1::AuditRecord {
         chain: chain.to_string(),

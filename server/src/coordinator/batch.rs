@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_records_are_read_many_at_once_and_large_ones_few() {
+    fn batches_grow_for_small_records_and_shrink_for_large_ones() {
         let mut batch = Batch::new();
         let sizes: Vec<usize> = [100, 100, 100, 64 << 10, 8 << 20, 100, 0]
             .into_iter()

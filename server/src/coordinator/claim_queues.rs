@@ -17,11 +17,11 @@ const TOGETHER_MAX: usize = 16;
 /// The claims that wait, by team. A team is in here while a task carries its claims out.
 #[derive(Default)]
 pub(super) struct ClaimQueues {
-    teams: Mutex<HashMap<Namespace, Vec<Waiting>>>,
+    teams: Mutex<HashMap<Namespace, Vec<WaitingClaim>>>,
 }
 
 /// A claim of the next task.
-pub(super) struct Waiting {
+pub(super) struct WaitingClaim {
     pub(super) who: CallerCredentials,
     pub(super) request: v1::ClaimNextTaskRequest,
     /// The caller has waited for a change to the team's tasks, and there was one.
@@ -41,7 +41,7 @@ pub(super) struct Attempt {
 pub(super) type Answer = Result<Attempt, Refusal>;
 
 /// What a claim does first.
-pub(super) enum Entered {
+pub(super) enum Admission {
     /// It is carried out at once.
     Turn(Turn),
     /// It waits. If it is the first, its caller must have the queue carried out.
@@ -57,23 +57,24 @@ impl ClaimQueues {
         request: &v1::ClaimNextTaskRequest,
         is_woken: bool,
         try_take: impl FnOnce() -> Option<Turn>,
-    ) -> Entered {
+    ) -> Admission {
         let (answer, answered) = oneshot::channel();
-        let waiting = Waiting { who: who.clone(), request: request.clone(), is_woken, span: Span::current(), answer };
+        let waiting =
+            WaitingClaim { who: who.clone(), request: request.clone(), is_woken, span: Span::current(), answer };
         let mut teams = self.teams.lock();
         if let Some(queue) = teams.get_mut(namespace) {
             queue.push(waiting);
-            return Entered::Queue { answered, is_first: false };
+            return Admission::Queue { answered, is_first: false };
         }
         if let Some(turn) = try_take() {
-            return Entered::Turn(turn);
+            return Admission::Turn(turn);
         }
         teams.insert(namespace.clone(), vec![waiting]);
-        Entered::Queue { answered, is_first: true }
+        Admission::Queue { answered, is_first: true }
     }
 
     /// Takes the claims that have waited longest. `None`: none waits, and the queue is over.
-    pub(super) fn next(&self, namespace: &Namespace) -> Option<Vec<Waiting>> {
+    pub(super) fn next(&self, namespace: &Namespace) -> Option<Vec<WaitingClaim>> {
         let mut teams = self.teams.lock();
         if let Some(queue) = teams.get_mut(namespace)
             && !queue.is_empty()

@@ -1,7 +1,7 @@
 //! Claims of the next task. Those that wait for a turn on the same board are carried out together.
 //!
-//! A claim that finds no other under way is carried out at once, by its caller. Claims that arrive meanwhile wait in a queue.
-//! A task takes the team's turn for them, and carries out up to 16 in one transaction, in order of arrival. Each
+//! A claim is carried out at once, by its caller, if no other claim waits and the team's turn is free. Otherwise it waits in a
+//! queue. A task takes the turn for the queue, and carries out up to 16 claims in one transaction, in order of arrival. Each
 //! gets its own outcome, as if it had been carried out alone. If their transaction is refused as a whole (together they may
 //! exceed the team's quota, though one alone does not), nothing was written, and they are carried out one by one.
 
@@ -13,7 +13,7 @@ use tracing::Instrument as _;
 
 use super::{
     Coordinator,
-    claim_queues::{Attempt, Entered, Waiting},
+    claim_queues::{Admission, Attempt, WaitingClaim},
     keys::{board_key, board_keys},
     store_errors::unavailable,
     turns::Turn,
@@ -75,8 +75,8 @@ impl Coordinator {
         }
         let try_take = || self.turns.try_take(namespace);
         match self.claims.enter(namespace, who, request, is_woken, try_take) {
-            Entered::Turn(mut turn) => self.claim_alone(namespace, who, request, is_woken, &mut turn).await,
-            Entered::Queue { answered, is_first } => {
+            Admission::Turn(mut turn) => self.claim_alone(namespace, who, request, is_woken, &mut turn).await,
+            Admission::Queue { answered, is_first } => {
                 if is_first {
                     // A task, so that a caller that goes away does not take the outcomes of the others with it.
                     let queue = Queue { coordinator: Arc::clone(self), namespace: namespace.clone(), is_over: false };
@@ -88,7 +88,7 @@ impl Coordinator {
         }
     }
 
-    async fn claim_together(&self, namespace: &Namespace, mut waiting: Vec<Waiting>, turn: &mut Turn) {
+    async fn claim_together(&self, namespace: &Namespace, mut waiting: Vec<WaitingClaim>, turn: &mut Turn) {
         let count = self.change_count(namespace);
         waiting.retain(|call| !call.answer.is_closed());
         let (hopeless, waiting): (Vec<_>, Vec<_>) =
@@ -105,7 +105,7 @@ impl Coordinator {
             }
             return;
         }
-        for Waiting { who, request, is_woken, span, answer } in waiting {
+        for WaitingClaim { who, request, is_woken, span, answer } in waiting {
             let _ = answer.send(self.claim_alone(namespace, &who, &request, is_woken, turn).instrument(span).await);
         }
     }
@@ -115,7 +115,7 @@ impl Coordinator {
     async fn try_together(
         &self,
         namespace: &Namespace,
-        waiting: &[Waiting],
+        waiting: &[WaitingClaim],
     ) -> Option<Vec<Result<Option<v1::Claim>, Refusal>>> {
         let calls: Vec<_> = waiting.iter().map(|call| (&call.who, &call.request)).collect();
         let keys: HashSet<_> = calls.iter().flat_map(|(who, _)| board_keys(who, None)).collect();

@@ -9,8 +9,8 @@
 //! - [`team_reader`]: reads what has changed in a team, for those who watch it.
 //! - [`keys`]: where records are. [`records`]: reads records that are only shown; [`batch`]: how many at once. [`store_errors`]: what callers learn when the store fails.
 //!
-//! Architecture invariant: no rule is in here, and nothing here knows sessions' loops, the protocol's transport or a clock
-//! other than the store's.
+//! Architecture invariant: no rule is in here, nothing here knows sessions' loops or the protocol's transport, and nothing is
+//! decided by a clock other than the store's. (Calls that wait for something use this machine's clock to end in time.)
 
 mod access;
 mod activity;

@@ -15,7 +15,7 @@ use super::{Coordinator, keys::team_key, messages::WHOLE_INBOX, store_errors::un
 use crate::{
     domain::{
         inbox::Leaving,
-        quota::Held,
+        quota::HeldBytes,
         records::{ConsoleRecord, JoinTokenRecord, ObserverRecord, RecordType, SignInCodeRecord, TeamRecord},
         retention::{self, Forgotten, Oldest, is_long_expired, is_long_gone, is_over_since},
         streams::{self, HISTORY, LEFTOVERS, REQUESTS},
@@ -244,16 +244,20 @@ impl Coordinator {
     }
 
     /// Reads how much a team holds.
-    pub(super) async fn held(&self, namespace: &Namespace) -> Result<Held, Refusal> {
+    pub(super) async fn held(&self, namespace: &Namespace) -> Result<HeldBytes, Refusal> {
         let board = self.fetch::<BoardRecord>(namespace, vec![String::new()]).await?.pop().flatten();
         self.held_with(namespace, board.as_deref()).await
     }
 
     /// Reads how much a team with this board holds.
-    pub(super) async fn held_with(&self, namespace: &Namespace, board: Option<&BoardRecord>) -> Result<Held, Refusal> {
+    pub(super) async fn held_with(
+        &self,
+        namespace: &Namespace,
+        board: Option<&BoardRecord>,
+    ) -> Result<HeldBytes, Refusal> {
         let team = self.store().usage(namespace).await.map_err(unavailable)?;
         let task_changes = self.extent(namespace, HISTORY).await?.weight;
-        Ok(Held { team, tasks: board.map_or(0, |board| board.bytes), task_changes })
+        Ok(HeldBytes { team, tasks: board.map_or(0, |board| board.bytes), task_changes })
     }
 
     /// Notifies the lead and the operator, by the log, of a team that is nearly full or full.

@@ -162,7 +162,7 @@ impl Coordinator {
         let preload = [team_key(), member_key::<SessionRecord>(member)];
         self.decide(namespace, &preload, |tx| dead_letters::dead_letter(tx, member, session_id, leaving, message, why))
             .await?;
-        self.metrics.gave_up(why.as_str());
+        self.metrics.dead_lettered(why.as_str());
         Ok(())
     }
 

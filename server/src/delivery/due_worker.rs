@@ -162,7 +162,7 @@ mod tests {
 
     /// Found by the fault `clock-forward`: members whose leases had run out only by the new time were declared lost.
     #[test]
-    fn only_a_clock_that_is_set_ahead_is_noticed() {
+    fn only_a_clock_that_jumps_ahead_is_noticed() {
         let (mut clocks, namespace, began) = (Clocks::default(), Namespace::directory(), Instant::now());
         let mut jumped = |ms, s| clocks.has_jumped(&namespace, ms, began + Duration::from_secs(s));
         assert!(!jumped(1_000_000, 0), "there is nothing to compare with yet");

@@ -31,7 +31,7 @@ pub(super) struct Gauges {
 
 /// What a visit has counted.
 #[derive(Debug)]
-pub(super) enum Counted {
+pub(super) enum CountOutcome {
     /// Nothing: the latest count still holds.
     Skipped,
     /// The team.
@@ -43,32 +43,32 @@ pub(super) enum Counted {
 impl Gauges {
     /// Counts a team, if metrics are served and it was not counted lately. The due worker handles failures of the
     /// store.
-    pub(super) async fn count(&self, coordinator: &Coordinator, namespace: &Namespace) -> Counted {
+    pub(super) async fn count(&self, coordinator: &Coordinator, namespace: &Namespace) -> CountOutcome {
         let every = EVERY.max(Duration::from_secs_f64(self.teams.len() as f64 / COUNTS_PER_SECOND));
         let is_recent = self.teams.get(namespace).is_some_and(|(at, _)| at.elapsed() < every);
         if is_recent || !coordinator.metrics().is_watched() {
-            return Counted::Skipped;
+            return CountOutcome::Skipped;
         }
         let usage = &coordinator.metrics().usage;
         match coordinator.count(namespace).await {
             Ok(Some((count, roster))) => {
                 usage.retain_members(namespace, &roster);
-                Counted::Count(Box::new(count))
+                CountOutcome::Count(Box::new(count))
             }
             Ok(None) => {
                 usage.retain_members(namespace, &[]);
-                Counted::Unknown
+                CountOutcome::Unknown
             }
-            Err(_) => Counted::Unknown,
+            Err(_) => CountOutcome::Unknown,
         }
     }
 
     /// Keeps what was counted.
-    pub(super) fn keep(&mut self, namespace: &Namespace, counted: Counted) {
+    pub(super) fn keep(&mut self, namespace: &Namespace, counted: CountOutcome) {
         match counted {
-            Counted::Skipped => {}
-            Counted::Count(count) => drop(self.teams.insert(namespace.clone(), (Instant::now(), *count))),
-            Counted::Unknown => drop(self.teams.remove(namespace)),
+            CountOutcome::Skipped => {}
+            CountOutcome::Count(count) => drop(self.teams.insert(namespace.clone(), (Instant::now(), *count))),
+            CountOutcome::Unknown => drop(self.teams.remove(namespace)),
         }
     }
 

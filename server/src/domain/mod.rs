@@ -23,7 +23,8 @@
 //! - [`query`]: what callers may see, and how it is shown. [`search`]: what was said. [`team_view`]: a team as those who
 //!   watch it see it.
 //!
-//! Architecture invariant: no clock, no random numbers, no tonic and no store in here, and no rule anywhere else.
+//! Architecture invariant: no clock, no random numbers and no tonic in here; no store is called from here, only described by its
+//! types; and no rule is anywhere else.
 
 pub mod access;
 pub mod activity;

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_leads_back_to_its_position_and_nothing_else_is_one() {
+    fn a_page_token_returns_its_position_and_invalid_tokens_are_refused() {
         assert_eq!(number(&token(7)), Ok(Some(7)));
         assert_eq!(position(&token("team.a")), Ok(Some("team.a".to_owned())));
         assert_eq!(number(""), Ok(None));

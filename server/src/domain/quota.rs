@@ -100,7 +100,7 @@ pub fn task_share(limits: &Limits) -> u64 {
 
 /// How much a team holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldBytes {
     /// The bytes of everything.
     pub team: u64,
     /// The bytes of its tasks.
@@ -109,7 +109,7 @@ pub struct Held {
     pub task_changes: u64,
 }
 
-impl Held {
+impl HeldBytes {
     /// Returns what is how full: the text, the bytes, and the bytes at which teammates are refused.
     pub(super) fn parts(&self, limits: &Limits) -> [(&'static str, u64, u64); 3] {
         let share = task_share(limits);
@@ -132,7 +132,7 @@ pub(super) fn percent(held: u64, max: u64) -> u64 {
 }
 
 /// Shows how much a team holds.
-pub fn show(held: &Held, limits: &Limits) -> v1::TeamStorage {
+pub fn show(held: &HeldBytes, limits: &Limits) -> v1::TeamStorage {
     let share = task_share(limits);
     v1::TeamStorage {
         bytes: held.team,

@@ -14,7 +14,7 @@ use super::{
     history,
     inbox::{Leaving, remove_from_inbox},
     notices,
-    quota::{ALARM_AGAIN_BELOW, ALARM_PERCENT, Bytes, FULL_PERCENT, Held, REMEDY, percent},
+    quota::{ALARM_AGAIN_BELOW, ALARM_PERCENT, Bytes, FULL_PERCENT, HeldBytes, REMEDY, percent},
     records::{
         ActivityRecord, ActsFor, ConsoleRecord, CursorRecord, HostRecord, JoinTokenRecord, Life, ObserverRecord,
         PresenceRecord, QuotaRecord, ReceiptRecord, SessionRecord, SignInCodeRecord, SignInsRecord, TeamRecord,
@@ -268,7 +268,7 @@ pub fn alarm_unprocessed(tx: &mut Tx<'_>, team_id: Uuid, oldest: &[Oldest]) -> R
 
 /// Notifies the lead when the team, its tasks or their history become nearly full, and when they become full. Returns the
 /// text, if it has.
-pub fn alarm_quota(tx: &mut Tx<'_>, team_id: Uuid, held: Held) -> Result<Option<String>, RuleError> {
+pub fn alarm_quota(tx: &mut Tx<'_>, team_id: Uuid, held: HeldBytes) -> Result<Option<String>, RuleError> {
     let Some(team) = same_team(tx, team_id)? else { return Ok(None) };
     let limits = tx.ctx.limits.clone();
     let used = held.percent(&limits);

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_differs_with_either_part() {
+    fn a_derived_secret_depends_on_both_parts() {
         let secret = derive("ab", "c");
         assert_eq!(secret.len(), 40);
         assert_eq!(secret, derive("ab", "c"));

@@ -140,7 +140,7 @@ impl TeamView {
         self.record(key, shown_key, item, false);
     }
 
-    /// Records the last state of an item, which is gone with it, even if nobody has seen it before.
+    /// Records the last state of an item, which is gone with it, even if no reader has seen it before.
     pub fn end(&mut self, key: ItemKey, item: Item) {
         let shown_key = shown_key(&item).unwrap_or_else(team_key);
         self.record(key, shown_key, item, true);

@@ -71,7 +71,7 @@ fn a_reader_gets_a_snapshot_and_then_only_the_latest_states() {
 }
 
 #[test]
-fn a_token_leads_back_to_its_position_and_one_of_another_view_or_viewer_to_a_snapshot() {
+fn a_token_resumes_at_its_position_and_one_from_another_view_or_viewer_starts_with_a_snapshot() {
     let mut view = TeamView::new(u64::MAX);
     put(&mut view, task(1, "new"));
     let (_, _, position) = drain(&view, None, &member("Ann.x"));

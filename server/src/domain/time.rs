@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_duration_that_clients_can_read_is_kept() {
+    fn only_durations_that_clients_can_represent_are_kept() {
         let kept = |seconds, nanos| duration_ms(Some(&prost_types::Duration { seconds, nanos }));
         assert_eq!([kept(2, 5_000_000), kept(315_576_000_000, 0)], [2_005, 315_576_000_000_000]);
         assert_eq!([kept(-1, 0), kept(0, -1), kept(315_576_000_000, 1), kept(i64::MAX, 0)], [0; 4]);

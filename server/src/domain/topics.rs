@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_topic_is_read_back_as_it_was_written() {
+    fn every_topic_parses_back_to_itself() {
         let topics = [
             Topic::Activity("ann"),
             Topic::Inbox("ann"),

@@ -253,7 +253,7 @@ impl<'a> Tx<'a> {
         self.writes.push(Write::EndLease { name: name.to_owned() });
     }
 
-    /// Has a full store apply the transaction, too: it ends something that nobody can end a second time, such as a life's work.
+    /// Has a full store apply the transaction, too: it ends something that cannot end twice, such as a life's work.
     pub fn ends_something(&mut self) {
         self.ends_something = true;
     }

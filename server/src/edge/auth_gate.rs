@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tower::{Layer, Service};
 
 use super::places::Place;
-use crate::budget::{Account, Known, Life};
+use crate::budget::{Account, Life, ShownCredentials};
 
 /// The gate of a connection.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ pub struct AuthGate {
     peer: Option<SocketAddr>,
     /// The connection's place among those that are open. `None`: it needs none.
     place: Option<Place>,
-    known: Known,
+    known: ShownCredentials,
 }
 
 impl AuthGate {
@@ -121,7 +121,7 @@ impl GatedCall {
     }
 
     /// Returns the valid credentials that the connection has shown.
-    pub fn known(&self) -> &Known {
+    pub fn known(&self) -> &ShownCredentials {
         &self.gate.known
     }
 }
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_is_deciding_until_each_call_is_over() {
+    fn a_gate_keeps_deciding_until_every_call_ends() {
         let gate = Arc::new(AuthGate::default());
         let (one, other) = (call_of(&gate), call_of(&gate));
         one.has_credential();

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_with_its_full_share_keeps_its_newest_strangers_only() {
+    fn an_address_at_its_limit_keeps_only_its_newest_strangers() {
         let places = places(10, 0, 2);
         let mine: Vec<Place> = (0..3).map(|_| places.admit(peer("192.0.2.1")).unwrap()).collect();
         let other = places.admit(peer("192.0.2.2")).unwrap();
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn if_all_places_are_taken_the_address_with_the_most_strangers_makes_way() {
+    fn if_all_places_are_taken_the_address_with_the_most_strangers_loses_one() {
         let places = places(5, 0, 10);
         let known = places.admit(peer("192.0.2.9")).unwrap();
         known.establish(&account(&places, "ann", false), Life::None, false).unwrap();
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn established_connections_keep_their_places_and_leads_find_one() {
+    fn established_connections_keep_their_places_and_a_place_is_reserved_for_leads() {
         let places = places(4, 1, 10);
         let mut held = Vec::new();
         for name in ["a", "b", "c"] {
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_credential_has_so_many_connections_and_a_join_token_passes_its_on() {
+    fn connections_are_bounded_per_credential_and_a_join_token_hands_its_own_to_the_member() {
         let places = places(100, 0, 100);
         let token = account(&places, "token", false);
         let mut joined = Vec::new();
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_of_a_life_before_the_former_one_is_closed_unless_it_is_in_use() {
+    fn a_connection_of_a_life_before_the_previous_one_is_closed_unless_it_is_in_use() {
         let places = places(20, 0, 20);
         let connect = || places.admit(peer("192.0.2.1")).unwrap();
         let [old, moved, shared, other] = [connect(), connect(), connect(), connect()];

@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fingerprint_is_of_the_ca_at_the_end_of_the_chain() {
+    fn the_fingerprint_is_that_of_the_ca_that_ends_the_chain() {
         let directory = tempfile::tempdir().unwrap();
         let mut params = CertificateParams::new([]).unwrap();
         params.distinguished_name.push(DnType::CommonName, "a CA");

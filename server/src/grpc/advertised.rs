@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn without_them_it_has_the_address_of_the_call() {
+    fn without_advertised_addresses_a_join_string_has_the_address_of_the_call() {
         let composed = |uri, forwarded| Advertised::default().join_string(TOKEN, called_at(uri, forwarded).as_ref());
         assert_eq!(composed("http://10.0.0.1:7420/x", None), format!("{TOKEN}@http://10.0.0.1:7420"));
         assert_eq!(composed("https://coord.example/x", None), format!("{TOKEN}@https://coord.example"));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn without_tls_it_has_no_fingerprint() {
+    fn without_tls_a_join_string_has_no_fingerprint() {
         let advertised =
             Advertised { ca_fingerprint: Some(format!("sha256:{}", "0a".repeat(32))), ..Advertised::default() };
         let composed = advertised.join_string(TOKEN, called_at("http://10.0.0.1:7420/x", None).as_ref());

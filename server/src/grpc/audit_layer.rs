@@ -18,7 +18,7 @@ use tower::{Layer, Service};
 
 use super::{
     audited::{About, is_denied, method_of, subject_of},
-    credentials::Presented,
+    credentials::CredentialsResult,
 };
 use crate::{
     delivery::AuditWriter,
@@ -135,7 +135,7 @@ struct Call {
     writer: Arc<AuditWriter>,
     method: String,
     subject: Option<Subject>,
-    presented: Presented,
+    presented: CredentialsResult,
     peer: Option<std::net::SocketAddr>,
     noted: Noted,
     /// Who calls. `None`: not looked up yet.
@@ -146,7 +146,7 @@ struct Call {
 impl Call {
     fn begin<Q>(request: &mut Request<Q>, writer: &Arc<AuditWriter>) -> Option<Self> {
         let method = method_of(request.uri().path())?.to_owned();
-        let presented = request.extensions().get::<Presented>()?.clone();
+        let presented = request.extensions().get::<CredentialsResult>()?.clone();
         let noted = Noted::default();
         request.extensions_mut().insert(Arc::clone(&noted));
         Some(Self {
@@ -338,7 +338,7 @@ mod tests {
         let mut service = AuditLayer::new(Arc::clone(&writer)).layer(never_ends);
         for method in ["TeamService/ForceStop", "TeamService/GetTeam"] {
             let mut request = Request::post(format!("/teamwire.v1.{method}")).body(()).unwrap();
-            let presented: Presented = Ok(Arc::new(operator.clone()));
+            let presented: CredentialsResult = Ok(Arc::new(operator.clone()));
             request.extensions_mut().insert(presented);
             let call = tokio::spawn(service.call(request));
             is_reached.notified().await;

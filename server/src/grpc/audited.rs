@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_not_logged() {
+    fn an_object_that_is_not_a_name_is_left_out_of_the_audit_log() {
         let revoke = |id: &str| about(&v1::RevokeCredentialRequest { team: "acme".to_owned(), id: id.to_owned() });
         assert_eq!(revoke("x1"), About { team: "acme".to_owned(), object: "x1".to_owned() });
         assert_eq!(revoke("twv:acme:x1:0123456789abcdef0123").object, "");
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_that_deny_are_those_of_callers_that_may_not() {
+    fn only_reasons_about_the_callers_rights_count_as_denials() {
         for reason in Reason::ALL {
             let denies = matches!(reason.code(), Code::PermissionDenied | Code::Unauthenticated);
             assert!(is_denied(*reason) || !denies, "{reason}");

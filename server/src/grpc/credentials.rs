@@ -12,13 +12,13 @@ use crate::domain::identity::CallerCredentials;
 const OURS: &str = "/teamwire.";
 
 /// What a call presented, or why that is refused. An extension of its request.
-pub(super) type Presented = Result<Arc<CallerCredentials>, Refusal>;
+pub(super) type CredentialsResult = Result<Arc<CallerCredentials>, Refusal>;
 
 /// Makes the layer that reads credentials.
 pub fn layer<B>() -> MapRequestLayer<impl Fn(Request<B>) -> Request<B> + Clone + Send + 'static> {
     MapRequestLayer::new(|mut request: Request<B>| {
         if request.uri().path().starts_with(OURS) {
-            let presented: Presented = read(request.headers()).map(Arc::new);
+            let presented: CredentialsResult = read(request.headers()).map(Arc::new);
             request.extensions_mut().insert(presented);
         }
         request

@@ -9,7 +9,7 @@ use futures::{TryFutureExt as _, future::InspectOk};
 use http::{Request, Response};
 use tower::{Layer, Service};
 
-use super::credentials::Presented;
+use super::credentials::CredentialsResult;
 use crate::{delivery::Heartbeats, domain::identity::CallerCredentials};
 
 /// The methods that renew the caller's lease in their own transaction, or end it.
@@ -77,10 +77,24 @@ fn counted_caller<Q>(request: &Request<Q>) -> Option<Arc<CallerCredentials>> {
     if NOT_COUNTED.contains(&request.uri().path()) {
         return None;
     }
-    request.extensions().get::<Presented>()?.as_ref().ok().cloned()
+    request.extensions().get::<CredentialsResult>()?.as_ref().ok().cloned()
 }
 
 /// Returns whether a call has succeeded, or at least begun to. A refusal has its status in the headers, since it has no body.
 fn has_succeeded<A>(answer: &Response<A>) -> bool {
     answer.headers().get("grpc-status").is_none_or(|status| status == "0")
+}
+
+#[cfg(test)]
+mod tests {
+    use teamwire_proto::Method;
+
+    use super::*;
+
+    #[test]
+    fn every_method_that_is_not_counted_exists() {
+        for path in NOT_COUNTED {
+            assert!(Method::ALL.iter().any(|method| method.path() == path), "{path}");
+        }
+    }
 }

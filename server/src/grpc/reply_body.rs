@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reply_that_nobody_takes_is_freed_and_fails() {
+    async fn an_unread_reply_is_freed_and_fails() {
         let bytes = Bytes::from(vec![7; 3 * PIECE_BYTES]);
         let mut body = ReplyBody::of_reply(bytes, None, (None, Body::empty()), Duration::from_secs(30));
         next(&mut body).await.unwrap().unwrap();

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_that_is_too_large_is_handed_on_at_once() {
+    async fn an_oversized_request_is_passed_on_at_once() {
         let (to, mut whole) = body();
         to.try_send(prefix(1_001)).unwrap();
         assert_eq!(whole.frame().await.unwrap().unwrap().into_data().unwrap(), prefix(1_001));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_that_does_not_become_complete_fails() {
+    async fn an_incomplete_request_times_out() {
         let (to, mut whole) = body();
         to.try_send(prefix(6)).unwrap();
         let failed = whole.frame().await.unwrap().unwrap_err();

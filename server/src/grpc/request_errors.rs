@@ -8,7 +8,7 @@ use tower::util::MapResponseLayer;
 /// Makes the layer that replaces the answer to a request of more bytes.
 ///
 /// tonic says OUT_OF_RANGE and no reason. No reason of teamwire has that code, so nothing else can be meant.
-pub fn too_large(
+pub fn refuse_too_large(
     request_bytes_max: usize,
 ) -> MapResponseLayer<impl Fn(Response<Body>) -> Response<Body> + Clone + Send + 'static> {
     MapResponseLayer::new(move |response: Response<Body>| {
@@ -30,7 +30,7 @@ pub fn too_large(
 /// Makes the layer that replaces the answer to a request that cannot be decoded.
 ///
 /// tonic says INTERNAL and no reason. Every refusal of teamwire with that code has a reason.
-pub fn unreadable() -> MapResponseLayer<impl Fn(Response<Body>) -> Response<Body> + Clone + Send + 'static> {
+pub fn refuse_undecodable() -> MapResponseLayer<impl Fn(Response<Body>) -> Response<Body> + Clone + Send + 'static> {
     MapResponseLayer::new(move |response: Response<Body>| {
         let status = Status::from_header_map(response.headers());
         match status.filter(|status| status.code() == Code::Internal && Refusal::from_status(status).is_none()) {

@@ -20,7 +20,7 @@ use super::{
     advertised::{Advertised, NotesCalledAt},
     audit_layer::Noted,
     audited::about,
-    credentials::{self, Presented},
+    credentials::{self, CredentialsResult},
     spending::Spending,
 };
 use crate::{
@@ -143,7 +143,8 @@ impl Services {
         if self.draining.is_cancelled() {
             return Err(draining().into());
         }
-        let mut who = request.extensions_mut().remove::<Presented>().unwrap_or_else(|| Err(credentials::missing()))?;
+        let mut who =
+            request.extensions_mut().remove::<CredentialsResult>().unwrap_or_else(|| Err(credentials::missing()))?;
         let call = request.extensions().get::<Arc<GatedCall>>().cloned();
         let spending = request.extensions().get::<Arc<Spending>>().cloned();
         let request = request.into_inner();

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_origin_is_what_a_browser_sends() {
+    fn only_origins_as_a_browser_sends_them_are_accepted() {
         for text in ["*", "https://console.example", "http://localhost:5173", "http://[::1]:80"] {
             assert!(is_origin(text), "{text}");
         }

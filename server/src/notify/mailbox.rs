@@ -356,7 +356,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_that_has_handled_more_is_checked_again() {
+    fn a_mailbox_is_checked_again_after_its_session_makes_progress() {
         let mailbox = Mailbox::new(Namespace::directory(), Name::parse("bob", "name").unwrap(), "session".to_owned());
         assert!(!mailbox.is_up_to_date_at(7));
         mailbox.set_up_to_date_at(7);

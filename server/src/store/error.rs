@@ -1,7 +1,6 @@
 //! Why a store call failed.
 
-/// The format in which this version writes stores. Increase it when older versions could no longer read them.
-pub(super) const FORMAT_KNOWN: u64 = 1;
+use super::FORMAT_KNOWN;
 
 /// Why a store call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

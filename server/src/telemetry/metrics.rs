@@ -189,8 +189,10 @@ impl Metrics {
                 .plain("inbox_messages_max", "Unprocessed messages in the fullest inbox of the store."),
             inbox_bytes: add.plain("inbox_bytes", "Bytes of unprocessed messages in all inboxes of the store."),
             team_bytes: add.plain("team_bytes", "Bytes that all teams hold in the store."),
-            team_quota_percent_max: add
-                .plain("team_quota_percent_max", "How many percent of its quota the fullest team uses."),
+            team_quota_percent_max: add.plain(
+                "team_quota_percent_max",
+                "How full the fullest team is, in percent: of its quota, or of a share for tasks, whichever is fuller.",
+            ),
             teams_by_quota: add
                 .plain("teams_by_quota", "Teams that use most of their quota: near (80%) includes full (99%)."),
             registry,
@@ -311,7 +313,7 @@ impl Metrics {
     }
 
     /// Counts a message moved to the dead letters.
-    pub(crate) fn gave_up(&self, cause: &'static str) {
+    pub(crate) fn dead_lettered(&self, cause: &'static str) {
         self.dead_letters.get_or_create(&[("cause", cause)]).inc();
     }
 

@@ -62,7 +62,7 @@ fn a_code_becomes_a_console_credential_for_the_same_member() {
 }
 
 #[test]
-fn a_code_is_refused_for_what_is_wrong_with_it() {
+fn an_unusable_sign_in_code_is_refused_with_its_specific_reason() {
     let used = SignInCodeRecord { used: true, ..code() };
     let expired = SignInCodeRecord { expires_ms: NOW_MS, ..code() };
     let of_a_former_life = SignInCodeRecord { proof: SecretHash::of("before"), ..code() };
@@ -81,7 +81,7 @@ fn a_code_is_refused_for_what_is_wrong_with_it() {
 }
 
 #[test]
-fn a_console_credential_is_the_member_but_not_its_process() {
+fn a_console_credential_acts_as_the_member_but_not_as_its_process() {
     let world = World::with(&["lead", "ann"]).record("c1", &console());
     let (team_and_name, _) = world.run(|tx| identity::member(tx, &with_console(), Admit::Live)).unwrap();
     assert_eq!(team_and_name.1, name("ann"));

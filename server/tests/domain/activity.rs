@@ -37,7 +37,7 @@ fn removed(txn: &Txn) -> Vec<u64> {
 }
 
 #[test]
-fn a_report_touches_nothing_but_the_activity_of_its_member() {
+fn a_report_changes_only_the_activity_of_its_member() {
     let world = World::with(&["lead", "ann"]);
     let (_, txn) = report(&world, "ann", &lines(&["one", " ", "two"]), NONE);
     assert_eq!(appended(&txn), ["activity/ann", "activity/ann"]);
@@ -148,7 +148,7 @@ fn a_full_store_drops_a_report_without_a_refusal() {
 }
 
 #[test]
-fn only_a_member_whose_life_goes_on_reports_and_every_member_reads() {
+fn only_a_live_member_reports_activity_and_every_member_reads_it() {
     let world = World::with(&["lead", "ann", "bob"]);
     let refusal = world.run(|tx| activity::report(tx, &operator(), &lines(&["a"]), NONE)).unwrap_err();
     assert_eq!(refusal.reason, Reason::NotPermitted);

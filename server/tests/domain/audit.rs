@@ -10,7 +10,7 @@ use teamwire_server::{
     domain::{
         audit::{
             caller::{account, describe, stranger},
-            chain::{Chain, Oldest, Stored, Subject, append_batch, note_operator, trim},
+            chain::{Chain, Oldest, StoredEntry, Subject, append_batch, note_operator, trim},
             tally::{OK, Tally},
         },
         identity::CallerCredentials,
@@ -62,7 +62,7 @@ fn verified(txn: &Txn, entries: &[Entry]) -> Result<(), audit_chain::Break> {
     let records: Vec<v1::AuditRecord> = entries
         .iter()
         .map(|entry| {
-            let stored = Stored::of(entry);
+            let stored = StoredEntry::of(entry);
             let (encoded, hash) = (stored.encoded.to_vec(), stored.hash.to_vec());
             v1::AuditRecord { sequence: entry.sequence, entry: stored.entry, encoded, hash, ..Default::default() }
         })
@@ -72,7 +72,7 @@ fn verified(txn: &Txn, entries: &[Entry]) -> Result<(), audit_chain::Break> {
 }
 
 #[test]
-fn a_chain_is_read_back_by_its_name() {
+fn a_chain_parses_back_from_its_name() {
     for name in ["access", "privileged", "access/alpha", "privileged/a.b"] {
         assert_eq!(Chain::parse(name).unwrap().to_string(), name);
     }
@@ -123,7 +123,7 @@ fn removing_the_oldest_entries_leaves_a_checkpoint_from_which_the_chain_verifies
     all.drain(..2);
     all.extend(entries(&trimmed, 3));
     assert_eq!(verified(&trimmed, &all), Ok(()));
-    let checkpoint = Stored::of(all.last().unwrap()).entry.unwrap().checkpoint.unwrap();
+    let checkpoint = StoredEntry::of(all.last().unwrap()).entry.unwrap().checkpoint.unwrap();
     assert_eq!((checkpoint.through_sequence, checkpoint.entries, checkpoint.because_full), (2, 2, true));
     let ((), nothing) = world.run(|tx| trim(tx, &chain(), &oldest)).unwrap();
     assert!(nothing.writes.is_empty(), "another coordinator has trimmed already: {nothing:?}");
@@ -231,7 +231,7 @@ fn a_refusal_is_written_at_once_and_its_repetitions_as_one_entry() {
 }
 
 #[test]
-fn neither_one_caller_nor_all_of_them_exceed_their_bounds() {
+fn audit_entries_are_bounded_per_caller_and_in_total_but_every_call_is_counted() {
     let mut tally = Tally::default();
     let mut written = 0;
     for method in 0..1_000 {
@@ -286,11 +286,11 @@ fn successful_calls_are_written_one_by_one_up_to_a_bound() {
 }
 
 #[test]
-fn an_entry_that_is_damaged_can_still_be_taken_apart() {
+fn a_damaged_audit_entry_is_split_without_a_panic() {
     let whole = Entry { sequence: 1, data: [&[7; 32][..], &entry("a", OK).encode_to_vec()].concat().into() };
-    assert_eq!(Stored::of(&whole).entry, Some(entry("a", OK)));
+    assert_eq!(StoredEntry::of(&whole).entry, Some(entry("a", OK)));
     for data in [&[7; 3][..], &[7; 33], &[]] {
-        let stored = Stored::of(&Entry { sequence: 1, data: data.to_vec().into() });
+        let stored = StoredEntry::of(&Entry { sequence: 1, data: data.to_vec().into() });
         assert_eq!(stored.hash.len(), data.len().min(32));
     }
 }

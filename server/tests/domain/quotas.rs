@@ -4,7 +4,7 @@ use teamwire_proto::v1::{self, message::Body};
 use teamwire_server::{
     domain::{
         Limits,
-        quota::Held,
+        quota::HeldBytes,
         records::{QuotaRecord, RecordType as _},
         retention, session,
         task::edit,
@@ -32,7 +32,7 @@ fn hello() -> v1::SendRequest {
 }
 
 #[test]
-fn teammates_fill_a_team_to_its_quota_and_lead_and_operator_a_tenth_more() {
+fn the_lead_and_the_operator_may_exceed_a_teams_quota_by_a_tenth_and_teammates_may_not() {
     for (who, bytes_max) in [(caller("ann"), QUOTA), (caller("lead"), QUOTA * 11 / 10), (operator(), QUOTA * 11 / 10)] {
         let (_, txn) = world().send(&who, &hello()).unwrap();
         assert_eq!(txn.bytes_max, Some(bytes_max), "{who:?}");
@@ -40,7 +40,7 @@ fn teammates_fill_a_team_to_its_quota_and_lead_and_operator_a_tenth_more() {
 }
 
 #[test]
-fn what_ends_something_is_not_bounded() {
+fn shutdowns_acknowledgements_and_deletions_are_exempt_from_the_quota() {
     let ask = v1::ShutdownRequest { recipient: "ann".to_owned(), ..Default::default() };
     let body = Some(v1::send_request::Body::ShutdownRequest(ask));
     let mut world = world();
@@ -90,7 +90,8 @@ fn alarm_is_raised_once_for_each_level_and_again_after_a_fall() {
     let mut alarm = |team: u64| {
         world.pass(60_000);
         let id = world.team.id;
-        let (text, txn) = world.run(|tx| retention::alarm_quota(tx, id, Held { team, ..Held::default() })).unwrap();
+        let (text, txn) =
+            world.run(|tx| retention::alarm_quota(tx, id, HeldBytes { team, ..HeldBytes::default() })).unwrap();
         world.apply(&txn);
         let told =
             txn.writes.iter().any(|write| matches!(write, Write::Append { stream, .. } if stream == "inbox/lead"));
@@ -114,7 +115,7 @@ fn alarm_is_raised_once_for_each_level_and_again_after_a_fall() {
 #[test]
 fn alarm_names_the_share_that_is_full() {
     let world = world();
-    let held = Held { team: 10, tasks: QUOTA / 5, task_changes: QUOTA / 4 };
+    let held = HeldBytes { team: 10, tasks: QUOTA / 5, task_changes: QUOTA / 4 };
     let (text, txn) = world.run(|tx| retention::alarm_quota(tx, world.team.id, held)).unwrap();
     let text = text.unwrap();
     assert!(text.starts_with("Its tasks, which may use a quarter of the quota, uses 80%"), "{text}");

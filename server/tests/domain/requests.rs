@@ -90,7 +90,7 @@ fn second_shutdown_request_is_refused_while_the_first_is_pending() {
 
 /// A recipient that has seen the lost request would acknowledge a message with the same id unseen, and nobody would answer.
 #[test]
-fn shutdown_request_that_the_store_lost_is_another_message_when_it_is_sent_again() {
+fn shutdown_request_lost_by_the_store_gets_new_ids_when_sent_again() {
     let mut world = World::with(&["lead", "ann"]);
     let key = uuid::Builder::from_unix_timestamp_millis(NOW_MS, &[1; 10]).into_uuid().to_string();
     let request = v1::SendRequest { idempotency_key: key, ..ask_to_shut_down("ann") };
@@ -154,7 +154,7 @@ fn only_the_lead_may_ask_for_a_shutdown() {
 }
 
 #[test]
-fn request_to_a_member_whose_life_has_ended_says_what_is_left_to_do() {
+fn shutdown_of_a_stopping_or_exited_member_is_refused_with_what_is_left_to_do() {
     let stopping = Life::Stopping { request_id: None, forced_by: String::new(), alarmed: false };
     let exited = Life::Exited { exit: Exit::default(), dismissed: true };
     for (life, text) in [

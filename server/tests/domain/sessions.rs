@@ -38,14 +38,14 @@ fn counts(session: &SessionRecord, sequences: [u64; 3]) -> [(u32, u32); 3] {
 }
 
 #[test]
-fn session_that_is_surely_over_has_delivered_nothing_that_came_after_it() {
+fn session_that_is_certainly_over_has_delivered_nothing_that_came_later() {
     let seen = |earlier: &Earlier| counts(&opened(&first(), cursor(1, 130), 12, earlier), [2, 10, 11]);
     assert_eq!(seen(&Earlier::Over(10)), [(1, 1), (0, 1), (0, 0)]);
     assert_eq!(seen(&Earlier::Elsewhere), [(1, 1), (0, 1), (0, 1)]);
 }
 
 #[test]
-fn closed_session_has_delivered_what_overtook_and_not_what_it_overtook() {
+fn closed_session_counts_overtaking_deliveries_but_not_the_overtaken_ones() {
     let second = after(&first(), cursor(1, 2));
     assert_eq!(counts(&second, [2, 3, 9]), [(1, 1), (0, 0), (1, 1)]);
     let third = after(&second, cursor(2, 2));
@@ -86,7 +86,7 @@ fn after_failing(before: &SessionRecord, cursor: CursorRecord, failed: &[u64], i
 }
 
 #[test]
-fn failed_delivery_of_a_process_that_reconnects_counts_and_its_other_deliveries_do_not() {
+fn only_failed_deliveries_count_against_a_process_that_reconnects() {
     let first = SessionRecord { instance: "p1".to_owned(), ..first() };
     // 3 was never delivered, and 8 was acknowledged.
     let second = after_failing(&first, cursor(1, 9), &[1, 3, 8, 9], "p1");

@@ -138,7 +138,7 @@ async fn a_repeated_call_returns_the_same_code_and_the_same_credential() {
 }
 
 #[tokio::test]
-async fn a_console_acts_for_its_member_and_is_not_a_process() {
+async fn a_console_acts_for_its_member_but_cannot_act_as_its_process() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let lead = t.console(&t.lead, false).await;
     let sent = t.send(&lead, message("bob", "from the page")).await;
@@ -205,7 +205,7 @@ async fn a_read_only_sign_in_reads_everything_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_sign_in_ends_with_what_it_acts_for() {
+async fn a_sign_in_ends_with_the_life_or_credential_it_acts_for() {
     let (mut t, [ann, bob, eve]) = Team::of(["ann", "bob", "eve"]).await;
     let consoles = [t.console(&ann, false).await, t.console(&bob, false).await, t.console(&eve, false).await];
     let late = t.code(&ann, false).await;
@@ -244,7 +244,7 @@ async fn a_sign_in_ends_with_what_it_acts_for() {
 }
 
 #[tokio::test]
-async fn a_revoked_observer_takes_its_sign_ins_along() {
+async fn revoking_an_observer_ends_its_sign_ins_and_revoking_a_token_stops_its_joins() {
     let t = Team::new().await;
     let observer =
         presented(&t.coordinator.create_observer(&t.lead.who, &Default::default()).await.unwrap().credential);
@@ -317,7 +317,7 @@ async fn a_sign_in_of_a_former_operator_ends() {
 }
 
 #[tokio::test]
-async fn there_are_only_so_many_codes_and_sign_ins() {
+async fn codes_and_sign_ins_are_bounded_and_new_ones_replace_the_oldest() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let mut codes = Vec::new();
     for _ in 0..9 {
@@ -406,7 +406,7 @@ async fn members_see_and_revoke_their_own_sign_ins_and_leads_all_credentials() {
 }
 
 #[tokio::test]
-async fn every_caller_learns_what_it_may_do() {
+async fn every_caller_can_ask_who_it_is_and_what_it_may_do() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let observer =
         presented(&t.coordinator.create_observer(&t.lead.who, &Default::default()).await.unwrap().credential);
@@ -449,7 +449,7 @@ async fn the_last_use_is_recorded_once_a_minute() {
 }
 
 #[tokio::test]
-async fn a_call_from_the_console_is_not_a_sign_of_life() {
+async fn a_call_from_the_console_does_not_renew_the_members_lease() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let console = t.console(&bob, false).await;
     t.pass(Duration::from_secs(20)).await;
@@ -486,7 +486,7 @@ async fn the_open_sessions_of_a_team_are_renewed_together() {
 }
 
 #[tokio::test]
-async fn what_has_ended_is_forgotten_after_a_day() {
+async fn ended_sign_ins_and_codes_are_forgotten_after_a_day() {
     let mut t = Team::new().await;
     let console = t.console(&t.lead, false).await;
     let (directory, alpha) = (Namespace::directory(), t.namespace.clone());
@@ -617,7 +617,7 @@ async fn a_revoked_member_is_lost_like_one_whose_process_died() {
     t.revoke_member("bob").await;
     // Whatever its coordinator still counts as a heartbeat renews nothing.
     let lead = t.lead.clone();
-    t.pass_and_sweep(Duration::from_secs(46), &[&lead, &bob]).await;
+    t.pass_and_run_due(Duration::from_secs(46), &[&lead, &bob]).await;
     assert_eq!(t.member("bob").await.state(), v1::MemberState::Lost);
     t.refused(t.coordinator.heartbeat(&bob.who, &Default::default()), REVOKED.0, REVOKED.1, "").await;
 }

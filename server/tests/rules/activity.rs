@@ -76,7 +76,7 @@ async fn the_last_200_lines_are_kept_and_read_page_by_page_on_either_store() {
 }
 
 #[tokio::test]
-async fn a_report_wakes_only_those_who_wait_for_it() {
+async fn a_report_wakes_only_the_callers_that_wait_for_it() {
     let (t, [ann, bob]) = Team::of(["ann", "bob"]).await;
     let other = t.another_coordinator().await;
     let wait = Some(prost_types::Duration { seconds: 60, nanos: 0 });

@@ -99,7 +99,7 @@ async fn coordinators_that_share_a_store_continue_the_same_chains() {
 }
 
 #[tokio::test]
-async fn only_the_operator_and_the_lead_read_the_log_and_a_lead_nothing_of_others() {
+async fn only_the_operator_and_leads_read_the_audit_log_and_a_lead_only_its_teams_part() {
     let (mut team, [ann]) = Team::of(["ann"]).await;
     team.coordinator.create_team(&team.operator, &create("beta")).await.unwrap();
     for of in ["alpha", "beta"] {
@@ -138,7 +138,7 @@ async fn only_the_operator_and_the_lead_read_the_log_and_a_lead_nothing_of_other
 }
 
 #[tokio::test]
-async fn entries_are_listed_since_a_time() {
+async fn audit_entries_can_be_listed_from_a_given_time() {
     let mut team = Team::new().await;
     let access = chain(Subject::Access, "alpha");
     add(&team.coordinator, &access, "early").await;
@@ -235,7 +235,7 @@ async fn an_entry_is_written_when_the_call_returns_and_counted_ones_at_the_end()
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_store_takes_nothing_entries_wait_and_the_log_says_how_many_found_no_room() {
+async fn audit_entries_wait_while_the_store_is_full_and_the_last_one_counts_those_dropped() {
     let store = Fillable::new();
     let team = Team::on(store.clone(), |_| {}).await;
     let writer = Arc::new(AuditWriter::new(team.coordinator.clone()));

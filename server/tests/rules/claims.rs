@@ -43,7 +43,7 @@ async fn is_refused_and_claims_again(t: &Team, member: &Member, id: u64, token: 
 }
 
 #[tokio::test]
-async fn a_claim_makes_a_task_the_members_own_until_it_is_completed() {
+async fn a_claim_reserves_a_task_for_its_member_until_completion() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     t.add_some(1).await;
     let claim = t.try_claim(&bob, 1).await.unwrap();
@@ -60,7 +60,7 @@ async fn a_claim_makes_a_task_the_members_own_until_it_is_completed() {
 }
 
 #[tokio::test]
-async fn the_next_task_is_the_oldest_of_the_own_and_then_the_oldest_of_nobodys() {
+async fn the_next_task_is_the_members_oldest_and_then_the_oldest_without_an_owner() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     t.add_some(2).await;
     t.add(task_for("eve")).await;
@@ -107,7 +107,7 @@ async fn claims_and_completions_and_releases_may_be_repeated() {
 }
 
 #[tokio::test]
-async fn a_released_task_says_why_and_goes_to_the_next() {
+async fn a_released_task_records_the_reason_and_goes_to_the_next_claimer() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     t.add(task_for("bob")).await;
     let token = t.claim(&bob, 1).await;
@@ -141,7 +141,7 @@ async fn the_lead_and_the_operator_complete_and_release_without_a_token() {
         assert_eq!(t.try_complete(caller, id, "").await.unwrap().task, Some(done), "repeated");
         assert_eq!(format!("{before:?}"), format!("{:?}", t.everything().await));
     }
-    t.pass_and_sweep(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
+    t.pass_and_run_due(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
     let told = t.notices(&bob, NoticeKind::TaskRevoked).await;
     assert_eq!(told.iter().map(|notice| notice.count).collect::<Vec<_>>(), [2, 2], "one for each task");
     // What nobody has claimed, too.
@@ -150,7 +150,7 @@ async fn the_lead_and_the_operator_complete_and_release_without_a_token() {
 }
 
 #[tokio::test]
-async fn an_exit_gives_its_claims_back_and_the_notice_names_them_and_what_stays_assigned() {
+async fn an_exit_returns_claims_and_its_notice_names_them_and_the_tasks_still_assigned() {
     let (t, [bob]) = Team::of(["bob"]).await;
     t.add_some(3).await;
     t.add(task_for("bob")).await;
@@ -178,7 +178,7 @@ async fn an_exit_gives_its_claims_back_and_the_notice_names_them_and_what_stays_
 }
 
 #[tokio::test]
-async fn a_notice_of_an_exit_names_only_so_many_tasks() {
+async fn an_exit_notice_lists_a_bounded_number_of_tasks_and_counts_the_rest() {
     let t = Team::with_limits(|limits| limits.claims_max = 100).await;
     let bob = t.join("bob").await;
     for _ in 0..40 {
@@ -227,7 +227,7 @@ async fn two_members_lost_in_one_sweep_both_give_their_claims_back() {
         tokens.push((id, member, t.claim(member, id).await));
     }
     let lead = t.lead.clone();
-    t.pass_and_sweep(LONG, &[&lead]).await;
+    t.pass_and_run_due(LONG, &[&lead]).await;
     assert_eq!((t.member("bob").await.state(), t.member("eve").await.state()), (MemberState::Lost, MemberState::Lost));
     for (id, member, token) in &tokens {
         has_lapsed(&t, *id, 1, member, token, "its owner was lost").await;
@@ -246,7 +246,7 @@ async fn a_stale_token_is_refused_with_when_and_why_the_task_went_back() {
     t.add_some(2).await;
     let (token, other) = (t.claim(&bob, 1).await, t.claim(&bob, 2).await);
     let lead = t.lead.clone();
-    t.pass_and_sweep(LONG, &[&lead, &eve]).await;
+    t.pass_and_run_due(LONG, &[&lead, &eve]).await;
     let at = t.task(1).await.released_at.unwrap();
     let lost =
         format!("Task 1 went back to the board at {}: its owner was lost. ", prost_types::Timestamp { nanos: 0, ..at });
@@ -270,17 +270,17 @@ async fn a_stale_token_is_refused_with_when_and_why_the_task_went_back() {
 
 /// Once, a member that was lost could hold a claim and stay lost: nothing would have ended that claim.
 #[tokio::test]
-async fn a_lost_member_that_claims_is_found_by_it() {
+async fn a_lost_member_that_claims_a_task_is_live_again() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     t.add_some(1).await;
     let lead = t.lead.clone();
-    t.pass_and_sweep(LONG, &[&lead]).await;
+    t.pass_and_run_due(LONG, &[&lead]).await;
     assert_eq!(t.member("bob").await.state(), MemberState::Lost);
     let token = t.claim(&bob, 1).await;
     assert_ne!(t.member("bob").await.state(), MemberState::Lost);
-    t.sweep().await;
+    t.run_due().await;
     assert_eq!(t.task(1).await.owner, "bob", "it has a whole lease");
-    t.pass_and_sweep(LONG, &[&lead]).await;
+    t.pass_and_run_due(LONG, &[&lead]).await;
     has_lapsed(&t, 1, 1, &bob, &token, "its owner was lost").await;
 }
 
@@ -298,7 +298,7 @@ async fn a_member_that_has_approved_its_shutdown_may_finish_its_work_and_take_no
     t.try_complete(&bob, 1, &tokens[0]).await.unwrap();
     // It never reports its exit.
     let lead = t.lead.clone();
-    t.pass_and_sweep(LONG, &[&lead]).await;
+    t.pass_and_run_due(LONG, &[&lead]).await;
     assert_eq!(t.member("bob").await.state(), MemberState::Exited);
     has_lapsed(&t, 2, 1, &bob, &tokens[1], "its owner has exited").await;
     assert_eq!(t.task(1).await.status(), TaskStatus::Completed);

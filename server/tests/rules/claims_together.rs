@@ -128,7 +128,7 @@ async fn claims_that_wait_take_one_commit_and_each_gets_its_own_task() {
 }
 
 #[tokio::test]
-async fn more_claims_than_go_together_take_several_commits() {
+async fn more_claims_than_fit_one_commit_take_several() {
     let (t, gate) = gated().await;
     let members = members(&t, 50).await;
     t.add_some(50).await;

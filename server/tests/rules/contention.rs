@@ -377,7 +377,7 @@ async fn each_task_is_completed_once_though_members_are_killed_on_redis() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_one_coordinator_a_claim_costs_a_read_and_a_commit_and_an_end_waits_for_its_turn_only() {
+async fn on_one_coordinator_a_claim_takes_two_round_trips_and_an_end_a_bounded_number() {
     let (claimers, tasks) = size();
     let plan = Plan { claimers, tasks, coordinators: 1, killers: claimers / 10 };
     let (contention, median) = run(EmbeddedStore::in_memory().unwrap(), plan).await;

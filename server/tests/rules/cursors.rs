@@ -76,7 +76,7 @@ async fn a_send_and_the_record_of_its_delivery_cost_one_store_call_each() {
 }
 
 #[tokio::test]
-async fn a_session_records_how_far_it_has_come_in_a_full_store() {
+async fn a_session_records_its_progress_even_in_a_full_store() {
     let full = Fillable::new();
     let w = World::on(full.clone()).await;
     full.fill();

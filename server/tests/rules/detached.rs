@@ -25,11 +25,11 @@ async fn with_bob() -> (Team, Member) {
 /// Lets time pass in which only the lead calls.
 async fn pass(t: &mut Team, time: Duration) {
     let lead = t.lead.clone();
-    t.pass_and_sweep(time, &[&lead]).await;
+    t.pass_and_run_due(time, &[&lead]).await;
 }
 
 #[tokio::test]
-async fn a_detached_member_is_away_between_calls_and_never_lost_and_leaves_no_trace_of_it() {
+async fn a_detached_member_between_calls_is_away_not_lost_and_causes_no_history_or_notices() {
     let (mut t, bob) = with_bob().await;
     let member = t.member("bob").await;
     assert_eq!((member.liveness(), member.state()), (Liveness::Detached, MemberState::Active));
@@ -57,7 +57,7 @@ async fn a_detached_member_is_active_while_its_session_is_open_and_away_afterwar
     let session = t.open(&bob).await;
     for _ in 0..3 {
         let lead = t.lead.clone();
-        t.pass_and_sweep(20 * SECOND, &[&lead, &bob]).await;
+        t.pass_and_run_due(20 * SECOND, &[&lead, &bob]).await;
         let member = t.member("bob").await;
         assert_eq!((member.state(), member.connected), (MemberState::Active, true));
     }
@@ -124,13 +124,13 @@ async fn a_claim_of_an_attached_member_does_not_expire() {
     let lead = t.lead.clone();
     for _ in 0..3 {
         // Renewed, and only then swept.
-        t.pass_and_sweep(20 * HOUR, &[&lead, &bob]).await;
+        t.pass_and_run_due(20 * HOUR, &[&lead, &bob]).await;
     }
     t.try_complete(&bob, 1, &claim.token).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_claim_ends_with_a_detached_life_as_with_any_other() {
+async fn a_claim_ends_with_its_owners_detached_life() {
     let (t, bob) = with_bob().await;
     t.add_some(2).await;
     t.claim(&bob, 1).await;
@@ -142,7 +142,7 @@ async fn a_claim_ends_with_a_detached_life_as_with_any_other() {
 }
 
 #[tokio::test]
-async fn a_new_life_is_what_its_join_says() {
+async fn a_new_life_takes_its_liveness_from_its_join() {
     let (mut t, bob) = with_bob().await;
     let bob = t.rejoin(&bob).await;
     assert_eq!(t.member("bob").await.liveness(), Liveness::Attached);
@@ -216,7 +216,7 @@ async fn the_operator_appoints_a_lead_while_a_detached_one_is_away() {
     t.lead = Member::new("lead", &lead.credential);
     let active = t.try_set_lead(&t.operator, "eve");
     t.refused(active, Code::FailedPrecondition, Reason::LeadActive, "").await;
-    t.pass_and_sweep(HOUR, &[&eve]).await;
+    t.pass_and_run_due(HOUR, &[&eve]).await;
     t.try_set_lead(&t.operator, "eve").await.unwrap();
     assert_eq!((t.member("eve").await.role(), t.member("lead").await.state()), (Role::Lead, MemberState::Away));
     // It comes back as a teammate.
@@ -225,7 +225,7 @@ async fn the_operator_appoints_a_lead_while_a_detached_one_is_away() {
 }
 
 #[tokio::test]
-async fn a_detached_member_that_approves_its_shutdown_has_exited_soon_and_no_alarm_is_raised() {
+async fn a_detached_member_that_is_shut_down_exits_soon_without_an_alarm() {
     let (mut t, bob) = with_bob().await;
     t.add_some(1).await;
     let token = t.claim(&bob, 1).await;

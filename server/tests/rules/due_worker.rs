@@ -38,7 +38,7 @@ impl StoreLayer for Unreadable {
 }
 
 #[tokio::test]
-async fn a_team_that_cannot_be_read_does_not_stop_the_due_work_of_others() {
+async fn an_unreadable_team_does_not_stop_the_due_work_of_others() {
     let store = Arc::new(Unreadable { store: EmbeddedStore::in_memory().unwrap(), namespace: OnceLock::new() });
     let t = Team::on(store.clone(), |limits| limits.shutdown_deadline = Duration::ZERO).await;
     t.join("bob").await;

@@ -16,7 +16,7 @@ async fn a_message_without_a_type_is_refused() {
 }
 
 #[tokio::test]
-async fn a_recipient_must_be_given_and_be_another_member_of_the_own_team() {
+async fn a_recipient_must_be_another_live_member_of_the_same_team() {
     let (t, [bob]) = Team::of(["backend"]).await;
     let to = |to: &str| t.try_send(&t.lead, message(to, "x"));
     let (bad, field) = (Code::InvalidArgument, "recipient");
@@ -102,7 +102,7 @@ async fn an_answer_needs_the_id_of_a_request_and_a_decision() {
 }
 
 #[tokio::test]
-async fn a_request_of_another_team_is_as_unknown_as_none() {
+async fn a_request_of_another_team_looks_unknown() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let beta = t.coordinator.create_team(&t.operator, &create("beta")).await.unwrap();
     let other = Member::new("lead", &beta.credential);
@@ -115,7 +115,7 @@ async fn a_request_of_another_team_is_as_unknown_as_none() {
 }
 
 #[tokio::test]
-async fn a_request_must_be_answered_in_kind_by_whom_it_was_put_to() {
+async fn only_the_recipient_can_answer_a_request_and_only_in_kind() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     let (to_end, to_plan) = (t.ask(&t.lead, shutdown("bob")).await, t.ask(&bob, plan("p")).await);
     let (before, denied, field) = (Code::FailedPrecondition, Code::PermissionDenied, "request_id");
@@ -152,7 +152,7 @@ async fn a_decision_is_final() {
 }
 
 #[tokio::test]
-async fn what_only_the_lead_may_do_is_refused_to_a_teammate() {
+async fn calls_reserved_to_the_lead_or_the_operator_are_refused_to_others() {
     let (t, [bob, _eve]) = Team::of(["bob", "eve"]).await;
     let (denied, only) = (Code::PermissionDenied, Reason::LeadOnly);
     t.refused(t.try_send(&bob, shutdown("eve")), denied, only, "").await;
@@ -209,7 +209,7 @@ async fn deadlines_references_and_attachments_are_checked() {
 }
 
 #[tokio::test]
-async fn a_full_inbox_refuses_with_a_time_to_retry_and_says_whose_it_is() {
+async fn a_full_inbox_is_named_in_the_refusal_with_a_retry_delay() {
     let t = Team::with_limits(|limits| limits.inbox_entries_max = 2).await;
     let [bob, eve] = t.join_all(["bob", "Eve"]).await;
     t.send(&bob, message("eve", "1")).await;
@@ -230,7 +230,7 @@ async fn a_full_inbox_refuses_with_a_time_to_retry_and_says_whose_it_is() {
 }
 
 #[tokio::test]
-async fn a_full_inbox_is_also_one_of_too_many_bytes() {
+async fn an_inbox_can_be_full_by_bytes() {
     let t = Team::with_limits(|limits| limits.inbox_bytes_max = 1_000).await;
     let [bob] = t.join_all(["bob"]).await;
     let large = "x".repeat(600);

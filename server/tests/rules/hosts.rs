@@ -282,13 +282,13 @@ async fn a_refused_order_frees_the_name_and_tells_the_lead_why() {
 }
 
 #[tokio::test]
-async fn an_order_that_nobody_answers_expires_and_leaves_no_reservation() {
+async fn an_unanswered_order_expires_and_frees_its_name() {
     let mut t = Team::new().await;
     let gpu = host(&t, "gpu-1", 2).await;
     let id = order_id(&t, "backend").await;
     let token = take(&t, &gpu, &id).await;
     let lead = t.lead.clone();
-    t.pass_and_sweep(61 * SECOND, &[&lead, &gpu]).await;
+    t.pass_and_run_due(61 * SECOND, &[&lead, &gpu]).await;
     assert_eq!(t.request(&id).await.state(), RequestState::Expired);
     assert_eq!(t.member("backend").await.state(), MemberState::Exited);
     assert_eq!(t.notices(&t.lead, NoticeKind::SpawnFailed).await.len(), 1);
@@ -308,7 +308,7 @@ async fn a_member_that_joined_and_never_opened_a_session_ends_with_its_order() {
     let id = ordered.request.unwrap().id;
     let backend = join_with(&t, &take(&t, &gpu, &id).await).await.unwrap();
     let lead = t.lead.clone();
-    t.pass_and_sweep(6 * SECOND, &[&lead, &gpu]).await;
+    t.pass_and_run_due(6 * SECOND, &[&lead, &gpu]).await;
     assert_eq!(t.request(&id).await.state(), RequestState::Expired);
     assert_eq!(t.member("backend").await.state(), MemberState::Exited);
     let receipt = t.receipts(&ordered.prompt_message_id).await.remove(0);
@@ -377,7 +377,7 @@ async fn an_order_for_a_named_host_is_not_passed_on() {
 }
 
 #[tokio::test]
-async fn placement_looks_at_leases_labels_and_free_slots() {
+async fn placement_considers_leases_labels_and_free_slots() {
     let mut t = Team::new().await;
     let none = t.coordinator.spawn(&t.lead.who, &order("x")).await.unwrap_err();
     assert_eq!((none.reason, none.reason.code()), (Reason::NoHostFits, Code::FailedPrecondition));
@@ -390,7 +390,7 @@ async fn placement_looks_at_leases_labels_and_free_slots() {
     let labeled = v1::SpawnRequest { labels: [("gpu".to_owned(), "a100".to_owned())].into(), ..order("m4") };
     assert_eq!(spawn(&t, labeled).await.member.unwrap().spawned_on, "gpu");
     let lead = t.lead.clone();
-    t.pass_and_sweep(31 * SECOND, &[&lead, &cpu]).await;
+    t.pass_and_run_due(31 * SECOND, &[&lead, &cpu]).await;
     let request = v1::SpawnRequest { host: "gpu".to_owned(), ..order("m5") };
     let away = t.coordinator.spawn(&t.lead.who, &request);
     let refusal = t.refused(away, Code::FailedPrecondition, Reason::NoHostFits, "host").await;
@@ -441,7 +441,7 @@ async fn two_hundred_orders_fit_exactly_into_their_slots() {
 }
 
 #[tokio::test]
-async fn the_host_reports_what_its_runner_could_not() {
+async fn a_host_reports_the_exit_that_its_runner_could_not() {
     let t = Team::new().await;
     let gpu = host(&t, "gpu-1", 2).await;
     let id = order_id(&t, "backend").await;
@@ -553,7 +553,7 @@ async fn a_hosts_credential_takes_orders_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn hosts_are_apart_from_members() {
+async fn hosts_are_not_treated_as_members() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let gpu = host(&t, "gpu-1", 4).await;
     let members = t.coordinator.list_members(&t.lead.who, &v1::ListMembersRequest::default()).await.unwrap().members;
@@ -574,7 +574,7 @@ async fn hosts_are_apart_from_members() {
 }
 
 #[tokio::test]
-async fn a_hosts_name_and_a_members_name_do_not_turn_into_each_other() {
+async fn a_hosts_name_cannot_become_a_members_name_or_the_reverse() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let gpu = host(&t, "gpu-1", 4).await;
     t.leave(&bob).await;
@@ -592,7 +592,7 @@ async fn a_hosts_name_and_a_members_name_do_not_turn_into_each_other() {
 }
 
 #[tokio::test]
-async fn a_join_that_does_not_fit_its_credential_uses_nothing_up() {
+async fn a_join_of_the_wrong_kind_does_not_use_up_its_credential() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let invite = |name: &str, host| v1::InviteRequest { member: name.to_owned(), host, ..Default::default() };
     let right = [("teamwire invite --host", "teamwire run carl"), ("teamwire invite`", "teamwire host --join")];
@@ -673,19 +673,19 @@ async fn offers_are_checked() {
 }
 
 #[tokio::test]
-async fn a_member_whose_order_failed_begins_no_other_life() {
+async fn a_member_whose_order_failed_cannot_begin_another_life() {
     let mut t = Team::new().await;
     let gpu = host(&t, "gpu-1", 2).await;
     let id = order_id(&t, "backend").await;
     let backend = join_with(&t, &take(&t, &gpu, &id).await).await.unwrap();
     let lead = t.lead.clone();
-    t.pass_and_sweep(61 * SECOND, &[&lead, &gpu]).await;
+    t.pass_and_run_due(61 * SECOND, &[&lead, &gpu]).await;
     let again = t.try_join(&backend, v1::JoinRequest::default());
     t.refused(again, Code::FailedPrecondition, Reason::MemberStopped, "").await;
 }
 
 #[tokio::test]
-async fn nobody_decides_an_overdue_order_before_it_expires() {
+async fn an_overdue_order_can_only_expire() {
     let mut t = Team::new().await;
     let gpu = host(&t, "gpu-1", 2).await;
     let (id, other) = (order_id(&t, "backend").await, order_id(&t, "frontend").await);
@@ -695,13 +695,13 @@ async fn nobody_decides_an_overdue_order_before_it_expires() {
     assert_eq!(open.map(drop).unwrap_err().reason, Reason::MemberStopped);
     report_exit(&t, &gpu, &other, 1).await.unwrap();
     let lead = t.lead.clone();
-    t.pass_and_sweep(SECOND, &[&lead, &gpu]).await;
+    t.pass_and_run_due(SECOND, &[&lead, &gpu]).await;
     let states = [t.request(&id).await.state(), t.request(&other).await.state()];
     assert_eq!(states, [RequestState::Expired; 2]);
 }
 
 #[tokio::test]
-async fn a_host_answers_at_a_coordinator_that_has_not_seen_the_order() {
+async fn a_host_can_answer_an_order_through_a_coordinator_that_has_not_seen_it() {
     let t = Team::new().await;
     let gpu = host(&t, "gpu-1", 2).await;
     let other = t.another_coordinator().await;
@@ -730,8 +730,8 @@ async fn rescheduled_team() -> (Team, String, [Member; 3]) {
 async fn a_member_lost_with_its_host_is_ordered_again_from_another_if_its_order_says_so() {
     let (mut t, _, [one, two, backend]) = rescheduled_team().await;
     let lead = t.lead.clone();
-    t.pass_and_sweep(35 * SECOND, &[&lead, &two]).await;
-    t.pass_and_sweep(35 * SECOND, &[&lead, &two]).await;
+    t.pass_and_run_due(35 * SECOND, &[&lead, &two]).await;
+    t.pass_and_run_due(35 * SECOND, &[&lead, &two]).await;
     let member = t.member("backend").await;
     assert_eq!((member.state(), member.spawned_on.as_str(), member.incarnation), (MemberState::Spawning, "gpu-2", 2));
     let id = orders_of(&t, &two).await.remove(0);
@@ -747,22 +747,22 @@ async fn a_member_lost_with_its_host_is_ordered_again_from_another_if_its_order_
     let open = Session::open(&t.coordinator, &backend.who, &v1::StreamRequest::default()).await;
     assert_eq!(open.map(drop).unwrap_err().reason, Reason::SessionSuperseded);
     t.coordinator.heartbeat(&one.who, &v1::HeartbeatRequest::default()).await.unwrap();
-    t.pass_and_sweep(SECOND, &[&lead, &one, &two, &next]).await;
+    t.pass_and_run_due(SECOND, &[&lead, &one, &two, &next]).await;
     assert_eq!(t.member("backend").await.spawned_on, "gpu-2");
 }
 
 #[tokio::test]
-async fn a_member_is_not_ordered_again_while_its_host_lives_or_if_its_order_does_not_say_so() {
+async fn a_member_is_ordered_again_only_if_its_order_says_so_and_its_host_is_lost() {
     let (mut t, _, [one, two, _]) = rescheduled_team().await;
     let id = spawn(&t, v1::SpawnRequest { host: "gpu-1".to_owned(), ..order("frontend") }).await.request.unwrap().id;
     drop(t.open(&join_with(&t, &take(&t, &one, &id).await).await.unwrap()).await);
     let lead = t.lead.clone();
     for _ in 0..3 {
-        t.pass_and_sweep(25 * SECOND, &[&lead, &one, &two]).await;
+        t.pass_and_run_due(25 * SECOND, &[&lead, &one, &two]).await;
     }
     assert_eq!(t.member("backend").await.state(), MemberState::Lost, "its host lives");
     for _ in 0..3 {
-        t.pass_and_sweep(25 * SECOND, &[&lead, &two]).await;
+        t.pass_and_run_due(25 * SECOND, &[&lead, &two]).await;
     }
     assert_eq!(t.member("backend").await.state(), MemberState::Spawning);
     assert_eq!(t.member("frontend").await.state(), MemberState::Lost, "it was not to be ordered again");
@@ -776,11 +776,11 @@ async fn a_lost_member_waits_for_a_host_that_fits_and_keeps_a_prompt_that_it_has
     drop(t.open(&join_with(&t, &take(&t, &one, &ordered.request.unwrap().id).await).await.unwrap()).await);
     let lead = t.lead.clone();
     for _ in 0..3 {
-        t.pass_and_sweep(25 * SECOND, &[&lead]).await;
+        t.pass_and_run_due(25 * SECOND, &[&lead]).await;
     }
     assert_eq!(t.member("backend").await.state(), MemberState::Lost, "no host fits");
     let two = host(&t, "gpu-2", 1).await;
-    t.sweep().await;
+    t.run_due().await;
     assert_eq!(t.member("backend").await.spawned_on, "gpu-2");
     let id = {
         let mut open = t.open(&two).await;
@@ -792,10 +792,10 @@ async fn a_lost_member_waits_for_a_host_that_fits_and_keeps_a_prompt_that_it_has
 }
 
 #[tokio::test]
-async fn an_order_stays_as_long_as_the_life_that_it_began() {
+async fn an_order_is_kept_until_the_life_it_started_ends() {
     let (mut t, id, [one, two, backend]) = rescheduled_team().await;
     let lead = t.lead.clone();
-    t.pass_and_sweep(Duration::from_secs(40 * 24 * 60 * 60), &[&lead, &one, &two, &backend]).await;
+    t.pass_and_run_due(Duration::from_secs(40 * 24 * 60 * 60), &[&lead, &one, &two, &backend]).await;
     t.coordinator.delete_old(&t.namespace).await.unwrap();
     assert_eq!(t.request(&id).await.state(), RequestState::Approved);
     report_exit(&t, &one, &id, 1).await.unwrap();

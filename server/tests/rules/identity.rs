@@ -14,7 +14,7 @@ fn forged(member: &Member) -> Member {
 }
 
 #[tokio::test]
-async fn absent_and_not_yours_look_the_same() {
+async fn nonexistent_and_foreign_objects_are_refused_alike() {
     let (t, [bob]) = Team::of(["bob"]).await;
     t.coordinator.create_team(&t.operator, &create("beta")).await.unwrap();
     let secret = "f".repeat(40);
@@ -57,7 +57,7 @@ async fn absent_and_not_yours_look_the_same() {
 }
 
 #[tokio::test]
-async fn a_credential_holds_for_as_long_as_it_is_good_for_something() {
+async fn a_credential_is_valid_while_it_can_still_be_used() {
     let (mut t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     let token = presented(&t.invite("ann").await);
     let request =
@@ -163,10 +163,10 @@ async fn secrets_are_long_never_stored_and_never_shown() {
         let credential = Credential::parse(text).unwrap();
         assert!(credential.secret().len() >= 32, "128 bits in hexadecimal digits");
         assert!(!kept.contains(credential.secret()));
-        assert!(!format!("{:?}", CallerCredentials(&credential)).contains(credential.secret()));
+        assert!(!format!("{:?}", LogLine(&credential)).contains(credential.secret()));
     }
 }
 
 /// What a log line would show.
 #[derive(Debug)]
-struct CallerCredentials<'a>(#[allow(dead_code)] &'a Credential);
+struct LogLine<'a>(#[allow(dead_code)] &'a Credential);

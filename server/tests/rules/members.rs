@@ -17,7 +17,7 @@ fn join_as(name: &str) -> v1::JoinRequest {
 }
 
 #[tokio::test]
-async fn a_member_joins_with_a_token_and_keeps_what_it_told_of_itself() {
+async fn a_member_joins_with_a_token_and_keeps_its_attributes() {
     let t = Team::new().await;
     let told = v1::MemberAttributes {
         agent_type: "researcher".to_owned(),
@@ -35,7 +35,7 @@ async fn a_member_joins_with_a_token_and_keeps_what_it_told_of_itself() {
 }
 
 #[tokio::test]
-async fn a_join_that_does_not_fit_is_refused_and_does_not_use_up_the_token() {
+async fn an_invalid_join_is_refused_without_using_up_the_token() {
     let (t, [_bob]) = Team::of(["bob"]).await;
     let (free, bound) = (presented(&t.invite("").await), presented(&t.invite("eve").await));
     let bad = Code::InvalidArgument;
@@ -57,7 +57,7 @@ async fn a_join_that_does_not_fit_is_refused_and_does_not_use_up_the_token() {
 }
 
 #[tokio::test]
-async fn a_token_is_good_for_as_many_joins_as_it_says_and_for_as_long() {
+async fn a_join_token_has_a_limited_number_of_uses_and_a_limited_lifetime() {
     let mut t = Team::new().await;
     let request = v1::InviteRequest { uses_max: 2, ..Default::default() };
     let token = presented(&t.coordinator.invite(&t.lead.who, &request).await.unwrap().join_token);
@@ -139,7 +139,7 @@ async fn a_restarted_members_crash_reaches_the_lead_and_the_history_with_its_exi
 }
 
 #[tokio::test]
-async fn an_exit_after_an_approved_shutdown_says_so_and_what_the_runner_did() {
+async fn an_exit_after_an_approved_shutdown_reports_the_approval_and_the_runners_action() {
     use v1::RunnerAction;
     for (code, signal, action, text) in [
         (Some(0), 0, RunnerAction::None, "bob approved its shutdown and ended with code 0."),
@@ -168,7 +168,7 @@ async fn an_exit_after_an_approved_shutdown_says_so_and_what_the_runner_did() {
 }
 
 #[tokio::test]
-async fn a_name_whose_bearer_has_ended_can_be_joined_and_keeps_its_form_and_its_inbox() {
+async fn the_name_of_an_exited_member_can_be_joined_and_keeps_its_spelling_and_inbox() {
     let (t, [bob]) = Team::of(["Bob"]).await;
     t.send(&t.lead, message("bob", "x")).await;
     t.leave(&bob).await;
@@ -178,7 +178,7 @@ async fn a_name_whose_bearer_has_ended_can_be_joined_and_keeps_its_form_and_its_
 }
 
 #[tokio::test]
-async fn who_was_asked_to_end_comes_back_with_a_new_token_only() {
+async fn only_a_member_that_was_shut_down_needs_a_new_token_to_rejoin() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     let id = t.ask(&t.lead, shutdown("bob")).await;
     t.send(&bob, approve(&id)).await;
@@ -227,7 +227,7 @@ async fn going_idle_tells_the_lead_once_with_the_last_summary() {
     // Another notice does not join one that is unprocessed: it replaces it after a while.
     t.heartbeat(&bob, Activity::Active, "").await;
     t.heartbeat(&bob, Activity::Idle, "").await;
-    t.pass_and_sweep(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
+    t.pass_and_run_due(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
     let told = t.notices(&t.lead, NoticeKind::Idle).await;
     assert_eq!(told.iter().map(|notice| notice.count).collect::<Vec<_>>(), [2]);
     let request = v1::HeartbeatRequest { summary: "a\nb".to_owned(), ..Default::default() };
@@ -236,7 +236,7 @@ async fn going_idle_tells_the_lead_once_with_the_last_summary() {
 }
 
 #[tokio::test]
-async fn a_failure_at_work_reaches_the_lead_with_its_exit_and_leaves_the_member_as_it_is() {
+async fn a_work_failure_is_reported_to_the_lead_and_does_not_change_the_members_state() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let id = uuid::Uuid::now_v7().to_string();
     let exit = |code| Some(v1::ExitReport { code: Some(code), ..Default::default() });
@@ -259,7 +259,7 @@ async fn a_failure_at_work_reaches_the_lead_with_its_exit_and_leaves_the_member_
     assert_eq!(t.member("bob").await.state(), MemberState::Idle);
 
     t.coordinator.heartbeat(&bob.who, &failed(at(&id, 3))).await.unwrap();
-    t.pass_and_sweep(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
+    t.pass_and_run_due(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
     let told = t.notices(&t.lead, NoticeKind::WorkFailed).await;
     assert!(told[0].text.contains("failed on a batch of 3 messages"), "{}", told[0].text);
     assert_eq!((told.len(), told[0].count), (1, 2));
@@ -273,14 +273,14 @@ async fn a_failure_at_work_reaches_the_lead_with_its_exit_and_leaves_the_member_
         ..at(message_id, 1)
     };
     t.coordinator.heartbeat(&bob.who, &failed(is_running(&id, 3))).await.unwrap();
-    t.pass_and_sweep(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
+    t.pass_and_run_due(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
     let told = t.notices(&t.lead, NoticeKind::WorkFailed).await;
     let text =
         format!("bob's program failed 3 times on message {id} (API Error: 400 too long). Its runner tries again");
     assert!(told[0].text.starts_with(&text), "{}", told[0].text);
     assert_eq!((told.len(), told[0].count, &told[0].exit, &told[0].message_id), (1, 3, &None, &id));
     t.coordinator.heartbeat(&bob.who, &failed(is_running("", 6))).await.unwrap();
-    t.pass_and_sweep(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
+    t.pass_and_run_due(Duration::from_secs(11), &[&bob, &t.lead.clone()]).await;
     let told = t.notices(&t.lead, NoticeKind::WorkFailed).await;
     assert!(told[0].text.starts_with("bob's program failed 6 times on its first prompt (API"), "{}", told[0].text);
     let two_lines = v1::WorkFailure { error: "a\nb".to_owned(), ..is_running(&id, 1) };
@@ -306,14 +306,14 @@ async fn a_failure_at_work_reaches_the_lead_with_its_exit_and_leaves_the_member_
 async fn a_member_becomes_lost_after_its_lease_and_grace_and_live_with_its_next_call() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let lead = t.lead.clone();
-    t.pass_and_sweep(35 * SECOND, &[&lead]).await;
+    t.pass_and_run_due(35 * SECOND, &[&lead]).await;
     assert_eq!(t.member("bob").await.state(), MemberState::Joined, "the grace is not over");
     t.pass(11 * SECOND).await;
     // A coordinator that may itself have been away loses nobody.
     t.coordinator.carry_out_due(&t.namespace, &t.leases().await, false).await.unwrap();
     assert_eq!(t.member("bob").await.state(), MemberState::Joined);
     for _ in 0..2 {
-        t.sweep().await;
+        t.run_due().await;
     }
     assert_eq!(t.member("bob").await.state(), MemberState::Lost);
     assert_eq!(t.notices(&t.lead, NoticeKind::MemberLost).await.len(), 1);
@@ -321,7 +321,7 @@ async fn a_member_becomes_lost_after_its_lease_and_grace_and_live_with_its_next_
     t.send(&bob, message("lead", "here I am")).await;
     t.heartbeat(&bob, Activity::Unspecified, "").await;
     assert_eq!(t.member("bob").await.state(), MemberState::Active);
-    t.sweep().await;
+    t.run_due().await;
     assert_eq!(t.member("bob").await.state(), MemberState::Active);
 }
 
@@ -330,25 +330,25 @@ async fn a_member_that_calls_is_not_lost() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let lead = t.lead.clone();
     for _ in 0..4 {
-        t.pass_and_sweep(29 * SECOND, &[&lead, &bob]).await;
+        t.pass_and_run_due(29 * SECOND, &[&lead, &bob]).await;
     }
     assert_eq!(t.member("bob").await.state(), MemberState::Joined);
 }
 
 #[tokio::test]
-async fn a_missing_exit_is_reported_to_the_lead_once_and_ends_with_the_lease() {
+async fn a_missing_exit_is_reported_once_and_the_member_exits_when_its_lease_ends() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let lead = t.lead.clone();
     let id = t.ask(&t.lead, shutdown("bob")).await;
     t.send(&bob, approve(&id)).await;
-    t.pass_and_sweep(20 * SECOND, &[&lead, &bob]).await;
+    t.pass_and_run_due(20 * SECOND, &[&lead, &bob]).await;
     assert!(t.notices(&t.lead, NoticeKind::MemberNotExited).await.is_empty());
     for _ in 0..3 {
-        t.pass_and_sweep(11 * SECOND, &[&lead, &bob]).await;
+        t.pass_and_run_due(11 * SECOND, &[&lead, &bob]).await;
         assert_eq!(t.notices(&t.lead, NoticeKind::MemberNotExited).await.len(), 1);
     }
     assert_eq!(t.member("bob").await.state(), MemberState::Stopping, "as long as it calls");
-    t.pass_and_sweep(46 * SECOND, &[&lead]).await;
+    t.pass_and_run_due(46 * SECOND, &[&lead]).await;
     assert_eq!(t.member("bob").await.state(), MemberState::Exited);
     let told = t.notices(&t.lead, NoticeKind::MemberExited).await;
     assert_eq!((told.len(), told[0].exit.as_ref().unwrap().code), (1, None), "how is not known");
@@ -406,7 +406,7 @@ async fn a_member_leaves_while_the_store_is_full() {
 }
 
 #[tokio::test]
-async fn force_fences_at_once_with_an_audit_entry_and_may_be_repeated() {
+async fn a_forced_stop_cuts_off_the_member_at_once_is_recorded_and_may_be_repeated() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let mut session = t.open(&bob).await;
     assert_eq!(t.try_force(&t.lead, "Bob").await.unwrap().state(), MemberState::Stopping);
@@ -474,7 +474,7 @@ async fn the_operator_appoints_a_lead_only_when_the_old_one_is_gone() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let by_operator = t.try_set_lead(&t.operator, "bob");
     t.refused(by_operator, Code::FailedPrecondition, Reason::LeadActive, "").await;
-    t.pass_and_sweep(46 * SECOND, &[&bob]).await;
+    t.pass_and_run_due(46 * SECOND, &[&bob]).await;
     assert_eq!(t.member("lead").await.role(), Role::Lead, "nobody is promoted by itself");
     t.try_set_lead(&t.operator, "bob").await.unwrap();
     t.send(&bob, shutdown("lead")).await;
@@ -486,7 +486,7 @@ async fn the_operator_appoints_a_lead_only_when_the_old_one_is_gone() {
 #[tokio::test]
 async fn a_lead_that_comes_back_with_its_credential_leads_again() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
-    t.pass_and_sweep(46 * SECOND, &[&bob]).await;
+    t.pass_and_run_due(46 * SECOND, &[&bob]).await;
     assert_eq!(t.member("lead").await.state(), MemberState::Lost);
     t.send(&bob, message("team-lead", "it waits")).await;
     let lead = t.rejoin(&t.lead).await;
@@ -501,7 +501,7 @@ async fn a_lead_that_comes_back_with_its_credential_leads_again() {
 }
 
 #[tokio::test]
-async fn a_team_has_room_for_so_many_members() {
+async fn a_full_team_refuses_a_join_until_a_member_leaves() {
     let t = Team::with_limits(|limits| limits.members_max = 2).await;
     let bob = t.join("bob").await;
     let token = presented(&t.invite("").await);
@@ -515,7 +515,7 @@ async fn a_team_has_room_for_so_many_members() {
 async fn the_name_of_a_lost_member_can_be_joined_and_its_requests_are_cancelled() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let id = t.ask(&t.lead, shutdown("bob")).await;
-    t.pass_and_sweep(46 * SECOND, &[&t.lead.clone()]).await;
+    t.pass_and_run_due(46 * SECOND, &[&t.lead.clone()]).await;
     assert_eq!(t.request(&id).await.state(), RequestState::Pending, "it may still answer");
     let new = t.join("bob").await;
     assert_eq!(t.request(&id).await.state(), RequestState::Cancelled);
@@ -528,10 +528,10 @@ async fn a_lost_member_that_approves_its_shutdown_has_time_to_end() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let lead = t.lead.clone();
     let id = t.ask(&t.lead, shutdown("bob")).await;
-    t.pass_and_sweep(60 * SECOND, &[&lead]).await;
+    t.pass_and_run_due(60 * SECOND, &[&lead]).await;
     assert_eq!(t.member("bob").await.state(), MemberState::Lost);
     t.send(&bob, approve(&id)).await;
-    t.sweep().await;
+    t.run_due().await;
     assert_eq!(t.member("bob").await.state(), MemberState::Stopping, "its process is still there");
 }
 
@@ -571,7 +571,7 @@ async fn a_repeated_join_returns_the_same_credential() {
 }
 
 #[tokio::test]
-async fn of_many_that_join_under_one_name_at_once_one_bears_it() {
+async fn only_one_of_many_concurrent_joins_gets_the_name() {
     let t = Team::new().await;
     let other = t.another_coordinator().await;
     let request = v1::InviteRequest { uses_max: 10, ..Default::default() };
@@ -592,7 +592,7 @@ async fn of_many_that_join_under_one_name_at_once_one_bears_it() {
 }
 
 #[tokio::test]
-async fn member_that_joins_over_and_over_pushes_nothing_out_of_the_history() {
+async fn member_that_keeps_rejoining_pushes_nothing_out_of_the_history() {
     let (mut t, [mut bob]) = Team::of(["bob"]).await;
     let joined = async |t: &Team| {
         let entries = t.history().await;

@@ -38,7 +38,7 @@ async fn member_that_joins_in_a_loop_leaves_the_lead_its_inbox_and_the_history_i
             bob = t.rejoin(&bob).await;
         }
         assert_eq!(t.inbox(&t.lead).await.len(), 1);
-        t.pass_and_sweep(Duration::from_secs(61), &[&bob, &eve, &t.lead.clone()]).await;
+        t.pass_and_run_due(Duration::from_secs(61), &[&bob, &eve, &t.lead.clone()]).await;
         let told = t.notices(&t.lead, NoticeKind::SessionSuperseded).await;
         assert_eq!(told.iter().map(|notice| notice.count).collect::<Vec<_>>(), [100]);
         let history = t.history().await;
@@ -114,7 +114,7 @@ async fn acknowledgement_of_a_replaced_notice_keeps_the_newer_one() {
 }
 
 #[tokio::test]
-async fn session_without_credit_gets_only_the_latest_of_the_notices_that_came_meanwhile() {
+async fn session_without_credit_later_gets_only_the_latest_notice() {
     let t = Team::with_limits(|limits| limits.unacked_messages_max = 1).await;
     let [bob] = t.join_all(["bob"]).await;
     let lead = t.lead.clone();
@@ -163,7 +163,7 @@ async fn crash_is_important_and_a_normal_exit_is_not() {
 }
 
 #[tokio::test]
-async fn notice_of_idleness_that_waits_does_not_come_after_the_end_of_its_member() {
+async fn pending_idle_notice_is_dropped_when_its_member_exits_or_is_lost() {
     on_each_store(|store| async {
         let mut t = Team::on(store, |limits| limits.notice_interval = Duration::from_secs(60)).await;
         let [bob, eve, ann] = t.join_all(["bob", "eve", "ann"]).await;
@@ -176,8 +176,8 @@ async fn notice_of_idleness_that_waits_does_not_come_after_the_end_of_its_member
         assert_eq!(idle_notices(&t).await, first, "the second notice of each waits");
         t.leave(&bob).await;
         // Longer than a lease and its grace: eve is lost before her notice is due.
-        t.pass_and_sweep(Duration::from_secs(59), &[&ann, &t.lead.clone()]).await;
-        t.pass_and_sweep(Duration::from_secs(2), &[&ann, &t.lead.clone()]).await;
+        t.pass_and_run_due(Duration::from_secs(59), &[&ann, &t.lead.clone()]).await;
+        t.pass_and_run_due(Duration::from_secs(2), &[&ann, &t.lead.clone()]).await;
         assert_eq!(t.notices(&t.lead, NoticeKind::MemberExited).await.len(), 1);
         assert_eq!(t.notices(&t.lead, NoticeKind::MemberLost).await.len(), 1);
         let expected = [("bob", 1), ("eve", 1), ("ann", 2)].map(|(name, count)| (name.to_owned(), count));

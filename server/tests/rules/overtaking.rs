@@ -126,7 +126,7 @@ async fn only_a_pending_request_for_this_life_overtakes() {
     let answered = t.ask(&t.lead, shutdown("bob")).await;
     t.send(&bob, reject(&answered, "busy")).await;
     t.ask(&t.lead, shutdown("bob")).await;
-    t.pass_and_sweep(Duration::from_secs(601), &[&bob, &t.lead.clone()]).await;
+    t.pass_and_run_due(Duration::from_secs(601), &[&bob, &t.lead.clone()]).await;
     let mut session = t.open(&bob).await;
     assert_eq!(places(&mut session).await, [(1, 1), (2, 1)]);
     t.ack(&session.member, &[&ids[0]]).await.unwrap();
@@ -182,7 +182,7 @@ async fn request_that_no_session_acknowledges_becomes_a_dead_letter_after_five_d
 }
 
 #[tokio::test]
-async fn session_of_another_coordinator_marks_the_request_and_the_old_one_delivers_none() {
+async fn session_on_another_coordinator_counts_the_redelivered_request_and_supersedes_the_old_one() {
     let (t, bob) = narrow().await;
     fill(&t, 3).await;
     let mut old = t.open(&bob).await;
@@ -199,7 +199,7 @@ async fn session_of_another_coordinator_marks_the_request_and_the_old_one_delive
 
 /// Notifications may get lost: the reconciler finds what they said.
 #[tokio::test]
-async fn request_that_another_coordinator_took_reaches_a_session_without_notifications() {
+async fn request_sent_to_another_coordinator_reaches_a_session_despite_lost_notifications() {
     let (t, bob) = narrow().await;
     fill(&t, 3).await;
     let mut session = t.open(&bob).await;
@@ -263,13 +263,13 @@ async fn full_inbox_takes_a_shutdown_request_and_a_full_lead_its_answer() {
 }
 
 #[tokio::test]
-async fn as_many_unread_shutdown_requests_as_an_inbox_holds_messages_are_the_bound() {
+async fn unread_shutdown_requests_in_a_full_inbox_are_bounded() {
     let mut t = Team::with_limits(|limits| limits.inbox_entries_max = 2).await;
     let [bob] = t.join_all(["bob"]).await;
     fill(&t, 2).await;
     for _ in 0..4 {
         t.ask(&t.lead, shutdown("bob")).await;
-        t.pass_and_sweep(Duration::from_secs(601), &[&bob, &t.lead.clone()]).await;
+        t.pass_and_run_due(Duration::from_secs(601), &[&bob, &t.lead.clone()]).await;
         for id in t.inbox(&t.lead.clone()).await.iter().map(|message| message.id.clone()).collect::<Vec<_>>() {
             t.ack(&t.lead, &[&id]).await.unwrap();
         }
@@ -279,7 +279,7 @@ async fn as_many_unread_shutdown_requests_as_an_inbox_holds_messages_are_the_bou
 }
 
 #[tokio::test]
-async fn session_without_credit_ends_when_it_must() {
+async fn session_without_credit_still_ends_when_superseded_stopped_or_deleted() {
     let (t, bob) = narrow().await;
     for n in ["1", "2", "3"] {
         t.send(&bob, message("lead", n)).await;
@@ -475,14 +475,14 @@ proptest! {
     #![proptest_config(config(48))]
 
     #[test]
-    fn only_shutdown_requests_leave_their_place_and_each_message_comes_once_a_session(acts in acts()) {
+    fn only_shutdown_requests_overtake_and_each_message_is_delivered_once_per_session(acts in acts()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(play(EmbeddedStore::in_memory().unwrap(), &acts));
     }
 }
 
 #[test]
-fn only_shutdown_requests_leave_their_place_on_redis() {
+fn only_shutdown_requests_overtake_other_messages_on_redis() {
     let Some(server) = TestRedis::start() else { return };
     let (case, runtime) = (std::cell::Cell::new(0), tokio::runtime::Runtime::new().unwrap());
     proptest!(config(8), |(acts in acts())| {

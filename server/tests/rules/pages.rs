@@ -15,7 +15,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn an_inbox_has_every_message_once_whatever_is_acknowledged_between_its_pages() {
+async fn inbox_pages_list_every_message_once_while_messages_are_acknowledged() {
     let (t, [bob]) = Team::of(["bob"]).await;
     for n in 0..5 {
         t.send(&t.lead, message("bob", &n.to_string())).await;
@@ -38,7 +38,7 @@ async fn an_inbox_has_every_message_once_whatever_is_acknowledged_between_its_pa
 }
 
 #[tokio::test]
-async fn requests_that_pass_a_filter_come_once_whatever_is_asked_between_the_pages() {
+async fn filtered_pages_list_each_request_once_while_new_requests_are_made() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let mut ids = Vec::new();
     for _ in 0..4 {
@@ -169,7 +169,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 20, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_the_sizes_of_its_items_each_page_fits_and_all_pages_are_complete(
+    fn pages_fit_and_are_complete_for_items_of_any_size(
         sizes in vec(prop_oneof![1_usize..2_000, 1_usize..=65_536], 1..60),
         page_size in prop_oneof![1_u32..10, 10_u32..=1_000],
     ) {
@@ -179,7 +179,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn a_list_that_finds_little_looks_through_so_much_and_says_where_to_go_on() {
+async fn a_list_page_scans_a_bounded_amount_and_returns_a_token_to_continue() {
     let (t, [_bob]) = Team::of(["bob"]).await;
     let description = "x".repeat(64 * 1024);
     for _ in 0..SEARCHED_BYTES_MAX / description.len() + 20 {

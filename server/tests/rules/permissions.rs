@@ -46,7 +46,7 @@ async fn the_lead_is_asked_and_its_answer_goes_to_the_member() {
 }
 
 #[tokio::test]
-async fn the_named_approver_the_lead_and_the_operator_may_answer_and_no_one_else() {
+async fn only_the_named_approver_the_lead_and_the_operator_may_answer() {
     let (t, [ann, bob, eve]) = Team::of(["ann", "bob", "eve"]).await;
     let answerers: [&dyn Calls; 3] = [&ann, &t.lead, &t.operator];
     for who in answerers {
@@ -145,15 +145,15 @@ async fn a_decision_is_final_and_the_same_answer_again_is_replayed() {
 }
 
 #[tokio::test]
-async fn an_unanswered_request_expires_which_refuses_it_and_both_sides_get_a_notice() {
+async fn an_unanswered_permission_request_expires_and_both_sides_get_a_notice() {
     let (mut t, [ann, bob]) = Team::of(["ann", "bob"]).await;
     let (of_lead, of_ann) = (t.ask(&bob, permission("")).await, t.ask(&bob, permission("ann")).await);
-    t.pass_and_sweep(9 * MINUTE, &[&t.lead.clone(), &ann, &bob]).await;
+    t.pass_and_run_due(9 * MINUTE, &[&t.lead.clone(), &ann, &bob]).await;
     assert_eq!(state(&t, &of_lead).await.0, RequestState::Pending);
     t.pass(MINUTE).await;
     let late = t.try_send(&t.lead, allow(&of_lead, true, ""));
     t.refused(late, Code::FailedPrecondition, Reason::RequestExpired, "request_id").await;
-    t.sweep().await;
+    t.run_due().await;
     for id in [&of_lead, &of_ann] {
         assert_eq!(state(&t, id).await.0, RequestState::Expired);
     }
@@ -167,19 +167,19 @@ async fn an_unanswered_request_expires_which_refuses_it_and_both_sides_get_a_not
 }
 
 #[tokio::test]
-async fn the_asker_sets_the_deadline() {
+async fn a_requester_can_set_the_deadline() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let mut request = permission("");
     if let Some(v1::send_request::Body::PermissionRequest(body)) = &mut request.body {
         body.ttl = Some(prost_types::Duration { seconds: 60, nanos: 0 });
     }
     let id = t.ask(&bob, request).await;
-    t.pass_and_sweep(MINUTE, &[&t.lead.clone(), &bob]).await;
+    t.pass_and_run_due(MINUTE, &[&t.lead.clone(), &bob]).await;
     assert_eq!(state(&t, &id).await.0, RequestState::Expired);
 }
 
 #[tokio::test]
-async fn all_requests_are_cancelled_when_the_life_of_the_asker_ends() {
+async fn all_requests_are_cancelled_when_the_life_of_the_requester_ends() {
     let (t, [bob, eve, ann]) = Team::of(["bob", "eve", "ann"]).await;
     let mut asked = Vec::new();
     for (member, cause) in
@@ -204,7 +204,7 @@ async fn all_requests_are_cancelled_when_the_life_of_the_asker_ends() {
 }
 
 #[tokio::test]
-async fn the_asker_withdraws_a_request_and_a_decision_stands() {
+async fn only_the_requester_can_withdraw_a_request_and_a_decision_stands() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     let (withdrawn, kept) = (t.ask(&bob, permission("")).await, t.ask(&bob, permission("")).await);
     let withdraw = |who: &Member, id: &str| {
@@ -243,7 +243,7 @@ async fn a_request_that_is_overdue_expires_instead_of_being_withdrawn() {
 }
 
 #[tokio::test]
-async fn of_an_answer_and_a_withdrawal_at_once_one_wins() {
+async fn only_one_of_a_concurrent_answer_and_withdrawal_wins() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let other = t.another_coordinator().await;
     for _ in 0..8 {
@@ -265,7 +265,7 @@ async fn of_an_answer_and_a_withdrawal_at_once_one_wins() {
 }
 
 #[tokio::test]
-async fn of_many_requests_at_once_no_more_than_the_bound_are_made() {
+async fn concurrent_permission_requests_never_exceed_the_bound() {
     let t = Team::with_limits(|limits| limits.pending_permissions_max = 4).await;
     let bob = t.join("bob").await;
     let other = t.another_coordinator().await;
@@ -305,7 +305,7 @@ async fn a_request_reaches_an_approver_whose_inbox_is_full() {
 }
 
 #[tokio::test]
-async fn a_new_lead_is_handed_what_awaits_the_lead_and_may_answer_it() {
+async fn a_new_lead_gets_the_requests_that_await_the_lead_and_may_answer_them() {
     let (t, [ann, bob]) = Team::of(["ann", "bob"]).await;
     let (of_lead, of_ann) = (t.ask(&bob, permission("team-lead")).await, t.ask(&bob, permission("ann")).await);
     t.try_set_lead(&t.lead, "ann").await.unwrap();
@@ -321,7 +321,7 @@ async fn a_new_lead_is_handed_what_awaits_the_lead_and_may_answer_it() {
 }
 
 #[tokio::test]
-async fn what_awaits_an_approver_that_exits_goes_to_the_lead() {
+async fn requests_that_await_an_approver_go_to_the_lead_when_it_exits() {
     let (t, [ann, bob, eve]) = Team::of(["ann", "bob", "eve"]).await;
     let [first, second] = [t.ask(&bob, permission("ann")).await, t.ask(&eve, permission("ann")).await];
     let of_lead = t.ask(&t.lead, permission("ann")).await;
@@ -373,13 +373,13 @@ async fn the_lead_is_asked_in_place_of_an_approver_that_has_exited() {
 }
 
 #[tokio::test]
-async fn an_approver_that_is_stopped_by_force_or_never_reports_its_exit_hands_its_requests_over() {
+async fn requests_to_an_approver_stopped_by_force_go_to_the_lead_even_without_an_exit_report() {
     let (mut t, [ann, bob, eve]) = Team::of(["ann", "bob", "eve"]).await;
     let (first, second) = (t.ask(&bob, permission("ann")).await, t.ask(&bob, permission("eve")).await);
     t.try_force(&t.lead, "ann").await.unwrap();
     let meanwhile = t.send(&bob, permission("ann")).await;
     assert_eq!(meanwhile.warnings, ["ann is stopping, so lead is asked instead."]);
-    t.pass_and_sweep(MINUTE, &[&t.lead.clone(), &bob]).await;
+    t.pass_and_run_due(MINUTE, &[&t.lead.clone(), &bob]).await;
     assert_eq!(t.request(&first).await.approver, "", "its lease has run out");
     assert_eq!(t.request(&second).await.approver, "eve", "it is lost, and may come back");
     drop((ann, eve));
@@ -396,7 +396,7 @@ async fn a_member_that_has_become_the_lead_cannot_grant_its_own_request() {
 }
 
 #[tokio::test]
-async fn a_request_is_listed_to_its_approver() {
+async fn a_request_is_listed_for_its_approver_its_requester_and_the_lead() {
     let (t, [ann, bob, eve]) = Team::of(["ann", "bob", "eve"]).await;
     let id = t.ask(&bob, permission("ann")).await;
     for (who, expected) in [(&ann, vec![id.clone()]), (&bob, vec![id.clone()]), (&t.lead, vec![id]), (&eve, vec![])] {

@@ -80,7 +80,7 @@ fn refused_for(refusal: &Refusal, quota: &str) {
 }
 
 #[tokio::test]
-async fn a_full_team_refuses_what_adds_and_its_lead_still_acts_on_either_store() {
+async fn a_full_team_refuses_additions_but_its_lead_can_still_act_on_either_store() {
     let server = TestRedis::start();
     let mut stores: Vec<Arc<dyn Store>> = vec![EmbeddedStore::in_memory().unwrap()];
     if let Some(server) = &server {
@@ -152,7 +152,7 @@ async fn the_lead_is_notified_when_the_team_is_nearly_full_and_when_it_is_full()
     let mut t = Team::with_limits(small).await;
     let bob = t.join("bob").await;
     let mut sent = Vec::new();
-    async fn tidy(t: &mut Team) -> Vec<v1::Notice> {
+    async fn check_quota(t: &mut Team) -> Vec<v1::Notice> {
         t.pass(Duration::from_secs(60)).await;
         t.coordinator.delete_old(&t.namespace).await.unwrap();
         t.notices(&t.lead, NoticeKind::Quota).await
@@ -160,12 +160,12 @@ async fn the_lead_is_notified_when_the_team_is_nearly_full_and_when_it_is_full()
     while t.usage().await < QUOTA * 79 / 100 - 6_000 {
         sent.push(t.send(&bob, long("lead", sent.len())).await.message_id);
     }
-    assert!(tidy(&mut t).await.is_empty(), "less than 80%");
+    assert!(check_quota(&mut t).await.is_empty(), "less than 80%");
     while t.usage().await < QUOTA * 80 / 100 {
         sent.push(t.send(&bob, long("lead", sent.len())).await.message_id);
     }
     for _ in 0..3 {
-        let told = tidy(&mut t).await;
+        let told = check_quota(&mut t).await;
         assert_eq!(told.iter().map(|notice| notice.count).collect::<Vec<_>>(), [1], "{told:?}");
         assert!(told[0].important && told[0].text.starts_with("The team uses 8"), "{}", told[0].text);
         assert!(told[0].text.contains("limits.team_bytes_max"), "{}", told[0].text);
@@ -173,7 +173,7 @@ async fn the_lead_is_notified_when_the_team_is_nearly_full_and_when_it_is_full()
     t.fill(&bob, "lead").await;
     // Small messages still fit.
     while t.try_send(&bob, message("lead", "x")).await.is_ok() {}
-    let told = tidy(&mut t).await;
+    let told = check_quota(&mut t).await;
     assert_eq!(told.iter().map(|notice| notice.count).collect::<Vec<_>>(), [2], "{told:?}");
     assert!(told[0].text.contains("you and the operator have a reserve"), "{}", told[0].text);
     // Once it holds less, another alarm can follow.
@@ -183,16 +183,16 @@ async fn the_lead_is_notified_when_the_team_is_nearly_full_and_when_it_is_full()
     for message in t.inbox(&t.lead).await {
         t.ack(&t.lead, &[&message.id]).await.unwrap();
     }
-    assert!(tidy(&mut t).await.is_empty());
-    assert!(tidy(&mut t).await.is_empty());
+    assert!(check_quota(&mut t).await.is_empty());
+    assert!(check_quota(&mut t).await.is_empty());
     while t.usage().await < QUOTA * 80 / 100 {
         sent.push(t.send(&bob, long("lead", sent.len())).await.message_id);
     }
-    assert_eq!(tidy(&mut t).await.len(), 1);
+    assert_eq!(check_quota(&mut t).await.len(), 1);
 }
 
 #[tokio::test]
-async fn task_churn_pushes_no_message_out_and_blocks_none() {
+async fn task_churn_neither_pushes_out_nor_blocks_messages() {
     let mut t = Team::with_limits(small).await;
     let bob = t.join("bob").await;
     let said = t.send(&t.lead, message("bob", "said")).await.message_id;
@@ -293,7 +293,7 @@ async fn tasks_that_are_created_and_deleted_leave_little() {
 }
 
 #[tokio::test]
-async fn repeated_calls_get_the_whole_task_although_little_of_it_is_remembered() {
+async fn repeated_calls_return_the_whole_task_although_only_a_part_is_remembered() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let request = v1::CreateTaskRequest {
         idempotency_key: "k".to_owned(),

@@ -19,13 +19,13 @@ use crate::team::*;
 
 /// A store that counts how many times the worker asks for a team's version, and for the extents of its inboxes.
 #[derive(Debug)]
-struct Counted {
+struct CountingStore {
     store: Arc<dyn Store>,
     versions: watch::Sender<usize>,
     extents: AtomicUsize,
 }
 
-impl StoreLayer for Counted {
+impl StoreLayer for CountingStore {
     fn inner(&self) -> &dyn Store {
         &*self.store
     }
@@ -45,9 +45,12 @@ impl StoreLayer for Counted {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_team_in_which_nothing_happens_costs_one_number_each_time() {
-    let store =
-        Arc::new(Counted { store: ModelStore::new(), versions: watch::Sender::new(0), extents: AtomicUsize::new(0) });
+async fn the_reconciler_reads_only_the_version_of_a_team_until_it_changes() {
+    let store = Arc::new(CountingStore {
+        store: ModelStore::new(),
+        versions: watch::Sender::new(0),
+        extents: AtomicUsize::new(0),
+    });
     let t = Team::on(store.clone(), |_| ()).await;
     let bob = t.join("bob").await;
     let mut session = t.open(&bob).await;

@@ -307,7 +307,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 6, max_shrink_iters: 20, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_was_said_replies_are_within_their_bounds_and_complete(
+    fn replies_stay_within_their_bounds_and_are_complete_for_any_contents(
         sizes in vec(prop_oneof![1_usize..2_000, 1_usize..=65_536, Just(65_536)], 1..50),
         pages in vec(prop_oneof![1_u32..10, 10_u32..=1_000], 1..4),
         forged in vec(any::<String>(), 0..2),
@@ -323,7 +323,7 @@ fn labels<L: FromIterator<(String, String)>>() -> L {
 }
 
 #[tokio::test]
-async fn lists_of_what_is_few_but_large_are_within_their_bounds_and_complete() {
+async fn lists_of_few_large_items_stay_within_their_bounds_and_are_complete() {
     const MANY: usize = 30;
     let t = team().await;
     let mut members = vec!["lead".to_owned()];
@@ -484,7 +484,7 @@ async fn much_that_is_small(t: &Team) {
 }
 
 #[tokio::test]
-async fn a_search_among_very_many_items_examines_a_stretch_at_a_time() {
+async fn a_search_among_very_many_items_is_complete_although_each_call_scans_only_a_part() {
     let t = team().await;
     let bob = t.join("bob").await;
     much_that_is_small(&t).await;
@@ -502,7 +502,7 @@ async fn a_search_among_very_many_items_examines_a_stretch_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_search_among_very_large_items_examines_a_stretch_at_a_time() {
+async fn a_search_among_very_large_items_is_complete_although_each_call_scans_only_a_part() {
     let t = team().await;
     let [bob, eve] = t.join_all(["bob", "eve"]).await;
     let text = "x".repeat(65_536);

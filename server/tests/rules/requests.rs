@@ -95,17 +95,17 @@ async fn one_shutdown_request_is_pending_at_a_time_and_the_refusal_names_it() {
 async fn an_unanswered_shutdown_request_expires_and_the_requester_gets_a_notice() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let id = t.ask(&t.lead, shutdown("bob")).await;
-    t.pass_and_sweep(9 * MINUTE, &[&t.lead.clone(), &bob]).await;
+    t.pass_and_run_due(9 * MINUTE, &[&t.lead.clone(), &bob]).await;
     assert_eq!(t.request(&id).await.state(), RequestState::Pending);
     t.pass(MINUTE).await;
     // Too late already, whether or not anybody has swept.
     let late = t.try_send(&bob, approve(&id));
     t.refused(late, Code::FailedPrecondition, Reason::RequestExpired, "request_id").await;
-    t.sweep().await;
+    t.run_due().await;
     assert_eq!(t.request(&id).await.state(), RequestState::Expired);
     let told = t.notices(&t.lead, NoticeKind::RequestExpired).await;
     assert_eq!((told.len(), told[0].request_id.as_str(), told[0].member.as_str()), (1, &*id, "bob"));
-    t.sweep().await;
+    t.run_due().await;
     assert_eq!(t.notices(&t.lead, NoticeKind::RequestExpired).await.len(), 1, "once");
     let late = t.try_send(&bob, approve(&id));
     t.refused(late, Code::FailedPrecondition, Reason::RequestExpired, "request_id").await;
@@ -127,7 +127,7 @@ async fn a_new_shutdown_request_takes_the_place_of_one_that_is_overdue() {
 async fn a_plan_expires_after_a_day_and_its_author_gets_a_notice() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let id = t.ask(&bob, plan("p")).await;
-    t.pass_and_sweep(24 * 60 * MINUTE, &[&t.lead.clone(), &bob]).await;
+    t.pass_and_run_due(24 * 60 * MINUTE, &[&t.lead.clone(), &bob]).await;
     assert_eq!(t.request(&id).await.state(), RequestState::Expired);
     assert_eq!(t.notices(&bob, NoticeKind::RequestExpired).await[0].request_id, id);
     let late = answer_plan("bob", &id, Some(true), "");
@@ -198,7 +198,7 @@ async fn a_newer_plan_cancels_the_older_one() {
 }
 
 #[tokio::test]
-async fn the_operator_asks_and_answers_as_a_lead_does() {
+async fn the_operator_can_make_and_answer_requests_like_a_lead() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let asked = t.send(&t.operator, in_alpha(shutdown("bob"))).await;
     let reply = t.send(&bob, reject(&asked.request_id, "busy")).await;
@@ -212,7 +212,7 @@ async fn the_operator_asks_and_answers_as_a_lead_does() {
 }
 
 #[tokio::test]
-async fn requests_are_listed_to_whom_they_concern() {
+async fn requests_are_visible_only_to_those_they_concern() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     let (to_end, to_plan) = (t.ask(&t.lead, shutdown("bob")).await, t.ask(&eve, plan("p")).await);
     let list = async |who: &Member| {
@@ -234,7 +234,7 @@ const NEGATIVE: [prost_types::Duration; 3] = [
 ];
 
 #[tokio::test]
-async fn nobody_can_wait_for_less_than_no_time() {
+async fn a_negative_wait_is_refused() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let request_id = t.ask(&t.lead, shutdown("bob")).await;
     for duration in NEGATIVE {
@@ -249,7 +249,7 @@ async fn nobody_can_wait_for_less_than_no_time() {
 }
 
 #[tokio::test]
-async fn a_filter_that_the_protocol_does_not_know_is_refused() {
+async fn an_unknown_filter_value_is_refused() {
     let t = Team::new().await;
     for value in [-1, 99, i32::MAX] {
         for (request, field) in [
@@ -316,7 +316,7 @@ async fn any_number_of_requests_can_expire_at_once() {
         ids.push(t.ask(&t.lead, shutdown(&name)).await);
         ids.push(t.ask(&member, plan("p")).await);
     }
-    t.sweep().await;
+    t.run_due().await;
     for id in ids {
         assert_eq!(t.request(&id).await.state(), RequestState::Expired);
     }
@@ -355,9 +355,9 @@ async fn a_shutdown_request_never_reaches_the_next_life_of_the_name() {
 }
 
 #[tokio::test]
-async fn a_plan_for_a_lead_that_has_exited_is_refused_and_for_a_lost_one_waits() {
+async fn a_plan_for_an_exited_lead_is_refused_and_for_a_lost_lead_waits() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
-    t.pass_and_sweep(MINUTE, &[&bob]).await;
+    t.pass_and_run_due(MINUTE, &[&bob]).await;
     assert_eq!(t.member("lead").await.state(), v1::MemberState::Lost);
     t.send(&bob, plan("p")).await;
     t.leave(&t.lead).await;
@@ -365,7 +365,7 @@ async fn a_plan_for_a_lead_that_has_exited_is_refused_and_for_a_lost_one_waits()
 }
 
 #[tokio::test]
-async fn of_opposite_answers_at_once_one_decides() {
+async fn only_one_of_two_opposite_concurrent_answers_decides() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let other = t.another_coordinator().await;
     for _ in 0..8 {
@@ -380,7 +380,7 @@ async fn of_opposite_answers_at_once_one_decides() {
 }
 
 #[tokio::test]
-async fn of_many_shutdown_requests_at_once_one_is_made() {
+async fn only_one_of_many_concurrent_shutdown_requests_is_made() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let other = t.another_coordinator().await;
     let (by_lead, by_operator) = (shutdown("bob"), in_alpha(shutdown("bob")));
@@ -398,7 +398,7 @@ async fn of_many_shutdown_requests_at_once_one_is_made() {
 }
 
 #[tokio::test]
-async fn an_approval_and_a_new_life_at_once_do_not_stop_the_new_life() {
+async fn a_concurrent_approval_does_not_stop_a_new_life() {
     let t = Team::new().await;
     let other = t.another_coordinator().await;
     for n in 0..8 {

@@ -35,7 +35,7 @@ impl Team {
 }
 
 #[tokio::test]
-async fn history_that_is_old_goes_with_its_processed_messages_and_their_receipts() {
+async fn old_history_is_deleted_with_its_processed_messages_and_their_receipts() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let done = t.send(&t.lead, message("bob", "done")).await.message_id;
     t.ack(&bob, &[&done]).await.unwrap();
@@ -67,12 +67,12 @@ async fn history_that_is_old_goes_with_its_processed_messages_and_their_receipts
 }
 
 #[tokio::test]
-async fn decided_requests_go_and_pending_ones_stay() {
+async fn old_decided_requests_are_deleted_and_pending_ones_stay() {
     let (mut t, [ann, bob]) = Team::of(["ann", "bob"]).await;
     let old = t.ask(&t.lead, shutdown("bob")).await;
     t.send(&bob, reject(&old, "no")).await;
     let lead = t.lead.clone();
-    t.pass_and_sweep(29 * DAY, &[&lead, &ann, &bob]).await;
+    t.pass_and_run_due(29 * DAY, &[&lead, &ann, &bob]).await;
     let open = t.ask(&ann, plan("build")).await;
     t.coordinator.delete_old(&t.namespace).await.unwrap();
     assert_eq!(t.count::<v1::Request>().await, 2, "thirty days are not over");
@@ -113,7 +113,7 @@ async fn a_member_that_left_long_ago_leaves_the_roster_and_its_name_is_free() {
 }
 
 #[tokio::test]
-async fn a_list_of_members_leaves_none_out_while_others_are_removed() {
+async fn pages_of_members_leave_none_out_while_others_are_removed() {
     let (mut t, [ann, bob, _]) = Team::of(["ann", "bob", "eve"]).await;
     t.leave(&ann).await;
     let first = v1::ListMembersRequest { page_size: 3, ..all_members("alpha") };
@@ -145,7 +145,7 @@ async fn tokens_are_remembered_for_a_day_after_their_end() {
 }
 
 #[tokio::test]
-async fn closed_tasks_go_and_open_ones_stay() {
+async fn old_closed_tasks_are_deleted_and_open_ones_stay() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
     let create = |subject: &str| v1::CreateTaskRequest { subject: subject.to_owned(), ..Default::default() };
     for subject in ["completed", "deleted", "open"] {

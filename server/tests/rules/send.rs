@@ -49,7 +49,7 @@ async fn the_alias_always_means_the_lead_whatever_its_name() {
 }
 
 #[tokio::test]
-async fn a_senders_messages_arrive_in_order_and_densely() {
+async fn messages_arrive_in_order_and_numbered_without_gaps() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     for n in 0..20 {
         t.send(if n % 2 == 0 { &bob } else { &eve }, message("lead", &n.to_string())).await;
@@ -78,7 +78,7 @@ async fn a_repeated_send_returns_the_first_reply_whichever_coordinator_it_asks()
 }
 
 #[tokio::test]
-async fn of_many_repetitions_at_once_one_is_carried_out() {
+async fn only_one_of_many_concurrent_repeats_is_carried_out() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let other = t.another_coordinator().await;
     let request = keyed("k", message("lead", "x"));
@@ -92,7 +92,7 @@ async fn of_many_repetitions_at_once_one_is_carried_out() {
 }
 
 #[tokio::test]
-async fn keys_are_each_members_own() {
+async fn idempotency_keys_are_separate_for_each_caller() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     t.send(&bob, keyed("k", message("lead", "x"))).await;
     assert!(!t.send(&eve, keyed("k", message("lead", "y"))).await.replayed);
@@ -100,7 +100,7 @@ async fn keys_are_each_members_own() {
 }
 
 #[tokio::test]
-async fn a_repetition_is_answered_whatever_has_changed_since() {
+async fn a_repeated_send_gets_its_first_reply_whatever_has_changed_since() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     let word = t.send(&eve, keyed("w", message("bob", "x"))).await;
     let asked = t.send(&t.lead, keyed("k", shutdown("bob"))).await;
@@ -154,7 +154,7 @@ async fn a_broadcast_reaches_every_other_member_that_is_alive_and_its_body_is_st
 }
 
 #[tokio::test]
-async fn a_broadcast_that_nobody_will_read_says_so() {
+async fn a_broadcast_without_recipients_succeeds_with_a_warning() {
     let t = Team::new().await;
     let reply = t.send(&t.lead, broadcast("anyone?")).await;
     assert_eq!((reply.recipients.len(), reply.warnings.len()), (0, 1));
@@ -163,7 +163,7 @@ async fn a_broadcast_that_nobody_will_read_says_so() {
 #[tokio::test]
 async fn a_lost_member_still_receives_and_the_sender_is_warned() {
     let (mut t, [bob]) = Team::of(["bob"]).await;
-    t.pass_and_sweep(Duration::from_secs(46), &[&t.lead.clone()]).await;
+    t.pass_and_run_due(Duration::from_secs(46), &[&t.lead.clone()]).await;
     let reply = t.send(&t.lead, message("bob", "x")).await;
     assert_eq!((reply.recipients.as_slice(), reply.warnings.len()), (&["bob".to_owned()][..], 1));
     assert_eq!(t.send(&t.lead, broadcast("y")).await.recipients, ["bob"]);
@@ -171,7 +171,7 @@ async fn a_lost_member_still_receives_and_the_sender_is_warned() {
 }
 
 #[tokio::test]
-async fn an_answer_names_its_question_in_the_form_that_ids_are_given_in() {
+async fn a_reply_stores_the_id_of_its_message_in_canonical_form() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let question = t.send(&t.lead, message("bob", "how far?")).await.message_id;
     for written in [question.clone(), question.to_uppercase()] {

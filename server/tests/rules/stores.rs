@@ -11,7 +11,7 @@ use teamwire_server::{
 use crate::{team::*, test_redis::TestRedis};
 
 #[tokio::test]
-async fn a_message_is_found_in_an_inbox_on_either_store() {
+async fn a_message_in_an_inbox_can_be_read_and_acknowledged_on_either_store() {
     let server = TestRedis::start();
     let mut stores: Vec<Arc<dyn Store>> = vec![EmbeddedStore::in_memory().unwrap()];
     if let Some(server) = &server {

@@ -52,7 +52,7 @@ async fn an_acknowledged_message_leaves_the_inbox_and_is_processed() {
 }
 
 #[tokio::test]
-async fn an_acknowledgement_of_nothing_is_refused() {
+async fn an_empty_acknowledgement_is_refused() {
     let (t, [bob]) = Team::of(["bob"]).await;
     t.refused(t.ack(&bob, &[]), Code::InvalidArgument, Reason::InvalidField, "message_ids").await;
 }
@@ -192,7 +192,7 @@ async fn a_process_that_reconnects_counts_once_toward_the_delivery_limit() {
 }
 
 #[tokio::test]
-async fn a_message_at_which_one_process_keeps_failing_becomes_a_dead_letter_and_the_next_one_does_not() {
+async fn a_message_that_one_process_keeps_failing_on_is_dead_lettered_but_the_next_one_is_not() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let id = t.send(&t.lead, message("bob", "poison")).await.message_id;
     t.send(&t.lead, message("bob", "fine")).await;
@@ -305,7 +305,7 @@ async fn acknowledgements_are_checked() {
 }
 
 #[tokio::test]
-async fn no_more_is_delivered_than_may_be_unacknowledged() {
+async fn a_session_delivers_no_more_than_the_unacknowledged_limit() {
     let t = Team::with_limits(|limits| limits.unacked_messages_max = 2).await;
     let [bob] = t.join_all(["bob"]).await;
     let mut ids = Vec::new();
@@ -356,15 +356,15 @@ async fn a_message_that_was_acknowledged_meanwhile_does_not_become_a_dead_letter
 #[tokio::test]
 async fn a_subscriber_that_reads_nothing_is_cut_with_its_reason_and_keeps_its_messages() {
     // More than the frames that wait for a client, and less than may be unacknowledged.
-    cut_with_so_many(60).await;
+    cut_with_waiting(60).await;
 }
 
 #[tokio::test]
 async fn a_subscriber_that_reads_nothing_is_cut_even_if_few_messages_wait() {
-    cut_with_so_many(3).await;
+    cut_with_waiting(3).await;
 }
 
-async fn cut_with_so_many(messages: usize) {
+async fn cut_with_waiting(messages: usize) {
     let (t, [bob]) = Team::of(["bob"]).await;
     for n in 0..messages {
         t.send(&t.lead, message("bob", &n.to_string())).await;
@@ -391,7 +391,7 @@ async fn cut_with_so_many(messages: usize) {
 
 /// The store learns how far a session got only now and then. A session that opens before that asks the earlier one.
 #[tokio::test]
-async fn deliveries_count_for_sure_when_the_next_session_opens_at_once() {
+async fn deliveries_are_counted_even_if_the_next_session_opens_at_once() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let id = t.send(&t.lead, message("bob", "poison")).await.message_id;
     let mut sessions = Vec::new();

@@ -52,7 +52,7 @@ async fn a_new_task_is_checked_for_presence_and_bounds() {
 }
 
 #[tokio::test]
-async fn whom_a_task_is_for_must_be_a_member_that_is_there() {
+async fn the_owner_of_a_task_must_be_a_present_member() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     let id = t.add(task("x")).await;
     t.leave(&eve).await;
@@ -77,7 +77,7 @@ async fn whom_a_task_is_for_must_be_a_member_that_is_there() {
 }
 
 #[tokio::test]
-async fn a_task_that_is_not_there_is_found_by_no_call() {
+async fn no_call_finds_a_nonexistent_deleted_or_foreign_task() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let id = t.add(task("x")).await;
     let beta = t.coordinator.create_team(&t.operator, &create("beta")).await.unwrap();
@@ -139,7 +139,7 @@ async fn a_change_is_refused_when_the_task_has_changed_since() {
 }
 
 #[tokio::test]
-async fn what_is_closed_stays_closed() {
+async fn a_closed_task_stays_closed_but_a_completed_one_can_be_deleted() {
     let (t, [bob]) = Team::of(["bob"]).await;
     t.add_some(2).await;
     let token = t.claim(&bob, 1).await;
@@ -161,7 +161,7 @@ async fn what_is_closed_stays_closed() {
 }
 
 #[tokio::test]
-async fn a_task_of_another_is_not_taken_changed_or_deleted() {
+async fn a_task_claimed_by_another_member_cannot_be_taken_changed_or_deleted() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     let (mine, field, reason) = (t.add(task("x")).await, "task_id", Reason::TaskClaimed);
     t.claim(&bob, mine).await;
@@ -204,7 +204,7 @@ async fn a_blocked_task_is_neither_claimed_nor_completed() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_not_that_of_the_claim_is_refused() {
+async fn a_wrong_claim_token_is_refused() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     let id = t.add(task("x")).await;
     let (code, reason, field) = (Code::Aborted, Reason::StaleClaim, "claim_token");
@@ -224,7 +224,7 @@ async fn a_token_that_is_not_that_of_the_claim_is_refused() {
 }
 
 #[tokio::test]
-async fn quotas_bound_the_board_and_what_one_member_holds() {
+async fn limits_bound_the_tasks_and_dependencies_of_a_board_and_the_claims_of_a_member() {
     let t = Team::with_limits(|limits| {
         (limits.open_tasks_max, limits.claims_max) = (5, 2);
         (limits.task_dependencies_max, limits.board_dependencies_max) = (2, 3);
@@ -252,7 +252,7 @@ async fn quotas_bound_the_board_and_what_one_member_holds() {
 }
 
 #[tokio::test]
-async fn keys_and_waits_and_limits_have_bounds() {
+async fn idempotency_keys_waits_page_sizes_and_reasons_are_checked() {
     let (t, [bob]) = Team::of(["bob"]).await;
     t.add_some(2).await;
     for key in ["a b", "ä", &"k".repeat(200)] {
@@ -281,7 +281,7 @@ async fn keys_and_waits_and_limits_have_bounds() {
 }
 
 #[tokio::test]
-async fn a_key_is_good_for_one_payload() {
+async fn an_idempotency_key_is_valid_for_one_payload() {
     let (t, [bob]) = Team::of(["bob"]).await;
     t.add_some(2).await;
     let key = || "k".to_owned();

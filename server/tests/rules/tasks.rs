@@ -15,7 +15,7 @@ fn unblock(id: u64, blocked_by: &[u64]) -> v1::UpdateTaskRequest {
 }
 
 #[tokio::test]
-async fn a_task_is_as_it_was_added() {
+async fn a_task_reads_back_as_it_was_added() {
     let (t, [bob]) = Team::of(["bob"]).await;
     t.add_some(1).await;
     let metadata = [("k".to_owned(), "v".to_owned())];
@@ -43,7 +43,7 @@ async fn a_task_is_as_it_was_added() {
 }
 
 #[tokio::test]
-async fn adding_twice_with_one_key_adds_once_whatever_has_changed_since() {
+async fn a_task_added_twice_with_one_key_exists_once_whatever_has_changed_since() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let metadata = (0..20).map(|number| (number.to_string(), "x".to_owned())).collect();
     let request = v1::CreateTaskRequest { idempotency_key: "k".to_owned(), metadata, ..task_for("bob") };
@@ -62,7 +62,7 @@ async fn adding_twice_with_one_key_adds_once_whatever_has_changed_since() {
 }
 
 #[tokio::test]
-async fn a_change_changes_what_it_names_and_nothing_else() {
+async fn a_task_update_changes_only_the_fields_it_names() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let metadata = [("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2".to_owned())].into();
     t.add(v1::CreateTaskRequest { description: "all".to_owned(), metadata, ..task("x") }).await;
@@ -134,7 +134,7 @@ async fn assigning_a_task_in_progress_ends_the_claim_and_tells_both() {
 }
 
 #[tokio::test]
-async fn of_a_long_circle_the_beginning_and_the_end_are_named() {
+async fn a_long_cycle_is_named_by_its_beginning_and_end() {
     let (t, [bob]) = Team::of(["bob"]).await;
     t.add_some(1).await;
     for blocker in 1..100 {
@@ -148,7 +148,7 @@ async fn of_a_long_circle_the_beginning_and_the_end_are_named() {
 }
 
 #[tokio::test]
-async fn a_circle_of_any_length_is_refused_and_named() {
+async fn a_cycle_of_any_length_is_refused_and_named() {
     let (t, [bob]) = Team::of(["bob"]).await;
     t.add_some(1).await;
     for blocker in 1..30 {
@@ -179,7 +179,7 @@ async fn a_circle_of_any_length_is_refused_and_named() {
 }
 
 #[tokio::test]
-async fn a_circle_may_be_opened_and_closed_elsewhere_in_one_step() {
+async fn a_change_removes_dependencies_before_adding_and_a_removed_one_can_be_reversed() {
     let t = Team::new().await;
     t.add_some(2).await;
     t.add(after(&[1])).await;
@@ -192,7 +192,7 @@ async fn a_circle_may_be_opened_and_closed_elsewhere_in_one_step() {
 }
 
 #[tokio::test]
-async fn a_task_is_free_once_nothing_is_in_its_way_however_that_came() {
+async fn a_task_becomes_ready_once_nothing_blocks_it_for_whatever_reason() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     t.add_some(3).await;
     t.add(after(&[1, 2, 3])).await;
@@ -224,7 +224,7 @@ async fn a_task_is_free_once_nothing_is_in_its_way_however_that_came() {
 }
 
 #[tokio::test]
-async fn an_assigned_task_that_waits_follows_its_owner() {
+async fn a_blocked_task_goes_to_its_latest_owner_once_unblocked() {
     let (t, [bob, eve]) = Team::of(["bob", "eve"]).await;
     t.add_some(1).await;
     t.add(v1::CreateTaskRequest { owner: "bob".to_owned(), ..after(&[1]) }).await;
@@ -286,7 +286,7 @@ async fn the_history_tells_what_happened_to_a_task() {
 }
 
 #[tokio::test]
-async fn a_list_has_the_tasks_that_were_asked_for_page_by_page() {
+async fn a_list_returns_the_tasks_that_match_its_filters_page_by_page() {
     let (t, [bob]) = Team::of(["bob"]).await;
     t.add_some(130).await;
     t.add(task_for("bob")).await;
@@ -321,7 +321,7 @@ async fn a_list_has_the_tasks_that_were_asked_for_page_by_page() {
 }
 
 #[tokio::test]
-async fn a_list_of_long_tasks_is_cut_before_it_is_too_large_and_nothing_is_left_out() {
+async fn pages_of_long_tasks_stay_below_the_size_limit_and_leave_nothing_out() {
     let t = Team::new().await;
     let description = "x".repeat(64 * 1024);
     for _ in 0..70 {
@@ -342,7 +342,7 @@ async fn a_list_of_long_tasks_is_cut_before_it_is_too_large_and_nothing_is_left_
 }
 
 #[tokio::test]
-async fn nothing_of_the_board_outlives_its_team() {
+async fn the_board_is_deleted_with_its_team() {
     let (t, [bob]) = Team::of(["bob"]).await;
     t.add_some(2).await;
     t.add(after(&[1])).await;

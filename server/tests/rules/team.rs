@@ -147,17 +147,17 @@ impl Team {
     }
 
     /// Does what is due.
-    pub(crate) async fn sweep(&self) {
+    pub(crate) async fn run_due(&self) {
         let leases = self.leases().await;
         self.coordinator.carry_out_due(&self.namespace, &leases, true).await.unwrap();
     }
 
     /// Lets time pass and carries out what is due. Renews the leases of `alive`.
-    pub(crate) async fn pass_and_sweep(&mut self, time: Duration, alive: &[&Member]) {
+    pub(crate) async fn pass_and_run_due(&mut self, time: Duration, alive: &[&Member]) {
         self.pass(time).await;
         let names: Vec<Name> = alive.iter().map(|member| Name::parse(&member.name, "name").unwrap()).collect();
         self.coordinator.renew(&self.namespace, &names).await.unwrap();
-        self.sweep().await;
+        self.run_due().await;
     }
 
     pub(crate) async fn leases(&self) -> Leases {

@@ -28,7 +28,7 @@ async fn only_the_operator_creates_a_team_and_the_reply_makes_the_caller_its_lea
 }
 
 #[tokio::test]
-async fn what_does_not_make_a_team_is_refused() {
+async fn creating_a_team_with_invalid_fields_or_a_taken_name_is_refused() {
     let t = Team::new().await;
     let bad = Code::InvalidArgument;
     let call = |request: v1::CreateTeamRequest| {
@@ -70,7 +70,7 @@ async fn the_workers_list_any_number_of_teams_with_one_read() {
 }
 
 #[tokio::test]
-async fn nothing_of_a_deleted_team_is_left_and_its_name_starts_empty() {
+async fn a_deleted_team_leaves_nothing_behind_and_a_new_one_of_its_name_starts_empty() {
     let (t, [bob]) = Team::of(["bob"]).await;
     t.send(&bob, keyed("k", message("lead", "x"))).await;
     t.send(&t.lead, message("bob", "y")).await;
@@ -101,7 +101,7 @@ async fn nothing_of_a_deleted_team_is_left_and_its_name_starts_empty() {
 }
 
 #[tokio::test]
-async fn another_coordinator_does_not_bring_a_deleted_team_back() {
+async fn another_coordinator_does_not_recreate_a_deleted_team() {
     let (t, [bob]) = Team::of(["bob"]).await;
     let other = t.another_coordinator().await;
     other.send(&bob.who, &message("lead", "x")).await.unwrap();
@@ -134,7 +134,7 @@ async fn a_repeated_creation_returns_the_same_credential() {
 }
 
 #[tokio::test]
-async fn of_many_live_members_the_refusal_names_some_and_says_how_many_more() {
+async fn a_refused_deletion_names_some_of_many_live_members_and_counts_the_rest() {
     let t = Team::new().await;
     for number in 0..20 {
         t.join(&format!("member-{number}")).await;
@@ -153,7 +153,7 @@ async fn a_team_with_live_members_is_not_deleted_and_the_refusal_names_each_with
     let id = t.ask(&t.lead, shutdown("d")).await;
     t.send(&d, approve(&id)).await;
     t.leave(&e).await;
-    t.pass_and_sweep(Duration::from_secs(46), &[&t.lead.clone(), &a, &b, &c, &d]).await;
+    t.pass_and_run_due(Duration::from_secs(46), &[&t.lead.clone(), &a, &b, &c, &d]).await;
     assert_eq!(t.member("f").await.state(), v1::MemberState::Lost);
 
     let refusal = t.try_delete(&t.lead);

@@ -14,7 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{
     PATIENCE, failed, heading, in_time,
     processes::Processes,
-    script::{Language, Said, Script},
+    script::{Language, Script, ScriptText},
 };
 use crate::{failure::Failure, show};
 
@@ -228,7 +228,7 @@ async fn drain_inbox(client: Client) {
     }
 }
 
-fn direct(recipient: &str, (summary, content): Said) -> v1::SendRequest {
+fn direct(recipient: &str, (summary, content): ScriptText) -> v1::SendRequest {
     message::direct(recipient, summary, content)
 }
 

@@ -13,7 +13,7 @@ pub(in crate::command) enum Language {
 }
 
 /// A summary and a text.
-pub(super) type Said = (&'static str, &'static str);
+pub(super) type ScriptText = (&'static str, &'static str);
 
 /// The lines of a play. The lead and its teammates run in different processes and recognize each other's lines by their
 /// summaries.
@@ -28,15 +28,15 @@ pub(super) struct Script {
     pub(super) deleted_heading: &'static str,
     pub(super) nothing_left: &'static str,
     /// The lead asks the knowledge manager for today's tasks.
-    pub(super) prepare_tasks: Said,
+    pub(super) prepare_tasks: ScriptText,
     /// The knowledge manager asks the task manager for them.
-    pub(super) list_tasks: Said,
-    pub(super) tasks: Said,
+    pub(super) list_tasks: ScriptText,
+    pub(super) tasks: ScriptText,
     /// The lead has a task completed.
-    pub(super) complete_task: Said,
-    pub(super) task_completed: Said,
+    pub(super) complete_task: ScriptText,
+    pub(super) task_completed: ScriptText,
     /// The lead asks for a plan.
-    pub(super) submit_plan: Said,
+    pub(super) submit_plan: ScriptText,
     pub(super) plan_summary: &'static str,
     pub(super) plan: &'static str,
     pub(super) plan_feedback: &'static str,

@@ -66,7 +66,7 @@ impl DemoTeammate {
     }
 
     fn answer(&self, script: &Script, from: &str, summary: &str, id: &str) -> Option<Value> {
-        let is = |said: super::script::Said| said.0 == summary;
+        let is = |said: super::script::ScriptText| said.0 == summary;
         match self.part {
             Part::Knowledge if is(script.prepare_tasks) => Some(json!({
                 "type": "message", "recipient": "task-manager",

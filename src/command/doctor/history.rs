@@ -114,7 +114,7 @@ impl Doctor {
             Finding::note(
                 "dead_letter",
                 format!("{text}: {}.", show::dead_letter_cause(newest.cause())),
-                "Nobody processes it anymore. If it still matters, send it again.".to_owned(),
+                "No member processes it anymore. If it still matters, send it again.".to_owned(),
             )
             .of(name)
             .about(&newest.message_id)

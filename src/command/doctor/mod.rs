@@ -61,13 +61,14 @@ pub(in crate::command) use self::history::crashes;
 ///
 /// - failed: the member's program failed and left messages behind
 ///
-/// - failing: the member's program runs, but its recent turns have all failed
+/// - failing: the member's program runs, but one of its turns failed at least 30 s ago (see --patience), and none has succeeded
+///   since
 ///
 /// - crashing: the member's program has crashed at least three times in 10 minutes, and its runner restarts it
 ///
 /// It also notes the following, which are not problems:
 ///
-/// - a quota that is nearly used
+/// - a quota that is at least 80% used
 ///
 /// - messages that you have not read
 ///

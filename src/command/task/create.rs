@@ -24,7 +24,7 @@ pub struct Create {
     /// Assign the task to this member, who gets a notice
     #[arg(long, short, value_name = "MEMBER")]
     owner: Option<String>,
-    /// A task that must be completed first; may be repeated
+    /// Numbers of tasks that must be completed first, such as 7 or 7,8,9; may be repeated
     #[arg(long, short, value_name = "ID", value_delimiter = ',', value_parser = task_number)]
     blocked_by: Vec<u64>,
     /// Metadata to store with the task; may be repeated

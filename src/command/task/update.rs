@@ -29,10 +29,10 @@ pub struct Update {
     /// Remove the owner
     #[arg(long, conflicts_with = "owner")]
     no_owner: bool,
-    /// Add a task that must be completed first; may be repeated
+    /// Numbers of tasks that must also be completed first, such as 7 or 7,8,9; may be repeated
     #[arg(long, short, value_name = "ID", value_delimiter = ',', value_parser = task_number)]
     blocked_by: Vec<u64>,
-    /// Remove a task from those that must be completed first; may be repeated
+    /// Numbers of tasks that no longer need to be completed first, such as 7 or 7,8,9; may be repeated
     #[arg(long, value_name = "ID", value_delimiter = ',', value_parser = task_number)]
     not_blocked_by: Vec<u64>,
     /// Metadata to set; may be repeated

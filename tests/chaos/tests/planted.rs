@@ -254,7 +254,7 @@ async fn a_message_that_is_pushed_out_of_the_history_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_use_of_powers_that_the_audit_log_lacks_is_found() {
+async fn a_privileged_call_missing_from_the_audit_log_is_found() {
     assert_eq!(broken_beside_hostile_members(Bug::TrimmedAudit).await, [Promise::Kept]);
 }
 
@@ -264,7 +264,7 @@ async fn a_team_that_holds_more_than_its_quota_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_grows_by_what_it_does_not_count_is_found() {
+async fn a_store_that_grows_by_uncounted_data_is_found() {
     assert_eq!(broken_beside_hostile_members(Bug::Hoards).await, [Promise::StoreBounded]);
 }
 
@@ -343,13 +343,13 @@ async fn a_host_that_starts_two_processes_for_an_order_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reservation_without_an_end_is_found() {
+async fn a_reservation_that_never_ends_is_found() {
     assert_eq!(broken_orders(Bug::OneDecision, 1).await, [Promise::Orders]);
 }
 
 /// A host that forgets a process, and one that keeps the record of an order.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_host_leaves_of_a_member_is_found() {
+async fn leftovers_of_a_member_on_a_host_are_found() {
     let directory = tempfile::tempdir().unwrap();
     let orders = directory.path().join("hosts/host1/state/hosts/team/orders");
     std::fs::create_dir_all(&orders).unwrap();

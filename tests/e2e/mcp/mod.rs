@@ -32,7 +32,7 @@ scenarios! {
     the_lead_starts_a_teammate_on_a_host,
     the_lead_sees_whose_turns_fail,
     requests_are_answered_with_the_tool_input_that_their_text_shows,
-    a_message_that_no_later_look_has_confirmed_is_returned_to_the_next_process,
+    a_message_that_no_later_inbox_check_confirmed_is_returned_to_the_next_process,
     an_agent_without_a_team_creates_one_and_leads_it,
     an_answer_to_a_message_from_a_hook_names_that_message,
 }
@@ -281,7 +281,7 @@ fn requests_are_answered_with_the_tool_input_that_their_text_shows(world: World)
     assert!(lead.does("CheckInbox", json!({"wait_seconds": 20})).contains("ann approved its shutdown"));
 }
 
-fn a_message_that_no_later_look_has_confirmed_is_returned_to_the_next_process(world: World) {
+fn a_message_that_no_later_inbox_check_confirmed_is_returned_to_the_next_process(world: World) {
     world.create_team("acme");
     world.join("ann");
     world.cli(LEAD, &["send", "ann", "read me"]).succeeds();

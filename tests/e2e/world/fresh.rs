@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{Output, Running, TEAMWIRE, World, bare, bare_command, eventually, processes_with, signal};
+use super::{Output, StartedCommand, TEAMWIRE, World, bare, bare_command, eventually, processes_with, signal};
 
 /// A machine with nothing but the binary: an empty home, and what a test puts there. Dropping it kills what was started there.
 pub struct FreshMachine {
@@ -60,7 +60,7 @@ impl FreshMachine {
     }
 
     /// Starts what a person types in a directory.
-    pub fn type_in(&self, directory: &Path, typed: &str) -> Running {
+    pub fn type_in(&self, directory: &Path, typed: &str) -> StartedCommand {
         let mut command = self.prepared(bare(Command::new("sh")));
         command.current_dir(directory);
         let script = format!("teamwire() {{ \"$0\" \"$@\"; }}; {typed}");

@@ -7,7 +7,7 @@ use serde_json::Value;
 use teamwire_client::{Client, ContextFile, v1};
 use tokio::runtime::Runtime;
 
-use super::{LEAD, MARK, Running, World, eventually, is_alive, signal};
+use super::{LEAD, MARK, StartedCommand, World, eventually, is_alive, signal};
 use crate::agents;
 
 /// The lead's client, for the calls about hosts.
@@ -72,7 +72,7 @@ impl Orderer {
 
 /// `teamwire host`. Its members run on when it is dropped, until the world is.
 pub struct HostProcess {
-    running: Running,
+    running: StartedCommand,
     home: PathBuf,
 }
 

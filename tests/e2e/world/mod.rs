@@ -216,7 +216,7 @@ impl World {
     }
 
     /// Starts a command as a user, with additional environment variables.
-    pub fn spawn_in(&self, identity: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Running {
+    pub fn spawn_in(&self, identity: &str, arguments: &[&str], environment: &[(&str, &str)]) -> StartedCommand {
         let mut command = self.command(identity);
         command.envs(environment.iter().copied());
         Self::start_command(command, self.directory.path(), identity, arguments, "")
@@ -229,13 +229,13 @@ impl World {
     }
 
     /// Starts a shell command as a user; `$0` is teamwire.
-    pub fn spawn_shell(&self, identity: &str, script: &str) -> Running {
+    pub fn spawn_shell(&self, identity: &str, script: &str) -> StartedCommand {
         let command = self.program(identity, Path::new("sh"));
         Self::start_command(command, self.directory.path(), identity, &["-c", script, TEAMWIRE], "")
     }
 
     /// Starts a command as a user.
-    pub fn spawn(&self, identity: &str, arguments: &[&str], input: &str) -> Running {
+    pub fn spawn(&self, identity: &str, arguments: &[&str], input: &str) -> StartedCommand {
         Self::start_command(self.command(identity), self.directory.path(), identity, arguments, input)
     }
 
@@ -246,13 +246,13 @@ impl World {
         identity: &str,
         arguments: &[&str],
         input: &str,
-    ) -> Running {
+    ) -> StartedCommand {
         let said = NamedTempFile::new_in(directory).unwrap();
         command.args(arguments).stdin(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.stdout(said.reopen().unwrap()).spawn().unwrap();
         // Some commands never read their input.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-        Running { child, said, what: format!("{identity}: teamwire {}", arguments.join(" ")) }
+        StartedCommand { child, said, what: format!("{identity}: teamwire {}", arguments.join(" ")) }
     }
 
     /// Starts a script as a member, by `teamwire run` with a join string, from a separate directory and environment.
@@ -330,14 +330,14 @@ impl Drop for World {
 }
 
 /// A running command.
-pub struct Running {
+pub struct StartedCommand {
     child: Child,
     /// Its standard output.
     said: NamedTempFile,
     what: String,
 }
 
-impl Running {
+impl StartedCommand {
     /// Returns its process id.
     pub fn id(&self) -> u32 {
         self.child.id()

@@ -89,7 +89,7 @@ pub(crate) enum Command {
 
 /// The state that hosts and the supervisor share.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub(crate) struct WorldState {
     pub(crate) phase: Phase,
     pub(crate) members: Vec<Member>,
     pub(crate) machines: Vec<Machine>,
@@ -101,7 +101,7 @@ pub(crate) struct Shared {
 /// A handle to everything that hosts need.
 #[derive(Clone, Debug)]
 pub(crate) struct Play {
-    pub(crate) shared: Arc<Mutex<Shared>>,
+    pub(crate) shared: Arc<Mutex<WorldState>>,
     pub(crate) directory: Arc<Path>,
     /// The addresses of all coordinators.
     pub(crate) address: Arc<str>,
@@ -109,7 +109,7 @@ pub(crate) struct Play {
 }
 
 impl Play {
-    pub(crate) fn shared(&self) -> MutexGuard<'_, Shared> {
+    pub(crate) fn shared(&self) -> MutexGuard<'_, WorldState> {
         self.shared.lock()
     }
 
@@ -253,7 +253,7 @@ pub(crate) fn start_coordinator(sim: &mut Sim<'_>, number: usize, store: &Arc<Bu
 async fn work(play: Play, machine: usize) -> turmoil::Result {
     let (name, config) = {
         let mut shared = play.shared();
-        let Shared { machines, members, .. } = &mut *shared;
+        let WorldState { machines, members, .. } = &mut *shared;
         let machine = &mut machines[machine];
         if !std::mem::take(&mut machine.should_start) {
             return Ok(());
@@ -281,7 +281,7 @@ async fn work(play: Play, machine: usize) -> turmoil::Result {
     };
     play.note(&name, process, What::Exited { code: Some(code.into()) });
     let mut shared = play.shared();
-    let Shared { machines, members, .. } = &mut *shared;
+    let WorldState { machines, members, .. } = &mut *shared;
     machines[machine].process = None;
     let member = &mut members[machines[machine].member];
     // The credential of an ended life is useless.

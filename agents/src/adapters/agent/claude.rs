@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_used_is_not_subtracted_from_its_successor() {
+    fn usage_of_a_killed_process_is_not_subtracted_from_its_successors() {
         let used_before =
             Usage { turns: 2, input_tokens: 20, output_tokens: 40, cost_usd: Some(0.00088), ..Usage::default() };
         let mut claude = Claude::new(Setup { resume: Some("s".to_owned()), used_before, ..Setup::default() });
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_is_answered_with_the_input_that_the_program_asked_for() {
+    fn a_permission_request_is_answered_once_with_its_input_and_can_be_withdrawn() {
         let mut claude = Claude::new(Setup::default());
         let asks = json!({"type": "control_request", "request_id": "r1", "request": {
             "subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "make", "description": "Build"}}});
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn leaving_plan_mode_is_a_plan_and_an_empty_one_is_sent_back() {
+    fn leaving_plan_mode_submits_the_plan_and_an_empty_plan_is_denied() {
         let asks = |input: Value| {
             json!({"type": "control_request", "request_id": "r1", "request": {
                 "subtype": "can_use_tool", "tool_name": "ExitPlanMode", "input": input}})

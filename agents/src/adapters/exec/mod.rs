@@ -35,7 +35,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    output::{Last, Said, answer, cut, reply, sort},
+    output::{Last, PendingOutput, answer, cut, reply, sort},
     pipes::Pipes,
 };
 
@@ -149,7 +149,7 @@ impl Exec<'_, '_> {
             Some(reply) => Last::Act(Action::Send(Box::new(reply))),
             None => Last::Pass(text),
         };
-        self.carry_out(Said { lines: lines.into(), last: Some(last) }).await?;
+        self.carry_out(PendingOutput { lines: lines.into(), last: Some(last) }).await?;
         for delivery in &batch {
             self.incarnation.processed(&delivery.message.id);
         }
@@ -226,7 +226,7 @@ impl Exec<'_, '_> {
         if exit.is_success() {
             let (lines, text) = sort(output);
             let last = Last::Complete(task_id, cut(text.trim_end().to_owned()));
-            self.carry_out(Said { lines: lines.into(), last: Some(last) }).await?;
+            self.carry_out(PendingOutput { lines: lines.into(), last: Some(last) }).await?;
             self.incarnation.drop_task(task_id);
             self.task_failures = 0;
             self.note_succeeded();
@@ -246,7 +246,7 @@ impl Exec<'_, '_> {
         let until = Instant::now() + delay_after(self.task_failures);
         self.incarnation.set_resting(true);
         let release = Last::Act(Action::Release(task_id, detail));
-        self.carry_out(Said { lines: VecDeque::new(), last: Some(release) }).await?;
+        self.carry_out(PendingOutput { lines: VecDeque::new(), last: Some(release) }).await?;
         self.incarnation.drop_task(task_id);
         self.wait_until(until, |_| true).await?;
         self.incarnation.set_resting(false);
@@ -310,7 +310,7 @@ impl Exec<'_, '_> {
     }
 
     /// Carries out what a program has said. The program is gone, so whatever is refused only goes to the runner's events.
-    async fn carry_out(&mut self, mut said: Said) -> Result<(), Ended> {
+    async fn carry_out(&mut self, mut said: PendingOutput) -> Result<(), Ended> {
         let (patience, hurry) = (self.incarnation.config.report_patience, self.incarnation.hurry.clone());
         let is_task = matches!(said.last, Some(Last::Complete(..) | Last::Act(Action::Release(..))));
         while said.go_on(self.incarnation) {

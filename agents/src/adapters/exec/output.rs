@@ -20,7 +20,7 @@ use crate::{
 const REPLY_BYTES_MAX: usize = 60 * 1024;
 
 /// What a program has said, to be carried out in order.
-pub(super) struct Said {
+pub(super) struct PendingOutput {
     pub(super) lines: VecDeque<Vec<u8>>,
     pub(super) last: Option<Last>,
 }
@@ -33,7 +33,7 @@ pub(super) enum Last {
     Complete(u64, String),
 }
 
-impl Said {
+impl PendingOutput {
     /// Starts the next thing if nothing is under way. Returns false when everything is done.
     pub(super) fn go_on(&mut self, incarnation: &mut Incarnation<'_>) -> bool {
         while !incarnation.is_busy() {
@@ -70,18 +70,18 @@ pub(super) fn sort(output: Vec<Vec<u8>>) -> (Vec<Vec<u8>>, String) {
 }
 
 /// Makes the answer to a shutdown request from a program's exit and output.
-pub(super) fn answer(request_id: &str, exit: &Exit, output: Vec<Vec<u8>>) -> Said {
+pub(super) fn answer(request_id: &str, exit: &Exit, output: Vec<Vec<u8>>) -> PendingOutput {
     let (lines, text) = sort(output);
     let is_answered = exit.is_success() && lines.iter().any(|line| is_shutdown_response(line));
     if is_answered {
-        return Said { lines: lines.into(), last: Some(Last::Pass(text)) };
+        return PendingOutput { lines: lines.into(), last: Some(Last::Pass(text)) };
     }
     let text = cut(text.trim().to_owned());
     let reason = if text.is_empty() && !exit.is_success() { exit.text() } else { text };
     let answer = message::shutdown_response(request_id, exit.is_success(), reason);
     // What a failed program asks for is not carried out.
     let lines = if exit.is_success() { lines.into() } else { VecDeque::new() };
-    Said { lines, last: Some(Last::Act(Action::Send(Box::new(answer)))) }
+    PendingOutput { lines, last: Some(Last::Act(Action::Send(Box::new(answer)))) }
 }
 
 fn is_shutdown_response(line: &[u8]) -> bool {

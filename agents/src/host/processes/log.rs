@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_at_once_is_bounded_too() {
+    fn a_log_that_grows_all_at_once_is_bounded_too() {
         let directory = tempfile::tempdir().expect("a directory");
         let log = Log::of(directory.path(), "loud");
         let (mut file, _) = log.open().expect("opened");

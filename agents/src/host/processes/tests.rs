@@ -75,7 +75,7 @@ async fn next_end(processes: &Processes) -> Ended {
 }
 
 #[tokio::test]
-async fn a_start_that_was_only_announced_is_repeated() {
+async fn a_start_that_was_only_recorded_is_repeated() {
     let killed = Killed::new();
     killed.leaves(Phase::Starting);
     let processes = killed.successor().await;
@@ -97,7 +97,7 @@ async fn a_runner_that_may_have_no_token_is_ended_and_the_start_repeated() {
 }
 
 #[tokio::test]
-async fn a_runner_that_has_joined_goes_on() {
+async fn a_runner_that_has_joined_keeps_running() {
     let killed = Killed::new();
     let (mut child, pid) = runner();
     killed.leaves(Phase::Waiting(pid));
@@ -127,7 +127,7 @@ async fn an_end_that_no_host_saw_is_reported_until_it_is_forgotten() {
 }
 
 #[tokio::test]
-async fn a_process_that_has_a_runners_id_by_now_is_left_alone() {
+async fn a_process_that_reuses_a_runners_id_is_left_alone() {
     let killed = Killed::new();
     let (mut child, pid) = runner();
     let mut earlier = serde_json::to_value(&pid).expect("JSON");
@@ -151,7 +151,7 @@ async fn an_interrupted_start_that_has_expired_is_cleared_away() {
 }
 
 #[tokio::test]
-async fn what_a_killed_host_has_left_is_ended_and_removed() {
+async fn clearing_ends_and_removes_what_a_killed_host_left_behind() {
     let killed = Killed::new();
     let (mut child, pid) = runner();
     let running = killed.leaves(Phase::Started(pid));
@@ -169,7 +169,7 @@ async fn what_a_killed_host_has_left_is_ended_and_removed() {
 }
 
 #[tokio::test]
-async fn an_order_waits_for_a_slot_and_is_then_for_another_host() {
+async fn an_order_waits_briefly_for_a_slot_before_another_host_is_tried() {
     let killed = Killed::new();
     let file = HostFile::parse("slots = 1\n[profiles.agent]\ncommand = [\"cat\"]").expect("a file");
     let opened = Processes::open("/nowhere/teamwire".into(), killed.directory.path().to_owned(), file).await;

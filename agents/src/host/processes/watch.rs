@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_begins_with_the_last_thing_that_the_runner_said() {
+    fn a_reason_begins_with_the_runners_exit_and_its_last_line() {
         let lines = ["teamwire: joined".to_owned(), "error: no such model".to_owned()];
         let said = reason(Some(ExitStatus::from_raw(3 << 8)), &lines);
         assert_eq!(

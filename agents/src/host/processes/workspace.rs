@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_worktree_is_kept_with_what_would_be_lost_and_removed_otherwise() {
+    async fn a_worktree_is_removed_unless_work_would_be_lost() {
         let (directory, repository) = repository().await;
         let at = directory.path().join("members");
         let workspace = Workspace::plan(&at, "backend", Some(&repository), "");

@@ -68,7 +68,7 @@ impl Watchdog {
     /// Starts a watchdog with a command that calls [`watch`], and another whenever one ends. Must be called within a Tokio
     /// runtime.
     pub(super) fn start(command: &[OsString], notes_orphans: bool, on_event: OnEvent) -> io::Result<Self> {
-        let link = Arc::new(Link { command: command.to_vec(), notes_orphans, said: Mutex::default() });
+        let link = Arc::new(Link { command: command.to_vec(), notes_orphans, input: Mutex::default() });
         let first = link.start()?;
         let keeper = AbortOnDropHandle::new(tokio::spawn(keep(link.clone(), first, on_event, delays)));
         Ok(Self { link, _keeper: keeper })
@@ -76,16 +76,16 @@ impl Watchdog {
 
     pub(super) fn watch(&self, mark: &str, cgroup: Option<&Cgroup>) {
         let cgroup = cgroup.map_or_else(String::new, |cgroup| cgroup.directory().display().to_string());
-        self.link.said.lock().say(mark, &format!("watch {mark} {cgroup}\n"));
+        self.link.input.lock().say(mark, &format!("watch {mark} {cgroup}\n"));
     }
 
     pub(super) fn name_root(&self, family: &Family) {
         let Family { mark, root, started, .. } = family;
-        self.link.said.lock().say(mark, &format!("root {mark} {root} {started}\n"));
+        self.link.input.lock().say(mark, &format!("root {mark} {root} {started}\n"));
     }
 
     pub(super) fn release(&self, mark: &str) {
-        self.link.said.lock().release(mark);
+        self.link.input.lock().release(mark);
     }
 }
 
@@ -94,12 +94,12 @@ impl Watchdog {
 struct Link {
     command: Vec<OsString>,
     notes_orphans: bool,
-    said: Mutex<Said>,
+    input: Mutex<WatchdogInput>,
 }
 
 impl Link {
     /// Starts a watchdog, and repeats to it what its predecessor had to know.
-    fn start(&self) -> io::Result<Running> {
+    fn start(&self) -> io::Result<WatchdogProcess> {
         let (program, arguments) =
             self.command.split_first().ok_or_else(|| io::Error::other("the command is empty"))?;
         let mut command = Command::new(program);
@@ -108,26 +108,26 @@ impl Link {
         // A runner around this one must recognize the watchdog.
         command.envs(env::var_os(MARK_VARIABLE).map(|mark| (MARK_VARIABLE, mark)));
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut running = Running::spawn(command)?;
+        let mut running = WatchdogProcess::spawn(command)?;
         let input = running.child.stdin.take().ok_or_else(|| io::Error::other("no pipe"))?.into_owned_fd()?;
         let this = i32::try_from(std::process::id()).unwrap_or_default();
         let runner = Entry::of(this).filter(|_| self.notes_orphans);
         let runner = runner.map(|entry| format!("runner {this} {}\n", entry.started));
-        self.said.lock().repeat(File::from(input), runner);
+        self.input.lock().repeat(File::from(input), runner);
         Ok(running)
     }
 }
 
 /// What the watchdog must know.
 #[derive(Debug, Default)]
-struct Said {
+struct WatchdogInput {
     /// Never blocks: it refuses what the pipe does not take. None: no watchdog runs.
     input: Option<File>,
     /// The lines about each program, by mark.
     lines: BTreeMap<String, String>,
 }
 
-impl Said {
+impl WatchdogInput {
     fn say(&mut self, mark: &str, line: &str) {
         self.lines.entry(mark.to_owned()).or_default().push_str(line);
         self.write(line);
@@ -159,12 +159,12 @@ impl Said {
 }
 
 /// A watchdog's process. The runtime reaps it.
-struct Running {
+struct WatchdogProcess {
     child: Child,
     pid: i32,
 }
 
-impl Running {
+impl WatchdogProcess {
     fn spawn(mut command: Command) -> io::Result<Self> {
         // Locked, so that a reaper that sees the process also sees that it is the runner's.
         let mut own = own();
@@ -175,7 +175,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for WatchdogProcess {
     fn drop(&mut self) {
         own().remove(&self.pid);
     }
@@ -184,7 +184,7 @@ impl Drop for Running {
 /// Starts another watchdog whenever one ends, unless too many have.
 async fn keep<D: Iterator<Item = Duration>>(
     link: Arc<Link>,
-    mut running: Running,
+    mut running: WatchdogProcess,
     on_event: OnEvent,
     all_delays: impl Fn() -> D,
 ) {
@@ -278,9 +278,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn watchdogs_that_keep_ending_are_replaced_only_so_often() {
+    async fn watchdogs_that_keep_exiting_are_replaced_a_bounded_number_of_times() {
         let command = vec!["/bin/sh".into(), "-c".into(), "exit".into()];
-        let link = Arc::new(Link { command, notes_orphans: false, said: Mutex::default() });
+        let link = Arc::new(Link { command, notes_orphans: false, input: Mutex::default() });
         let (events, mut replaced) = mpsc::channel(16);
         let on_event: OnEvent = Arc::new(move |event| drop(events.try_send(event.clone())));
         let first = link.start().expect("it starts");
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_successor_starts_at_once_and_later_ones_take_longer() {
+    fn the_first_replacement_starts_at_once_and_later_ones_are_delayed() {
         let delays: Vec<Duration> = delays().collect();
         assert_eq!(delays[..4], [0, 1, 2, 4].map(Duration::from_secs));
         assert_eq!((delays.len(), delays.last()), (DELAYS_MAX + 1, Some(&DELAY_MAX)));

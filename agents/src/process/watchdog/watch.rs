@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_forking_and_losing_its_parents_is_stopped_and_killed() {
+    fn a_program_that_keeps_forking_and_orphaning_itself_is_stopped_and_killed() {
         // Each process starts the next one and ends.
         let script = "setsid sh -c 'echo $$; next() { sleep 0.001; next & }; next & next & next & wait' & wait";
         let (runner, pids) = runner(script, 1);

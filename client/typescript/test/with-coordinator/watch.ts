@@ -77,7 +77,7 @@ for (const [protocol, platform] of Object.entries(await platforms())) {
   const name = (topic: string) => `${topic}-${protocol}`.toLowerCase();
 
   suite(`over ${protocol}`, () => {
-    test("a watch begins with what the team consists of, and follows each kind of change", async () => {
+    test("a watch begins with the items of the team, and follows each kind of change", async () => {
       const { lead, ann, team, seen, end } = await found(platform, name("changes"));
       assert.equal(team.team?.lead, "lead");
       assert.deepEqual([...team.members.keys()].sort(), ["ann", "lead"]);

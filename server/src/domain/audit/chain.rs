@@ -146,7 +146,7 @@ impl Oldest {
     pub fn choose(oldest: &[Entry], excess: u64, before_ms: u64) -> Option<Self> {
         let (mut bytes, mut is_worth_it, mut chosen) = (0, false, None);
         for entry in oldest {
-            let stored = Stored::of(entry);
+            let stored = StoredEntry::of(entry);
             let at_ms = stored.at_ms();
             if bytes >= excess && at_ms >= before_ms {
                 break;
@@ -191,7 +191,7 @@ pub fn trim(tx: &mut Tx<'_>, chain: &Chain, oldest: &Oldest) -> Result<(), RuleE
 
 /// An entry as it is stored.
 #[derive(Clone, Debug)]
-pub struct Stored {
+pub struct StoredEntry {
     /// Its hash. Shorter if the entry is damaged.
     pub hash: Bytes,
     /// Its encoding.
@@ -200,7 +200,7 @@ pub struct Stored {
     pub entry: Option<v1::AuditEntry>,
 }
 
-impl Stored {
+impl StoredEntry {
     /// Takes an entry of a chain's stream apart.
     pub fn of(entry: &Entry) -> Self {
         let mut encoded = entry.data.clone();

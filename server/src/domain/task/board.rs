@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_round_is_found_and_named() {
+    fn a_path_between_dependent_tasks_is_found() {
         let mut record = WaitingRecord::default();
         for (id, on) in [(2, vec![1]), (3, vec![2, 5]), (4, vec![3])] {
             record.waiting.insert(id, Waiting { on: on.into_iter().collect(), owner: None });

@@ -540,7 +540,7 @@ async fn transaction_sees_earlier_ones_of_its_batch() {
 }
 
 #[tokio::test]
-async fn file_of_a_release_that_did_not_count_is_counted_when_it_is_opened() {
+async fn file_of_a_release_without_usage_counts_is_counted_when_opened() {
     let (_directory, path) = file();
     let other = namespace("b");
     let before = {

@@ -8,10 +8,10 @@ use crate::store::{Namespace, Txn, Write};
 
 /// The version of each namespace.
 #[derive(Debug)]
-pub(super) struct Versions(Mutex<Known>);
+pub(super) struct Versions(Mutex<VersionMap>);
 
 #[derive(Debug)]
-struct Known {
+struct VersionMap {
     /// That of every namespace that is not in the map.
     others: u64,
     changed: HashMap<Namespace, u64>,
@@ -20,7 +20,7 @@ struct Known {
 impl Versions {
     /// Begins with what the file holds: nothing in it is newer than this version.
     pub(super) fn starting_at(version: u64) -> Self {
-        Self(Mutex::new(Known { others: version, changed: HashMap::new() }))
+        Self(Mutex::new(VersionMap { others: version, changed: HashMap::new() }))
     }
 
     /// Returns the version of a namespace.
@@ -45,7 +45,7 @@ impl Versions {
 
     /// Begins again with what the file holds now.
     pub(super) fn restart_at(&self, version: u64) {
-        *self.0.lock() = Known { others: version, changed: HashMap::new() };
+        *self.0.lock() = VersionMap { others: version, changed: HashMap::new() };
     }
 }
 
@@ -57,7 +57,7 @@ mod tests {
     use crate::store::Key;
 
     #[test]
-    fn a_version_changes_with_the_namespace_and_after_a_restart_with_the_file() {
+    fn a_version_follows_its_namespace_and_after_a_restart_the_file() {
         let versions = Versions::starting_at(10);
         let [a, b] = ["a", "b"].map(Namespace::from_stored);
         let txn = |write| Txn { writes: vec![write], ..Txn::default() };

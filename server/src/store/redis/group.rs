@@ -56,11 +56,11 @@ pub(super) struct GroupCommit {
 #[derive(Default)]
 struct Busy {
     calls: usize,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingTxn>,
 }
 
 /// A transaction that waits.
-struct Waiting {
+struct WaitingTxn {
     txn: EncodedTxn,
     applies_when_full: bool,
     answer: oneshot::Sender<Answer>,
@@ -69,7 +69,7 @@ struct Waiting {
 type Answer = Result<Reply, StoreError>;
 
 /// What a transaction does first.
-enum Entered {
+enum Admission {
     /// It goes at once.
     Turn(Turn, EncodedTxn),
     /// It waits.
@@ -96,19 +96,19 @@ impl GroupCommit {
         applies_when_full: bool,
     ) -> Result<Reply, StoreError> {
         match self.enter(namespace, txn, applies_when_full) {
-            Entered::Turn(turn, txn) => {
+            Admission::Turn(turn, txn) => {
                 let answer = self.alone(namespace, &txn, applies_when_full).await;
                 drop(turn);
                 answer
             }
-            Entered::Queue(answered) => {
+            Admission::Queue(answered) => {
                 let ended = |_| StoreError::Unavailable("the coordinator is shutting down".to_owned());
                 answered.await.map_err(ended)?
             }
         }
     }
 
-    fn enter(self: &Arc<Self>, namespace: &Namespace, txn: EncodedTxn, applies_when_full: bool) -> Entered {
+    fn enter(self: &Arc<Self>, namespace: &Namespace, txn: EncodedTxn, applies_when_full: bool) -> Admission {
         let mut all = self.busy.lock();
         let busy = match all.get_mut(namespace) {
             Some(busy) => busy,
@@ -116,17 +116,17 @@ impl GroupCommit {
         };
         if busy.calls < CALLS_MAX {
             busy.calls += 1;
-            return Entered::Turn(Turn::new(self, namespace), txn);
+            return Admission::Turn(Turn::new(self, namespace), txn);
         }
         let (answer, answered) = oneshot::channel();
-        busy.waiting.push_back(Waiting { txn, applies_when_full, answer });
+        busy.waiting.push_back(WaitingTxn { txn, applies_when_full, answer });
         let next = if busy.waiting.len() >= WAITING_MAX { busy.next_group() } else { Vec::new() };
         if !next.is_empty() {
             busy.calls += 1;
             drop(all);
             Turn::new(self, namespace).spawn(next);
         }
-        Entered::Queue(answered)
+        Admission::Queue(answered)
     }
 
     async fn alone(
@@ -140,7 +140,7 @@ impl GroupCommit {
     }
 
     /// Executes transactions that waited. Returns the result that each caller gets, and the transactions to send again.
-    async fn together(self: &Arc<Self>, namespace: &Namespace, group: Vec<Waiting>) -> Outcomes {
+    async fn together(self: &Arc<Self>, namespace: &Namespace, group: Vec<WaitingTxn>) -> Outcomes {
         let mut outcomes = Outcomes::default();
         let applies_when_full = group.iter().all(|waiting| waiting.applies_when_full);
         if let [only] = &group[..] {
@@ -190,8 +190,8 @@ impl GroupCommit {
 
 impl Busy {
     /// Takes the transactions of the next call.
-    fn next_group(&mut self) -> Vec<Waiting> {
-        let mut group: Vec<Waiting> = Vec::with_capacity(self.waiting.len().min(WAITING_MAX));
+    fn next_group(&mut self) -> Vec<WaitingTxn> {
+        let mut group: Vec<WaitingTxn> = Vec::with_capacity(self.waiting.len().min(WAITING_MAX));
         let mut bytes = 0;
         while let Some(next) = self.waiting.pop_front_if(|next| {
             let fits = group.len() < WAITING_MAX && bytes + next.txn.bytes() <= BYTES_MAX;
@@ -212,7 +212,7 @@ impl Busy {
 #[derive(Default)]
 struct Outcomes {
     results: Vec<(oneshot::Sender<Answer>, Answer)>,
-    again: Vec<Waiting>,
+    again: Vec<WaitingTxn>,
 }
 
 impl Outcomes {
@@ -246,14 +246,14 @@ impl Turn {
     }
 
     /// Executes transactions in a task, then those that wait, until none do.
-    fn spawn(self, first: Vec<Waiting>) {
+    fn spawn(self, first: Vec<WaitingTxn>) {
         // Without a runtime, no caller waits.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(self.run(first));
         }
     }
 
-    async fn run(mut self, first: Vec<Waiting>) {
+    async fn run(mut self, first: Vec<WaitingTxn>) {
         let (group, namespace) = (self.group.clone(), self.namespace.clone());
         let (mut next, mut done) = (first, Outcomes::default());
         while !next.is_empty() {
@@ -265,7 +265,7 @@ impl Turn {
     }
 
     /// Takes the transactions of the next call. If none wait, or enough other calls are under way, ends the turn.
-    fn next(&mut self) -> Vec<Waiting> {
+    fn next(&mut self) -> Vec<WaitingTxn> {
         let mut all = self.group.busy.lock();
         let Some(busy) = all.get_mut(&self.namespace) else { return Vec::new() };
         let next = if busy.calls > CALLS_MAX { Vec::new() } else { busy.next_group() };

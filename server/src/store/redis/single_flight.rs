@@ -89,7 +89,7 @@ mod tests {
 
     /// The process hung at its end.
     #[test]
-    fn an_attempt_that_a_runtime_refuses_as_it_shuts_down_is_over() {
+    fn an_attempt_started_while_the_runtime_shuts_down_ends() {
         let flights = Arc::new(SingleFlight::new());
         let joins = JoinsWhenDropped(flights.clone());
         let runtime = Builder::new_current_thread().build().unwrap();

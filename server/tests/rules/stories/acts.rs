@@ -534,7 +534,7 @@ impl Story {
         let leases = self.team.leases().await;
         call.c.carry_out_due(&self.team.namespace, &leases, may_lose).await.unwrap();
         let before: Vec<_> = self.model.members.iter().map(|(name, bearer)| (name.clone(), bearer.life)).collect();
-        self.model.sweep(may_lose);
+        self.model.expire(may_lose);
         self.note_handed_on().await;
         for (name, life) in before {
             if life != self.model.members[&name].life && life != Life::Live {

@@ -219,7 +219,7 @@ fn any_state() -> impl Strategy<Value = State> {
 
 proptest! {
     #[test]
-    fn after_a_plan_was_carried_out_there_is_nothing_to_do(text in file_text(), before in any_state()) {
+    fn applying_a_plan_leaves_nothing_to_do(text in file_text(), before in any_state()) {
         let file = parse(&text);
         let first = plan(&file, &before);
         let mut after = before.clone();
@@ -287,7 +287,7 @@ fn a_local_host_starts_only_if_no_other_has_room() {
 }
 
 #[test]
-fn what_a_member_was_started_with_is_compared() {
+fn differences_between_a_running_member_and_the_file_are_reported() {
     let file = parse(
         &TEAM
             .replace("\"codex\"", "\"codex\"\nplan = true\nrestart = \"always\"\nreschedule = true\nprompt = \"New.\""),

@@ -116,29 +116,29 @@ mod tests {
     use super::super::{Promise, testing::broken};
     use super::*;
 
-    type Said = (&'static str, u32, What);
+    type Event = (&'static str, u32, What);
 
     /// The histories of tests advance by 10 s with each event.
     const LATER_US: u64 = 10_000_000_000;
 
-    fn ordered(op: u64) -> Said {
+    fn ordered(op: u64) -> Event {
         ("lead", 4, What::Ordered { op, request_id: format!("r{op}"), expires_us: LATER_US })
     }
 
-    fn ended(op: u64, state: &str, decided_us: u64) -> Said {
+    fn ended(op: u64, state: &str, decided_us: u64) -> Event {
         let (request_id, who, state) = (format!("r{op}"), "o1".to_owned(), state.to_owned());
         ("lead", 3, What::FinalOrder { request_id, who, state, expires_us: LATER_US, decided_us })
     }
 
-    fn began(process: u32, op: u64) -> Said {
+    fn began(process: u32, op: u64) -> Event {
         ("o1", process, What::Began { request_id: format!("r{op}") })
     }
 
-    fn act(process: u32, op: u64) -> [Said; 2] {
+    fn act(process: u32, op: u64) -> [Event; 2] {
         [("o1", process, What::Acting { op }), ("o1", process, What::Acted { op })]
     }
 
-    fn reserved(asked_us: u64) -> Said {
+    fn reserved(asked_us: u64) -> Event {
         ("lead", 5, What::Reserved { who: "o1".to_owned(), request_id: "r1".to_owned(), asked_us })
     }
 
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_member_is_found() {
+    fn leftovers_of_a_member_are_found() {
         assert_eq!(broken(&[("lead", 3, What::FinalLeft { detail: "process 7".to_owned() })]), [Promise::NothingLeft]);
     }
 }

@@ -98,11 +98,11 @@ pub const PROMISES: [PromiseSpec; 21] = [
     },
     PromiseSpec {
         promise: Promise::Orders,
-        says: "An order to start a member is decided once, no later than 10 s after its deadline. The order does not reserve the \
-               member's name beyond that, and starts at most one process. Unless the order is approved, that process gets nothing \
-               done after the decision.",
-        checked: "what the lead reads five times a second, and what the ordered processes get done, against the orders and their \
-                  decisions",
+        says: "An order to start a member is decided once, no later than 10 s after its deadline. By then, the order no longer \
+               reserves the member's name. The order starts at most one process. Unless the order is approved, that process gets \
+               nothing done after the decision.",
+        checked: "the orders and their decisions, against the reserved names (which the lead lists five times a second) and \
+                  against what the ordered processes get done",
         checker: orders::orders,
     },
     PromiseSpec {
@@ -138,8 +138,8 @@ pub const PROMISES: [PromiseSpec; 21] = [
     },
     PromiseSpec {
         promise: Promise::LossReported,
-        says: "The team gets a notice when the store loses acknowledged writes, and only then, with [these \
-               exceptions](redis.md#lost-commits).",
+        says: "If the store loses acknowledged writes, the team gets a notice. Otherwise, it gets no such notice. Both rules have \
+               [exceptions](redis.md#lost-commits).",
         checked: "the team's history against the times at which the store was made to lose writes",
         checker: store::loss_reported,
     },
@@ -151,8 +151,8 @@ pub const PROMISES: [PromiseSpec; 21] = [
     },
     PromiseSpec {
         promise: Promise::Unharmed,
-        says: "In a team with hostile members, the other members, the lead and the operator get their answers within 5 s, also \
-               over new connections, and the lead can stop a hostile member by force.",
+        says: "If a team has hostile members, its other members, its lead and the operator still get their answers within 5 s, \
+               even over new connections. The lead can still stop a hostile member by force.",
         checked: "four times a second: messages sent to the lead, and calls by the lead and the operator over new connections; at \
                   the end of the run: a forced stop",
         checker: liveness::unharmed,
@@ -169,8 +169,8 @@ pub const PROMISES: [PromiseSpec; 21] = [
         promise: Promise::StoreBounded,
         says: "Whatever hostile members write, their team holds no more than its quota, plus a tenth of that for the lead and the \
                operator, plus 256 KiB for calls that are never refused. The tasks and their history are bounded in the \
-               same way, but each by its share of the quota instead of the whole quota. The store grows by no more than twice \
-               the increase in counted bytes, plus 16 MiB.",
+               same way, but each by its share of the quota instead of the whole quota. If the bytes that count against the \
+               teams' quotas grow by N during an attack, the store grows by no more than 2 N + 16 MiB.",
         checked: "four times a second during an attack: the size that the coordinator reports for the team, and the size of the \
                   store's file on disk, or the memory that Redis uses; the quota is 16 MiB, or 32 MiB with `hostile-all`",
         checker: store::store_bounded,

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use teamwire_client::v1::RequestState;
 
-use super::{Process, Shared};
+use super::{FleetState, Process};
 
 /// Adds the promises that a run has broken.
-pub(super) fn check(shared: &mut Shared) {
+pub(super) fn check(shared: &mut FleetState) {
     let mut broken = Vec::new();
     check_decisions(shared, &mut broken);
     check_processes(shared, &mut broken);
@@ -16,7 +16,7 @@ pub(super) fn check(shared: &mut Shared) {
 }
 
 /// Every order was decided.
-fn check_decisions(shared: &Shared, broken: &mut Vec<String>) {
+fn check_decisions(shared: &FleetState, broken: &mut Vec<String>) {
     for (id, (prompt, ended)) in &shared.orders {
         if matches!(ended, None | Some(RequestState::Pending)) {
             broken.push(format!("{prompt} ({id}) was not decided"));
@@ -25,7 +25,7 @@ fn check_decisions(shared: &Shared, broken: &mut Vec<String>) {
 }
 
 /// An order starts one process, and a process whose name another life has taken over gets nothing done.
-fn check_processes(shared: &Shared, broken: &mut Vec<String>) {
+fn check_processes(shared: &FleetState, broken: &mut Vec<String>) {
     let mut by_order: BTreeMap<&str, usize> = BTreeMap::new();
     let mut by_name: BTreeMap<&str, Vec<&Process>> = BTreeMap::new();
     for process in &shared.processes {
@@ -49,7 +49,7 @@ fn check_processes(shared: &Shared, broken: &mut Vec<String>) {
 }
 
 /// The prompt of an order that failed reaches nobody, and no prompt reaches a life before the one that its order began.
-fn check_prompts(shared: &Shared, broken: &mut Vec<String>) {
+fn check_prompts(shared: &FleetState, broken: &mut Vec<String>) {
     for process in &shared.processes {
         for prompt in &process.prompts {
             let order = shared.orders.iter().find(|(_, (of, _))| of == prompt);
@@ -69,7 +69,7 @@ fn check_prompts(shared: &Shared, broken: &mut Vec<String>) {
 }
 
 /// Says what happened.
-pub(super) fn summary(shared: &Shared) -> String {
+pub(super) fn summary(shared: &FleetState) -> String {
     let count = |state| shared.orders.values().filter(|(_, ended)| *ended == Some(state)).count();
     format!(
         "{} orders: {} started, {} refused, {} expired, {} cancelled; {} processes joined",
@@ -93,7 +93,7 @@ mod tests {
 
     /// Checks a run with two orders, `r1` and `r2`, of which the second failed.
     fn broken(processes: Vec<Process>) -> Vec<String> {
-        let mut shared = Shared { processes, ..Shared::default() };
+        let mut shared = FleetState { processes, ..FleetState::default() };
         shared.orders.insert("r1".to_owned(), ("p1".to_owned(), Some(RequestState::Approved)));
         shared.orders.insert("r2".to_owned(), ("p2".to_owned(), Some(RequestState::Expired)));
         check(&mut shared);
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn an_undecided_order_is_found() {
-        let mut shared = Shared::default();
+        let mut shared = FleetState::default();
         shared.orders.insert("r1".to_owned(), ("p1".to_owned(), Some(RequestState::Pending)));
         check(&mut shared);
         assert_eq!(shared.broken, ["p1 (r1) was not decided"]);

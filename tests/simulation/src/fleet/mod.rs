@@ -84,7 +84,7 @@ struct Process {
 
 /// What the simulated hosts and the supervisor share.
 #[derive(Debug, Default)]
-struct Shared {
+struct FleetState {
     phase: Phase,
     machines: Vec<Machine>,
     processes: Vec<Process>,
@@ -95,12 +95,12 @@ struct Shared {
 
 #[derive(Clone, Debug)]
 struct Play {
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<FleetState>>,
     address: Arc<str>,
 }
 
 impl Play {
-    fn shared(&self) -> MutexGuard<'_, Shared> {
+    fn shared(&self) -> MutexGuard<'_, FleetState> {
         self.shared.lock()
     }
 

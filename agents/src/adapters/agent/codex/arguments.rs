@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_carried_over_is_refused_with_advice() {
+    fn arguments_that_cannot_be_carried_over_are_refused_with_advice() {
         assert!(refused(&["--profile", "work"]).contains("--profile"));
         assert!(refused(&["-i=a.png"]).contains("-c KEY=VALUE"));
         assert!(refused(&["-m", "gpt", "Fix the bug"]).contains("--prompt"));

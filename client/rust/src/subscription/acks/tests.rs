@@ -106,7 +106,7 @@ async fn the_longer_a_call_takes_the_later_the_next_one_begins_up_to_100_ms() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_urgent_does_not_wait_after_a_long_call() {
+async fn an_urgent_acknowledgement_does_not_wait_after_a_long_call() {
     let mut world = World::new(0);
     world.ack(1);
     assert_eq!(world.calls.recv().await, Some((0, 1)));
@@ -138,7 +138,7 @@ async fn a_flush_waits_for_calls_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn half_of_the_session_s_unacknowledged_messages_are_sent_at_once() {
+async fn half_of_the_sessions_unacknowledged_messages_are_sent_at_once() {
     for (unacked_messages_max, half) in [(0, 32), (64, 32), (5, 3), (2, 1), (1, 1)] {
         let mut world = World::new(unacked_messages_max);
         world.ack(1);
@@ -152,7 +152,7 @@ async fn half_of_the_session_s_unacknowledged_messages_are_sent_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn half_of_them_are_sent_at_once_while_one_call_is_under_way() {
+async fn half_a_window_is_sent_at_once_during_one_call_but_not_during_two() {
     let mut world = World::new(0);
     world.ack(1);
     assert_eq!(world.calls.recv().await, Some((0, 1)));
@@ -175,7 +175,7 @@ async fn half_of_them_are_sent_at_once_while_one_call_is_under_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_rest_of_the_window_is_sent_at_once_while_a_call_carries_the_other_part() {
+async fn the_rest_of_the_window_is_sent_at_once_while_a_call_with_the_first_part_is_in_flight() {
     let mut world = World::new(5);
     world.ack(3);
     assert_eq!(world.calls.recv().await, Some((0, 3)));
@@ -202,7 +202,7 @@ async fn nothing_waits_once_the_subscription_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_failed_is_repeated_with_what_waits() {
+async fn a_failed_call_is_repeated_with_the_waiting_acknowledgements() {
     let mut world = World::new(0);
     world.ack(1);
     assert_eq!(world.calls.recv().await, Some((0, 1)));

@@ -509,7 +509,7 @@ async fn unpolled_call_does_not_block_others() {
 }
 
 #[tokio::test]
-async fn namespace_of_a_release_that_did_not_count_is_counted_once() {
+async fn namespace_of_a_release_without_usage_counts_is_counted_once() {
     let Some(server) = TestRedis::start() else { return };
     let store = connect(&server).await;
     let (a, key, empty) = (namespace("a"), Key::new("member", "x"), Key::new("task", "y"));

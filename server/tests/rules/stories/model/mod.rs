@@ -542,7 +542,7 @@ impl Model {
     }
 
     /// Carries out what is due. `may_lose`: whether members may become lost.
-    pub(super) fn sweep(&mut self, may_lose: bool) {
+    pub(super) fn expire(&mut self, may_lose: bool) {
         for name in self.members.keys().cloned().collect::<Vec<_>>() {
             let now = self.now;
             let requests = &mut self.requests;

@@ -115,7 +115,7 @@ fn chosen(out: &Outbox) -> Vec<&Value> {
 }
 
 #[test]
-fn programs_that_it_knows_are_started_as_speakers_of_the_protocol() {
+fn known_programs_get_the_arguments_and_environment_for_acp() {
     let before = |command: &str, arguments: &[&str]| {
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
         Acp::new(command, Setup { arguments, ..Setup::default() }).launch().before
@@ -183,7 +183,7 @@ fn a_prompt_is_processed_when_the_program_has_answered_it() {
 }
 
 #[test]
-fn a_turn_that_failed_is_handed_over_again_and_one_that_was_cut_short_is_not() {
+fn failed_and_cancelled_turns_fail_their_prompt_and_turns_cut_short_process_it() {
     let mut acp = ready(OPENCODE);
     let id = hand_over(&mut acp, 1);
     let error = json!({"code": -32603, "message": "Internal error: scripted", "data": {"errorName": "APIError"}});
@@ -260,7 +260,7 @@ fn a_session_that_cannot_be_resumed_is_replaced_with_a_warning() {
 }
 
 #[test]
-fn a_permission_is_for_one_call() {
+fn a_permission_applies_to_one_call() {
     let mut acp = ready(OPENCODE);
     hand_over(&mut acp, 1);
     let call = json!({"toolCallId": "call_1", "title": "touch x", "kind": "execute", "status": "pending", "locations": [],
@@ -300,7 +300,7 @@ fn the_agent_reads_why_it_was_refused_before_the_prompt_is_processed() {
 }
 
 #[test]
-fn an_agent_that_insists_reads_its_refusals_only_so_often() {
+fn an_insistent_agent_gets_a_bounded_number_of_follow_ups() {
     let mut acp = ready(OPENCODE);
     let mut id = hand_over(&mut acp, 1);
     let mut follow_ups = 0;
@@ -319,7 +319,7 @@ fn an_agent_that_insists_reads_its_refusals_only_so_often() {
 }
 
 #[test]
-fn a_program_that_is_to_end_finishes_its_turn_and_gets_no_permission() {
+fn a_closing_program_finishes_its_turn_but_gets_no_permission() {
     let mut acp = ready(GEMINI);
     assert!(acp.ignores_end_of_input() && !ready(OPENCODE).ignores_end_of_input());
     let id = hand_over(&mut acp, 1);
@@ -360,7 +360,7 @@ fn our_tools_need_no_permission() {
 }
 
 #[test]
-fn a_wish_is_withdrawn_when_its_turn_ends() {
+fn a_permission_request_is_withdrawn_when_its_turn_ends() {
     let mut acp = ready(OPENCODE);
     let id = hand_over(&mut acp, 1);
     read(&mut acp, [wants(4, json!({"toolCallId": "call_1", "title": "touch x", "kind": "execute"}))]);
@@ -400,14 +400,14 @@ fn gemini_begins_in_its_plan_mode_and_leaves_it_with_an_approved_plan() {
 }
 
 #[test]
-fn a_program_without_such_a_mode_is_warned_about() {
+fn a_program_without_a_plan_mode_is_warned_about() {
     let mut out = Outbox::default();
     Acp::new(OPENCODE, Setup { plan_first: true, ..setup() }).start(&mut out);
     assert!(matches!(&out.events[0], Event::Warning(text) if text.contains("SubmitPlan")), "{out:?}");
 }
 
 #[test]
-fn requests_that_it_does_not_know_are_refused() {
+fn unknown_and_malformed_requests_are_refused() {
     let mut acp = ready(OPENCODE);
     let write = json!({"jsonrpc": "2.0", "id": 3, "method": "fs/write_text_file",
         "params": {"sessionId": "s1", "path": "/proj/w.txt", "content": "new text"}});
@@ -444,7 +444,7 @@ fn each_call_and_each_message_is_reported_once() {
 }
 
 #[test]
-fn what_it_costs_is_counted_from_the_start_of_the_process() {
+fn cost_is_counted_from_the_start_of_the_process() {
     let costs = |amount: f64| {
         update(json!({"sessionUpdate": "usage_update", "used": 10, "size": 100000,
             "cost": {"amount": amount, "currency": "USD"}}))
@@ -470,7 +470,7 @@ fn what_it_costs_is_counted_from_the_start_of_the_process() {
 }
 
 #[test]
-fn a_context_that_has_become_small_was_cut() {
+fn a_sharp_drop_in_context_size_counts_as_a_compaction() {
     let mut acp = ready(OPENCODE);
     let mut holds = |tokens: u64| {
         let usage = json!({"sessionUpdate": "usage_update", "used": tokens, "size": 100_000, "cost": {"amount": 0, "currency": "USD"}});

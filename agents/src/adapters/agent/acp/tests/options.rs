@@ -46,7 +46,7 @@ fn an_approver_learns_that_an_answer_holds_for_later_calls_and_is_asked_once() {
 }
 
 #[test]
-fn what_no_answer_permits_is_refused_without_asking_and_the_agent_reads_why() {
+fn a_call_that_no_option_permits_is_refused_without_asking_and_the_agent_reads_why() {
     let mut acp = ready(OPENCODE);
     let id = hand_over(&mut acp, 1);
     let out = read(&mut acp, [wants_with(0, &[("reject_once", "Reject")])]);

@@ -170,7 +170,7 @@ fn a_prompt_is_processed_when_the_turn_that_took_it_has_completed() {
 }
 
 #[test]
-fn a_turn_that_fails_fails_what_it_took() {
+fn a_failed_turn_fails_the_prompts_that_it_took() {
     let mut script = Script::ready(Setup::default());
     script.hand_over(1, TURN);
     script.taken(1, TURN);
@@ -182,7 +182,7 @@ fn a_turn_that_fails_fails_what_it_took() {
 }
 
 #[test]
-fn an_interrupted_turn_fails_what_it_had_not_taken() {
+fn an_interrupted_turn_fails_all_its_prompts_taken_or_not() {
     let mut script = Script::ready(Setup::default());
     script.hand_over(1, TURN);
     script.taken(1, TURN);
@@ -357,7 +357,7 @@ fn usage_counts_this_process_only() {
 }
 
 #[test]
-fn activity_tells_what_the_agent_does() {
+fn activity_shows_what_the_agent_does() {
     let mut script = Script::ready(Setup::default());
     for item in [
         json!({"type": "commandExecution", "command": "/bin/bash -lc 'make test'", "cwd": "/w",

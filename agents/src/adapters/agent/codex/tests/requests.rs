@@ -16,7 +16,7 @@ fn tools_are_called_and_their_results_returned() {
 }
 
 #[test]
-fn a_command_is_run_only_with_leave() {
+fn a_command_runs_only_with_permission() {
     let mut script = Script::ready(Setup::default());
     let asks = json!({"kind": "command", "itemId": "call_8", "reason": "Need to touch",
         "command": "/bin/bash -lc 'touch /escaped'", "cwd": "/work",
@@ -32,7 +32,7 @@ fn a_command_is_run_only_with_leave() {
 }
 
 #[test]
-fn the_reason_of_a_refusal_joins_the_turn_before_the_refusal() {
+fn a_refusals_reason_is_sent_to_the_turn_before_the_refusal_itself() {
     let mut script = Script::ready(Setup::default());
     script.request("item/commandExecution/requestApproval", 3, json!({"command": "rm -r /", "cwd": "/work"}));
     script.codex.decide("3", Decision::Deny("lead said no: not now".to_owned()), &mut script.out);
@@ -59,7 +59,7 @@ fn an_edit_is_shown_with_its_changes() {
 }
 
 #[test]
-fn permissions_are_granted_as_asked_for_or_not_at_all() {
+fn permissions_are_granted_exactly_as_requested_or_not_at_all() {
     let mut script = Script::ready(Setup::default());
     let asks = json!({"itemId": "call_f", "reason": "need net", "permissions": {"network": {"enabled": true}, "fileSystem": null}});
     for (id, decision, granted) in
@@ -73,7 +73,7 @@ fn permissions_are_granted_as_asked_for_or_not_at_all() {
 }
 
 #[test]
-fn a_tool_of_another_mcp_server_is_called_only_with_leave() {
+fn a_tool_of_another_mcp_server_is_called_only_with_permission() {
     let mut script = Script::ready(Setup::default());
     let asks = json!({"serverName": "files", "mode": "form", "message": "Allow the files MCP server to run tool \"Write\"?",
         "_meta": {"codex_approval_kind": "mcp_tool_call", "tool_name": "Write", "tool_params": {"to": "a"}},
@@ -86,7 +86,7 @@ fn a_tool_of_another_mcp_server_is_called_only_with_leave() {
 }
 
 #[test]
-fn a_wish_that_the_program_gives_up_is_withdrawn() {
+fn a_permission_request_that_the_program_gives_up_is_withdrawn() {
     let mut script = Script::ready(Setup::default());
     script.request("item/commandExecution/requestApproval", 2, json!({"command": "make"}));
     script.events();

@@ -185,7 +185,7 @@ final class Settings {
         }
         var owner = (int) Files.getAttribute(path, "unix:uid");
         var mode = (int) Files.getAttribute(path, "unix:mode") & 0777;
-        // Nobody but root can read another user's private file, so this needs no user id.
+        // Only root can read another user's private file, so this needs no user id.
         var amRoot = System.getProperty("user.name").equals("root");
         if (amRoot ? owner != 0 || (mode & 077) != 0 : owner != 0 && (mode & 077) != 0) {
             throw refuse("Other users can access " + path + " (mode " + Integer.toOctalString(mode)

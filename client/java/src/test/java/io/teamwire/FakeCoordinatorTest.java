@@ -288,7 +288,7 @@ class FakeCoordinatorTest {
 
     /** The reader used to stop at 256 waiting messages, so that it saw neither a shutdown request nor the end. */
     @Test
-    void a_shutdown_request_and_the_end_get_past_everything_that_is_not_taken() throws InterruptedException {
+    void a_shutdown_request_and_the_end_overtake_unread_messages() throws InterruptedException {
         try (var inbox = me.subscribe()) {
             var session = open("1-a", 60_000);
             session.onNext(message("first", false));

@@ -164,7 +164,7 @@ class SettingsTest {
     }
 
     @Test
-    void within_a_runner_the_runners_member_is_used_and_nobody_joins() {
+    void within_a_runner_only_the_runners_member_is_used() {
         var own = "twm:acme:ann:" + SECRET;
         var environment = Map.of("TEAMWIRE_RUN", "run-1", "TEAMWIRE_CREDENTIAL", own, "TEAMWIRE_AS", "Ann@Acme");
         assertEquals(own, Settings.find(Map.of(), environment).get(Settings.CREDENTIAL));
