@@ -75,12 +75,13 @@ type AccessServiceClient interface {
 	// current life. Every other caller may revoke its own console credentials, and a console credential may revoke itself.
 	// Repeating the call is harmless.
 	//
-	// From then on, every coordinator refuses calls with the credential, and its streams and waiting calls end within 2 s:
+	// Once a credential is revoked, every coordinator refuses calls with it, and its streams and waiting calls end within 2 s:
 	// CREDENTIAL_REVOKED (UNAUTHENTICATED). The same is true of the console credentials that were created with it.
 	//
 	// Revoking a member's credential takes away its access, and does not end the member. Its inbox stays. Its requests stay until
 	// it joins again. Its claims return to the board when it is lost or joins again. To join again, it needs a join token bound
-	// to its name, which it can use immediately, even before it is lost. A runner whose credential is revoked ends its program.
+	// to its name. It can join immediately, without waiting until it is lost. A runner whose credential is revoked ends its
+	// program.
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND, CREDENTIAL_NOT_FOUND (including when the caller may not revoke it). PERMISSION_DENIED:
 	// NOT_PERMITTED (the lead tried to revoke the credential of its current life). INVALID_ARGUMENT: INVALID_FIELD.
@@ -192,12 +193,13 @@ type AccessServiceServer interface {
 	// current life. Every other caller may revoke its own console credentials, and a console credential may revoke itself.
 	// Repeating the call is harmless.
 	//
-	// From then on, every coordinator refuses calls with the credential, and its streams and waiting calls end within 2 s:
+	// Once a credential is revoked, every coordinator refuses calls with it, and its streams and waiting calls end within 2 s:
 	// CREDENTIAL_REVOKED (UNAUTHENTICATED). The same is true of the console credentials that were created with it.
 	//
 	// Revoking a member's credential takes away its access, and does not end the member. Its inbox stays. Its requests stay until
 	// it joins again. Its claims return to the board when it is lost or joins again. To join again, it needs a join token bound
-	// to its name, which it can use immediately, even before it is lost. A runner whose credential is revoked ends its program.
+	// to its name. It can join immediately, without waiting until it is lost. A runner whose credential is revoked ends its
+	// program.
 	//
 	// NOT_FOUND: TEAM_NOT_FOUND, CREDENTIAL_NOT_FOUND (including when the caller may not revoke it). PERMISSION_DENIED:
 	// NOT_PERMITTED (the lead tried to revoke the credential of its current life). INVALID_ARGUMENT: INVALID_FIELD.

@@ -910,7 +910,7 @@ type PlanApprovalResponse struct {
 	Recipient string `protobuf:"bytes,1,opt,name=recipient,proto3" json:"recipient,omitempty"`
 	// Required. The id of the request, as delivered.
 	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Required; set it even if it is false. A missing value is an error.
+	// Required; set it even if it is false. If it is not set, the call fails.
 	Approve *bool `protobuf:"varint,3,opt,name=approve,proto3,oneof" json:"approve,omitempty"`
 	// Optional, up to 64 KiB; expected with a rejection (the reply warns if it is empty).
 	Feedback      string `protobuf:"bytes,4,opt,name=feedback,proto3" json:"feedback,omitempty"`
@@ -1071,7 +1071,7 @@ type PermissionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The id of the request, as delivered.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Required; set it even if it is false. A missing value is an error.
+	// Required; set it even if it is false. If it is not set, the call fails.
 	Approve *bool `protobuf:"varint,2,opt,name=approve,proto3,oneof" json:"approve,omitempty"`
 	// Optional, up to 64 KiB; expected with a rejection (the reply warns if it is empty).
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1397,7 +1397,8 @@ type Notice struct {
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// Set by the coordinator if the notice concerns a message. Its id.
 	MessageId string `protobuf:"bytes,4,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
-	// Set by the coordinator. One sentence for people: what happened, and what can be done about it.
+	// Set by the coordinator. For people: what happened, and what can be done about it, in one sentence unless the kind says
+	// otherwise.
 	Text string `protobuf:"bytes,5,opt,name=text,proto3" json:"text,omitempty"`
 	// Set by the coordinator with NOTICE_KIND_MEMBER_EXITED, NOTICE_KIND_MEMBER_RESTARTED and NOTICE_KIND_WORK_FAILED. How
 	// the process ended.

@@ -99,7 +99,8 @@ type MessageServiceClient interface {
 	// Returns a message with one receipt for each recipient. The message's sender and recipients, the lead, the operator and
 	// the team's observers may make this call.
 	//
-	// NOT_FOUND: MESSAGE_NOT_FOUND (including when the caller may not see it). INVALID_ARGUMENT: INVALID_MESSAGE_ID.
+	// NOT_FOUND: MESSAGE_NOT_FOUND (including when the caller may not see it), TEAM_NOT_FOUND. INVALID_ARGUMENT:
+	// INVALID_MESSAGE_ID.
 	GetMessage(ctx context.Context, in *GetMessageRequest, opts ...grpc.CallOption) (*GetMessageResponse, error)
 	// Lists the unprocessed messages of an inbox without opening a session: nothing is marked as delivered. The lead, the
 	// operator and observers may list any inbox. Other members may list only their own.
@@ -247,7 +248,8 @@ type MessageServiceServer interface {
 	// Returns a message with one receipt for each recipient. The message's sender and recipients, the lead, the operator and
 	// the team's observers may make this call.
 	//
-	// NOT_FOUND: MESSAGE_NOT_FOUND (including when the caller may not see it). INVALID_ARGUMENT: INVALID_MESSAGE_ID.
+	// NOT_FOUND: MESSAGE_NOT_FOUND (including when the caller may not see it), TEAM_NOT_FOUND. INVALID_ARGUMENT:
+	// INVALID_MESSAGE_ID.
 	GetMessage(context.Context, *GetMessageRequest) (*GetMessageResponse, error)
 	// Lists the unprocessed messages of an inbox without opening a session: nothing is marked as delivered. The lead, the
 	// operator and observers may list any inbox. Other members may list only their own.

@@ -89,7 +89,7 @@ const (
 	Reason_REASON_LEAD_ONLY Reason = 28
 	// Only the operator may do this.
 	Reason_REASON_OPERATOR_ONLY Reason = 29
-	// The credential does not permit this call, or does not permit it with this request.
+	// The credential does not permit this call, or not with these values in its fields.
 	Reason_REASON_NOT_PERMITTED Reason = 30
 	// The member must have a plan approved first.
 	Reason_REASON_PLAN_REQUIRED Reason = 31
@@ -151,7 +151,7 @@ const (
 	Reason_REASON_DURABILITY_NOT_REACHED Reason = 58
 	// This coordinator is shutting down. It has not begun the call; another coordinator can handle it right away.
 	Reason_REASON_DRAINING Reason = 59
-	// An internal error in the coordinator.
+	// An internal error in the coordinator, or damaged data in its store.
 	Reason_REASON_INTERNAL Reason = 60
 	// The store's memory or disk is full. Acknowledging messages and deleting teams make room, and the operator can make room,
 	// too.

@@ -851,7 +851,7 @@ type UpdateTaskRequest struct {
 	Description *string `protobuf:"bytes,5,opt,name=description,proto3,oneof" json:"description,omitempty"`
 	// See CreateTaskRequest.active_form.
 	ActiveForm *string `protobuf:"bytes,6,opt,name=active_form,json=activeForm,proto3,oneof" json:"active_form,omitempty"`
-	// The member to assign it to, which gets a notice. Empty: no member.
+	// The member to assign it to. It gets a notice, unless it is the caller. Empty: no member.
 	Owner *string `protobuf:"bytes,7,opt,name=owner,proto3,oneof" json:"owner,omitempty"`
 	// Tasks to add to Task.blocked_by: they, too, must be completed first. Refused with TASK_CLAIMED if the task is in progress.
 	AddBlockedBy []uint64 `protobuf:"varint,8,rep,packed,name=add_blocked_by,json=addBlockedBy,proto3" json:"add_blocked_by,omitempty"`

@@ -1408,7 +1408,7 @@ type InviteResponse struct {
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	// The token with the coordinator's addresses and the certificate to trust, as one word to paste on the other machine:
 	// `TOKEN@ADDRESS[,ADDRESS...][+sha256:HEX]`. The addresses are those that the coordinator advertises, or else the one that
-	// this call used. HEX is the SHA-256 of the certificate to trust: the certificate of the authority in the coordinator's
+	// this call used. HEX is the SHA-256 of the certificate to trust: the CA certificate in the coordinator's TLS certificate
 	// chain. If no address is known, this is the token alone. Shown only once.
 	JoinString    string `protobuf:"bytes,3,opt,name=join_string,json=joinString,proto3" json:"join_string,omitempty"`
 	unknownFields protoimpl.UnknownFields

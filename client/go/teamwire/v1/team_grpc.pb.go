@@ -130,20 +130,20 @@ type TeamServiceClient interface {
 	// `exited` after 5 s. A host becomes `exited` at once. If a member was ordered from a host and has not started, it also
 	// becomes `exited` at once, and its order is cancelled. Lead and operator only. Repeating the call is harmless.
 	//
-	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
-	// MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
+	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED.
+	// INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, TEAM_MISMATCH, SELF_RECIPIENT, INVALID_FIELD.
 	ForceStop(ctx context.Context, in *ForceStopRequest, opts ...grpc.CallOption) (*ForceStopResponse, error)
 	// Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead only while the
 	// current one is away, lost or exited.
 	//
-	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
-	// INVALID_ARGUMENT: MISSING_RECIPIENT.
+	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
+	// INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, TEAM_MISMATCH.
 	SetLead(ctx context.Context, in *SetLeadRequest, opts ...grpc.CallOption) (*SetLeadResponse, error)
 	// Sets which notices of the coordinator a member gets. Members set their own level; the lead and the operator may set
 	// any member's. The level belongs to the name: a new life keeps it.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:
-	// AGENT_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME.
+	// AGENT_NOT_FOUND, TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME, TEAM_MISMATCH.
 	SetNoticeLevel(ctx context.Context, in *SetNoticeLevelRequest, opts ...grpc.CallOption) (*SetNoticeLevelResponse, error)
 }
 
@@ -397,20 +397,20 @@ type TeamServiceServer interface {
 	// `exited` after 5 s. A host becomes `exited` at once. If a member was ordered from a host and has not started, it also
 	// becomes `exited` at once, and its order is cancelled. Lead and operator only. Repeating the call is harmless.
 	//
-	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
-	// MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
+	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED.
+	// INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, TEAM_MISMATCH, SELF_RECIPIENT, INVALID_FIELD.
 	ForceStop(context.Context, *ForceStopRequest) (*ForceStopResponse, error)
 	// Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead only while the
 	// current one is away, lost or exited.
 	//
-	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
-	// INVALID_ARGUMENT: MISSING_RECIPIENT.
+	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
+	// INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, TEAM_MISMATCH.
 	SetLead(context.Context, *SetLeadRequest) (*SetLeadResponse, error)
 	// Sets which notices of the coordinator a member gets. Members set their own level; the lead and the operator may set
 	// any member's. The level belongs to the name: a new life keeps it.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:
-	// AGENT_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME.
+	// AGENT_NOT_FOUND, TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME, TEAM_MISMATCH.
 	SetNoticeLevel(context.Context, *SetNoticeLevelRequest) (*SetNoticeLevelResponse, error)
 	mustEmbedUnimplementedTeamServiceServer()
 }

@@ -33,10 +33,10 @@ type WatchServiceClient interface {
 	// Streams a snapshot of a team, and then its changes, for displays that stay open. Every member, the operator and
 	// observers may call it.
 	//
-	// The team is a set of items: the team itself, its members, hosts, pending requests, tasks, and the last activity line of
-	// each member. A frame carries whole items, each in its latest state, and the keys of items that are gone. So a client keeps
-	// a map of items: it stores each item under its key, and removes each key in `removed`. A teammate gets the requests that
-	// concern it; the lead, the operator and observers get all of them.
+	// The stream shows a set of items: the team's own data, its members, hosts, pending requests and tasks, and each member's
+	// last activity line. A frame carries whole items, each in its latest state, and the keys of items that are gone. So a client keeps
+	// a map of items: it stores each item under its key, and removes each key in `removed` and each request that is no longer
+	// pending. A teammate gets the requests that concern it; the lead, the operator and observers get all of them.
 	//
 	// The first frame of a snapshot has `reset`. A snapshot comes in several frames if it is large. The coordinator sends changes
 	// at most once every 150 ms. If an item changes faster than that, or faster than the client reads, the client gets only the
@@ -99,10 +99,10 @@ type WatchServiceServer interface {
 	// Streams a snapshot of a team, and then its changes, for displays that stay open. Every member, the operator and
 	// observers may call it.
 	//
-	// The team is a set of items: the team itself, its members, hosts, pending requests, tasks, and the last activity line of
-	// each member. A frame carries whole items, each in its latest state, and the keys of items that are gone. So a client keeps
-	// a map of items: it stores each item under its key, and removes each key in `removed`. A teammate gets the requests that
-	// concern it; the lead, the operator and observers get all of them.
+	// The stream shows a set of items: the team's own data, its members, hosts, pending requests and tasks, and each member's
+	// last activity line. A frame carries whole items, each in its latest state, and the keys of items that are gone. So a client keeps
+	// a map of items: it stores each item under its key, and removes each key in `removed` and each request that is no longer
+	// pending. A teammate gets the requests that concern it; the lead, the operator and observers get all of them.
 	//
 	// The first frame of a snapshot has `reset`. A snapshot comes in several frames if it is large. The coordinator sends changes
 	// at most once every 150 ms. If an item changes faster than that, or faster than the client reads, the client gets only the

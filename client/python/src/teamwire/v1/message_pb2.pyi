@@ -538,7 +538,7 @@ class PlanApprovalResponse(google.protobuf.message.Message):
     request_id: builtins.str
     """Required. The id of the request, as delivered."""
     approve: builtins.bool
-    """Required; set it even if it is false. A missing value is an error."""
+    """Required; set it even if it is false. If it is not set, the call fails."""
     feedback: builtins.str
     """Optional, up to 64 KiB; expected with a rejection (the reply warns if it is empty)."""
     def __init__(
@@ -617,7 +617,7 @@ class PermissionResponse(google.protobuf.message.Message):
     request_id: builtins.str
     """Required. The id of the request, as delivered."""
     approve: builtins.bool
-    """Required; set it even if it is false. A missing value is an error."""
+    """Required; set it even if it is false. If it is not set, the call fails."""
     reason: builtins.str
     """Optional, up to 64 KiB; expected with a rejection (the reply warns if it is empty)."""
     def __init__(
@@ -793,7 +793,9 @@ class Notice(google.protobuf.message.Message):
     message_id: builtins.str
     """Set by the coordinator if the notice concerns a message. Its id."""
     text: builtins.str
-    """Set by the coordinator. One sentence for people: what happened, and what can be done about it."""
+    """Set by the coordinator. For people: what happened, and what can be done about it, in one sentence unless the kind says
+    otherwise.
+    """
     count: builtins.int
     """Set by the coordinator. How many events the notice covers, 1 or more. While a notice is unprocessed, a newer one of the
     same kind about the same thing replaces it. All other fields except `first_at` and `gathered` describe the latest event.

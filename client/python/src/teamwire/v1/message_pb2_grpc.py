@@ -176,7 +176,8 @@ class MessageServiceServicer(object):
         """Returns a message with one receipt for each recipient. The message's sender and recipients, the lead, the operator and
         the team's observers may make this call.
 
-        NOT_FOUND: MESSAGE_NOT_FOUND (including when the caller may not see it). INVALID_ARGUMENT: INVALID_MESSAGE_ID.
+        NOT_FOUND: MESSAGE_NOT_FOUND (including when the caller may not see it), TEAM_NOT_FOUND. INVALID_ARGUMENT:
+        INVALID_MESSAGE_ID.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

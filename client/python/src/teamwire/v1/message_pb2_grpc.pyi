@@ -229,7 +229,8 @@ class MessageServiceStub(typing.Generic[_MessageServiceSendType, _MessageService
     """Returns a message with one receipt for each recipient. The message's sender and recipients, the lead, the operator and
     the team's observers may make this call.
 
-    NOT_FOUND: MESSAGE_NOT_FOUND (including when the caller may not see it). INVALID_ARGUMENT: INVALID_MESSAGE_ID.
+    NOT_FOUND: MESSAGE_NOT_FOUND (including when the caller may not see it), TEAM_NOT_FOUND. INVALID_ARGUMENT:
+    INVALID_MESSAGE_ID.
     """
 
     ListInbox: _MessageServiceListInboxType
@@ -359,7 +360,8 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
         """Returns a message with one receipt for each recipient. The message's sender and recipients, the lead, the operator and
         the team's observers may make this call.
 
-        NOT_FOUND: MESSAGE_NOT_FOUND (including when the caller may not see it). INVALID_ARGUMENT: INVALID_MESSAGE_ID.
+        NOT_FOUND: MESSAGE_NOT_FOUND (including when the caller may not see it), TEAM_NOT_FOUND. INVALID_ARGUMENT:
+        INVALID_MESSAGE_ID.
         """
 
     @abc.abstractmethod

@@ -7,7 +7,7 @@ consists of. Code generators read them here, so that no client keeps such a list
 Two more are standard options. `idempotency_level` says of each RPC whether a client may repeat it while its outcome
 is unknown: NO_SIDE_EFFECTS, because it changes nothing; IDEMPOTENT, because repeating it, with the same idempotency
 key if it has one, is harmless. An RPC without it must not be repeated. `debug_redact` marks fields that hold a
-credential or a token: a reply that has one is never logged.
+credential, a join token or a sign-in code: a reply that has one is never logged.
 """
 
 import builtins
@@ -128,8 +128,8 @@ class ReasonPolicy(google.protobuf.message.Message):
     outcome_unknown: builtins.bool
     """True: the call may have changed something (with DURABILITY_NOT_REACHED, it has). False: nothing was changed."""
     stream_reopens: builtins.bool
-    """True: the client reopens a stream that ends for this reason, although it does not automatically repeat a call
-    that is refused for this reason.
+    """True: the client reopens a stream that ends for this reason, even if `retry` says that it does not repeat calls
+    automatically.
     """
     def __init__(
         self,

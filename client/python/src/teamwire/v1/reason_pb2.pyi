@@ -87,7 +87,7 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_OPERATOR_ONLY: _Reason.ValueType  # 29
     """Only the operator may do this."""
     REASON_NOT_PERMITTED: _Reason.ValueType  # 30
-    """The credential does not permit this call, or does not permit it with this request."""
+    """The credential does not permit this call, or not with these values in its fields."""
     REASON_PLAN_REQUIRED: _Reason.ValueType  # 31
     """The member must have a plan approved first."""
     REASON_CREDENTIAL_MISSING: _Reason.ValueType  # 32
@@ -151,7 +151,7 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_DRAINING: _Reason.ValueType  # 59
     """This coordinator is shutting down. It has not begun the call; another coordinator can handle it right away."""
     REASON_INTERNAL: _Reason.ValueType  # 60
-    """An internal error in the coordinator."""
+    """An internal error in the coordinator, or damaged data in its store."""
     REASON_STORE_FULL: _Reason.ValueType  # 61
     """The store's memory or disk is full. Acknowledging messages and deleting teams make room, and the operator can make room,
     too.
@@ -235,7 +235,7 @@ REASON_LEAD_ONLY: Reason.ValueType  # 28
 REASON_OPERATOR_ONLY: Reason.ValueType  # 29
 """Only the operator may do this."""
 REASON_NOT_PERMITTED: Reason.ValueType  # 30
-"""The credential does not permit this call, or does not permit it with this request."""
+"""The credential does not permit this call, or not with these values in its fields."""
 REASON_PLAN_REQUIRED: Reason.ValueType  # 31
 """The member must have a plan approved first."""
 REASON_CREDENTIAL_MISSING: Reason.ValueType  # 32
@@ -299,7 +299,7 @@ REASON_DURABILITY_NOT_REACHED: Reason.ValueType  # 58
 REASON_DRAINING: Reason.ValueType  # 59
 """This coordinator is shutting down. It has not begun the call; another coordinator can handle it right away."""
 REASON_INTERNAL: Reason.ValueType  # 60
-"""An internal error in the coordinator."""
+"""An internal error in the coordinator, or damaged data in its store."""
 REASON_STORE_FULL: Reason.ValueType  # 61
 """The store's memory or disk is full. Acknowledging messages and deleting teams make room, and the operator can make room,
 too.

@@ -486,7 +486,7 @@ class UpdateTaskRequest(google.protobuf.message.Message):
     active_form: builtins.str
     """See CreateTaskRequest.active_form."""
     owner: builtins.str
-    """The member to assign it to, which gets a notice. Empty: no member."""
+    """The member to assign it to. It gets a notice, unless it is the caller. Empty: no member."""
     @property
     def add_blocked_by(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
         """Tasks to add to Task.blocked_by: they, too, must be completed first. Refused with TASK_CLAIMED if the task is in progress."""

@@ -723,7 +723,7 @@ class InviteResponse(google.protobuf.message.Message):
     join_string: builtins.str
     """The token with the coordinator's addresses and the certificate to trust, as one word to paste on the other machine:
     `TOKEN@ADDRESS[,ADDRESS...][+sha256:HEX]`. The addresses are those that the coordinator advertises, or else the one that
-    this call used. HEX is the SHA-256 of the certificate to trust: the certificate of the authority in the coordinator's
+    this call used. HEX is the SHA-256 of the certificate to trust: the CA certificate in the coordinator's TLS certificate
     chain. If no address is known, this is the token alone. Shown only once.
     """
     @property

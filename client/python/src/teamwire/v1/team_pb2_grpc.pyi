@@ -509,16 +509,16 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     `exited` after 5 s. A host becomes `exited` at once. If a member was ordered from a host and has not started, it also
     becomes `exited` at once, and its order is cancelled. Lead and operator only. Repeating the call is harmless.
 
-    PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
-    MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
+    PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED.
+    INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, TEAM_MISMATCH, SELF_RECIPIENT, INVALID_FIELD.
     """
 
     SetLead: _TeamServiceSetLeadType
     """Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead only while the
     current one is away, lost or exited.
 
-    PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
-    INVALID_ARGUMENT: MISSING_RECIPIENT.
+    PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
+    INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, TEAM_MISMATCH.
     """
 
     SetNoticeLevel: _TeamServiceSetNoticeLevelType
@@ -526,7 +526,7 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     any member's. The level belongs to the name: a new life keeps it.
 
     PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:
-    AGENT_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME.
+    AGENT_NOT_FOUND, TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME, TEAM_MISMATCH.
     """
 
 TeamServiceAsyncStub: typing_extensions.TypeAlias = TeamServiceStub[
@@ -772,8 +772,8 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         `exited` after 5 s. A host becomes `exited` at once. If a member was ordered from a host and has not started, it also
         becomes `exited` at once, and its order is cancelled. Lead and operator only. Repeating the call is harmless.
 
-        PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
-        MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
+        PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED.
+        INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, TEAM_MISMATCH, SELF_RECIPIENT, INVALID_FIELD.
         """
 
     @abc.abstractmethod
@@ -785,8 +785,8 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         """Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead only while the
         current one is away, lost or exited.
 
-        PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
-        INVALID_ARGUMENT: MISSING_RECIPIENT.
+        PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
+        INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, TEAM_MISMATCH.
         """
 
     @abc.abstractmethod
@@ -799,7 +799,7 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         any member's. The level belongs to the name: a new life keeps it.
 
         PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:
-        AGENT_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME.
+        AGENT_NOT_FOUND, TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME, TEAM_MISMATCH.
         """
 
 def add_TeamServiceServicer_to_server(servicer: TeamServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

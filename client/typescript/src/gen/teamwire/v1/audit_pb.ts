@@ -276,7 +276,7 @@ export const AuditRecordSchema: GenMessage<AuditRecord> = /*@__PURE__*/
 export type AuditChain = Message<"teamwire.v1.AuditChain"> & {
   /**
    * `privileged/TEAM`: what the lead and the operator did in the team with their powers, and the lead's sign-ins and
-   * revocations. `access/TEAM`: joins, the sign-ins and revocations of other members and of observers, and calls that the
+   * revocations. `access/TEAM`: joins, sign-ins and revocations by other members and by observers, and calls that the
    * caller was not allowed to make. `privileged`: backups, the operator's sign-ins and revocations, and replacements of the
    * operator's credential. `access`: refused calls by strangers (see AuditCallerKind), and calls that the operator was not
    * allowed to make.

@@ -210,7 +210,7 @@ export type PlanApprovalResponse = Message$1<"teamwire.v1.PlanApprovalResponse">
   requestId: string;
 
   /**
-   * Required; set it even if it is false. A missing value is an error.
+   * Required; set it even if it is false. If it is not set, the call fails.
    *
    * @generated from field: optional bool approve = 3;
    */
@@ -302,7 +302,7 @@ export type PermissionResponse = Message$1<"teamwire.v1.PermissionResponse"> & {
   requestId: string;
 
   /**
-   * Required; set it even if it is false. A missing value is an error.
+   * Required; set it even if it is false. If it is not set, the call fails.
    *
    * @generated from field: optional bool approve = 2;
    */
@@ -513,7 +513,8 @@ export type Notice = Message$1<"teamwire.v1.Notice"> & {
   messageId: string;
 
   /**
-   * Set by the coordinator. One sentence for people: what happened, and what can be done about it.
+   * Set by the coordinator. For people: what happened, and what can be done about it, in one sentence unless the kind says
+   * otherwise.
    *
    * @generated from field: string text = 5;
    */
@@ -2188,7 +2189,8 @@ export const MessageService: GenService<{
    * Returns a message with one receipt for each recipient. The message's sender and recipients, the lead, the operator and
    * the team's observers may make this call.
    *
-   * NOT_FOUND: MESSAGE_NOT_FOUND (including when the caller may not see it). INVALID_ARGUMENT: INVALID_MESSAGE_ID.
+   * NOT_FOUND: MESSAGE_NOT_FOUND (including when the caller may not see it), TEAM_NOT_FOUND. INVALID_ARGUMENT:
+   * INVALID_MESSAGE_ID.
    *
    * @generated from rpc teamwire.v1.MessageService.GetMessage
    */

@@ -233,7 +233,7 @@ export enum Reason {
   OPERATOR_ONLY = 29,
 
   /**
-   * The credential does not permit this call, or does not permit it with this request.
+   * The credential does not permit this call, or not with these values in its fields.
    *
    * @generated from enum value: REASON_NOT_PERMITTED = 30;
    */
@@ -445,7 +445,7 @@ export enum Reason {
   DRAINING = 59,
 
   /**
-   * An internal error in the coordinator.
+   * An internal error in the coordinator, or damaged data in its store.
    *
    * @generated from enum value: REASON_INTERNAL = 60;
    */

@@ -519,7 +519,7 @@ export type UpdateTaskRequest = Message<"teamwire.v1.UpdateTaskRequest"> & {
   activeForm?: string | undefined;
 
   /**
-   * The member to assign it to, which gets a notice. Empty: no member.
+   * The member to assign it to. It gets a notice, unless it is the caller. Empty: no member.
    *
    * @generated from field: optional string owner = 7;
    */
@@ -1060,9 +1060,9 @@ export const TaskService: GenService<{
    * the operator need none, and may also complete an unclaimed task. Repeating the call with the same token is harmless.
    * Without a token, it is harmless if the `result` is the same.
    *
-   * NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed; the error says when and why the task
+   * NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when the task is not claimed; the error says when and why it
    * last returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has
-   * claimed it), TASK_BLOCKED (only if the caller is the lead or the operator), PLAN_REQUIRED. INVALID_ARGUMENT:
+   * claimed the task), TASK_BLOCKED (only if the caller is the lead or the operator), PLAN_REQUIRED. INVALID_ARGUMENT:
    * CONTENT_TOO_LARGE. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (for a result of more than 1 KiB).
    *
    * @generated from rpc teamwire.v1.TaskService.CompleteTask
@@ -1076,8 +1076,8 @@ export const TaskService: GenService<{
    * Releases a claimed task: it returns to the board. The owner passes the claim's token; the lead and the operator
    * need none. Repeating the call with the same token is harmless.
    *
-   * NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when it is not claimed). FAILED_PRECONDITION:
-   * TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has claimed it). INVALID_ARGUMENT: INVALID_FIELD.
+   * NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when the task is not claimed). FAILED_PRECONDITION:
+   * TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has claimed the task). INVALID_ARGUMENT: INVALID_FIELD.
    *
    * @generated from rpc teamwire.v1.TaskService.ReleaseTask
    */

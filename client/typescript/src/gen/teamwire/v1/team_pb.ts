@@ -684,7 +684,7 @@ export type InviteResponse = Message<"teamwire.v1.InviteResponse"> & {
   /**
    * The token with the coordinator's addresses and the certificate to trust, as one word to paste on the other machine:
    * `TOKEN@ADDRESS[,ADDRESS...][+sha256:HEX]`. The addresses are those that the coordinator advertises, or else the one that
-   * this call used. HEX is the SHA-256 of the certificate to trust: the certificate of the authority in the coordinator's
+   * this call used. HEX is the SHA-256 of the certificate to trust: the CA certificate in the coordinator's TLS certificate
    * chain. If no address is known, this is the token alone. Shown only once.
    *
    * @generated from field: string join_string = 3;
@@ -1666,8 +1666,8 @@ export const TeamService: GenService<{
    * `exited` after 5 s. A host becomes `exited` at once. If a member was ordered from a host and has not started, it also
    * becomes `exited` at once, and its order is cancelled. Lead and operator only. Repeating the call is harmless.
    *
-   * PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED. INVALID_ARGUMENT:
-   * MISSING_RECIPIENT, SELF_RECIPIENT, INVALID_FIELD.
+   * PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED.
+   * INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, TEAM_MISMATCH, SELF_RECIPIENT, INVALID_FIELD.
    *
    * @generated from rpc teamwire.v1.TeamService.ForceStop
    */
@@ -1680,8 +1680,8 @@ export const TeamService: GenService<{
    * Makes another member the lead. The lead may hand over its role at any time. The operator may appoint a lead only while the
    * current one is away, lost or exited.
    *
-   * PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
-   * INVALID_ARGUMENT: MISSING_RECIPIENT.
+   * PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
+   * INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, TEAM_MISMATCH.
    *
    * @generated from rpc teamwire.v1.TeamService.SetLead
    */
@@ -1695,7 +1695,7 @@ export const TeamService: GenService<{
    * any member's. The level belongs to the name: a new life keeps it.
    *
    * PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:
-   * AGENT_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME.
+   * AGENT_NOT_FOUND, TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME, TEAM_MISMATCH.
    *
    * @generated from rpc teamwire.v1.TeamService.SetNoticeLevel
    */
