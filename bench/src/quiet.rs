@@ -88,7 +88,7 @@ impl Quiet {
     /// Describes the greatest load that a measurement started with, and forgets it.
     pub(crate) fn take_worst(&self) -> String {
         match self.worst.lock().take() {
-            Some(worst) => format!("before each run, {worst}"),
+            Some(worst) => format!("before the busiest run, {worst}"),
             None => "no look at other programs".to_owned(),
         }
     }
