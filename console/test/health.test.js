@@ -20,8 +20,9 @@ test("a healthy team has no problems, and the page says that the store takes wri
 test("a program that fails and leaves messages behind is a problem with a link to the member", async () => {
   const coordinator = await Coordinator.start();
   await coordinator.team();
-  await coordinator.run("ann", ["--restart", "never", "--", "sh", "-c", "read line; sleep 1; exit 3"]);
-  await coordinator.cli(["send", "ann", "-s", "work", "do it"], "lead");
+  // The first line says who the program is, the second one is the message.
+  await coordinator.run("ann", ["--restart", "never", "--", "sh", "-c", "read line; read line; exit 3"]);
+  await coordinator.cli(["send", "ann", "do it"], "lead");
   await coordinator.member("ann", (member) => member.state === "exited");
   const { page, problems } = await console_(coordinator, "lead", "#/health");
   await page.getByText(/ann's program failed \(exit code 3/).waitFor();
