@@ -1,6 +1,7 @@
 //! Why a store call failed.
 
-use super::FORMAT_KNOWN;
+/// The format in which this version writes stores. Increase it when older versions could no longer read them.
+pub(super) const FORMAT_KNOWN: u64 = 1;
 
 /// Why a store call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

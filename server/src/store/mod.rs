@@ -39,16 +39,13 @@ use bytes::Bytes;
 use teamwire_proto::name::Name;
 use tokio::sync::broadcast;
 
-use self::error::newer_format;
+use self::error::{FORMAT_KNOWN, newer_format};
 pub use self::{
     error::StoreError,
     export::{Export, Item},
     layer::StoreLayer,
     open::open,
 };
-
-/// The format in which this version writes stores. Increase it when older versions could no longer read them.
-const FORMAT_KNOWN: u64 = 1;
 
 /// The minimum time a store keeps an idempotency key.
 pub const IDEMPOTENCY_KEY_TTL: Duration = Duration::from_secs(24 * 60 * 60);
