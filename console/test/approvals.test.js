@@ -88,7 +88,7 @@ test("a permission request appears without a reload, with its edit as a differen
 
   const edit = { file_path: "src/a.rs", old_string: "one\ntwo", new_string: "one\nthree" };
   const id = await ask(coordinator, "ann", "change a line", JSON.stringify(edit));
-  await page.getByRole("link", { name: /change a line/ }).waitFor();
+  await page.getByRole("link", { name: /change a line/ }).waitFor({ timeout: 2_000 });
   await page.waitForFunction(() => document.title.startsWith("(1) Approvals"));
   await page.getByText("src/a.rs").waitFor();
   const diff = page.getByRole("region", { name: "Edit 1" });

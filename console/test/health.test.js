@@ -52,7 +52,7 @@ test("the page reports a missing coordinator at once and counts its lost connect
   const { page, problems } = await console_(coordinator, "lead", "#/health");
   await page.getByText("No problems found.").waitFor();
   await coordinator.kill();
-  await page.getByText(/The information below may be out of date/).waitFor({ timeout: 10_000 });
+  await page.getByText(/The information below may be out of date/).waitFor({ timeout: 3_000 });
   await coordinator.serve();
   await page.getByText(/The information below may be out of date/).waitFor({ state: "detached" });
   await page.getByText(/lost 1 time since the page was opened/).waitFor();

@@ -13,14 +13,14 @@ const SHORT_LEASE = {
 /** @param {import("playwright-core").Page} page @param {string} name */
 const cardOf = (page, name) => page.getByRole("listitem", { name, exact: true });
 
-test("a member that joins appears without a reload, and its card tells how it ended", async () => {
+test("a member that joins appears within a second, and its card tells how it ended", async () => {
   const coordinator = await Coordinator.start();
   await coordinator.team();
   const { page, problems } = await console_(coordinator);
   await page.getByText("1 member").waitFor();
 
   await coordinator.run("ann");
-  await page.getByRole("link", { name: "ann" }).waitFor();
+  await page.getByRole("link", { name: "ann" }).waitFor({ timeout: 1_000 });
   const card = page.getByRole("listitem").filter({ hasText: "ann" });
   await card.getByText(/^(active|idle)$/).waitFor();
 
