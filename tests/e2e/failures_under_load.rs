@@ -67,13 +67,19 @@ fn a_waiting_session_delivers_new_messages_without_store_reads(world: World) {
         // The session looks into the store once, as it opens.
         take_one(&mut inbox).await;
         let reads = || world.coordinator.metric("teamwire_store_seconds_count{operation=\"range\"}");
-        let before = reads();
-        for _ in 0..EACH {
-            take_one(&mut inbox).await;
+        // The reconciler may have the session look once more. It does not do so each time.
+        let mut counts = Vec::new();
+        while counts.len() < 3 {
+            let before = reads();
+            for _ in 0..EACH {
+                take_one(&mut inbox).await;
+            }
+            counts.push(reads() - before);
+            if counts.ends_with(&[0.0]) {
+                return;
+            }
         }
-        // A background worker may look into the store meanwhile, but not for each message.
-        let more = reads() - before;
-        assert!(more < EACH as f64 / 10.0, "{more} reads for {EACH} messages");
+        panic!("the session read the store: {counts:?}");
     });
 }
 
