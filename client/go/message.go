@@ -79,7 +79,7 @@ func (c *Client) WithdrawRequest(ctx context.Context, requestID string) (*v1.Req
 // WaitDecision waits until a request is decided and returns it; after patience it returns it still pending.
 func (c *Client) WaitDecision(ctx context.Context, requestID string, patience time.Duration) (*v1.Request, error) {
 	for until := time.Now().Add(patience); ; {
-		wait := durationpb.New(max(0, min(time.Until(until), time.Minute)))
+		wait := durationpb.New(max(0, time.Until(until)))
 		reply, err := c.Requests.WaitForDecision(ctx, &v1.WaitForDecisionRequest{RequestId: requestID, Timeout: wait})
 		if err != nil || reply.GetRequest().GetState() != v1.RequestState_REQUEST_STATE_PENDING || time.Now().After(until) {
 			return reply.GetRequest(), err

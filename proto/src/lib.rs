@@ -1,11 +1,12 @@
 //! The protocol of teamwire: what clients and coordinators exchange, and the rules that both must know.
 //!
 //! - [`v1`]: the generated protocol, from `proto/teamwire/v1`.
-//! - [`kind`], [`method`], [`reason`]: the tables of message kinds, RPCs and reasons, generated from the protocol's options.
+//! - [`body`], [`method`], [`reason`]: the tables of message kinds, RPCs and reasons, generated from the protocol's options.
 //! - [`refusal`]: an error with its reason, which travels in a `tonic::Status`.
 //! - [`name`], [`credential`], [`id`]: string fields with a format, parsed once at the edge.
 //! - [`address`], [`join_string`]: where a coordinator listens, and the one word to paste to join from another machine.
 //! - [`dialect`]: the JSON forms of SendMessage; [`word`]: how people read values; [`visible`]: which characters they see.
+//! - [`duration`]: durations, from their protocol form.
 //! - [`audit_chain`]: how the entries of the audit log are bound to each other.
 //! - [`trace_parent`]: the trace that a call or a message belongs to.
 
@@ -14,6 +15,7 @@ pub mod audit_chain;
 pub mod body;
 pub mod credential;
 pub mod dialect;
+pub mod duration;
 mod host;
 pub mod id;
 pub mod join_string;
@@ -27,7 +29,7 @@ pub mod visible;
 pub mod word;
 
 pub use body::Kind;
-pub use method::Method;
+pub use method::{Method, Wait};
 pub use reason::Reason;
 pub use refusal::Refusal;
 

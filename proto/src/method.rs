@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::duration;
+
 include!(concat!(env!("OUT_DIR"), "/method.rs"));
 
 /// What an RPC does to a coordinator, which limits how a client may repeat it.
@@ -27,9 +29,9 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// Returns how long the coordinator waits, given the request's field.
-    pub fn asked(&self, field: Option<&prost_types::Duration>) -> Duration {
-        let asked = field.and_then(|&asked| Duration::try_from(asked).ok());
-        asked.unwrap_or(self.default).min(self.max)
+    /// Returns how long the coordinator waits, given the request's field. None: the field is negative.
+    pub fn asked(&self, field: Option<&prost_types::Duration>) -> Option<Duration> {
+        let asked = field.map_or(Some(self.default), |&asked| duration::from_proto(asked))?;
+        Some(asked.min(self.max))
     }
 }

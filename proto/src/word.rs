@@ -1,8 +1,9 @@
 //! The words in which people read the protocol's values.
 
-use std::time::Duration;
-
-use crate::v1::{ExitReport, MemberState, RunnerAction};
+use crate::{
+    duration,
+    v1::{ExitReport, MemberState, RunnerAction},
+};
 
 /// Returns the name of a member's state.
 pub fn member_state(state: MemberState) -> &'static str {
@@ -49,7 +50,7 @@ pub fn approved_exit(report: &ExitReport) -> String {
 
 /// Describes how a member's process ended, and after how long.
 pub fn exit_and_duration(report: &ExitReport) -> String {
-    let duration = report.duration.and_then(|duration| Duration::try_from(duration).ok());
+    let duration = report.duration.and_then(duration::from_proto);
     let after = duration.map_or_else(String::new, |duration| format!(" after {:.1} s", duration.as_secs_f64()));
     brief_exit(report) + &after + &because(report)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use teamwire_proto::v1;
+use teamwire_proto::{Method, Wait, v1};
 use tokio::time::{Instant, sleep};
 
 use crate::{
@@ -10,8 +10,8 @@ use crate::{
     retry::{Delays, Retry},
 };
 
-/// How long one call waits for a line: the coordinator's limit.
-const WAIT_MAX: Duration = Duration::from_secs(60);
+/// How long one call waits for a line.
+const WAIT: Wait = Method::ListActivity.wait().expect("a call that waits");
 
 /// What a member's program does, as it is reported. Reconnects by itself and continues after the last line.
 #[derive(Debug)]
@@ -35,13 +35,13 @@ impl ActivityFollower {
     pub async fn next(&mut self) -> Result<Vec<v1::ActivityLine>, Error> {
         loop {
             let called = Instant::now();
-            let lines = self.read(WAIT_MAX).await?;
+            let lines = self.read(WAIT.max).await?;
             if !lines.is_empty() {
                 self.delays = self.client.retry().delays();
                 return Ok(lines);
             }
             // A coordinator that drains may answer early.
-            if called.elapsed() < WAIT_MAX {
+            if called.elapsed() < WAIT.max {
                 sleep(self.delays.next()).await;
             }
         }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use teamwire_proto::{Reason, Refusal, v1};
+use teamwire_proto::{Method, Reason, Refusal, Wait, v1};
 use tokio::time::{Instant, sleep};
 
 use crate::{Client, Error, lead::incomplete, message};
 
-/// How long one call waits for a decision: the coordinator's limit.
-const WAIT_MAX: Duration = Duration::from_secs(60);
+/// How long one call waits for a decision.
+const WAIT: Wait = Method::WaitForDecision.wait().expect("a call that waits");
 
 impl Client {
     /// Sends a text to the sender of a message.
@@ -115,7 +115,7 @@ impl Client {
         let began = Instant::now();
         let mut delays = self.retry().delays();
         loop {
-            let wait = patience.saturating_sub(began.elapsed()).min(WAIT_MAX);
+            let wait = patience.saturating_sub(began.elapsed()).min(WAIT.max);
             let called = Instant::now();
             let asked = v1::WaitForDecisionRequest {
                 team: String::new(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use teamwire_proto::{Method, v1};
+use teamwire_proto::{Method, Wait, v1};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
@@ -12,8 +12,8 @@ use crate::{
     follow::Follower,
 };
 
-/// How long one call waits for a task: the coordinator's limit.
-const WAIT_MAX: Duration = Duration::from_secs(60);
+/// How long one call waits for a task.
+const WAIT: Wait = Method::ClaimNextTask.wait().expect("a call that waits");
 
 impl Client {
     /// Adds a task, with the request's idempotency key or a new one.
@@ -37,7 +37,7 @@ impl Client {
         let began = Instant::now();
         let mut delays = self.retry().delays();
         loop {
-            let wait = patience.saturating_sub(began.elapsed()).min(WAIT_MAX);
+            let wait = patience.saturating_sub(began.elapsed()).min(WAIT.max);
             let called = Instant::now();
             let mut request = v1::ClaimNextTaskRequest {
                 idempotency_key: String::new(),

@@ -24,15 +24,13 @@ import {
   type SendResponse,
   type StreamRequestSchema,
 } from "./gen/teamwire/v1/message_pb.js";
+import { WAITS } from "./gen/policy.js";
 import { type Request, RequestService, RequestState } from "./gen/teamwire/v1/request_pb.js";
 import { TaskService } from "./gen/teamwire/v1/task_pb.js";
 import { type InviteResponse, type Member, MemberState, type Team, TeamService } from "./gen/teamwire/v1/team_pb.js";
 import { WatchService } from "./gen/teamwire/v1/watch_pb.js";
 import type { Settings } from "./settings.js";
 import { Subscription } from "./subscription.js";
-
-/** How long one call may wait for a decision, in milliseconds: the coordinator's limit. */
-const WAIT_MS_MAX = 60_000;
 
 /** How long `leave` and `close` wait for acknowledgements, in milliseconds. */
 const FLUSH_MS = 2_000;
@@ -179,7 +177,7 @@ export class Client {
     const until = performance.now() + timeoutMs;
     const delays = new Delays();
     for (;;) {
-      const waitMs = Math.ceil(Math.min(Math.max(until - performance.now(), 0), WAIT_MS_MAX));
+      const waitMs = Math.ceil(Math.min(Math.max(until - performance.now(), 0), given(WAITS.get("WaitForDecision")).maxMs));
       const asked = { requestId, timeout: durationFromMs(waitMs) };
       const { request } = await this.requests.waitForDecision(asked, signal && { signal });
       if (given(request).state !== RequestState.PENDING || performance.now() >= until) return given(request);

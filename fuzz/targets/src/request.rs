@@ -14,12 +14,12 @@ use teamwire_agents::agent_text;
 use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
-    dialect,
+    dialect, duration,
     v1::{self, history_entry::Event, send_request::Body},
 };
 use teamwire_server::{
     coordinator::{Coordinator, history::HistoryQuery},
-    domain::{Limits, fields::wait, identity::CallerCredentials, page::page_size, secret::SecretHash},
+    domain::{Limits, identity::CallerCredentials, page::page_size, secret::SecretHash},
     store::{Namespace, Outcome, Store, StoreError, StoreLayer, Txn, embedded::EmbeddedStore},
 };
 use tonic::Status;
@@ -189,11 +189,8 @@ impl World {
             18 => c.list_requests(who, &decode(encoded)?).await.map(drop),
             19 => {
                 let request: v1::WaitForDecisionRequest = decode(encoded)?;
-                // Only checked: waiting would take time.
-                match request.timeout.map(|timeout| wait(&timeout, "timeout")) {
-                    Some(Err(refusal)) => Err(refusal),
-                    _ => c.get_request(who, &request.team, &request.request_id).await.map(drop),
-                }
+                let timeout = without_waiting(request.timeout);
+                c.wait_for_decision(who, &v1::WaitForDecisionRequest { timeout, ..request }).await.map(drop)
             }
             20 => {
                 let request: v1::ListHistoryRequest = decode(encoded)?;
@@ -216,10 +213,8 @@ impl World {
             25 => c.claim_task(who, &decode(encoded)?).await.map(drop),
             26 => {
                 let request: v1::ClaimNextTaskRequest = decode(encoded)?;
-                match request.wait.map(|timeout| wait(&timeout, "wait")) {
-                    Some(Err(refusal)) => Err(refusal),
-                    _ => c.claim_next_task(who, &v1::ClaimNextTaskRequest { wait: None, ..request }).await.map(drop),
-                }
+                let wait = without_waiting(request.wait);
+                c.claim_next_task(who, &v1::ClaimNextTaskRequest { wait, ..request }).await.map(drop)
             }
             27 => c.complete_task(who, &decode(encoded)?).await.map(drop),
             28 => c.release_task(who, &decode(encoded)?).await.map(drop),
@@ -237,10 +232,8 @@ impl World {
             34 => c.report_activity(who, &decode(encoded)?).await,
             35 => {
                 let request: v1::ListActivityRequest = decode(encoded)?;
-                match request.wait.map(|timeout| wait(&timeout, "wait")) {
-                    Some(Err(refusal)) => Err(refusal),
-                    _ => c.list_activity(who, &v1::ListActivityRequest { wait: None, ..request }).await.map(drop),
-                }
+                let wait = without_waiting(request.wait);
+                c.list_activity(who, &v1::ListActivityRequest { wait, ..request }).await.map(drop)
             }
             36 => c.withdraw(who, &decode(encoded)?).await.map(drop),
             37 => c.spawn(who, &decode(encoded)?).await.map(drop),
@@ -311,6 +304,11 @@ fn presented(credential: &str) -> CallerCredentials {
 
 fn decode<T: Message + Default>(encoded: &[u8]) -> Option<T> {
     T::decode(encoded).ok()
+}
+
+/// Lets a call wait no time at all, unless the coordinator refuses how long it asks for.
+fn without_waiting(asked: Option<prost_types::Duration>) -> Option<prost_types::Duration> {
+    Some(asked.filter(|asked| duration::from_proto(*asked).is_none()).unwrap_or_default())
 }
 
 fn replace(text: &mut [u8], written: &[u8], id: &[u8]) {

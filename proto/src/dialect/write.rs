@@ -4,7 +4,7 @@ use prost_types::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Kind,
+    Kind, duration,
     v1::{self, message::Body},
 };
 
@@ -111,7 +111,7 @@ fn exit_report(exit: &v1::ExitReport) -> Value {
     if exit.signal != 0 {
         json.insert("signal".to_owned(), json!(exit.signal));
     }
-    if let Some(duration) = exit.duration.and_then(|duration| std::time::Duration::try_from(duration).ok()) {
+    if let Some(duration) = exit.duration.and_then(duration::from_proto) {
         json.insert("duration_ms".to_owned(), json!(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)));
     }
     if !exit.detail.is_empty() {

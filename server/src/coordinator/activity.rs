@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use teamwire_proto::{Refusal, credential::Credential, name::Name, v1};
+use teamwire_proto::{Method, Refusal, Wait, credential::Credential, name::Name, v1};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
@@ -22,6 +22,9 @@ use crate::{
     },
     store::{Extent, Range},
 };
+
+/// How long a call waits for a line.
+const WAIT: Wait = Method::ListActivity.wait().expect("a call that waits");
 
 /// How often a waiting call reads without a notification, in case one was lost.
 const POLL: Duration = Duration::from_secs(2);
@@ -52,7 +55,7 @@ impl Coordinator {
         who: &CallerCredentials,
         request: &v1::ListActivityRequest,
     ) -> Result<v1::ListActivityResponse, Refusal> {
-        let timeout = request.wait.as_ref().map_or(Ok(Duration::ZERO), |given| wait(given, "wait"))?;
+        let timeout = wait(WAIT, request.wait.as_ref())?;
         let size = page_size(request.page_size)?;
         let after = page::number(&request.page_token)?.unwrap_or(request.after_sequence);
         let deadline = Instant::now() + timeout;

@@ -7,7 +7,7 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use teamwire_proto::{Reason, Refusal, credential::Credential, trace_parent, v1};
+use teamwire_proto::{Method, Reason, Refusal, Wait, credential::Credential, trace_parent, v1};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::Instrument as _;
 
@@ -28,6 +28,9 @@ use crate::{
     store::{Namespace, StoreError},
 };
 
+/// How long a call waits for a task.
+const WAIT: Wait = Method::ClaimNextTask.wait().expect("a call that waits");
+
 /// How often a waiting call tries to claim without a notification, in case one was lost; jittered by up to a half.
 const POLL: Duration = Duration::from_secs(2);
 
@@ -39,11 +42,7 @@ impl Coordinator {
         request: &v1::ClaimNextTaskRequest,
     ) -> Result<Option<v1::Claim>, Refusal> {
         let namespace = namespace_of(who, "")?;
-        let timeout = match &request.wait {
-            None => Duration::ZERO,
-            Some(given) => wait(given, "wait")?,
-        };
-        let deadline = Instant::now() + timeout;
+        let deadline = Instant::now() + wait(WAIT, request.wait.as_ref())?;
         let mut watch = self.notifier.watch_tasks(&namespace);
         // The first attempt, and each that no notification has caused, is made whatever others have found.
         let mut is_woken = false;

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use prost::Message as _;
 use teamwire_proto::{
-    Refusal, id,
+    Method, Refusal, Wait, id,
     name::Name,
     v1::{self, RequestKind, RequestState},
 };
@@ -22,8 +22,8 @@ use crate::{
     store::{Namespace, Range, Txn, Write},
 };
 
-/// How long a call waits for a decision by default.
-const WAIT_DEFAULT: Duration = Duration::from_secs(30);
+/// How long a call waits for a decision.
+const WAIT: Wait = Method::WaitForDecision.wait().expect("a call that waits");
 
 /// How often a waiting call reads the request without a notification, in case one was lost.
 const POLL: Duration = Duration::from_secs(1);
@@ -148,10 +148,7 @@ impl Coordinator {
         who: &CallerCredentials,
         request: &v1::WaitForDecisionRequest,
     ) -> Result<v1::Request, Refusal> {
-        let timeout = match &request.timeout {
-            None => WAIT_DEFAULT,
-            Some(given) => wait(given, "timeout")?,
-        };
+        let timeout = wait(WAIT, request.timeout.as_ref())?;
         let deadline = tokio::time::Instant::now() + timeout;
         let namespace = namespace_of(who, &request.team)?;
         let mut watch = self.notifier.watch(&namespace);

@@ -2,12 +2,9 @@
 
 use std::time::Duration;
 
-use teamwire_proto::{Reason, Refusal};
+use teamwire_proto::{Reason, Refusal, Wait, duration};
 
 use super::time::ms;
-
-/// How long a call waits at most.
-const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Checks how long something lasts, in milliseconds: 1 second to `days_max` days.
 pub fn ttl(given: Option<&prost_types::Duration>, default: Duration, days_max: u64) -> Result<u64, Refusal> {
@@ -28,15 +25,15 @@ pub fn start_deadline(given: &prost_types::Duration, path: &str) -> Result<u64, 
 /// Returns a duration in milliseconds if it is between 1 second and `max`.
 fn within(given: &prost_types::Duration, max: Duration) -> Option<u64> {
     let bounds = Duration::from_secs(1)..=max;
-    Duration::try_from(*given).ok().filter(|given| bounds.contains(given)).map(ms)
+    duration::from_proto(*given).filter(|given| bounds.contains(given)).map(ms)
 }
 
-/// Checks how long a call wants to wait. Returns at most `WAIT_MAX`.
-pub fn wait(given: &prost_types::Duration, field: &str) -> Result<Duration, Refusal> {
-    let nanos = i128::from(given.seconds) * 1_000_000_000 + i128::from(given.nanos);
-    let nanos = u64::try_from(nanos.min(i128::from(u64::MAX)))
-        .map_err(|_| Refusal::new(Reason::InvalidField, format!("{field} must not be negative.")).field(field))?;
-    Ok(Duration::from_nanos(nanos).min(WAIT_MAX))
+/// Checks how long a call wants to wait, and returns how long it does.
+pub fn wait(policy: Wait, given: Option<&prost_types::Duration>) -> Result<Duration, Refusal> {
+    let field = policy.field;
+    policy
+        .asked(given)
+        .ok_or_else(|| Refusal::new(Reason::InvalidField, format!("{field} must not be negative.")).field(field))
 }
 
 /// Checks the value of a filter: this coordinator cannot look for values that it does not know.
@@ -58,7 +55,8 @@ mod tests {
             [ttl(1, 0), ttl(1, 500_000_000), ttl(2_592_000, 0)],
             [Some(1_000), Some(1_500), Some(2_592_000_000)]
         );
-        for (seconds, nanos) in [(0, 0), (0, 999_999_999), (-1, 0), (2, -1_500_000_000), (2_592_000, 1), (i64::MAX, 0)]
+        for (seconds, nanos) in
+            [(0, 0), (0, 999_999_999), (-1, 0), (2, -1_500_000_000), (2_592_000, 1), (i64::MAX, 0), (i64::MIN, 0)]
         {
             assert_eq!(ttl(seconds, nanos), None, "{seconds} {nanos}");
         }

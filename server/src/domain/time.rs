@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use teamwire_proto::duration;
+
 /// Converts a duration to milliseconds.
 pub fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
@@ -31,7 +33,7 @@ const DURATION_MAX: Duration = Duration::from_secs(315_576_000_000);
 /// Converts a duration from its protocol form, in milliseconds. Zero: absent, negative, or longer than the protocol form
 /// may hold, which some clients could not read back.
 pub fn duration_ms(given: Option<&prost_types::Duration>) -> u64 {
-    let given = given.and_then(|&given| Duration::try_from(given).ok());
+    let given = given.and_then(|&given| duration::from_proto(given));
     given.filter(|given| *given <= DURATION_MAX).map_or(0, ms)
 }
 

@@ -741,7 +741,7 @@ func (x *WaitForDecisionRequest) GetTimeout() *durationpb.Duration {
 // The reply of RequestService.WaitForDecision.
 type WaitForDecisionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The request. Still pending if the wait timed out.
+	// The request, decided or still pending.
 	Request       *Request `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

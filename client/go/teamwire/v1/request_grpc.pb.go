@@ -44,7 +44,8 @@ type RequestServiceClient interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
 	ListRequests(ctx context.Context, in *ListRequestsRequest, opts ...grpc.CallOption) (*ListRequestsResponse, error)
-	// Returns the request as soon as it is no longer pending. If the timeout expires first, returns it as still pending.
+	// Returns the request as soon as it is no longer pending. Returns it as still pending if the timeout expires first, or if the
+	// coordinator shuts down: call again.
 	//
 	// INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
 	WaitForDecision(ctx context.Context, in *WaitForDecisionRequest, opts ...grpc.CallOption) (*WaitForDecisionResponse, error)
@@ -122,7 +123,8 @@ type RequestServiceServer interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD, INVALID_NAME. NOT_FOUND: TEAM_NOT_FOUND.
 	ListRequests(context.Context, *ListRequestsRequest) (*ListRequestsResponse, error)
-	// Returns the request as soon as it is no longer pending. If the timeout expires first, returns it as still pending.
+	// Returns the request as soon as it is no longer pending. Returns it as still pending if the timeout expires first, or if the
+	// coordinator shuts down: call again.
 	//
 	// INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
 	WaitForDecision(context.Context, *WaitForDecisionRequest) (*WaitForDecisionResponse, error)

@@ -10,6 +10,7 @@ from typing import Any
 
 from ._calls import PATIENCE, Calls, Error
 from ._identity import Identity, Tls, find, joining
+from ._policy import WAITS
 from ._subscription import AsyncSubscription, Message
 from .v1 import (
     access_pb2_grpc,
@@ -27,7 +28,7 @@ from .v1 import (
 )
 from .v1.team_pb2_grpc import TeamServiceStub
 
-_WAIT_MAX = 60
+_, _, _WAIT_MAX = WAITS["WaitForDecision"]
 _PAGE_SIZE_MAX = 1000
 _EXIT_DELAY_MIN, _EXIT_DELAY_MAX = 0.1, 1.0
 

@@ -113,7 +113,7 @@ impl Client {
     pub async fn list_activity(&self, mut request: v1::ListActivityRequest) -> Result<v1::ListActivityResponse, Error> {
         self.fill(&mut request.team);
         let method = Method::ListActivity;
-        let waits = method.wait().map(|wait| wait.asked(request.wait.as_ref())).unwrap_or_default();
+        let waits = method.wait().and_then(|wait| wait.asked(request.wait.as_ref())).unwrap_or_default();
         let call = Call::of(method).waiting(waits);
         self.call(call, request, |channel, request| async move { teams(channel).list_activity(request).await }).await
     }
@@ -127,7 +127,7 @@ impl Client {
     ) -> Result<v1::WaitForDecisionResponse, Error> {
         self.fill(&mut request.team);
         let method = Method::WaitForDecision;
-        let waits = method.wait().map(|wait| wait.asked(request.timeout.as_ref())).unwrap_or_default();
+        let waits = method.wait().and_then(|wait| wait.asked(request.timeout.as_ref())).unwrap_or_default();
         let call = Call::of(method).waiting(waits);
         self.call(call, request, |channel, request| async move { requests(channel).wait_for_decision(request).await })
             .await

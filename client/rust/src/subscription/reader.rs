@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use teamwire_proto::{
-    Method, Reason,
+    Method, Reason, duration,
     v1::{self, stream_response::Frame},
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -109,10 +109,7 @@ impl Reader {
             };
             match frame {
                 Some(Frame::Opened(opened)) => {
-                    let interval = opened
-                        .heartbeat_interval
-                        .and_then(|interval| Duration::try_from(interval).ok())
-                        .unwrap_or_default();
+                    let interval = opened.heartbeat_interval.and_then(duration::from_proto).unwrap_or_default();
                     silence_max = interval.saturating_mul(HEARTBEATS_MISSED_MAX).max(Duration::from_secs(1));
                     self.client.session().send_replace(Session { id: opened.session_id.clone(), is_reopening: false });
                     self.inbox.opened(opened);

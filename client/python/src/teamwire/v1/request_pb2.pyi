@@ -377,7 +377,7 @@ class WaitForDecisionResponse(google.protobuf.message.Message):
     REQUEST_FIELD_NUMBER: builtins.int
     @property
     def request(self) -> Global___Request:
-        """The request. Still pending if the wait timed out."""
+        """The request, decided or still pending."""
 
     def __init__(
         self,

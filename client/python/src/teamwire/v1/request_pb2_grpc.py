@@ -86,7 +86,8 @@ class RequestServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def WaitForDecision(self, request, context):
-        """Returns the request as soon as it is no longer pending. If the timeout expires first, returns it as still pending.
+        """Returns the request as soon as it is no longer pending. Returns it as still pending if the timeout expires first, or if the
+        coordinator shuts down: call again.
 
         INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
         """

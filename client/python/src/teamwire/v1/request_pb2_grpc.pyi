@@ -149,7 +149,8 @@ class RequestServiceStub(typing.Generic[_RequestServiceGetRequestType, _RequestS
     """
 
     WaitForDecision: _RequestServiceWaitForDecisionType
-    """Returns the request as soon as it is no longer pending. If the timeout expires first, returns it as still pending.
+    """Returns the request as soon as it is no longer pending. Returns it as still pending if the timeout expires first, or if the
+    coordinator shuts down: call again.
 
     INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
     """
@@ -217,7 +218,8 @@ class RequestServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.request_pb2.WaitForDecisionRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.request_pb2.WaitForDecisionResponse, collections.abc.Awaitable[teamwire.v1.request_pb2.WaitForDecisionResponse]]:
-        """Returns the request as soon as it is no longer pending. If the timeout expires first, returns it as still pending.
+        """Returns the request as soon as it is no longer pending. Returns it as still pending if the timeout expires first, or if the
+        coordinator shuts down: call again.
 
         INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
         """

@@ -344,7 +344,7 @@ export const WaitForDecisionRequestSchema: GenMessage<WaitForDecisionRequest> = 
  */
 export type WaitForDecisionResponse = Message<"teamwire.v1.WaitForDecisionResponse"> & {
   /**
-   * The request. Still pending if the wait timed out.
+   * The request, decided or still pending.
    *
    * @generated from field: teamwire.v1.Request request = 1;
    */
@@ -599,7 +599,8 @@ export const RequestService: GenService<{
     output: typeof ListRequestsResponseSchema;
   },
   /**
-   * Returns the request as soon as it is no longer pending. If the timeout expires first, returns it as still pending.
+   * Returns the request as soon as it is no longer pending. Returns it as still pending if the timeout expires first, or if the
+   * coordinator shuts down: call again.
    *
    * INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD. NOT_FOUND: REQUEST_NOT_FOUND, TEAM_NOT_FOUND.
    *

@@ -316,7 +316,7 @@ public final class Teamwire implements AutoCloseable {
     public Request waitDecision(String requestId, Duration patience) {
         var end = Deadline.after(patience.toMillis(), TimeUnit.MILLISECONDS);
         while (true) {
-            // One call waits at most 60 s.
+            // The coordinator limits how long one call waits.
             var seconds = Math.max(0, end.timeRemaining(TimeUnit.SECONDS) + 1);
             var timeout = com.google.protobuf.Duration.newBuilder().setSeconds(seconds);
             var question =
