@@ -88,7 +88,12 @@ impl Quiet {
     /// Describes the greatest load that a measurement started with, and forgets it.
     pub(crate) fn take_worst(&self) -> String {
         match self.worst.lock().take() {
-            Some(worst) => format!("before the busiest run, {worst}"),
+            Some(Load { processors, disk }) => format!(
+                "just before each run, other programs used at most {}% of the processors, and waited for the disk for at most \
+                 {}% of the time",
+                number(processors * 100.0),
+                number(disk * 100.0)
+            ),
             None => "no look at other programs".to_owned(),
         }
     }
@@ -208,7 +213,10 @@ mod tests {
             quiet.note(load);
         }
         let worst = quiet.take_worst();
-        assert!(worst.contains("used 40.0% of the processors") && worst.contains("for 50.0% of the time"), "{worst}");
+        assert!(
+            worst.contains("at most 40.0% of the processors") && worst.contains("at most 50.0% of the time"),
+            "{worst}"
+        );
         assert_eq!(quiet.take_worst(), "no look at other programs");
     }
 }

@@ -58,7 +58,7 @@ mod tests {
     fn every_example_parses() {
         visit(&command(), "teamwire", &mut |shown, path| {
             let Some(examples) = shown.get_after_long_help().or(shown.get_after_help()) else { return };
-            for line in examples.to_string().lines().filter_map(|line| line.strip_prefix("    ")) {
+            for line in examples.to_string().replace("\\\n", "").lines().filter_map(|line| line.strip_prefix("    ")) {
                 let Some(start) = line.find("teamwire ") else { continue };
                 let typed = &line[start..];
                 let typed = [" | ", " && ", " > ", " < "]

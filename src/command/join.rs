@@ -14,8 +14,8 @@ use crate::{
 /// Join a team
 ///
 /// Saves your new identity in the context file and makes it the current one, so that `send`, `inbox` and other commands
-/// need no further options. Your state becomes `away` 30 s after each command, but never `lost`, and you keep the
-/// tasks that you claimed. To run a program as a member, use `teamwire run` instead.
+/// need no further options. Your state becomes `away` 30 s after each command, but never `lost`, and each
+/// task that you claim stays yours for up to 24 h. To run a program as a member, use `teamwire run` instead.
 ///
 /// Without a join string, the command begins a new life with your current identity, or with the one that --as names. It fails
 /// while a runner or another program is connected under that identity.
@@ -36,7 +36,7 @@ pub struct Join {
     /// Without a join string: begin a new life even though the current one has not ended; this replaces your credential, and
     /// the old credential ends at once
     ///
-    /// As with each new life, your tasks return to the board, and the requests that you made are cancelled.
+    /// As with each new life, the tasks that you claimed return to the board, and the requests that you made are cancelled.
     #[arg(long, conflicts_with = "token")]
     new_credential: bool,
     #[command(flatten)]

@@ -35,14 +35,15 @@ const SESSIONS_DIRECTORY: &str = "sessions";
 /// program's standard input, and the program answers with lines of JSON: {"ack": "MESSAGE_ID"} or any SendMessage object. With
 /// `exec`, the runner starts the program once for each batch of messages, and exit code 0 acknowledges the batch. After any
 /// other exit code, the lead gets a notice, and the runner tries each message of the batch again, alone. A message on which the
-/// program has failed five times becomes a dead letter. Plain output becomes a reply to the batch's last message from a member.
-/// If the runner's member is asked to shut down, the runner itself approves after the current batch.
+/// program has failed five times becomes a dead letter. Plain output becomes a reply to the last message in the batch that a
+/// member sent. If the runner's member is asked to shut down, the runner itself approves after the current batch.
 ///
 /// The environment variable TEAMWIRE_WELCOME says who the program is, who else is in the team, and how to answer. With
 /// `stdin`, the first line that the program gets says the same. If a line is meant for the runner but is malformed or ambiguous,
 /// the runner logs an error. With `stdin`, it also answers with that error. docs/line-protocol.md describes all lines.
 ///
-/// The member is attached to the runner: if the runner dies, the member becomes lost and its tasks return to the board.
+/// The member is attached to the runner: if the runner dies, the member becomes lost, and the tasks that it claimed
+/// return to the board.
 ///
 /// The runner joins with the first of these that exists:
 ///
@@ -179,7 +180,7 @@ enum Permit {
     Ask,
     /// Permit everything
     Allow,
-    /// Reject everything that the program's own settings do not permit
+    /// Reject everything that the program asks permission for
     Deny,
 }
 

@@ -22,10 +22,10 @@ use crate::{
 
 /// Let the agent sessions that you start yourself act as a member of your team
 ///
-/// Adds teamwire's tools (an MCP server) and hooks to the settings of the program. Each message that arrives for you reaches the
-/// model through the hooks. Before it changes the files, the command shows a diff and asks for confirmation. Everything else in
-/// the files stays, except that a file of a single line is split over several lines. --undo removes what was added, and also
-/// `hooks` or `mcpServers` if nothing is left in it.
+/// Adds teamwire's tools (an MCP server) and hooks to the settings of the program. The hooks pass your incoming messages to
+/// the model. They only announce a long message, and the model reads it with CheckInbox. Before it changes the files, the
+/// command shows a diff and asks for confirmation. Everything else in the files stays, except that a file of a single line is
+/// split over several lines. --undo removes what was added, and also `hooks` or `mcpServers` if nothing is left in it.
 ///
 /// The sessions act as the identity that --as names, or as your current one. Choosing another identity later does not change
 /// that. Do not start two such sessions at once unless you want them to share one inbox.

@@ -191,7 +191,7 @@ impl Metrics {
             team_bytes: add.plain("team_bytes", "Bytes that all teams hold in the store."),
             team_quota_percent_max: add.plain(
                 "team_quota_percent_max",
-                "How full the fullest team is, in percent: of its quota, or of a share for tasks, whichever is fuller.",
+                "The highest percentage that a team uses of its quota, or of the quarter for tasks or their history.",
             ),
             teams_by_quota: add
                 .plain("teams_by_quota", "Teams that use most of their quota: near (80%) includes full (99%)."),

@@ -72,7 +72,7 @@ pub(in crate::command) use self::history::crashes;
 ///
 /// - messages that you have not read
 ///
-/// - messages that another member at a command line has not read or acknowledged yet
+/// - messages that a detached member other than you has not read or acknowledged yet
 ///
 /// - messages that became dead letters in the last hour
 ///
@@ -87,7 +87,7 @@ pub(in crate::command) use self::history::crashes;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire doctor\n    teamwire doctor --json")]
 pub struct Doctor {
-    /// Check only this member or host; if the name is unknown, report that messages to it are refused
+    /// Check only this member or host; an unknown name is reported as "not queued"
     member: Option<String>,
     /// How long something can take before it counts as a problem, in seconds
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]

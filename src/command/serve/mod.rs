@@ -51,7 +51,7 @@ const CLOSE_GRACE: Duration = Duration::from_secs(1);
 /// The first start creates the operator's credential in the same directory, where the other commands find it.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n\n    teamwire serve\n    teamwire serve --print-config > teamwire.toml\n    teamwire serve --listen 0.0.0.0:7420 --tls-cert certs/server.crt --tls-key certs/server.key --advertise https://HOST:7420"
+    after_help = "Examples:\n\n    teamwire serve\n    teamwire serve --print-config > teamwire.toml\n    teamwire serve --listen 0.0.0.0:7420 --tls-cert certs/server.crt --tls-key certs/server.key \\\n        --advertise https://HOST:7420"
 )]
 pub struct Serve {
     /// The configuration file, in TOML; --print-config shows every key [env: TEAMWIRE_CONFIG]

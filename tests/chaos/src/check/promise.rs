@@ -98,7 +98,7 @@ pub const PROMISES: [PromiseSpec; 21] = [
     },
     PromiseSpec {
         promise: Promise::Orders,
-        says: "An order to start a member is decided once, no later than 10 s after its deadline. By then, the order no longer \
+        says: "An order to start a member is decided once. No later than 10 s after its deadline, it is decided and no longer \
                reserves the member's name. The order starts at most one process. Unless the order is approved, that process gets \
                nothing done after the decision.",
         checked: "the orders and their decisions, against the reserved names (which the lead lists five times a second) and \
