@@ -214,7 +214,7 @@ func (x *CreateSignInCodeRequest) GetIdempotencyKey() string {
 // The reply of AccessService.CreateSignInCode.
 type CreateSignInCodeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The code. Shown only once.
+	// The code. Only CreateSignInCode returns it.
 	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
 	// When it expires.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
@@ -324,7 +324,7 @@ func (x *SignInRequest) GetIdempotencyKey() string {
 // The reply of AccessService.SignIn.
 type SignInResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The console credential. Shown only once.
+	// The console credential. Only SignIn returns it.
 	Credential string `protobuf:"bytes,1,opt,name=credential,proto3" json:"credential,omitempty"`
 	// When it expires.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`

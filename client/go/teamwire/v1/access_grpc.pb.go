@@ -41,8 +41,9 @@ const (
 // only the power to read.
 //
 // A console credential belongs to no process, so it never keeps a member alive. It gets NOT_PERMITTED (PERMISSION_DENIED) for
-// the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts) and for creating further
-// codes. A read-only one gets NOT_PERMITTED for everything that would change something, except for revoking itself.
+// the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts), for creating further
+// codes, and for Backup. A read-only one gets NOT_PERMITTED for everything that would change something, except for revoking
+// itself.
 type AccessServiceClient interface {
 	// Creates a code with which one person can sign in as the caller: once, within 60 s. The caller is a member, the operator or
 	// an observer. If the caller already has 8 codes, the oldest one becomes invalid.
@@ -159,8 +160,9 @@ func (c *accessServiceClient) RevokeCredential(ctx context.Context, in *RevokeCr
 // only the power to read.
 //
 // A console credential belongs to no process, so it never keeps a member alive. It gets NOT_PERMITTED (PERMISSION_DENIED) for
-// the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts) and for creating further
-// codes. A read-only one gets NOT_PERMITTED for everything that would change something, except for revoking itself.
+// the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts), for creating further
+// codes, and for Backup. A read-only one gets NOT_PERMITTED for everything that would change something, except for revoking
+// itself.
 type AccessServiceServer interface {
 	// Creates a code with which one person can sign in as the caller: once, within 60 s. The caller is a member, the operator or
 	// an observer. If the caller already has 8 codes, the oldest one becomes invalid.

@@ -28,7 +28,7 @@ const (
 type AuditCallerKind int32
 
 const (
-	// The entry is about calls by several callers, or about no call.
+	// The entry is about calls by several callers, or not about a call.
 	AuditCallerKind_AUDIT_CALLER_KIND_UNSPECIFIED AuditCallerKind = 0
 	// The caller presented no credential that the coordinator knows, neither a valid one nor one that has ended.
 	AuditCallerKind_AUDIT_CALLER_KIND_STRANGER AuditCallerKind = 1
@@ -104,7 +104,7 @@ type AuditCaller struct {
 	Kind AuditCallerKind `protobuf:"varint,1,opt,name=kind,proto3,enum=teamwire.v1.AuditCallerKind" json:"kind,omitempty"`
 	// The name of the member or host. Empty: it is neither.
 	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
-	// Which life of the member. Zero: a life before the current one, or the caller is not a member.
+	// Which life of the member called, if it was the current one. Zero: an earlier life called, or the caller is not a member.
 	Incarnation uint64 `protobuf:"varint,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	// Whether the member led the team.
 	IsLead bool `protobuf:"varint,4,opt,name=is_lead,json=isLead,proto3" json:"is_lead,omitempty"`
@@ -277,13 +277,13 @@ type AuditEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When the call ended, on the store's clock. If the entry is about several calls: when the first of them ended.
 	At *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
-	// Who called. Absent: the entry is about no call.
+	// Who called. Absent: the entry is not about a call.
 	Caller *AuditCaller `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
-	// The address and the port from which the call came; for several calls, those of the first one. Empty: the entry is about no
-	// call, or about calls by several callers.
+	// The address and the port from which the call came; for several calls, those of the first one. Empty: the entry is
+	// not about a call, or is about calls by several callers.
 	Address string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
 	// The call, such as `TeamService/ForceStop`; `operator credential` if the operator's credential was replaced; empty if the
-	// entry is about different calls, or about no call.
+	// entry is about different calls, or not about a call.
 	Method string `protobuf:"bytes,4,opt,name=method,proto3" json:"method,omitempty"`
 	// The team that the call was about. Empty: none, or the caller named none.
 	Team string `protobuf:"bytes,5,opt,name=team,proto3" json:"team,omitempty"`

@@ -318,7 +318,7 @@ type SpawnRequest struct {
 	// Optional. How long the start may take, 1 s to 1 h. Absent: as the profile says, or else 60 s.
 	Ttl *durationpb.Duration `protobuf:"bytes,11,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	// Optional. True: if the member and its host are both lost, the coordinator orders the member again, under its name, from
-	// another host that fits. It keeps its inbox, and gets the prompt again. Cannot be combined with `host`.
+	// another host that fits. The member keeps its inbox, and gets the prompt again. Cannot be combined with `host`.
 	Reschedule    bool `protobuf:"varint,12,opt,name=reschedule,proto3" json:"reschedule,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -764,7 +764,7 @@ type TakeOrderResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The order.
 	Request *Request `protobuf:"bytes,1,opt,name=request,proto3" json:"request,omitempty"`
-	// The token with which the ordered member joins. Expires with the order. Shown only once.
+	// The token with which the ordered member joins. Expires with the order. Only TakeOrder returns it.
 	JoinToken     string `protobuf:"bytes,2,opt,name=join_token,json=joinToken,proto3" json:"join_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -819,7 +819,7 @@ type RefuseOrderRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Required. The order.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// Required. Why, up to 64 KiB: one line with a sentence; the last lines that the program wrote may follow.
+	// Required. Why: a sentence on one line, optionally followed by the last lines that the program wrote. Up to 64 KiB.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Optional. True: another host may be able to start it, for example because this one is full.
 	TryAnotherHost bool `protobuf:"varint,3,opt,name=try_another_host,json=tryAnotherHost,proto3" json:"try_another_host,omitempty"`

@@ -73,7 +73,7 @@ type HostServiceClient interface {
 	TakeOrder(ctx context.Context, in *TakeOrderRequest, opts ...grpc.CallOption) (*TakeOrderResponse, error)
 	// Refuses an order, even one that the host has taken. A host does this if it cannot start the member, or if the program
 	// exited before the member opened a session. With `try_another_host`, the coordinator chooses another host, at most twice per
-	// order. It chooses no other host if the order named one. Repeating the call is harmless.
+	// order. If the order named a host, the coordinator does not choose another. Repeating the call is harmless.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD,
 	// CONTENT_TOO_LARGE. NOT_FOUND: REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED,
@@ -200,7 +200,7 @@ type HostServiceServer interface {
 	TakeOrder(context.Context, *TakeOrderRequest) (*TakeOrderResponse, error)
 	// Refuses an order, even one that the host has taken. A host does this if it cannot start the member, or if the program
 	// exited before the member opened a session. With `try_another_host`, the coordinator chooses another host, at most twice per
-	// order. It chooses no other host if the order named one. Repeating the call is harmless.
+	// order. If the order named a host, the coordinator does not choose another. Repeating the call is harmless.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD,
 	// CONTENT_TOO_LARGE. NOT_FOUND: REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED,

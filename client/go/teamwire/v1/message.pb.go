@@ -82,7 +82,7 @@ func (RestartPolicy) EnumDescriptor() ([]byte, []int) {
 	return file_teamwire_v1_message_proto_rawDescGZIP(), []int{0}
 }
 
-// What a notice of the coordinator is about. The policy of each kind says whether its notices are important; see NoticeLevel.
+// What a notice is about. The policy of each kind says whether its notices are important; see NoticeLevel.
 type NoticeKind int32
 
 const (

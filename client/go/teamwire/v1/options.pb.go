@@ -301,11 +301,11 @@ func (x *NoticePolicy) GetAbout() string {
 	return ""
 }
 
-// The default and the maximum of a request's field that says how long the call may wait before the coordinator replies. A client
-// adds the wait to the deadline of each attempt.
+// Some requests have a field that says how long the call may wait before the coordinator replies. This option of such a field
+// gives its default and its maximum. A client adds the wait to the deadline of each attempt.
 type WaitPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long the call waits if the request leaves that field out. Absent: such a call does not wait.
+	// How long the call waits if the request leaves the field out. Absent: such a call does not wait.
 	Default *durationpb.Duration `protobuf:"bytes,1,opt,name=default,proto3" json:"default,omitempty"`
 	// The longest time that the call waits; larger values in the request are treated as this.
 	Max           *durationpb.Duration `protobuf:"bytes,2,opt,name=max,proto3" json:"max,omitempty"`

@@ -99,15 +99,16 @@ type TaskServiceClient interface {
 	// Without a token, it is harmless if the `result` is the same.
 	//
 	// NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when the task is not claimed; the error says when and why it
-	// last returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has
-	// claimed the task), TASK_BLOCKED (only if the caller is the lead or the operator), PLAN_REQUIRED. INVALID_ARGUMENT:
+	// last returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (a teammate passed no token, and another
+	// member has claimed the task), TASK_BLOCKED (only if the caller is the lead or the operator), PLAN_REQUIRED. INVALID_ARGUMENT:
 	// CONTENT_TOO_LARGE. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (for a result of more than 1 KiB).
 	CompleteTask(ctx context.Context, in *CompleteTaskRequest, opts ...grpc.CallOption) (*CompleteTaskResponse, error)
 	// Releases a claimed task: it returns to the board. The owner passes the claim's token; the lead and the operator
 	// need none. Repeating the call with the same token is harmless.
 	//
 	// NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when the task is not claimed). FAILED_PRECONDITION:
-	// TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has claimed the task). INVALID_ARGUMENT: INVALID_FIELD.
+	// TASK_CLOSED, TASK_CLAIMED (a teammate passed no token, and another member has claimed the task). INVALID_ARGUMENT:
+	// INVALID_FIELD.
 	ReleaseTask(ctx context.Context, in *ReleaseTaskRequest, opts ...grpc.CallOption) (*ReleaseTaskResponse, error)
 	// Deletes a task, including a completed one. Tasks that waited for it stop waiting for it. If a task is in progress, only its
 	// owner, the lead or the operator may delete it. Repeating the call is harmless. A deleted task is kept for 24 hours.
@@ -299,15 +300,16 @@ type TaskServiceServer interface {
 	// Without a token, it is harmless if the `result` is the same.
 	//
 	// NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when the task is not claimed; the error says when and why it
-	// last returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has
-	// claimed the task), TASK_BLOCKED (only if the caller is the lead or the operator), PLAN_REQUIRED. INVALID_ARGUMENT:
+	// last returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (a teammate passed no token, and another
+	// member has claimed the task), TASK_BLOCKED (only if the caller is the lead or the operator), PLAN_REQUIRED. INVALID_ARGUMENT:
 	// CONTENT_TOO_LARGE. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (for a result of more than 1 KiB).
 	CompleteTask(context.Context, *CompleteTaskRequest) (*CompleteTaskResponse, error)
 	// Releases a claimed task: it returns to the board. The owner passes the claim's token; the lead and the operator
 	// need none. Repeating the call with the same token is harmless.
 	//
 	// NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when the task is not claimed). FAILED_PRECONDITION:
-	// TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has claimed the task). INVALID_ARGUMENT: INVALID_FIELD.
+	// TASK_CLOSED, TASK_CLAIMED (a teammate passed no token, and another member has claimed the task). INVALID_ARGUMENT:
+	// INVALID_FIELD.
 	ReleaseTask(context.Context, *ReleaseTaskRequest) (*ReleaseTaskResponse, error)
 	// Deletes a task, including a completed one. Tasks that waited for it stop waiting for it. If a task is in progress, only its
 	// owner, the lead or the operator may delete it. Repeating the call is harmless. A deleted task is kept for 24 hours.

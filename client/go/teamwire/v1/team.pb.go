@@ -170,7 +170,7 @@ const (
 	// In a request: attached.
 	Liveness_LIVENESS_UNSPECIFIED Liveness = 0
 	// A process keeps it going: a runner, or a program with a session. If the life's lease runs out and a grace period passes, the
-	// member becomes lost, and its tasks return to the board.
+	// member becomes lost, and the tasks that it claimed return to the board.
 	Liveness_LIVENESS_ATTACHED Liveness = 1
 	// No process keeps it going: a person types commands, or an agent runs them. The member is away between calls and never lost.
 	// Its claims last until the tasks are completed, released or taken away, but at most 24 hours (the coordinator's
@@ -219,7 +219,7 @@ func (Liveness) EnumDescriptor() ([]byte, []int) {
 	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{2}
 }
 
-// Which notices of the coordinator a member gets.
+// Which notices a member gets.
 type NoticeLevel int32
 
 const (
@@ -966,7 +966,7 @@ type CreateTeamResponse struct {
 	Team *Team `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
 	// Its lead.
 	Lead *Member `protobuf:"bytes,2,opt,name=lead,proto3" json:"lead,omitempty"`
-	// The lead's credential. Shown only once.
+	// The lead's credential. Only CreateTeam returns it.
 	Credential    string `protobuf:"bytes,3,opt,name=credential,proto3" json:"credential,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1402,14 +1402,14 @@ func (x *InviteRequest) GetHost() bool {
 // The reply of TeamService.Invite.
 type InviteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The token. Shown only once.
+	// The token. Only Invite returns it.
 	JoinToken string `protobuf:"bytes,1,opt,name=join_token,json=joinToken,proto3" json:"join_token,omitempty"`
 	// When it expires.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	// The token with the coordinator's addresses and the certificate to trust, as one word to paste on the other machine:
 	// `TOKEN@ADDRESS[,ADDRESS...][+sha256:HEX]`. The addresses are those that the coordinator advertises, or else the one that
 	// this call used. HEX is the SHA-256 of the certificate to trust: the CA certificate in the coordinator's TLS certificate
-	// chain. If no address is known, this is the token alone. Shown only once.
+	// chain. If no address is known, this is the token alone. Only Invite returns it.
 	JoinString    string `protobuf:"bytes,3,opt,name=join_string,json=joinString,proto3" json:"join_string,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1524,7 +1524,7 @@ func (x *CreateObserverRequest) GetTtl() *durationpb.Duration {
 // The reply of TeamService.CreateObserver.
 type CreateObserverResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The credential. Shown only once.
+	// The credential. Only CreateObserver returns it.
 	Credential string `protobuf:"bytes,1,opt,name=credential,proto3" json:"credential,omitempty"`
 	// When it expires.
 	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
@@ -1680,7 +1680,7 @@ type JoinResponse struct {
 	Team *Team `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
 	// The caller as a member.
 	Member *Member `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
-	// The credential of this life. Shown only once.
+	// The credential of this life. Only Join returns it.
 	Credential    string `protobuf:"bytes,3,opt,name=credential,proto3" json:"credential,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -139,7 +139,7 @@ type TeamServiceClient interface {
 	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
 	// INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, TEAM_MISMATCH.
 	SetLead(ctx context.Context, in *SetLeadRequest, opts ...grpc.CallOption) (*SetLeadResponse, error)
-	// Sets which notices of the coordinator a member gets. Members set their own level; the lead and the operator may set
+	// Sets which notices a member gets. Members set their own level; the lead and the operator may set
 	// any member's. The level belongs to the name: a new life keeps it.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:
@@ -406,7 +406,7 @@ type TeamServiceServer interface {
 	// PERMISSION_DENIED: LEAD_ONLY. NOT_FOUND: AGENT_NOT_FOUND, TEAM_NOT_FOUND. FAILED_PRECONDITION: AGENT_EXITED, LEAD_ACTIVE.
 	// INVALID_ARGUMENT: MISSING_RECIPIENT, INVALID_NAME, TEAM_MISMATCH.
 	SetLead(context.Context, *SetLeadRequest) (*SetLeadResponse, error)
-	// Sets which notices of the coordinator a member gets. Members set their own level; the lead and the operator may set
+	// Sets which notices a member gets. Members set their own level; the lead and the operator may set
 	// any member's. The level belongs to the name: a new life keeps it.
 	//
 	// PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:

@@ -489,7 +489,8 @@ type TeamItemKey_Host struct {
 }
 
 type TeamItemKey_RequestId struct {
-	// The request with this id.
+	// The request with this id. It no longer concerns the caller. (A request that is no longer pending comes as a TeamItem
+	// instead.)
 	RequestId string `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3,oneof"`
 }
 

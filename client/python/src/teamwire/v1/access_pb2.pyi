@@ -123,7 +123,7 @@ class CreateSignInCodeResponse(google.protobuf.message.Message):
     EXPIRES_AT_FIELD_NUMBER: builtins.int
     CONSOLE_ENABLED_FIELD_NUMBER: builtins.int
     code: builtins.str
-    """The code. Shown only once."""
+    """The code. Only CreateSignInCode returns it."""
     console_enabled: builtins.bool
     """Whether this coordinator serves the console."""
     @property
@@ -170,7 +170,7 @@ class SignInResponse(google.protobuf.message.Message):
     EXPIRES_AT_FIELD_NUMBER: builtins.int
     CALLER_FIELD_NUMBER: builtins.int
     credential: builtins.str
-    """The console credential. Shown only once."""
+    """The console credential. Only SignIn returns it."""
     @property
     def expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When it expires."""

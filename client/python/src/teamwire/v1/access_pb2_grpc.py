@@ -35,8 +35,9 @@ class AccessServiceStub(object):
     only the power to read.
 
     A console credential belongs to no process, so it never keeps a member alive. It gets NOT_PERMITTED (PERMISSION_DENIED) for
-    the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts) and for creating further
-    codes. A read-only one gets NOT_PERMITTED for everything that would change something, except for revoking itself.
+    the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts), for creating further
+    codes, and for Backup. A read-only one gets NOT_PERMITTED for everything that would change something, except for revoking
+    itself.
     """
 
     def __init__(self, channel):
@@ -82,8 +83,9 @@ class AccessServiceServicer(object):
     only the power to read.
 
     A console credential belongs to no process, so it never keeps a member alive. It gets NOT_PERMITTED (PERMISSION_DENIED) for
-    the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts) and for creating further
-    codes. A read-only one gets NOT_PERMITTED for everything that would change something, except for revoking itself.
+    the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts), for creating further
+    codes, and for Backup. A read-only one gets NOT_PERMITTED for everything that would change something, except for revoking
+    itself.
     """
 
     def CreateSignInCode(self, request, context):
@@ -199,8 +201,9 @@ class AccessService(object):
     only the power to read.
 
     A console credential belongs to no process, so it never keeps a member alive. It gets NOT_PERMITTED (PERMISSION_DENIED) for
-    the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts) and for creating further
-    codes. A read-only one gets NOT_PERMITTED for everything that would change something, except for revoking itself.
+    the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts), for creating further
+    codes, and for Backup. A read-only one gets NOT_PERMITTED for everything that would change something, except for revoking
+    itself.
     """
 
     @staticmethod

@@ -115,8 +115,9 @@ class AccessServiceStub(typing.Generic[_AccessServiceCreateSignInCodeType, _Acce
     only the power to read.
 
     A console credential belongs to no process, so it never keeps a member alive. It gets NOT_PERMITTED (PERMISSION_DENIED) for
-    the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts) and for creating further
-    codes. A read-only one gets NOT_PERMITTED for everything that would change something, except for revoking itself.
+    the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts), for creating further
+    codes, and for Backup. A read-only one gets NOT_PERMITTED for everything that would change something, except for revoking
+    itself.
     """
 
     @typing.overload
@@ -252,8 +253,9 @@ class AccessServiceServicer(metaclass=abc.ABCMeta):
     only the power to read.
 
     A console credential belongs to no process, so it never keeps a member alive. It gets NOT_PERMITTED (PERMISSION_DENIED) for
-    the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts) and for creating further
-    codes. A read-only one gets NOT_PERMITTED for everything that would change something, except for revoking itself.
+    the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts), for creating further
+    codes, and for Backup. A read-only one gets NOT_PERMITTED for everything that would change something, except for revoking
+    itself.
     """
 
     @abc.abstractmethod

@@ -27,7 +27,7 @@ class _AuditCallerKind:
 class _AuditCallerKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_AuditCallerKind.ValueType], builtins.type):
     DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
     AUDIT_CALLER_KIND_UNSPECIFIED: _AuditCallerKind.ValueType  # 0
-    """The entry is about calls by several callers, or about no call."""
+    """The entry is about calls by several callers, or not about a call."""
     AUDIT_CALLER_KIND_STRANGER: _AuditCallerKind.ValueType  # 1
     """The caller presented no credential that the coordinator knows, neither a valid one nor one that has ended."""
     AUDIT_CALLER_KIND_OPERATOR: _AuditCallerKind.ValueType  # 2
@@ -47,7 +47,7 @@ class AuditCallerKind(_AuditCallerKind, metaclass=_AuditCallerKindEnumTypeWrappe
     """The kind of a caller that the audit log names."""
 
 AUDIT_CALLER_KIND_UNSPECIFIED: AuditCallerKind.ValueType  # 0
-"""The entry is about calls by several callers, or about no call."""
+"""The entry is about calls by several callers, or not about a call."""
 AUDIT_CALLER_KIND_STRANGER: AuditCallerKind.ValueType  # 1
 """The caller presented no credential that the coordinator knows, neither a valid one nor one that has ended."""
 AUDIT_CALLER_KIND_OPERATOR: AuditCallerKind.ValueType  # 2
@@ -81,7 +81,7 @@ class AuditCaller(google.protobuf.message.Message):
     member: builtins.str
     """The name of the member or host. Empty: it is neither."""
     incarnation: builtins.int
-    """Which life of the member. Zero: a life before the current one, or the caller is not a member."""
+    """Which life of the member called, if it was the current one. Zero: an earlier life called, or the caller is not a member."""
     is_lead: builtins.bool
     """Whether the member led the team."""
     credential_id: builtins.str
@@ -161,12 +161,12 @@ class AuditEntry(google.protobuf.message.Message):
     MISSING_FIELD_NUMBER: builtins.int
     CHECKPOINT_FIELD_NUMBER: builtins.int
     address: builtins.str
-    """The address and the port from which the call came; for several calls, those of the first one. Empty: the entry is about no
-    call, or about calls by several callers.
+    """The address and the port from which the call came; for several calls, those of the first one. Empty: the entry is
+    not about a call, or is about calls by several callers.
     """
     method: builtins.str
     """The call, such as `TeamService/ForceStop`; `operator credential` if the operator's credential was replaced; empty if the
-    entry is about different calls, or about no call.
+    entry is about different calls, or not about a call.
     """
     team: builtins.str
     """The team that the call was about. Empty: none, or the caller named none."""
@@ -190,7 +190,7 @@ class AuditEntry(google.protobuf.message.Message):
 
     @property
     def caller(self) -> Global___AuditCaller:
-        """Who called. Absent: the entry is about no call."""
+        """Who called. Absent: the entry is not about a call."""
 
     @property
     def last_at(self) -> google.protobuf.timestamp_pb2.Timestamp:

@@ -64,7 +64,7 @@ class BackupServiceStub(typing.Generic[_BackupServiceBackupType]):
     """Streams a backup of the whole store, with all teams, while the coordinator goes on serving. Only the operator may call it,
     with its own credential: a console credential gets NOT_PERMITTED.
 
-    The frames, one after the other, are the backup: lines of JSON, each ended by a line feed. The last line says how many
+    Concatenated, the frames form the backup: lines of JSON, each ending with a line feed. The last line says how many
     lines there are, and has a checksum. A backup without this line is incomplete. `docs/operations.md` describes the lines,
     and says which point in time the backup shows. Each coordinator runs one backup at a time; the next one
     waits until that one has ended. If a client reads nothing for 30 s, the coordinator ends the backup.
@@ -95,7 +95,7 @@ class BackupServiceServicer(metaclass=abc.ABCMeta):
         """Streams a backup of the whole store, with all teams, while the coordinator goes on serving. Only the operator may call it,
         with its own credential: a console credential gets NOT_PERMITTED.
 
-        The frames, one after the other, are the backup: lines of JSON, each ended by a line feed. The last line says how many
+        Concatenated, the frames form the backup: lines of JSON, each ending with a line feed. The last line says how many
         lines there are, and has a checksum. A backup without this line is incomplete. `docs/operations.md` describes the lines,
         and says which point in time the backup shows. Each coordinator runs one backup at a time; the next one
         waits until that one has ended. If a client reads nothing for 30 s, the coordinator ends the backup.

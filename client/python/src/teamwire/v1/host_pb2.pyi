@@ -227,7 +227,7 @@ class SpawnRequest(google.protobuf.message.Message):
     """
     reschedule: builtins.bool
     """Optional. True: if the member and its host are both lost, the coordinator orders the member again, under its name, from
-    another host that fits. It keeps its inbox, and gets the prompt again. Cannot be combined with `host`.
+    another host that fits. The member keeps its inbox, and gets the prompt again. Cannot be combined with `host`.
     """
     @property
     def labels(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
@@ -408,7 +408,7 @@ class TakeOrderResponse(google.protobuf.message.Message):
     REQUEST_FIELD_NUMBER: builtins.int
     JOIN_TOKEN_FIELD_NUMBER: builtins.int
     join_token: builtins.str
-    """The token with which the ordered member joins. Expires with the order. Shown only once."""
+    """The token with which the ordered member joins. Expires with the order. Only TakeOrder returns it."""
     @property
     def request(self) -> teamwire.v1.request_pb2.Request:
         """The order."""
@@ -436,7 +436,7 @@ class RefuseOrderRequest(google.protobuf.message.Message):
     request_id: builtins.str
     """Required. The order."""
     reason: builtins.str
-    """Required. Why, up to 64 KiB: one line with a sentence; the last lines that the program wrote may follow."""
+    """Required. Why: a sentence on one line, optionally followed by the last lines that the program wrote. Up to 64 KiB."""
     try_another_host: builtins.bool
     """Optional. True: another host may be able to start it, for example because this one is full."""
     def __init__(

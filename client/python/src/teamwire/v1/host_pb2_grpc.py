@@ -140,7 +140,7 @@ class HostServiceServicer(object):
     def RefuseOrder(self, request, context):
         """Refuses an order, even one that the host has taken. A host does this if it cannot start the member, or if the program
         exited before the member opened a session. With `try_another_host`, the coordinator chooses another host, at most twice per
-        order. It chooses no other host if the order named one. Repeating the call is harmless.
+        order. If the order named a host, the coordinator does not choose another. Repeating the call is harmless.
 
         PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD,
         CONTENT_TOO_LARGE. NOT_FOUND: REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED,

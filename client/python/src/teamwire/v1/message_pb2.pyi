@@ -113,7 +113,7 @@ class _NoticeKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enu
     """
 
 class NoticeKind(_NoticeKind, metaclass=_NoticeKindEnumTypeWrapper):
-    """What a notice of the coordinator is about. The policy of each kind says whether its notices are important; see NoticeLevel."""
+    """What a notice is about. The policy of each kind says whether its notices are important; see NoticeLevel."""
 
 NOTICE_KIND_UNSPECIFIED: NoticeKind.ValueType  # 0
 """Never sent."""

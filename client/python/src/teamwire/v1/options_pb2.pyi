@@ -171,8 +171,8 @@ Global___NoticePolicy: typing_extensions.TypeAlias = NoticePolicy
 
 @typing.final
 class WaitPolicy(google.protobuf.message.Message):
-    """The default and the maximum of a request's field that says how long the call may wait before the coordinator replies. A client
-    adds the wait to the deadline of each attempt.
+    """Some requests have a field that says how long the call may wait before the coordinator replies. This option of such a field
+    gives its default and its maximum. A client adds the wait to the deadline of each attempt.
     """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
@@ -181,7 +181,7 @@ class WaitPolicy(google.protobuf.message.Message):
     MAX_FIELD_NUMBER: builtins.int
     @property
     def default(self) -> google.protobuf.duration_pb2.Duration:
-        """How long the call waits if the request leaves that field out. Absent: such a call does not wait."""
+        """How long the call waits if the request leaves the field out. Absent: such a call does not wait."""
 
     @property
     def max(self) -> google.protobuf.duration_pb2.Duration:

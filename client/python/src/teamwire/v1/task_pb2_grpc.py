@@ -196,8 +196,8 @@ class TaskServiceServicer(object):
         Without a token, it is harmless if the `result` is the same.
 
         NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when the task is not claimed; the error says when and why it
-        last returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has
-        claimed the task), TASK_BLOCKED (only if the caller is the lead or the operator), PLAN_REQUIRED. INVALID_ARGUMENT:
+        last returned to the board). FAILED_PRECONDITION: TASK_CLOSED, TASK_CLAIMED (a teammate passed no token, and another
+        member has claimed the task), TASK_BLOCKED (only if the caller is the lead or the operator), PLAN_REQUIRED. INVALID_ARGUMENT:
         CONTENT_TOO_LARGE. RESOURCE_EXHAUSTED: QUOTA_EXCEEDED (for a result of more than 1 KiB).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -209,7 +209,8 @@ class TaskServiceServicer(object):
         need none. Repeating the call with the same token is harmless.
 
         NOT_FOUND: TASK_NOT_FOUND. ABORTED: STALE_CLAIM (including when the task is not claimed). FAILED_PRECONDITION:
-        TASK_CLOSED, TASK_CLAIMED (no token was given, and another member has claimed the task). INVALID_ARGUMENT: INVALID_FIELD.
+        TASK_CLOSED, TASK_CLAIMED (a teammate passed no token, and another member has claimed the task). INVALID_ARGUMENT:
+        INVALID_FIELD.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -125,7 +125,7 @@ class _LivenessEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumT
     """In a request: attached."""
     LIVENESS_ATTACHED: _Liveness.ValueType  # 1
     """A process keeps it going: a runner, or a program with a session. If the life's lease runs out and a grace period passes, the
-    member becomes lost, and its tasks return to the board.
+    member becomes lost, and the tasks that it claimed return to the board.
     """
     LIVENESS_DETACHED: _Liveness.ValueType  # 2
     """No process keeps it going: a person types commands, or an agent runs them. The member is away between calls and never lost.
@@ -140,7 +140,7 @@ LIVENESS_UNSPECIFIED: Liveness.ValueType  # 0
 """In a request: attached."""
 LIVENESS_ATTACHED: Liveness.ValueType  # 1
 """A process keeps it going: a runner, or a program with a session. If the life's lease runs out and a grace period passes, the
-member becomes lost, and its tasks return to the board.
+member becomes lost, and the tasks that it claimed return to the board.
 """
 LIVENESS_DETACHED: Liveness.ValueType  # 2
 """No process keeps it going: a person types commands, or an agent runs them. The member is away between calls and never lost.
@@ -167,7 +167,7 @@ class _NoticeLevelEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     """
 
 class NoticeLevel(_NoticeLevel, metaclass=_NoticeLevelEnumTypeWrapper):
-    """Which notices of the coordinator a member gets."""
+    """Which notices a member gets."""
 
 NOTICE_LEVEL_UNSPECIFIED: NoticeLevel.ValueType  # 0
 """Same as NOTICE_LEVEL_ALL."""
@@ -532,7 +532,7 @@ class CreateTeamResponse(google.protobuf.message.Message):
     LEAD_FIELD_NUMBER: builtins.int
     CREDENTIAL_FIELD_NUMBER: builtins.int
     credential: builtins.str
-    """The lead's credential. Shown only once."""
+    """The lead's credential. Only CreateTeam returns it."""
     @property
     def team(self) -> Global___Team:
         """The new team."""
@@ -719,12 +719,12 @@ class InviteResponse(google.protobuf.message.Message):
     EXPIRES_AT_FIELD_NUMBER: builtins.int
     JOIN_STRING_FIELD_NUMBER: builtins.int
     join_token: builtins.str
-    """The token. Shown only once."""
+    """The token. Only Invite returns it."""
     join_string: builtins.str
     """The token with the coordinator's addresses and the certificate to trust, as one word to paste on the other machine:
     `TOKEN@ADDRESS[,ADDRESS...][+sha256:HEX]`. The addresses are those that the coordinator advertises, or else the one that
     this call used. HEX is the SHA-256 of the certificate to trust: the CA certificate in the coordinator's TLS certificate
-    chain. If no address is known, this is the token alone. Shown only once.
+    chain. If no address is known, this is the token alone. Only Invite returns it.
     """
     @property
     def expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
@@ -776,7 +776,7 @@ class CreateObserverResponse(google.protobuf.message.Message):
     CREDENTIAL_FIELD_NUMBER: builtins.int
     EXPIRES_AT_FIELD_NUMBER: builtins.int
     credential: builtins.str
-    """The credential. Shown only once."""
+    """The credential. Only CreateObserver returns it."""
     @property
     def expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When it expires."""
@@ -855,7 +855,7 @@ class JoinResponse(google.protobuf.message.Message):
     MEMBER_FIELD_NUMBER: builtins.int
     CREDENTIAL_FIELD_NUMBER: builtins.int
     credential: builtins.str
-    """The credential of this life. Shown only once."""
+    """The credential of this life. Only Join returns it."""
     @property
     def team(self) -> Global___Team:
         """The team."""

@@ -289,7 +289,7 @@ class TeamServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SetNoticeLevel(self, request, context):
-        """Sets which notices of the coordinator a member gets. Members set their own level; the lead and the operator may set
+        """Sets which notices a member gets. Members set their own level; the lead and the operator may set
         any member's. The level belongs to the name: a new life keeps it.
 
         PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:

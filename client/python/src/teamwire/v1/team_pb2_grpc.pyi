@@ -522,7 +522,7 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     """
 
     SetNoticeLevel: _TeamServiceSetNoticeLevelType
-    """Sets which notices of the coordinator a member gets. Members set their own level; the lead and the operator may set
+    """Sets which notices a member gets. Members set their own level; the lead and the operator may set
     any member's. The level belongs to the name: a new life keeps it.
 
     PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:
@@ -795,7 +795,7 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         request: teamwire.v1.team_pb2.SetNoticeLevelRequest,
         context: _ServicerContext,
     ) -> typing.Union[teamwire.v1.team_pb2.SetNoticeLevelResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.SetNoticeLevelResponse]]:
-        """Sets which notices of the coordinator a member gets. Members set their own level; the lead and the operator may set
+        """Sets which notices a member gets. Members set their own level; the lead and the operator may set
         any member's. The level belongs to the name: a new life keeps it.
 
         PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:

@@ -185,7 +185,9 @@ class TeamItemKey(google.protobuf.message.Message):
     host: builtins.str
     """The host with this name."""
     request_id: builtins.str
-    """The request with this id."""
+    """The request with this id. It no longer concerns the caller. (A request that is no longer pending comes as a TeamItem
+    instead.)
+    """
     task_id: builtins.int
     """The task with this id."""
     activity_of: builtins.str

@@ -61,7 +61,7 @@ export const CreateSignInCodeRequestSchema: GenMessage<CreateSignInCodeRequest> 
  */
 export type CreateSignInCodeResponse = Message<"teamwire.v1.CreateSignInCodeResponse"> & {
   /**
-   * The code. Shown only once.
+   * The code. Only CreateSignInCode returns it.
    *
    * @generated from field: string code = 1;
    */
@@ -117,7 +117,7 @@ export const SignInRequestSchema: GenMessage<SignInRequest> = /*@__PURE__*/
  */
 export type SignInResponse = Message<"teamwire.v1.SignInResponse"> & {
   /**
-   * The console credential. Shown only once.
+   * The console credential. Only SignIn returns it.
    *
    * @generated from field: string credential = 1;
    */
@@ -558,8 +558,9 @@ export const CredentialKindSchema: GenEnum<CredentialKind> = /*@__PURE__*/
  * only the power to read.
  *
  * A console credential belongs to no process, so it never keeps a member alive. It gets NOT_PERMITTED (PERMISSION_DENIED) for
- * the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts) and for creating further
- * codes. A read-only one gets NOT_PERMITTED for everything that would change something, except for revoking itself.
+ * the calls of a process (Join, Leave, Stream, Heartbeat, ReportActivity, and the calls of hosts), for creating further
+ * codes, and for Backup. A read-only one gets NOT_PERMITTED for everything that would change something, except for revoking
+ * itself.
  *
  * @generated from service teamwire.v1.AccessService
  */

@@ -37,7 +37,7 @@ export type AuditCaller = Message<"teamwire.v1.AuditCaller"> & {
   member: string;
 
   /**
-   * Which life of the member. Zero: a life before the current one, or the caller is not a member.
+   * Which life of the member called, if it was the current one. Zero: an earlier life called, or the caller is not a member.
    *
    * @generated from field: uint64 incarnation = 3;
    */
@@ -137,15 +137,15 @@ export type AuditEntry = Message<"teamwire.v1.AuditEntry"> & {
   at?: Timestamp | undefined;
 
   /**
-   * Who called. Absent: the entry is about no call.
+   * Who called. Absent: the entry is not about a call.
    *
    * @generated from field: teamwire.v1.AuditCaller caller = 2;
    */
   caller?: AuditCaller | undefined;
 
   /**
-   * The address and the port from which the call came; for several calls, those of the first one. Empty: the entry is about no
-   * call, or about calls by several callers.
+   * The address and the port from which the call came; for several calls, those of the first one. Empty: the entry is
+   * not about a call, or is about calls by several callers.
    *
    * @generated from field: string address = 3;
    */
@@ -153,7 +153,7 @@ export type AuditEntry = Message<"teamwire.v1.AuditEntry"> & {
 
   /**
    * The call, such as `TeamService/ForceStop`; `operator credential` if the operator's credential was replaced; empty if the
-   * entry is about different calls, or about no call.
+   * entry is about different calls, or not about a call.
    *
    * @generated from field: string method = 4;
    */
@@ -483,7 +483,7 @@ export const ListAuditEntriesResponseSchema: GenMessage<ListAuditEntriesResponse
  */
 export enum AuditCallerKind {
   /**
-   * The entry is about calls by several callers, or about no call.
+   * The entry is about calls by several callers, or not about a call.
    *
    * @generated from enum value: AUDIT_CALLER_KIND_UNSPECIFIED = 0;
    */

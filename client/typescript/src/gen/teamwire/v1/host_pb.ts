@@ -271,7 +271,7 @@ export type SpawnRequest = Message<"teamwire.v1.SpawnRequest"> & {
 
   /**
    * Optional. True: if the member and its host are both lost, the coordinator orders the member again, under its name, from
-   * another host that fits. It keeps its inbox, and gets the prompt again. Cannot be combined with `host`.
+   * another host that fits. The member keeps its inbox, and gets the prompt again. Cannot be combined with `host`.
    *
    * @generated from field: bool reschedule = 12;
    */
@@ -460,7 +460,7 @@ export type TakeOrderResponse = Message<"teamwire.v1.TakeOrderResponse"> & {
   request?: Request | undefined;
 
   /**
-   * The token with which the ordered member joins. Expires with the order. Shown only once.
+   * The token with which the ordered member joins. Expires with the order. Only TakeOrder returns it.
    *
    * @generated from field: string join_token = 2;
    */
@@ -488,7 +488,7 @@ export type RefuseOrderRequest = Message<"teamwire.v1.RefuseOrderRequest"> & {
   requestId: string;
 
   /**
-   * Required. Why, up to 64 KiB: one line with a sentence; the last lines that the program wrote may follow.
+   * Required. Why: a sentence on one line, optionally followed by the last lines that the program wrote. Up to 64 KiB.
    *
    * @generated from field: string reason = 2;
    */
@@ -657,7 +657,7 @@ export const HostService: GenService<{
   /**
    * Refuses an order, even one that the host has taken. A host does this if it cannot start the member, or if the program
    * exited before the member opened a session. With `try_another_host`, the coordinator chooses another host, at most twice per
-   * order. It chooses no other host if the order named one. Repeating the call is harmless.
+   * order. If the order named a host, the coordinator does not choose another. Repeating the call is harmless.
    *
    * PERMISSION_DENIED: NOT_PERMITTED, NOT_REQUEST_TARGET. INVALID_ARGUMENT: INVALID_REQUEST_ID, INVALID_FIELD,
    * CONTENT_TOO_LARGE. NOT_FOUND: REQUEST_NOT_FOUND. FAILED_PRECONDITION: ALREADY_DECIDED, REQUEST_EXPIRED,

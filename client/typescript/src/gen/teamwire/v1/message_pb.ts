@@ -1628,7 +1628,7 @@ export const RestartPolicySchema: GenEnum<RestartPolicy> = /*@__PURE__*/
   enumDesc(file_teamwire_v1_message, 0);
 
 /**
- * What a notice of the coordinator is about. The policy of each kind says whether its notices are important; see NoticeLevel.
+ * What a notice is about. The policy of each kind says whether its notices are important; see NoticeLevel.
  *
  * @generated from enum teamwire.v1.NoticeKind
  */

@@ -96,14 +96,14 @@ export const NoticePolicySchema: GenMessage<NoticePolicy> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_options, 1);
 
 /**
- * The default and the maximum of a request's field that says how long the call may wait before the coordinator replies. A client
- * adds the wait to the deadline of each attempt.
+ * Some requests have a field that says how long the call may wait before the coordinator replies. This option of such a field
+ * gives its default and its maximum. A client adds the wait to the deadline of each attempt.
  *
  * @generated from message teamwire.v1.WaitPolicy
  */
 export type WaitPolicy = Message<"teamwire.v1.WaitPolicy"> & {
   /**
-   * How long the call waits if the request leaves that field out. Absent: such a call does not wait.
+   * How long the call waits if the request leaves the field out. Absent: such a call does not wait.
    *
    * @generated from field: google.protobuf.Duration default = 1;
    */

@@ -457,7 +457,7 @@ export type CreateTeamResponse = Message<"teamwire.v1.CreateTeamResponse"> & {
   lead?: Member | undefined;
 
   /**
-   * The lead's credential. Shown only once.
+   * The lead's credential. Only CreateTeam returns it.
    *
    * @generated from field: string credential = 3;
    */
@@ -668,7 +668,7 @@ export const InviteRequestSchema: GenMessage<InviteRequest> = /*@__PURE__*/
  */
 export type InviteResponse = Message<"teamwire.v1.InviteResponse"> & {
   /**
-   * The token. Shown only once.
+   * The token. Only Invite returns it.
    *
    * @generated from field: string join_token = 1;
    */
@@ -685,7 +685,7 @@ export type InviteResponse = Message<"teamwire.v1.InviteResponse"> & {
    * The token with the coordinator's addresses and the certificate to trust, as one word to paste on the other machine:
    * `TOKEN@ADDRESS[,ADDRESS...][+sha256:HEX]`. The addresses are those that the coordinator advertises, or else the one that
    * this call used. HEX is the SHA-256 of the certificate to trust: the CA certificate in the coordinator's TLS certificate
-   * chain. If no address is known, this is the token alone. Shown only once.
+   * chain. If no address is known, this is the token alone. Only Invite returns it.
    *
    * @generated from field: string join_string = 3;
    */
@@ -734,7 +734,7 @@ export const CreateObserverRequestSchema: GenMessage<CreateObserverRequest> = /*
  */
 export type CreateObserverResponse = Message<"teamwire.v1.CreateObserverResponse"> & {
   /**
-   * The credential. Shown only once.
+   * The credential. Only CreateObserver returns it.
    *
    * @generated from field: string credential = 1;
    */
@@ -838,7 +838,7 @@ export type JoinResponse = Message<"teamwire.v1.JoinResponse"> & {
   member?: Member | undefined;
 
   /**
-   * The credential of this life. Shown only once.
+   * The credential of this life. Only Join returns it.
    *
    * @generated from field: string credential = 3;
    */
@@ -1379,7 +1379,7 @@ export enum Liveness {
 
   /**
    * A process keeps it going: a runner, or a program with a session. If the life's lease runs out and a grace period passes, the
-   * member becomes lost, and its tasks return to the board.
+   * member becomes lost, and the tasks that it claimed return to the board.
    *
    * @generated from enum value: LIVENESS_ATTACHED = 1;
    */
@@ -1402,7 +1402,7 @@ export const LivenessSchema: GenEnum<Liveness> = /*@__PURE__*/
   enumDesc(file_teamwire_v1_team, 2);
 
 /**
- * Which notices of the coordinator a member gets.
+ * Which notices a member gets.
  *
  * @generated from enum teamwire.v1.NoticeLevel
  */
@@ -1691,7 +1691,7 @@ export const TeamService: GenService<{
     output: typeof SetLeadResponseSchema;
   },
   /**
-   * Sets which notices of the coordinator a member gets. Members set their own level; the lead and the operator may set
+   * Sets which notices a member gets. Members set their own level; the lead and the operator may set
    * any member's. The level belongs to the name: a new life keeps it.
    *
    * PERMISSION_DENIED: NOT_PERMITTED (the operator has no inbox and must name a member), LEAD_ONLY. NOT_FOUND:

@@ -232,7 +232,8 @@ export type TeamItemKey = Message<"teamwire.v1.TeamItemKey"> & {
     case: "host";
   } | {
     /**
-     * The request with this id.
+     * The request with this id. It no longer concerns the caller. (A request that is no longer pending comes as a TeamItem
+     * instead.)
      *
      * @generated from field: string request_id = 3;
      */
