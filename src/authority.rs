@@ -24,7 +24,7 @@ const BACKDATED: Duration = Duration::from_secs(60 * 60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The purpose of a certificate.
-pub enum Purpose<'a> {
+pub(crate) enum Purpose<'a> {
     /// A coordinator with these host names and IP addresses.
     Server(&'a [String]),
     /// A client with this name.
@@ -33,7 +33,7 @@ pub enum Purpose<'a> {
 
 /// The paths of a certificate and its private key, both in PEM.
 #[derive(Clone, Debug)]
-pub struct Files {
+pub(crate) struct Files {
     pub cert: PathBuf,
     pub key: PathBuf,
 }
@@ -53,7 +53,7 @@ impl Files {
 }
 
 /// A certificate authority that can issue certificates.
-pub struct CertificateAuthority {
+pub(crate) struct CertificateAuthority {
     directory: PathBuf,
     files: Files,
     cert: String,
@@ -66,7 +66,7 @@ impl CertificateAuthority {
     /// Opens the CA in a directory, or creates one that is valid for `days` days if the directory has none.
     ///
     /// Fails if only one of `ca.crt` and `ca.key` exists, or if either cannot be used.
-    pub fn open(directory: &Path, days: u32) -> Result<Self, Failure> {
+    pub(crate) fn open(directory: &Path, days: u32) -> Result<Self, Failure> {
         make_private_directory(directory)?;
         let files = Files::named(directory, "ca");
         let is_new = match (files.cert.exists(), files.key.exists()) {
@@ -96,7 +96,7 @@ impl CertificateAuthority {
     }
 
     /// Issues a certificate that is valid for `days` days and writes it to `NAME.crt` and `NAME.key`, replacing both.
-    pub fn issue(&self, name: &str, purpose: &Purpose<'_>, days: u32) -> Result<Files, Failure> {
+    pub(crate) fn issue(&self, name: &str, purpose: &Purpose<'_>, days: u32) -> Result<Files, Failure> {
         let (hosts, usage, common_name) = match purpose {
             Purpose::Server(hosts) => (hosts.to_vec(), ExtendedKeyUsagePurpose::ServerAuth, "teamwire coordinator"),
             Purpose::Client(client) => (Vec::new(), ExtendedKeyUsagePurpose::ClientAuth, *client),
@@ -117,17 +117,17 @@ impl CertificateAuthority {
     }
 
     /// Returns the paths of the CA's own certificate and key.
-    pub fn files(&self) -> &Files {
+    pub(crate) fn files(&self) -> &Files {
         &self.files
     }
 
     /// Returns the SHA-256 fingerprint of the CA's certificate, which clients pin.
-    pub fn fingerprint(&self) -> Fingerprint {
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
 
     /// Returns whether [`Self::open`] created the CA.
-    pub fn is_new(&self) -> bool {
+    pub(crate) fn is_new(&self) -> bool {
         self.is_new
     }
 }

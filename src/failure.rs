@@ -7,27 +7,27 @@ use teamwire_client::{Error, Refusal};
 use teamwire_proto::{Method, Reason, address::Address};
 
 /// The command line or its input is wrong (`EX_USAGE`).
-pub const USAGE: u8 = 64;
+pub(crate) const USAGE: u8 = 64;
 /// No coordinator answered (`EX_UNAVAILABLE`).
-pub const UNREACHABLE: u8 = 69;
+pub(crate) const UNREACHABLE: u8 = 69;
 /// The outcome is unknown: the call may or may not have taken effect (`EX_TEMPFAIL`).
-pub const OUTCOME_UNKNOWN: u8 = 75;
+pub(crate) const OUTCOME_UNKNOWN: u8 = 75;
 /// The credential does not permit the call (`EX_NOPERM`).
-pub const NOT_PERMITTED: u8 = 77;
+pub(crate) const NOT_PERMITTED: u8 = 77;
 /// The coordinator refused the call for any other reason, or something on this machine failed.
-pub const REFUSED: u8 = 1;
+pub(crate) const REFUSED: u8 = 1;
 /// The member, the lead or the host rejected the request.
-pub const REJECTED: u8 = 3;
+pub(crate) const REJECTED: u8 = 3;
 /// The request expired or was cancelled before it was answered.
-pub const UNANSWERED: u8 = 4;
+pub(crate) const UNANSWERED: u8 = 4;
 /// The awaited event did not happen in time.
-pub const NOT_IN_TIME: u8 = 5;
+pub(crate) const NOT_IN_TIME: u8 = 5;
 /// The user stopped waiting with Ctrl-C.
-pub const INTERRUPTED: u8 = 130;
+pub(crate) const INTERRUPTED: u8 = 130;
 
 /// The reason why a command failed.
 #[derive(Debug)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// A call failed.
     Call(Error),
     /// The command is only for members, and the caller is none; exit code [`USAGE`].
@@ -38,22 +38,22 @@ pub enum Failure {
 
 impl Failure {
     /// Creates a failure for a wrong command line, input or configuration; exit code [`USAGE`].
-    pub fn usage(message: impl Into<String>) -> Self {
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::Other { code: USAGE, message: message.into() }
     }
 
     /// Creates a failure of something on this machine, such as a file; exit code [`REFUSED`].
-    pub fn local(what: &str, error: impl std::fmt::Display) -> Self {
+    pub(crate) fn local(what: &str, error: impl std::fmt::Display) -> Self {
         Self::Other { code: REFUSED, message: format!("{what}: {error}") }
     }
 
     /// Creates a failure with the given exit code.
-    pub fn with_code(code: u8, message: impl Into<String>) -> Self {
+    pub(crate) fn with_code(code: u8, message: impl Into<String>) -> Self {
         Self::Other { code, message: message.into() }
     }
 
     /// Returns the exit code.
-    pub fn code(&self) -> u8 {
+    pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Other { code, .. } => *code,
             Self::NotAMember => USAGE,
@@ -71,7 +71,7 @@ impl Failure {
     }
 
     /// Returns the sentence for a person.
-    pub fn message(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         match self {
             Self::Call(Error::Unreachable { address, is_refused: true, .. }) if is_local(address) => format!(
                 "No coordinator is running on this machine. Start one: teamwire serve (nothing listens at {address})"
@@ -92,7 +92,7 @@ impl Failure {
     }
 
     /// Prints the failure to standard error: a sentence for a person or, with `json`, an object for a program.
-    pub fn print(&self, json: bool) {
+    pub(crate) fn print(&self, json: bool) {
         let refusal = match self {
             Self::Call(Error::Refused(refusal)) => Some(refusal),
             _ => None,
@@ -144,7 +144,7 @@ fn after_unknown_outcome(call: &str) -> String {
 }
 
 /// Returns whether all of the addresses, separated by commas, are on this machine.
-pub fn is_local(addresses: &str) -> bool {
+pub(crate) fn is_local(addresses: &str) -> bool {
     Address::parse_list(addresses).is_ok_and(|addresses| addresses.iter().all(Address::is_loopback))
 }
 

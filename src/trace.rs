@@ -26,13 +26,13 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The span exporter, if tracing is enabled.
 #[derive(Debug, Default)]
-pub struct Traces {
+pub(crate) struct Traces {
     provider: Option<SdkTracerProvider>,
 }
 
 impl Traces {
     /// Configures tracing from the environment. Must be called within a Tokio runtime.
-    pub fn from_env() -> Result<Self, Failure> {
+    pub(crate) fn from_env() -> Result<Self, Failure> {
         let is = |name: &str, value: &str| env::var(name).is_ok_and(|set| set.eq_ignore_ascii_case(value));
         let is_set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
         if !ENDPOINTS.iter().any(is_set) || is("OTEL_SDK_DISABLED", "true") || is("OTEL_TRACES_EXPORTER", "none") {
@@ -50,14 +50,14 @@ impl Traces {
     }
 
     /// Returns the layer that exports teamwire's own spans, or `None` if tracing is off.
-    pub fn layer<S: Subscriber + for<'s> LookupSpan<'s>>(&self) -> Option<impl Layer<S> + use<S>> {
+    pub(crate) fn layer<S: Subscriber + for<'s> LookupSpan<'s>>(&self) -> Option<impl Layer<S> + use<S>> {
         let ours = filter_fn(|metadata| metadata.is_span() && metadata.target().starts_with("teamwire"));
         let tracer = self.provider.as_ref()?.tracer("teamwire");
         Some(tracing_opentelemetry::layer().with_tracer(tracer).with_filter(ours))
     }
 
     /// Installs a subscriber that exports spans and writes no log, for commands other than `serve`.
-    pub fn install_subscriber(&self) {
+    pub(crate) fn install_subscriber(&self) {
         if let Some(layer) = self.layer() {
             // Fails only if a test has installed a subscriber already.
             let _ = tracing_subscriber::registry().with(layer).try_init();
@@ -65,7 +65,7 @@ impl Traces {
     }
 
     /// Returns the span of a whole command, as a child of the trace in the variable `TRACEPARENT` if that is set.
-    pub fn command_span(&self) -> Span {
+    pub(crate) fn command_span(&self) -> Span {
         if self.provider.is_none() {
             return Span::none();
         }
@@ -75,7 +75,7 @@ impl Traces {
     }
 
     /// Exports the remaining spans. Blocks for up to [`FLUSH_TIMEOUT`]; spans not sent by then are lost.
-    pub fn flush(&self) {
+    pub(crate) fn flush(&self) {
         if let Some(provider) = &self.provider {
             // An unreachable collector must not make a command fail.
             let _ = provider.shutdown_with_timeout(FLUSH_TIMEOUT);

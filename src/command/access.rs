@@ -12,7 +12,7 @@ const PREFIX_MIN: usize = 4;
 
 /// List and revoke credentials
 #[derive(Debug, Subcommand)]
-pub enum Access {
+pub(super) enum Access {
     /// List the valid credentials of your team, with their last use
     ///
     /// The lead and the operator see invitations, sign-ins to the console, and the credentials of members, hosts and observers.
@@ -29,14 +29,14 @@ pub enum Access {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire access list\n    teamwire access list --json")]
-pub struct List {
+pub(super) struct List {
     #[command(flatten)]
     output: Output,
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire access revoke 3f9c21d07ab4\n    teamwire access revoke backend")]
-pub struct Revoke {
+pub(super) struct Revoke {
     /// The id in `teamwire access list`, or its beginning; or the name of a member or host
     #[arg(value_name = "ID")]
     which: String,
@@ -46,7 +46,7 @@ pub struct Revoke {
 
 impl Access {
     /// Runs the command. Returns its outcome, and whether it prints JSON.
-    pub async fn run(&self, context: &ContextArgs) -> (Result<(), Failure>, bool) {
+    pub(super) async fn run(&self, context: &ContextArgs) -> (Result<(), Failure>, bool) {
         match self {
             Self::List(command) => (command.run(context).await, command.output.json),
             Self::Revoke(command) => (command.run(context).await, command.output.json),

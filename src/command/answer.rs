@@ -17,7 +17,7 @@ use crate::{
 /// Approving a permission request allows its author to use the tool as described, once.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire approve last\n    teamwire approve REQUEST_ID -m \"go ahead\"")]
-pub struct Approve {
+pub(super) struct Approve {
     /// The request: its id, the beginning or end of its id, or `last`: the newest one that waits for your answer
     request_id: String,
     /// A comment for the requester
@@ -33,7 +33,7 @@ pub struct Approve {
 /// one. If you reject a permission request, the member that asked must not use the tool.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire reject last --reason \"handle errors first\"")]
-pub struct Reject {
+pub(super) struct Reject {
     /// The request: its id, the beginning or end of its id, or `last`: the newest one that waits for your answer
     request_id: String,
     /// Why, or what to change
@@ -45,14 +45,14 @@ pub struct Reject {
 
 impl Approve {
     /// `kind`: the only kind that the command answers. None: it answers any.
-    pub async fn run(&self, context: &ContextArgs, kind: Option<RequestKind>) -> Result<(), Failure> {
+    pub(super) async fn run(&self, context: &ContextArgs, kind: Option<RequestKind>) -> Result<(), Failure> {
         answer(context, &self.request_id, kind, true, &self.message, self.output).await
     }
 }
 
 impl Reject {
     /// `kind`: the only kind that the command answers. None: it answers any.
-    pub async fn run(&self, context: &ContextArgs, kind: Option<RequestKind>) -> Result<(), Failure> {
+    pub(super) async fn run(&self, context: &ContextArgs, kind: Option<RequestKind>) -> Result<(), Failure> {
         answer(context, &self.request_id, kind, false, &self.reason, self.output).await
     }
 }

@@ -26,7 +26,7 @@ const READS_MAX: usize = 3;
 #[command(
     after_help = "Examples:\n\n    teamwire audit --since 24h\n    teamwire --team acme audit --all --json > acme.jsonl\n    teamwire audit --verify"
 )]
-pub struct Audit {
+pub(super) struct Audit {
     /// Only entries from the last DURATION, such as 90s, 30m or 24h
     #[arg(long, value_name = "DURATION")]
     since: Option<Wait>,
@@ -46,7 +46,7 @@ pub struct Audit {
 }
 
 impl Audit {
-    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.named_or_operator().or_else(|_| context.caller())?;
         if self.verify { self.verify(&caller).await } else { self.list(&caller).await }
     }

@@ -22,7 +22,7 @@ const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// clients. Keep ca.key secret: anyone who has it can impersonate the coordinator.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire certs --host coordinator.example --dir certs")]
-pub struct Certs {
+pub(super) struct Certs {
     /// The directory for the certificates and keys
     #[arg(long, default_value = "certs", value_name = "DIR")]
     dir: PathBuf,
@@ -44,7 +44,7 @@ pub struct Certs {
 }
 
 impl Certs {
-    pub fn run(&self) -> Result<(), Failure> {
+    pub(super) fn run(&self) -> Result<(), Failure> {
         // Client names become file names, so they must be valid names.
         let clients = self.clients.iter().map(|name| Name::parse(name, "client")).collect::<Result<Vec<_>, _>>()?;
         let hosts = self.hosts()?;

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_millis(700);
 const SUGGESTED_MAX: usize = 100;
 
 /// Answers a completion script that asks for suggestions, and exits. Otherwise returns at once.
-pub fn answer() {
+pub(crate) fn answer() {
     clap_complete::CompleteEnv::with_factory(command).var(VARIABLE).complete();
 }
 

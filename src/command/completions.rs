@@ -14,7 +14,7 @@ use crate::failure::Failure;
 #[command(
     after_help = "Examples:\n\n    teamwire completions bash > ~/.local/share/bash-completion/completions/teamwire\n    teamwire completions zsh > ~/.zfunc/_teamwire\n    teamwire completions fish > ~/.config/fish/completions/teamwire.fish"
 )]
-pub struct Completions {
+pub(super) struct Completions {
     /// The shell to complete commands in
     shell: Shell,
 }
@@ -29,7 +29,7 @@ enum Shell {
 }
 
 impl Completions {
-    pub fn run(&self) -> Result<(), Failure> {
+    pub(super) fn run(&self) -> Result<(), Failure> {
         let name = self.shell.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
         let shells = Shells::builtins();
         let shell = shells

@@ -41,7 +41,7 @@ const POLL: Duration = Duration::from_millis(500);
 #[command(
     after_help = "Examples:\n\n    teamwire console\n    teamwire console --read-only     # for a screen that everyone can see\n    teamwire console --no-open       # only print the address and the code"
 )]
-pub struct ConsoleCommand {
+pub(super) struct ConsoleCommand {
     /// Sign in read-only: the page cannot change anything
     #[arg(long)]
     read_only: bool,
@@ -53,7 +53,7 @@ pub struct ConsoleCommand {
 }
 
 impl ConsoleCommand {
-    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
         let request = v1::CreateSignInCodeRequest { read_only: self.read_only, ..Default::default() };
         let reply = caller.client.create_sign_in_code(request).await?;

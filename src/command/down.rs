@@ -59,7 +59,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 #[command(
     after_help = "Examples:\n\n    teamwire down\n    teamwire down --force --grace 10s\n    teamwire down backend-team.toml --keep-team"
 )]
-pub struct Down {
+pub(super) struct Down {
     /// The file that describes the team [default: team.toml, or else the only team that `teamwire up` started here]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
@@ -87,7 +87,7 @@ enum Answer {
 }
 
 impl Down {
-    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         refuse_within_runner("A team cannot be ended here.")?;
         let report = Report { json: self.output.json };
         let records = Records::of(context)?;

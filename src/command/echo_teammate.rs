@@ -10,10 +10,10 @@ use crate::failure::Failure;
 const SAID_CHARS_MAX: usize = 15_000;
 
 #[derive(Args, Debug)]
-pub struct EchoTeammate {}
+pub(super) struct EchoTeammate {}
 
 impl EchoTeammate {
-    pub fn run(&self) -> Result<(), Failure> {
+    pub(super) fn run(&self) -> Result<(), Failure> {
         answer_lines(answers)
     }
 }

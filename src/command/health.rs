@@ -20,7 +20,7 @@ use crate::{
 #[command(
     after_help = "Examples:\n\n    teamwire health\n    teamwire health --writable\n    teamwire health --address https://coordinator.example:7420 --json"
 )]
-pub struct Health {
+pub(super) struct Health {
     /// Check one service, such as teamwire.v1.MessageService, instead of the whole coordinator
     #[arg(long, default_value = "", hide_default_value = true, value_name = "SERVICE")]
     service: String,
@@ -32,7 +32,7 @@ pub struct Health {
 }
 
 impl Health {
-    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let client = context.anonymous_client()?.with_retry(Retry::none());
         let address = client.address();
         let is_serving = client.is_serving(&self.service).await?;

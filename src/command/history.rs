@@ -15,7 +15,7 @@ use crate::{context::ContextArgs, failure::Failure, show};
 #[command(
     after_help = "Examples:\n\n    teamwire history --follow\n    teamwire history --search \"schema\" -n 10\n    teamwire history --export history.jsonl --resume"
 )]
-pub struct History {
+pub(super) struct History {
     /// Keep printing new entries until interrupted
     #[arg(long, short)]
     follow: bool,
@@ -48,7 +48,7 @@ pub struct History {
 }
 
 impl History {
-    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
         let own = caller.member.as_deref();
         let filter = v1::HistoryFilter {

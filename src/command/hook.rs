@@ -26,7 +26,7 @@ const WAKES: u8 = 2;
 /// In a program that `teamwire run` started, the command does nothing: the runner hands the messages over.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire hook claude --as lead@acme")]
-pub struct Hook {
+pub(super) struct Hook {
     /// The agent program that runs this command
     #[arg(value_parser = program_parser())]
     program: AgentProgram,
@@ -36,7 +36,7 @@ pub struct Hook {
 }
 
 impl Hook {
-    pub async fn run(&self, context: &ContextArgs) -> Result<u8, Failure> {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<u8, Failure> {
         if is_within_runner() || (self.wake && is_one_off_session()) {
             return Ok(0);
         }

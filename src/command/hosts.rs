@@ -13,13 +13,13 @@ use crate::{context::ContextArgs, failure::Failure, show};
 /// exited come last.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire hosts\n    teamwire hosts --json")]
-pub struct Hosts {
+pub(super) struct Hosts {
     #[command(flatten)]
     pub output: Output,
 }
 
 impl Hosts {
-    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
         let mut hosts = caller.client.list_all_hosts(v1::ListHostsRequest::default(), usize::MAX).await?.hosts;
         hosts.sort_by_key(|host| host.state() == MemberState::Exited);

@@ -16,7 +16,7 @@ use crate::{
 /// Show your current identity: member, team and coordinator
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire whoami\n    teamwire --as backend@acme whoami")]
-pub struct Whoami {
+pub(super) struct Whoami {
     #[command(flatten)]
     pub output: Output,
 }
@@ -27,7 +27,7 @@ pub struct Whoami {
 /// --prune removes them.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire identities\n    teamwire identities --prune")]
-pub struct Identities {
+pub(super) struct Identities {
     /// Remove identities that have ended, or that their coordinator does not know
     #[arg(long)]
     prune: bool,
@@ -38,13 +38,13 @@ pub struct Identities {
 /// Choose your current identity from the context file
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire use backend@acme")]
-pub struct Use {
+pub(super) struct Use {
     /// NAME, or NAME@TEAM
     who: String,
 }
 
 impl Whoami {
-    pub fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+    pub(super) fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
         if self.output.json {
             show::line(&json!({ "member": caller.member, "team": caller.team, "address": caller.address }));
@@ -69,7 +69,7 @@ struct Listed {
 }
 
 impl Identities {
-    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let (file, runs) = (context.load()?, context.load_runs()?);
         let current = file.current.clone();
         let is_current = |identity: &KeptIdentity| current.as_deref() == Some(identity.name().as_str());
@@ -142,7 +142,7 @@ async fn state(context: &ContextArgs, identity: &KeptIdentity) -> (String, bool)
 }
 
 impl Use {
-    pub fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+    pub(super) fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         refuse_within_runner("The current identity cannot be changed here.")?;
         let (member, team) =
             self.who.split_once('@').map_or((self.who.as_str(), context.team()), |(m, t)| (m, Some(t)));

@@ -31,7 +31,7 @@ const ACK_IDS_MAX: usize = 1_000;
     after_help = "Examples:\n\n    teamwire inbox --ack\n    teamwire inbox --follow\n    teamwire inbox --of backend"
 )]
 #[command(args_conflicts_with_subcommands = true)]
-pub struct Inbox {
+pub(super) struct Inbox {
     #[command(subcommand)]
     command: Option<Command>,
     /// Keep printing new messages until interrupted
@@ -62,7 +62,7 @@ enum Command {
 }
 
 impl Inbox {
-    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
         if self.of.is_none() {
             caller.member()?;

@@ -17,7 +17,7 @@ use crate::{context::ContextArgs, failure::Failure, show};
 #[command(
     after_help = "Examples:\n\n    teamwire invite backend\n    teamwire invite --uses 10 --minutes 60\n    teamwire invite --host\n    teamwire invite --observer"
 )]
-pub struct Invite {
+pub(super) struct Invite {
     /// The only name the token can be used for [default: any free name]
     name: Option<String>,
     /// How many members can join with the token
@@ -40,7 +40,7 @@ pub struct Invite {
 }
 
 impl Invite {
-    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
         let seconds = self.minutes.map(|minutes| minutes.saturating_mul(60));
         let ttl = seconds.map(|seconds| prost_types::Duration { seconds, nanos: 0 });

@@ -23,7 +23,7 @@ use crate::{
 #[command(
     after_help = "Examples:\n\n    teamwire join --name backend -    # then paste the join string\n    teamwire --as lead join"
 )]
-pub struct Join {
+pub(super) struct Join {
     /// The join string that `teamwire invite` printed or, with --address, a bare join token; use '-' to read a line
     /// from standard input
     ///
@@ -47,7 +47,7 @@ pub struct Join {
 
 /// The attributes of a new member.
 #[derive(Args, Clone, Debug)]
-pub struct Attributes {
+pub(super) struct Attributes {
     /// The kind of agent, such as claude-code
     #[arg(long, default_value = "", hide_default_value = true)]
     agent_type: String,
@@ -67,7 +67,7 @@ pub struct Attributes {
 
 impl Attributes {
     /// Converts the attributes to the protocol's form and adds this machine's host name.
-    pub fn to_proto(&self) -> v1::MemberAttributes {
+    pub(super) fn to_proto(&self) -> v1::MemberAttributes {
         let host = nix::unistd::gethostname().ok().and_then(|host| host.into_string().ok()).unwrap_or_default();
         v1::MemberAttributes {
             agent_type: self.agent_type.clone(),
@@ -81,7 +81,7 @@ impl Attributes {
 }
 
 impl Join {
-    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         refuse_within_runner("To run another member, use `teamwire run`; you cannot join as one here.")?;
         let caller = match join_string(self.token.as_deref(), None)? {
             Some(token) => context.caller_for_join(&token)?,

@@ -20,7 +20,7 @@ use crate::{
 /// confirmation.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire leave\n    teamwire leave --hand-over-to backend")]
-pub struct Leave {
+pub(super) struct Leave {
     /// Why you are leaving; shown to the lead
     #[arg(long, default_value = "left", value_name = "TEXT")]
     reason: String,
@@ -34,7 +34,7 @@ pub struct Leave {
 }
 
 impl Leave {
-    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
         let member = caller.member()?;
         match &self.hand_over_to {

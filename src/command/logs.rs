@@ -20,7 +20,7 @@ use crate::{
 #[command(
     after_help = "Examples:\n\n    teamwire logs backend\n    teamwire logs backend --follow\n    teamwire logs backend -n 200 --json > backend.jsonl"
 )]
-pub struct Logs {
+pub(super) struct Logs {
     /// The member
     #[arg(value_name = "MEMBER")]
     member: String,
@@ -35,7 +35,7 @@ pub struct Logs {
 }
 
 impl Logs {
-    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
         // Before the lines, so that no change is missed between them and the history.
         let changes = if self.follow { Some(self.changes(&caller).await?) } else { None };

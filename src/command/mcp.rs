@@ -34,10 +34,10 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// create only that team.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire mcp\n    teamwire mcp --as lead@acme")]
-pub struct Mcp {}
+pub(super) struct Mcp {}
 
 impl Mcp {
-    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let served = match member(context) {
             Ok(caller) => {
                 refuse_host(&caller).await?;

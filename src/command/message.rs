@@ -8,14 +8,14 @@ use crate::{context::ContextArgs, failure::Failure, show};
 
 /// Show a message and what happened to it
 #[derive(Debug, Subcommand)]
-pub enum Message {
+pub(super) enum Message {
     /// Show a message and its receipt for each recipient, with timestamps
     Show(Show),
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire message show last")]
-pub struct Show {
+pub(super) struct Show {
     /// The message: its id, the beginning or end of its id, or `last`: the newest one that you sent or received, notices aside
     id: String,
     #[command(flatten)]
@@ -23,7 +23,7 @@ pub struct Show {
 }
 
 impl Message {
-    pub async fn run(self, context: &ContextArgs) -> (Result<(), Failure>, bool) {
+    pub(super) async fn run(self, context: &ContextArgs) -> (Result<(), Failure>, bool) {
         match self {
             Self::Show(command) => (command.run(context).await, command.output.json),
         }

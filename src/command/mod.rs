@@ -87,7 +87,7 @@ found a problem; 3 the member, the lead or the host rejected the request; 4 the 
 taken); 77 not permitted; 126 the program of `run` cannot be executed; 127 it cannot be found; 130 `spawn` was interrupted \
 while it waited, or `backup` was interrupted before it was complete. `run` otherwise returns the program's exit code."
 )]
-pub struct Cli {
+pub(crate) struct Cli {
     #[command(flatten)]
     context: ContextArgs,
     #[command(subcommand)]
@@ -96,7 +96,7 @@ pub struct Cli {
 
 impl Cli {
     /// Parses the command line and the environment. An empty variable counts as unset.
-    pub fn from_command_line() -> Result<Self, clap::Error> {
+    pub(crate) fn from_command_line() -> Result<Self, clap::Error> {
         let mut command = without_empty_variables(command());
         let matches = command.try_get_matches_from_mut(env::args_os())?;
         let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
@@ -107,12 +107,12 @@ impl Cli {
     }
 
     /// Returns whether the command keeps working after its output is closed.
-    pub fn outlives_its_output(&self) -> bool {
+    pub(crate) fn outlives_its_output(&self) -> bool {
         matches!(self.command, Command::Serve(_) | Command::Run(_) | Command::Host(_))
     }
 
     /// Returns the command if it must run before this process has any other thread.
-    pub fn as_watchdog(&self) -> Option<&watchdog::Watchdog> {
+    pub(crate) fn as_watchdog(&self) -> Option<&watchdog::Watchdog> {
         match &self.command {
             Command::Watchdog(command) => Some(command),
             _ => None,
@@ -140,7 +140,7 @@ fn prints_json(matches: &ArgMatches) -> bool {
 
 /// The output format of a command.
 #[derive(Args, Clone, Copy, Debug)]
-pub struct Output {
+pub(crate) struct Output {
     /// Print JSON instead of text, one object per line
     #[arg(long)]
     pub json: bool,
@@ -207,7 +207,7 @@ enum Command {
 }
 
 /// Runs the command and returns its exit code.
-pub async fn run(cli: Cli, traces: &Traces) -> u8 {
+pub(crate) async fn run(cli: Cli, traces: &Traces) -> u8 {
     // `serve` installs its own subscriber, which also writes the log.
     if !matches!(cli.command, Command::Serve(_)) {
         traces.install_subscriber();

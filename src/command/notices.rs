@@ -19,7 +19,7 @@ use crate::{
 /// covers both.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire notices important\n    teamwire notices digest --of backend")]
-pub struct Notices {
+pub(super) struct Notices {
     /// The level to set
     #[arg(value_enum)]
     level: Option<Level>,
@@ -51,7 +51,7 @@ impl From<Level> for NoticeLevel {
 }
 
 impl Notices {
-    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
         if self.of.is_none() {
             caller.member()?;

@@ -30,7 +30,7 @@ const POLL: Duration = Duration::from_millis(200);
 
 /// Replace the operator's credential
 #[derive(Debug, Subcommand)]
-pub enum Operator {
+pub(super) enum Operator {
     /// Replace the operator's credential, without a restart
     ///
     /// Writes a new credential to the state directory of this machine's coordinator, and waits until the coordinator has read
@@ -46,7 +46,7 @@ pub enum Operator {
 #[command(
     after_help = "Examples:\n\n    teamwire operator rotate\n    teamwire operator rotate --grace 0    # the old one leaked\n    teamwire operator rotate --file /etc/teamwire/operator"
 )]
-pub struct Rotate {
+pub(super) struct Rotate {
     /// How long the old credential still works, in seconds
     #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=604_800))]
     grace: u64,
@@ -59,7 +59,7 @@ pub struct Rotate {
 
 impl Operator {
     /// Runs the command. Returns its outcome, and whether it prints JSON.
-    pub async fn run(&self, context: &ContextArgs) -> (Result<(), Failure>, bool) {
+    pub(super) async fn run(&self, context: &ContextArgs) -> (Result<(), Failure>, bool) {
         match self {
             Self::Rotate(command) => (command.run(context).await, command.output.json),
         }

@@ -11,7 +11,7 @@ use crate::{context::ContextArgs, failure::Failure, show};
 
 /// Ask for permission to use a tool, or answer such a request
 #[derive(Debug, Subcommand)]
-pub enum Permission {
+pub(super) enum Permission {
     /// Ask the lead or another member for permission
     ///
     /// A request that is not answered in time, 10 minutes by default, expires, which counts as a rejection.
@@ -34,7 +34,7 @@ pub enum Permission {
 #[command(
     after_help = "Examples:\n\n    teamwire permission request --tool Bash --summary \"delete the build directory\" --detail \"rm -r target\" --wait\n    git diff | teamwire permission request --tool Edit --summary \"apply this patch\" --detail -"
 )]
-pub struct Request {
+pub(super) struct Request {
     /// What you want to use
     #[arg(long, short)]
     tool: String,
@@ -60,7 +60,7 @@ pub struct Request {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire permission withdraw last")]
-pub struct Withdraw {
+pub(super) struct Withdraw {
     /// The request: its id, the beginning or end of its id, or `last`: your newest pending one
     request_id: String,
     #[command(flatten)]
@@ -68,7 +68,7 @@ pub struct Withdraw {
 }
 
 impl Permission {
-    pub async fn run(self, context: &ContextArgs) -> (Result<(), Failure>, bool) {
+    pub(super) async fn run(self, context: &ContextArgs) -> (Result<(), Failure>, bool) {
         match self {
             Self::Request(command) => (command.run(context).await, command.output.json),
             Self::Withdraw(command) => (command.run(context).await, command.output.json),

@@ -8,7 +8,7 @@ use crate::{context::ContextArgs, failure::Failure};
 
 /// Submit a plan, or answer one
 #[derive(Debug, Subcommand)]
-pub enum Plan {
+pub(super) enum Plan {
     /// Submit a plan to the lead for approval
     Submit(Submit),
     /// Approve a teammate's plan
@@ -25,7 +25,7 @@ pub enum Plan {
 #[command(
     after_help = "Examples:\n\n    teamwire plan submit \"1. Add the column. 2. Backfill. 3. Switch the readers.\" --wait\n    teamwire plan submit - < plan.md"
 )]
-pub struct Submit {
+pub(super) struct Submit {
     /// The text of the plan; use '-' to read it from standard input
     plan: String,
     /// A one-line preview [default: the beginning of the plan]
@@ -40,7 +40,7 @@ pub struct Submit {
 }
 
 impl Plan {
-    pub async fn run(self, context: &ContextArgs) -> (Result<(), Failure>, bool) {
+    pub(super) async fn run(self, context: &ContextArgs) -> (Result<(), Failure>, bool) {
         match self {
             Self::Submit(command) => (command.run(context).await, command.output.json),
             Self::Approve(command) => {

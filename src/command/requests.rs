@@ -23,7 +23,7 @@ const SHOWN_MAX: usize = 100;
 /// acknowledges the answer in your inbox, because its output shows the answer.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire requests --state pending\n    teamwire requests last --wait")]
-pub struct Requests {
+pub(super) struct Requests {
     /// Only this request: its id, the beginning or end of its id, or `last`: the newest pending
     /// one, or else the newest one
     request_id: Option<String>,
@@ -62,7 +62,7 @@ impl From<State> for RequestState {
 }
 
 impl Requests {
-    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
         let Some(typed) = &self.request_id else {
             let request = v1::ListRequestsRequest {

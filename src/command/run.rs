@@ -62,7 +62,7 @@ const SESSIONS_DIRECTORY: &str = "sessions";
 #[command(
     after_help = "Examples:\n\n    teamwire run backend --echo\n    teamwire run backend -- python3 agent.py\n    teamwire run reviewer --via exec --claim -- ./review.sh\n    teamwire run --join - --restart on-failure -- ./agent"
 )]
-pub struct Run {
+pub(super) struct Run {
     /// The member's name; optional if the join token is bound to a name
     #[arg(value_name = "NAME")]
     name_word: Option<String>,
@@ -221,7 +221,7 @@ enum RestartWhen {
 }
 
 impl Run {
-    pub async fn run(self, context: &ContextArgs) -> u8 {
+    pub(super) async fn run(self, context: &ContextArgs) -> u8 {
         // Before it needs an invitation.
         if let Err(exit) = self.command.first().map_or(Ok(()), |program| check_program(program, None, None)) {
             Failure::with_code(exit.code, exit.detail).print(false);

@@ -27,7 +27,7 @@ use crate::{
     override_usage = "teamwire send [OPTIONS] <RECIPIENT> <TEXT>\n       teamwire send [OPTIONS] --broadcast <TEXT>\n       teamwire send [OPTIONS] --json <-|FILE>",
     after_help = "Examples:\n\n    teamwire send backend \"The schema is ready\" -s \"schema ready\"\n    teamwire send --broadcast \"Deploying in five minutes\"\n    teamwire send team-lead \"Which database?\" --wait-reply 5m\n    echo '{\"to\":\"backend\",\"summary\":\"hi\",\"message\":\"Hello\"}' | teamwire send --json -"
 )]
-pub struct Send {
+pub(super) struct Send {
     /// The recipient and the text; with --broadcast, only the text. Use '-' to read the text from standard input
     #[arg(value_name = "[RECIPIENT] TEXT", num_args = 0..=2)]
     words: Vec<String>,
@@ -56,11 +56,11 @@ pub struct Send {
 }
 
 impl Send {
-    pub fn is_json(&self) -> bool {
+    pub(super) fn is_json(&self) -> bool {
         self.json.is_some()
     }
 
-    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let mut request = match self.json.as_deref() {
             Some("") | None => self.words_as_request()?,
             Some(file) => {

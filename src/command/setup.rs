@@ -37,7 +37,7 @@ use crate::{
 #[command(
     after_help = "Examples:\n\n    teamwire setup claude\n    teamwire setup codex --as lead@acme --scope user\n    teamwire setup gemini --undo"
 )]
-pub struct Setup {
+pub(super) struct Setup {
     /// The program
     #[arg(value_parser = program_parser())]
     program: AgentProgram,
@@ -76,7 +76,7 @@ struct Change {
 }
 
 impl Setup {
-    pub fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+    pub(super) fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         refuse_within_runner("The settings of an agent program cannot be changed here.")?;
         let changes = self.changes(context)?;
         if changes.is_empty() {

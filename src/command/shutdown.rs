@@ -34,7 +34,7 @@ const EXIT_PATIENCE: Duration = Duration::from_secs(60);
 #[command(
     after_help = "Examples:\n\n    teamwire shutdown backend \"All tasks are done\" --wait\n    teamwire shutdown backend --force"
 )]
-pub struct Shutdown {
+pub(super) struct Shutdown {
     /// The member to shut down
     #[arg(value_name = "MEMBER")]
     name: String,
@@ -61,7 +61,7 @@ pub(super) fn parse_deadline(text: &str) -> Result<u32, String> {
 }
 
 impl Shutdown {
-    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
         if self.force {
             return self.force(&caller).await;

@@ -33,7 +33,7 @@ const DECISION_GRACE: Duration = Duration::from_secs(30);
 #[command(
     after_help = "Examples:\n\n    teamwire spawn backend --profile claude --on gpu-1 --prompt \"You own the API. Start with task 3.\"\n    teamwire spawn reviewer --profile codex --label gpu=a100 --plan\n    teamwire spawn tester --profile claude --prompt-file tester.md --deadline 10m --no-wait"
 )]
-pub struct Spawn {
+pub(super) struct Spawn {
     /// The new teammate's name
     name: String,
     /// What to start: the name of a profile that a host offers (see `teamwire hosts`)
@@ -91,7 +91,7 @@ impl From<Restart> for RestartPolicy {
 }
 
 impl Spawn {
-    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let request = self.request()?;
         let caller = context.caller()?;
         let reply = caller.client.spawn(request).await?;

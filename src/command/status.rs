@@ -17,7 +17,7 @@ use crate::{
 /// crashing, and warns if the team, its tasks or the history of its tasks use 80% or more of their quota.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire status\n    teamwire status --follow --json")]
-pub struct Status {
+pub(super) struct Status {
     /// Keep printing changes to members, hosts, requests and tasks until interrupted
     ///
     /// Each change is a line with the new state. If something changes several times in quick succession, only its latest state is
@@ -29,7 +29,7 @@ pub struct Status {
 }
 
 impl Status {
-    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
         if self.follow {
             return self.follow(&caller).await;
@@ -108,7 +108,7 @@ impl Shown {
 }
 
 /// Prints the team `named`, or the caller's own, and its members.
-pub async fn show(caller: &Caller, named: Option<&str>, output: Output) -> Result<(), Failure> {
+pub(super) async fn show(caller: &Caller, named: Option<&str>, output: Output) -> Result<(), Failure> {
     let named = named.unwrap_or_default().to_owned();
     let client = &caller.client;
     let team = client.get_team(v1::GetTeamRequest { team: named.clone() }).await?;

@@ -12,7 +12,7 @@ use crate::{
 
 /// Create, list, show or delete teams; hand over the lead
 #[derive(Debug, Subcommand)]
-pub enum Team {
+pub(super) enum Team {
     /// Create a team and become its lead
     Create(Create),
     /// List the teams you can see
@@ -34,7 +34,7 @@ pub enum Team {
 #[command(
     after_help = "Examples:\n\n    teamwire team create acme\n    teamwire team create acme --lead ann --description \"The billing rewrite\""
 )]
-pub struct Create {
+pub(super) struct Create {
     /// The team's name: letters, digits, '.', '_' and '-'
     name: String,
     /// Your name as the lead
@@ -49,14 +49,14 @@ pub struct Create {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire team list")]
-pub struct List {
+pub(super) struct List {
     #[command(flatten)]
     output: Output,
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire team show")]
-pub struct Show {
+pub(super) struct Show {
     /// The team's name [default: your own team]
     #[arg(value_name = "TEAM")]
     name: Option<String>,
@@ -66,7 +66,7 @@ pub struct Show {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire team delete\n    teamwire team delete acme")]
-pub struct Delete {
+pub(super) struct Delete {
     /// The team's name [default: your own team]
     #[arg(value_name = "TEAM")]
     name: Option<String>,
@@ -78,7 +78,7 @@ pub struct Delete {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire team lead backend")]
-pub struct Lead {
+pub(super) struct Lead {
     /// The new lead
     member: String,
     #[command(flatten)]
@@ -88,7 +88,7 @@ pub struct Lead {
 }
 
 impl Team {
-    pub async fn run(self, context: &ContextArgs) -> (Result<(), Failure>, bool) {
+    pub(super) async fn run(self, context: &ContextArgs) -> (Result<(), Failure>, bool) {
         match self {
             Self::Create(command) => (command.run(context).await, command.output.json),
             Self::List(command) => (command.run(context).await, command.output.json),

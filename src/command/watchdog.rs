@@ -4,10 +4,10 @@ use clap::Args;
 
 /// Watch over a runner, and kill what is left of its programs when it dies; for `teamwire run` only
 #[derive(Args, Debug)]
-pub struct Watchdog {}
+pub(crate) struct Watchdog {}
 
 impl Watchdog {
-    pub fn run(&self) {
+    pub(crate) fn run(&self) {
         teamwire_agents::watch();
     }
 }

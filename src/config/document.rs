@@ -39,6 +39,6 @@ pub(super) fn put(document: &mut DocumentMut, name: &str, value: toml_edit::Valu
 }
 
 /// Returns the line number of an offset in a text, starting at 1.
-pub fn line_of(text: &str, offset: usize) -> usize {
+pub(crate) fn line_of(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
 }

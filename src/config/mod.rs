@@ -9,7 +9,7 @@
 
 mod document;
 mod key;
-pub mod schema;
+pub(crate) mod schema;
 mod settings;
 mod value;
 
@@ -17,7 +17,7 @@ use std::{fs, path::Path};
 
 use toml_edit::{Document, DocumentMut};
 
-pub use self::{document::line_of, settings::Settings};
+pub(crate) use self::{document::line_of, settings::Settings};
 use self::{
     document::{leaves, put},
     key::{KEYS, Key},
@@ -30,7 +30,7 @@ const DEFAULT: &str = include_str!("default.toml");
 
 /// The effective configuration.
 #[derive(Debug)]
-pub struct Config {
+pub(crate) struct Config {
     pub settings: Settings,
     /// The default file with the effective values.
     document: DocumentMut,
@@ -41,7 +41,7 @@ impl Config {
     ///
     /// Fails on an unknown key, on a value of the wrong type or out of bounds, and on values that contradict each other; the
     /// error names the place, and the nearest known key or the bounds.
-    pub fn load(
+    pub(crate) fn load(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
         flags: &[(&str, String)],
@@ -76,7 +76,7 @@ impl Config {
     }
 
     /// Returns the effective configuration as a TOML file, with the store's password masked.
-    pub fn print(&self) -> String {
+    pub(crate) fn print(&self) -> String {
         let mut document = self.document.clone();
         put(&mut document, "store", without_password(&self.settings.store).into());
         document.to_string()

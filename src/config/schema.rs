@@ -12,7 +12,7 @@ use super::{
 };
 
 /// Returns the JSON Schema of the configuration file.
-pub fn schema() -> Value {
+pub(crate) fn schema() -> Value {
     let document: DocumentMut = DEFAULT.parse().expect("the default file is valid TOML");
     let mut properties = Map::new();
     for key in KEYS {

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 
 /// The typed values of all keys. `default.toml` documents them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub(crate) struct Settings {
     pub listen: String,
     /// Empty: an embedded store in the state directory.
     pub store: String,
@@ -149,12 +149,12 @@ impl Settings {
     }
 
     /// Returns the address to listen on.
-    pub fn listen(&self) -> Result<SocketAddr, Failure> {
+    pub(crate) fn listen(&self) -> Result<SocketAddr, Failure> {
         socket_address("listen", &self.listen)
     }
 
     /// Returns whether to serve the console to those who reach this address.
-    pub fn serves_console(&self, listener: SocketAddr) -> bool {
+    pub(crate) fn serves_console(&self, listener: SocketAddr) -> bool {
         match self.console_enabled.as_str() {
             "on" => true,
             "off" => false,
@@ -163,18 +163,18 @@ impl Settings {
     }
 
     /// Returns the names by which browsers may reach the console, besides `localhost` and IP addresses.
-    pub fn console_hosts(&self) -> Vec<String> {
+    pub(crate) fn console_hosts(&self) -> Vec<String> {
         let advertised = self.advertise.iter().filter_map(|address| address.parse::<Address>().ok());
         advertised.map(|address| address.host).chain(self.console_hosts.iter().cloned()).collect()
     }
 
     /// Returns the additional address for health checks, if there is one.
-    pub fn health(&self) -> Result<Option<SocketAddr>, Failure> {
+    pub(crate) fn health(&self) -> Result<Option<SocketAddr>, Failure> {
         optional_address("health", &self.health)
     }
 
     /// Returns the address of the metrics endpoint, if there is one.
-    pub fn metrics(&self) -> Result<Option<SocketAddr>, Failure> {
+    pub(crate) fn metrics(&self) -> Result<Option<SocketAddr>, Failure> {
         optional_address("metrics", &self.metrics)
     }
 }

@@ -14,20 +14,20 @@ const NAMED_TEAM: &str = "team";
 /// Returns whether a refused call shows that its credential will never be accepted again, not even for joining.
 ///
 /// False for `CREDENTIAL_INVALID`, which another coordinator at the same address also answers.
-pub fn has_ended(error: &Error) -> bool {
+pub(crate) fn has_ended(error: &Error) -> bool {
     let reasons = [Reason::MemberStopped, Reason::SessionSuperseded, Reason::CredentialRevoked];
     error.reason().is_some_and(|reason| reasons.contains(&reason)) && !may_rejoin(error)
 }
 
 /// Returns whether a refused call shows that the member's life has ended, and that its credential may begin a new one.
-pub fn may_rejoin(error: &Error) -> bool {
+pub(crate) fn may_rejoin(error: &Error) -> bool {
     let Error::Refused(refusal) = error else { return false };
     refusal.reason == Reason::MemberStopped && refusal.metadata.get(MAY_JOIN).is_some_and(|may| may == "true")
 }
 
 impl ContextArgs {
     /// Adds what to do next to a failure, and takes identities out of use that turn out to have ended.
-    pub async fn explain(&self, failure: Failure) -> Failure {
+    pub(crate) async fn explain(&self, failure: Failure) -> Failure {
         let refused = match &failure {
             Failure::Call(error @ Error::Refused(refusal)) => Some((error, refusal)),
             Failure::NotAMember => None,
@@ -129,7 +129,7 @@ impl ContextArgs {
     }
 
     /// Returns the command that begins a new life at the command line with a person's own identity.
-    pub fn rejoin_command(&self, own: &KeptIdentity) -> String {
+    pub(crate) fn rejoin_command(&self, own: &KeptIdentity) -> String {
         let is_current = self.load().is_ok_and(|file| file.current == Some(own.name()));
         if is_current { "teamwire join".to_owned() } else { format!("teamwire --as {} join", own.name()) }
     }

@@ -21,7 +21,7 @@ use crate::failure::Failure;
 const RUNS_EXTENSION: &str = "runs.json";
 
 /// Creates the identity to save, with the address and TLS options that the client used.
-pub fn identity(team: &str, member: &str, credential: &str, client: &Client) -> KeptIdentity {
+pub(crate) fn identity(team: &str, member: &str, credential: &str, client: &Client) -> KeptIdentity {
     KeptIdentity {
         team: team.to_owned(),
         member: member.to_owned(),
@@ -33,19 +33,19 @@ pub fn identity(team: &str, member: &str, credential: &str, client: &Client) -> 
 
 impl ContextArgs {
     /// Returns a person's saved identity, if there is one.
-    pub fn saved_identity(&self, member: &str, team: Option<&str>) -> Result<Option<KeptIdentity>, Failure> {
+    pub(crate) fn saved_identity(&self, member: &str, team: Option<&str>) -> Result<Option<KeptIdentity>, Failure> {
         Ok(self.load()?.find(member, team).cloned())
     }
 
     /// Returns the caller's identity if it is one of the person's own, and not that of a runner.
-    pub fn own_identity(&self, caller: &Caller) -> Result<Option<KeptIdentity>, Failure> {
+    pub(crate) fn own_identity(&self, caller: &Caller) -> Result<Option<KeptIdentity>, Failure> {
         let known = self.load()?.identities;
         Ok(known.into_iter().find(|known| known.credential == caller.credential))
     }
 
     /// Says why the caller is the operator although the person has not chosen that. `None`: the person has, or the caller is
     /// someone else.
-    pub fn why_operator(&self, caller: &Caller) -> Result<Option<&'static str>, Failure> {
+    pub(crate) fn why_operator(&self, caller: &Caller) -> Result<Option<&'static str>, Failure> {
         let is_chosen = self.credential.is_some() || self.who.is_some();
         if is_chosen || !matches!(Credential::parse(&caller.credential), Ok(Credential::Operator { .. })) {
             return Ok(None);
@@ -62,7 +62,7 @@ impl ContextArgs {
     }
 
     /// Returns the identity that an earlier run of a member saved, or else the person's of that name.
-    pub fn identity_to_run(&self, member: &str, team: Option<&str>) -> Result<Option<KeptIdentity>, Failure> {
+    pub(crate) fn identity_to_run(&self, member: &str, team: Option<&str>) -> Result<Option<KeptIdentity>, Failure> {
         match self.load_runs()?.find(member, team) {
             Some(found) => Ok(Some(found.clone())),
             None => self.saved_identity(member, team),
@@ -70,17 +70,17 @@ impl ContextArgs {
     }
 
     /// Reads the context file. A missing file counts as empty.
-    pub fn load(&self) -> Result<ContextFile, Failure> {
+    pub(crate) fn load(&self) -> Result<ContextFile, Failure> {
         read(&self.path()?)
     }
 
     /// Reads the identities of runners.
-    pub fn load_runs(&self) -> Result<ContextFile, Failure> {
+    pub(crate) fn load_runs(&self) -> Result<ContextFile, Failure> {
         read(&self.runs_path()?)
     }
 
     /// Returns the path of the context file. None: the environment does not say where it is.
-    pub fn context_path(&self) -> Option<PathBuf> {
+    pub(crate) fn context_path(&self) -> Option<PathBuf> {
         self.path().ok()
     }
 
@@ -93,7 +93,7 @@ impl ContextArgs {
     }
 
     /// Saves a person's identity and makes it the current one.
-    pub fn save_identity(&self, identity: KeptIdentity) -> Result<(), Failure> {
+    pub(crate) fn save_identity(&self, identity: KeptIdentity) -> Result<(), Failure> {
         self.update(|file| {
             file.current = Some(identity.name());
             put(file, identity);
@@ -102,7 +102,7 @@ impl ContextArgs {
 
     /// Saves a runner's identity. If the person has this identity, its credential is replaced there instead: joining for a new
     /// life has ended the old one.
-    pub fn save_run_identity(&self, identity: KeptIdentity) -> Result<(), Failure> {
+    pub(crate) fn save_run_identity(&self, identity: KeptIdentity) -> Result<(), Failure> {
         if self.load()?.identities.iter().any(|known| is_same_member(known, &identity)) {
             return self.update(|file| put(file, identity));
         }
@@ -110,7 +110,7 @@ impl ContextArgs {
     }
 
     /// Removes the identities of a team at an address, or only that of one member.
-    pub fn remove_identities(&self, address: &str, team: &str, member: Option<&str>) -> Result<(), Failure> {
+    pub(crate) fn remove_identities(&self, address: &str, team: &str, member: Option<&str>) -> Result<(), Failure> {
         let is_meant = |identity: &KeptIdentity| {
             identity.address == address
                 && identity.team.eq_ignore_ascii_case(team)
@@ -120,7 +120,7 @@ impl ContextArgs {
     }
 
     /// Removes exactly these identities.
-    pub fn forget(&self, ended: &[KeptIdentity]) -> Result<(), Failure> {
+    pub(crate) fn forget(&self, ended: &[KeptIdentity]) -> Result<(), Failure> {
         self.remove_if(|identity| ended.contains(identity))
     }
 
@@ -142,12 +142,12 @@ impl ContextArgs {
     }
 
     /// Checks that the context file is writable. Call this before creating a credential, which would otherwise be lost.
-    pub fn ensure_writable(&self) -> Result<(), Failure> {
+    pub(crate) fn ensure_writable(&self) -> Result<(), Failure> {
         self.update(|_| {})
     }
 
     /// Updates the context file under a lock that excludes other processes.
-    pub fn update(&self, change: impl FnOnce(&mut ContextFile)) -> Result<(), Failure> {
+    pub(crate) fn update(&self, change: impl FnOnce(&mut ContextFile)) -> Result<(), Failure> {
         update_file(&self.path()?, change)
     }
 }

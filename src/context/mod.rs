@@ -20,7 +20,7 @@ use teamwire_client::{
 use teamwire_proto::{credential::Credential, join_string::JoinString};
 
 use self::runner::variable;
-pub use self::{
+pub(crate) use self::{
     advice::{has_ended, may_rejoin},
     identities::identity,
     private_file::{make_private_directory, refuse_shared, try_lock, write_private},
@@ -32,20 +32,20 @@ use crate::failure::{Failure, NOT_PERMITTED};
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(15);
 
 /// The state directory's file with the operator's credential.
-pub const OPERATOR_FILE: &str = "operator.credential";
+pub(crate) const OPERATOR_FILE: &str = "operator.credential";
 
 /// The state directory's file with the coordinator's address.
-pub const ADDRESS_FILE: &str = "address";
+pub(crate) const ADDRESS_FILE: &str = "address";
 
 /// The state directory's file with the certificate of the coordinator's CA.
-pub const CA_FILE: &str = "ca.crt";
+pub(crate) const CA_FILE: &str = "ca.crt";
 
 /// The state directory's directory with the state of hooks.
 const HOOKS_DIRECTORY: &str = "hooks";
 
 /// The global options that select the caller and the coordinator.
 #[derive(Args, Clone, Debug)]
-pub struct ContextArgs {
+pub(crate) struct ContextArgs {
     /// The coordinator's address, http[s]://HOST:PORT; comma-separated for several that share a store [env:
     /// TEAMWIRE_ADDRESS] [default: the identity's, or http://127.0.0.1:7420]
     // `endpoint` reads the environment instead of clap, because a join string outranks it and a flag outranks both.
@@ -108,7 +108,7 @@ pub struct ContextArgs {
 
 /// Where a credential came from, which decides the address and TLS options to use with it.
 #[derive(Clone, Copy, Debug)]
-pub enum Origin<'a> {
+pub(crate) enum Origin<'a> {
     /// A flag or the environment: no address comes with it.
     Bare,
     /// The state directory of this machine's coordinator, which also has its address.
@@ -121,7 +121,7 @@ pub enum Origin<'a> {
 
 /// A resolved caller: its identity and a client that uses it.
 #[derive(Clone, Debug)]
-pub struct Caller {
+pub(crate) struct Caller {
     pub client: Client,
     /// The coordinator's address.
     pub address: String,
@@ -134,32 +134,32 @@ pub struct Caller {
 
 impl Caller {
     /// Returns whether `name` is the caller's own, ignoring case.
-    pub fn is(&self, name: &str) -> bool {
+    pub(crate) fn is(&self, name: &str) -> bool {
         self.member.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(name))
     }
 
     /// Returns a member of the caller's team, by its name or NAME@TEAM.
-    pub async fn find_member(&self, who: &str) -> Result<Option<v1::Member>, Failure> {
+    pub(crate) async fn find_member(&self, who: &str) -> Result<Option<v1::Member>, Failure> {
         let name = who.split_once('@').map_or(who, |(name, _)| name);
         Ok(self.client.members().await?.into_iter().find(|member| member.name.eq_ignore_ascii_case(name)))
     }
 
     /// Returns the caller with this team as the one that its calls are about.
-    pub fn in_team(mut self, team: &str) -> Self {
+    pub(crate) fn in_team(mut self, team: &str) -> Self {
         self.client = self.client.with_team(team);
         self.team = Some(team.to_owned());
         self
     }
 
     /// Returns the member's name. Fails if the caller is not a member.
-    pub fn member(&self) -> Result<&str, Failure> {
+    pub(crate) fn member(&self) -> Result<&str, Failure> {
         self.member.as_deref().ok_or(Failure::NotAMember)
     }
 }
 
 impl ContextArgs {
     /// Reads the file that --credential-file names, which outranks the environment.
-    pub fn read_credential_file(&mut self) -> Result<(), String> {
+    pub(crate) fn read_credential_file(&mut self) -> Result<(), String> {
         let Some(file) = &self.credential_file else { return Ok(()) };
         let text = fs::read_to_string(file)
             .map_err(|error| format!("Cannot read the credential from {}: {error}.", file.display()))?;
@@ -171,7 +171,7 @@ impl ContextArgs {
     /// saved identity, else the only one of a runner. With --team, considers no identity of another team.
     ///
     /// Fails if there is no identity, or if several are saved and none is chosen.
-    pub fn caller(&self) -> Result<Caller, Failure> {
+    pub(crate) fn caller(&self) -> Result<Caller, Failure> {
         self.check_within_runner()?;
         if let Some(credential) = &self.credential {
             return self.caller_with(credential.clone(), Origin::Bare);
@@ -221,7 +221,7 @@ impl ContextArgs {
 
     /// Returns the caller, and fails if it is not the identity that --as names: a credential in the environment would outrank
     /// that.
-    pub fn pinned_caller(&self) -> Result<Caller, Failure> {
+    pub(crate) fn pinned_caller(&self) -> Result<Caller, Failure> {
         let caller = self.caller()?;
         let (member, team) = (caller.member.as_deref().unwrap_or_default(), caller.team.as_deref());
         let (named, of) = self
@@ -243,26 +243,26 @@ impl ContextArgs {
     }
 
     /// Returns the name that --as gives, and the team with it.
-    pub fn named(&self) -> Option<(&str, Option<&str>)> {
+    pub(crate) fn named(&self) -> Option<(&str, Option<&str>)> {
         let who = self.who.as_deref()?;
         Some(who.split_once('@').map_or((who, self.team.as_deref()), |(named, of)| (named, Some(of))))
     }
 
     /// Returns the caller with a credential that an identity was saved with.
-    pub fn caller_with_saved(&self, credential: &str) -> Result<Caller, Failure> {
+    pub(crate) fn caller_with_saved(&self, credential: &str) -> Result<Caller, Failure> {
         let file = self.load()?;
         let saved = file.identities.iter().find(|identity| identity.credential == credential);
         self.caller_of(saved.ok_or(Failure::NotAMember)?)
     }
 
     /// Returns the directory in which the hooks of agent programs keep their state.
-    pub fn hooks_directory(&self) -> Result<PathBuf, Failure> {
+    pub(crate) fn hooks_directory(&self) -> Result<PathBuf, Failure> {
         Ok(self.state_dir()?.join(HOOKS_DIRECTORY))
     }
 
     /// Returns the caller that is, or may act as, the lead of a team: the lead's own identity if it is saved here, else the
     /// operator, else any identity of the team. A credential or identity that was chosen explicitly takes precedence.
-    pub async fn caller_leading(&self, team: &str) -> Result<Caller, Failure> {
+    pub(crate) async fn caller_leading(&self, team: &str) -> Result<Caller, Failure> {
         self.check_within_runner()?;
         let own = match (&self.credential, &self.who) {
             (None, None) => self.load()?,
@@ -287,7 +287,7 @@ impl ContextArgs {
     }
 
     /// Returns the caller for reading a team: an identity in it, else the operator, else the current identity.
-    pub fn caller_in(&self, team: &str) -> Result<Caller, Failure> {
+    pub(crate) fn caller_in(&self, team: &str) -> Result<Caller, Failure> {
         self.check_within_runner()?;
         if self.credential.is_some() || self.who.is_some() {
             return self.caller();
@@ -300,7 +300,7 @@ impl ContextArgs {
     }
 
     /// Returns the caller with a saved identity.
-    pub fn caller_of(&self, identity: &KeptIdentity) -> Result<Caller, Failure> {
+    pub(crate) fn caller_of(&self, identity: &KeptIdentity) -> Result<Caller, Failure> {
         self.caller_with(identity.credential.clone(), Origin::Saved(identity))
     }
 
@@ -308,7 +308,7 @@ impl ContextArgs {
     ///
     /// A given credential takes precedence: an agent that acts for a member must not become the operator because it runs on
     /// the same machine.
-    pub fn operator(&self) -> Result<Caller, Failure> {
+    pub(crate) fn operator(&self) -> Result<Caller, Failure> {
         self.check_within_runner()?;
         if let Some(credential) = &self.credential {
             return self.caller_with(credential.clone(), Origin::Bare);
@@ -334,7 +334,7 @@ impl ContextArgs {
     }
 
     /// Returns the caller that is about to join, from a join string, a bare join token or a member's credential.
-    pub fn caller_for_join(&self, text: &str) -> Result<Caller, Failure> {
+    pub(crate) fn caller_for_join(&self, text: &str) -> Result<Caller, Failure> {
         if let Ok(Credential::Member { .. }) = Credential::parse(text.trim()) {
             return self.caller_with(text.trim().to_owned(), Origin::Bare);
         }
@@ -343,7 +343,7 @@ impl ContextArgs {
     }
 
     /// Returns the caller that a credential belongs to.
-    pub fn caller_with(&self, credential: String, origin: Origin<'_>) -> Result<Caller, Failure> {
+    pub(crate) fn caller_with(&self, credential: String, origin: Origin<'_>) -> Result<Caller, Failure> {
         let parsed = Credential::parse(&credential)?;
         let own_team = parsed.team().map(ToString::to_string);
         let member = match &parsed {
@@ -364,7 +364,7 @@ impl ContextArgs {
     }
 
     /// Returns a client without a credential, for calls that need none.
-    pub fn anonymous_client(&self) -> Result<Client, Failure> {
+    pub(crate) fn anonymous_client(&self) -> Result<Client, Failure> {
         let (address, tls) = self.endpoint(Origin::Bare)?;
         Ok(Client::connect_with(&address, tls)?)
     }
@@ -412,7 +412,7 @@ impl ContextArgs {
     }
 
     /// Returns the address that --address or the environment gives.
-    pub fn given_address(&self) -> Option<String> {
+    pub(crate) fn given_address(&self) -> Option<String> {
         self.address.clone().or_else(|| variable(ADDRESS_VARIABLE))
     }
 
@@ -440,13 +440,13 @@ impl ContextArgs {
     }
 
     /// Returns the team given by --team or the environment.
-    pub fn team(&self) -> Option<&str> {
+    pub(crate) fn team(&self) -> Option<&str> {
         self.team.as_deref()
     }
 
     /// Returns the flags with which another terminal finds the same state directory and context file. Empty: both are in their
     /// default places.
-    pub fn location_flags(&self) -> Vec<String> {
+    pub(crate) fn location_flags(&self) -> Vec<String> {
         let locations = [("--state-dir", &self.state_dir), ("--context", &self.context)];
         let given = locations.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)));
         let words = given.flat_map(|(flag, path)| {
@@ -457,7 +457,7 @@ impl ContextArgs {
     }
 
     /// Returns the state directory of this machine's coordinator. Fails if neither it nor HOME is known.
-    pub fn state_dir(&self) -> Result<PathBuf, Failure> {
+    pub(crate) fn state_dir(&self) -> Result<PathBuf, Failure> {
         let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let state_home =
             || variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));

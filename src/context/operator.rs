@@ -7,7 +7,7 @@ use crate::failure::{Failure, NOT_PERMITTED};
 
 impl ContextArgs {
     /// Returns the identity that --as names, else the operator of this machine's coordinator.
-    pub fn named_or_operator(&self) -> Result<Caller, Failure> {
+    pub(crate) fn named_or_operator(&self) -> Result<Caller, Failure> {
         if self.who.is_some() { self.caller() } else { self.operator() }
     }
 
@@ -15,7 +15,7 @@ impl ContextArgs {
     /// in "replace the operator's credential".
     ///
     /// For commands that change the files of the operator, which a coordinator cannot refuse.
-    pub fn refuse_others(&self, what: &str) -> Result<(), Failure> {
+    pub(crate) fn refuse_others(&self, what: &str) -> Result<(), Failure> {
         self.check_within_runner()?;
         let refused =
             |why: String| Err(Failure::with_code(NOT_PERMITTED, format!("Only the operator can {what}, {why}")));

@@ -10,7 +10,7 @@ use std::{
 use crate::failure::{Failure, NOT_PERMITTED};
 
 /// Creates a directory that only its owner can access, unless it exists.
-pub fn make_private_directory(path: &Path) -> Result<(), Failure> {
+pub(crate) fn make_private_directory(path: &Path) -> Result<(), Failure> {
     if path.as_os_str().is_empty() || path.is_dir() {
         return Ok(());
     }
@@ -20,7 +20,7 @@ pub fn make_private_directory(path: &Path) -> Result<(), Failure> {
 }
 
 /// Atomically replaces a file with one that only its owner can read.
-pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
     file.write_all(bytes)?;
@@ -30,7 +30,7 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 }
 
 /// Locks a file until the returned one is dropped. Creates it if it is missing. `None`: another process holds the lock.
-pub fn try_lock(path: &Path) -> Result<Option<File>, Failure> {
+pub(crate) fn try_lock(path: &Path) -> Result<Option<File>, Failure> {
     let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
     match file.try_lock() {
         Ok(()) => Ok(Some(file)),
@@ -40,6 +40,6 @@ pub fn try_lock(path: &Path) -> Result<Option<File>, Failure> {
 }
 
 /// Fails if other users can read or change what is at a path, as [`teamwire_client::refuse_shared`] does.
-pub fn refuse_shared(path: &Path) -> Result<(), Failure> {
+pub(crate) fn refuse_shared(path: &Path) -> Result<(), Failure> {
     teamwire_client::refuse_shared(path).map_err(|error| Failure::with_code(NOT_PERMITTED, error.to_string()))
 }

@@ -16,12 +16,12 @@ pub(super) fn variable(name: &str) -> Option<String> {
 }
 
 /// Returns whether a runner started this process, or one of its ancestors.
-pub fn is_within_runner() -> bool {
+pub(crate) fn is_within_runner() -> bool {
     variable(RUN_VARIABLE).is_some()
 }
 
 /// Fails within a runner. `what` says what is not possible there, as a sentence.
-pub fn refuse_within_runner(what: &str) -> Result<(), Failure> {
+pub(crate) fn refuse_within_runner(what: &str) -> Result<(), Failure> {
     if !is_within_runner() {
         return Ok(());
     }

@@ -6,13 +6,13 @@ use teamwire_proto::v1;
 use super::{dim, paint, text::date_and_time};
 
 /// Prints a line of a member's activity.
-pub fn activity_line(line: &v1::ActivityLine) {
+pub(crate) fn activity_line(line: &v1::ActivityLine) {
     let at = paint(dim(), format!("[{}]", date_and_time(line.at.as_ref())));
     anstream::println!("{at} {}", shown_line(&line.text));
 }
 
 /// Returns what all members have used together, in all of their lives. `None`: nothing was reported.
-pub fn usage_of_all(members: &[v1::Member]) -> Option<v1::Usage> {
+pub(crate) fn usage_of_all(members: &[v1::Member]) -> Option<v1::Usage> {
     let each = members.iter().filter_map(|member| member.total_usage);
     each.reduce(|sum, usage| v1::Usage {
         turns: sum.turns.saturating_add(usage.turns),
@@ -24,7 +24,7 @@ pub fn usage_of_all(members: &[v1::Member]) -> Option<v1::Usage> {
 }
 
 /// Returns what was used, in words.
-pub fn usage(usage: &v1::Usage) -> String {
+pub(crate) fn usage(usage: &v1::Usage) -> String {
     let mut parts = vec![super::count(usage.turns, "turn")];
     let cached = match usage.cached_input_tokens {
         0 => String::new(),

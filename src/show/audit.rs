@@ -5,7 +5,7 @@ use teamwire_proto::v1::{self, AuditCallerKind};
 use super::{count, one_line, paint, table_with_texts, text::date_and_time, time, warning};
 
 /// Prints entries as a table.
-pub fn audit(records: &[v1::AuditRecord]) {
+pub(crate) fn audit(records: &[v1::AuditRecord]) {
     let rows = records.iter().map(|record| match &record.entry {
         Some(entry) => row(entry, &record.chain),
         None => {

@@ -18,7 +18,7 @@ use super::{
 };
 
 /// Prints a change on one line, and the time by this machine's clock. Leaves out activity, which `teamwire logs` follows.
-pub fn change(change: &TeamChange) {
+pub(crate) fn change(change: &TeamChange) {
     let text = match change {
         TeamChange::Changed(Item::Task(task)) => return task_line(task),
         TeamChange::Changed(Item::Activity(_)) | TeamChange::Removed(Key::ActivityOf(_) | Key::RequestId(_)) => return,
@@ -58,7 +58,7 @@ fn request_line(request: &v1::Request) -> String {
 }
 
 /// Converts a change to JSON: an object with the item under its kind, or with the key of what is gone under `removed`.
-pub fn change_json(change: &TeamChange) -> Value {
+pub(crate) fn change_json(change: &TeamChange) -> Value {
     match change {
         TeamChange::Changed(item) => json("TeamItem", &v1::TeamItem { item: Some(item.clone()) }),
         TeamChange::Removed(key) => {

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// Prints a history entry. `own` is the reader's name, which decides whether a message is incoming or outgoing.
-pub fn entry(entry: &v1::HistoryEntry, own: Option<&str>) {
+pub(crate) fn entry(entry: &v1::HistoryEntry, own: Option<&str>) {
     let at = paint(dim(), format!("[{}]", date_and_time(entry.at.as_ref())));
     let text = match &entry.event {
         Some(Event::Message(message)) => {
@@ -46,7 +46,7 @@ pub fn entry(entry: &v1::HistoryEntry, own: Option<&str>) {
 }
 
 /// Converts a history entry to JSON, with its message in the SendMessage dialect.
-pub fn entry_json(entry: &v1::HistoryEntry) -> Value {
+pub(crate) fn entry_json(entry: &v1::HistoryEntry) -> Value {
     let mut value = json("HistoryEntry", entry);
     if let Some(Event::Message(message)) = &entry.event {
         value["message"] = dialect::write(message);

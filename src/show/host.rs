@@ -8,7 +8,7 @@ use teamwire_proto::{
 use super::{count, dim, member::state_style, one_line, paint, table, time, warning};
 
 /// Prints a table of hosts.
-pub fn hosts(hosts: &[v1::Host]) {
+pub(crate) fn hosts(hosts: &[v1::Host]) {
     let rows = hosts.iter().map(|host| {
         let offer = host.offer.clone().unwrap_or_default();
         let labels: Vec<String> = offer.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
@@ -42,7 +42,7 @@ pub(super) fn host_state(host: &v1::Host) -> String {
 }
 
 /// Returns how many hosts are live, and how many of their slots are taken. None: the team has no host, or all have exited.
-pub fn hosts_in_all(hosts: &[v1::Host]) -> Option<String> {
+pub(crate) fn hosts_in_all(hosts: &[v1::Host]) -> Option<String> {
     let present: Vec<&v1::Host> = hosts.iter().filter(|host| host.state() != MemberState::Exited).collect();
     if present.is_empty() {
         return None;

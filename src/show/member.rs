@@ -15,7 +15,7 @@ use super::{
 const ERROR_CHARS_MAX: usize = 200;
 
 /// Prints a table of members.
-pub fn members(members: &[v1::Member]) {
+pub(crate) fn members(members: &[v1::Member]) {
     // Columns that would be empty only take room.
     let usage = |member: &v1::Member| member.total_usage.unwrap_or_default();
     let has_tokens = members.iter().any(|member| !tokens(&usage(member)).is_empty());
@@ -61,7 +61,7 @@ fn style(member: &v1::Member) -> Style {
 }
 
 /// Describes the turns of a member's program that have failed in a row.
-pub fn failed_turns(failed: &v1::FailedTurns) -> String {
+pub(crate) fn failed_turns(failed: &v1::FailedTurns) -> String {
     format!("{} in a row, last: {}", count(failed.count.into(), "turn"), shorten(&failed.error, ERROR_CHARS_MAX))
 }
 

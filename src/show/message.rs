@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Prints a message as it lies in an inbox.
-pub fn delivery(delivery: &v1::Delivery) {
+pub(crate) fn delivery(delivery: &v1::Delivery) {
     let Some(message) = &delivery.message else { return };
     let from = message.sender.as_ref().map_or("?", |sender| sender.name.as_str());
     let redelivery = match delivery.delivery_count {
@@ -37,7 +37,7 @@ pub fn delivery(delivery: &v1::Delivery) {
 }
 
 /// Prints a message and its receipt for each recipient.
-pub fn message(message: &v1::Message, receipts: &[v1::Receipt]) {
+pub(crate) fn message(message: &v1::Message, receipts: &[v1::Receipt]) {
     let from = message.sender.as_ref().map_or("?", |sender| sender.name.as_str());
     let (summary, content) = summary_and_content(message);
     anstream::println!(
@@ -68,7 +68,7 @@ pub fn message(message: &v1::Message, receipts: &[v1::Receipt]) {
 }
 
 /// Converts a delivery to JSON, with its message in the SendMessage dialect.
-pub fn delivery_json(delivery: &v1::Delivery) -> Value {
+pub(crate) fn delivery_json(delivery: &v1::Delivery) -> Value {
     serde_json::json!({
         "sequence": delivery.sequence,
         "delivery_count": delivery.delivery_count,
@@ -77,7 +77,7 @@ pub fn delivery_json(delivery: &v1::Delivery) -> Value {
 }
 
 /// Returns a message's summary and its content, both without control characters.
-pub fn summary_and_content(message: &v1::Message) -> (String, String) {
+pub(crate) fn summary_and_content(message: &v1::Message) -> (String, String) {
     let answer = |approve: Option<bool>, reason: &str| {
         let word = if approve == Some(true) { "approved" } else { "rejected" };
         let colon = if reason.is_empty() { "" } else { ": " };
@@ -167,6 +167,6 @@ pub(super) fn receipt_state(receipt: &v1::Receipt) -> String {
 }
 
 /// Returns why a message became a dead letter, in a few words.
-pub fn dead_letter_cause(cause: DeadLetterCause) -> String {
+pub(crate) fn dead_letter_cause(cause: DeadLetterCause) -> String {
     cause.as_str_name().trim_start_matches("DEAD_LETTER_CAUSE_").to_ascii_lowercase().replace('_', " ")
 }

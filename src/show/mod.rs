@@ -13,7 +13,7 @@ mod message;
 mod quota;
 mod request;
 #[cfg(test)]
-pub mod schema;
+pub(crate) mod schema;
 mod style;
 mod table;
 mod task;
@@ -27,7 +27,7 @@ use teamwire_agents::visible::json_line;
 
 use crate::failure::Failure;
 
-pub use self::{
+pub(crate) use self::{
     activity::{activity_line, usage, usage_of_all},
     audit::audit,
     change::{change, change_json},
@@ -49,7 +49,7 @@ static POOL: LazyLock<DescriptorPool> =
 /// Converts a protobuf message to JSON with the protocol's field names. `name` is the message's type, such as `Team`.
 ///
 /// Values of enums are short words, as in the JSON of agents: `exited`, not `MEMBER_STATE_EXITED`.
-pub fn json(name: &str, message: &impl prost::Message) -> Value {
+pub(crate) fn json(name: &str, message: &impl prost::Message) -> Value {
     let descriptor = POOL.get_message_by_name(&format!("teamwire.v1.{name}")).expect("a message type of the protocol");
     let dynamic = DynamicMessage::decode(descriptor.clone(), message.encode_to_vec().as_slice())
         .expect("a message decodes from its own encoding");
@@ -92,12 +92,12 @@ fn enum_word(kind: &str, value: &str) -> String {
 }
 
 /// Prints one line of JSON, in which characters that no one sees are escapes.
-pub fn line(value: &Value) {
+pub(crate) fn line(value: &Value) {
     anstream::println!("{}", json_line(value));
 }
 
 /// Creates the failure for a reply that lacks a required field.
-pub fn incomplete() -> Failure {
+pub(crate) fn incomplete() -> Failure {
     Failure::with_code(
         crate::failure::UNREACHABLE,
         "The coordinator's reply is incomplete. Does it run the same version of teamwire?",

@@ -11,7 +11,7 @@ const NEAR_PERCENT: u64 = 80;
 const FULL_PERCENT: u64 = 99;
 
 /// A part of a team that has used much of its quota.
-pub struct NearlyFull {
+pub(crate) struct NearlyFull {
     /// What uses how much.
     pub text: String,
     /// Whether teammates can add nothing more there.
@@ -19,7 +19,7 @@ pub struct NearlyFull {
 }
 
 /// Returns what is nearly full or full: the team, its tasks, or the history of its tasks.
-pub fn nearly_full(team: &v1::Team) -> Vec<NearlyFull> {
+pub(crate) fn nearly_full(team: &v1::Team) -> Vec<NearlyFull> {
     let Some(storage) = &team.storage else { return Vec::new() };
     let parts = [
         ("The team uses", "its", storage.bytes, storage.bytes_max),
@@ -35,7 +35,7 @@ pub fn nearly_full(team: &v1::Team) -> Vec<NearlyFull> {
 }
 
 /// Returns whether teammates can send no more messages, or hardly any.
-pub fn is_full(team: &v1::Team) -> bool {
+pub(crate) fn is_full(team: &v1::Team) -> bool {
     team.storage.is_some_and(|storage| {
         storage.bytes.saturating_mul(100).checked_div(storage.bytes_max).is_some_and(|percent| percent >= FULL_PERCENT)
     })

@@ -11,7 +11,7 @@ const LAST_LINES_MAX: usize = 20;
 const SAID_CHARS_MAX: usize = 200;
 
 /// Describes the state of a request: who decided it, and why. An order's reason is its first line.
-pub fn request_text(request: &v1::Request) -> String {
+pub(crate) fn request_text(request: &v1::Request) -> String {
     if request.kind() == RequestKind::Spawn {
         return order_text(request);
     }
@@ -28,13 +28,13 @@ pub fn request_text(request: &v1::Request) -> String {
 }
 
 /// Returns what a request asks for and its tool, each behind a colon. Empty: it says nothing.
-pub fn first_line_of_request(request: &v1::Request) -> String {
+pub(crate) fn first_line_of_request(request: &v1::Request) -> String {
     let said = [one_line(&request.tool), summary_of_request(request)].into_iter().filter(|part| !part.is_empty());
     said.map(|part| format!(": {part}")).collect()
 }
 
 /// Returns what a request asks for: its summary, or else the first line of its text. Empty: it says nothing.
-pub fn summary_of_request(request: &v1::Request) -> String {
+pub(crate) fn summary_of_request(request: &v1::Request) -> String {
     let summary = if request.summary.is_empty() { &request.content } else { &request.summary };
     let first = summary.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     shorten(first, SAID_CHARS_MAX)
@@ -66,17 +66,17 @@ fn order_text(request: &v1::Request) -> String {
 }
 
 /// Returns the last lines that a program wrote that did not start.
-pub fn last_lines(order: &v1::Request) -> Vec<String> {
+pub(crate) fn last_lines(order: &v1::Request) -> Vec<String> {
     let written: Vec<String> = order.reason.lines().skip(1).map(plain).collect();
     written[written.len().saturating_sub(LAST_LINES_MAX)..].to_vec()
 }
 
 /// Describes the state of an order like [`request_text`], followed by the [`last_lines`].
-pub fn order_in_full(order: &v1::Request) -> String {
+pub(crate) fn order_in_full(order: &v1::Request) -> String {
     last_lines(order).iter().fold(order_text(order), |text, line| text + "\n    " + line)
 }
 
-pub fn request_kind(kind: RequestKind) -> &'static str {
+pub(crate) fn request_kind(kind: RequestKind) -> &'static str {
     match kind {
         RequestKind::Unspecified => "unknown",
         RequestKind::Shutdown => "shutdown",

@@ -166,12 +166,12 @@ const COMMANDS: &[(&str, Prints)] = &[
 ];
 
 /// Returns the names of the commands that the schema describes, without their options.
-pub fn commands() -> impl Iterator<Item = &'static str> {
+pub(crate) fn commands() -> impl Iterator<Item = &'static str> {
     COMMANDS.iter().map(|(name, _)| name.split(" --").next().unwrap_or(name))
 }
 
 /// Returns the schema: `$defs` has the types, and `properties` has one line of output of each command.
-pub fn schema() -> Value {
+pub(crate) fn schema() -> Value {
     let mut types = Map::new();
     types.insert("SendMessage".to_owned(), send_message());
     let commands: Map<String, Value> =

@@ -3,21 +3,21 @@
 use anstyle::{AnsiColor, Style};
 
 /// Wraps text in a style; `anstream` removes it where the output is not a terminal.
-pub fn paint(style: Style, text: impl std::fmt::Display) -> String {
+pub(crate) fn paint(style: Style, text: impl std::fmt::Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
 /// Returns the style for names.
-pub fn bold() -> Style {
+pub(crate) fn bold() -> Style {
     Style::new().bold()
 }
 
 /// Returns the style for secondary details, such as ids and times.
-pub fn dim() -> Style {
+pub(crate) fn dim() -> Style {
     Style::new().dimmed()
 }
 
 /// Returns the style for problems.
-pub fn warning() -> Style {
+pub(crate) fn warning() -> Style {
     AnsiColor::Yellow.on_default().bold()
 }

@@ -12,12 +12,12 @@ const GAP: u16 = 2;
 ///
 /// On a terminal, the last column is truncated to the terminal's width. If the others do not fit, each row becomes a block
 /// with a line for each column. Elsewhere nothing is truncated.
-pub fn table(headings: &[&str], rows: Vec<Vec<String>>) {
+pub(crate) fn table(headings: &[&str], rows: Vec<Vec<String>>) {
     table_with_texts(1, headings, rows);
 }
 
 /// Prints rows as [`table`] does, but truncates so many of the last columns, which share what the others leave.
-pub fn table_with_texts(texts: usize, headings: &[&str], rows: Vec<Vec<String>>) {
+pub(crate) fn table_with_texts(texts: usize, headings: &[&str], rows: Vec<Vec<String>>) {
     let width = Table::new().width();
     for line in render(texts, headings, &rows, width).lines() {
         anstream::println!("{}", line.trim_end());

@@ -6,7 +6,7 @@ use teamwire_proto::v1::{self, TaskStatus};
 use super::{bold, dim, one_line, paint, plain, shorten, table, time};
 
 /// Prints a table of tasks.
-pub fn tasks(tasks: &[v1::Task]) {
+pub(crate) fn tasks(tasks: &[v1::Task]) {
     let rows = tasks.iter().map(|task| {
         vec![
             task.id.to_string(),
@@ -21,7 +21,7 @@ pub fn tasks(tasks: &[v1::Task]) {
 }
 
 /// Prints a task on one line, as `task list --follow` shows changes.
-pub fn task_line(task: &v1::Task) {
+pub(crate) fn task_line(task: &v1::Task) {
     let owner = match (task.owner.as_str(), task.status()) {
         ("", _) => String::new(),
         (owner, TaskStatus::Pending) => format!(" for {owner}"),
@@ -39,7 +39,7 @@ pub fn task_line(task: &v1::Task) {
 }
 
 /// Prints a task in full.
-pub fn task(task: &v1::Task) {
+pub(crate) fn task(task: &v1::Task) {
     task_line(task);
     let mut facts = Vec::new();
     let by = task.created_by.as_ref().map_or("?", |sender| sender.name.as_str());

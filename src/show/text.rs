@@ -1,15 +1,15 @@
 //! Text and timestamps for display.
 
 use jiff::{Timestamp, Zoned, tz::TimeZone};
-pub use teamwire_agents::visible::shown as plain;
+pub(crate) use teamwire_agents::visible::shown as plain;
 
 /// Joins the lines and words of a text with single spaces, without control characters.
-pub fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     plain(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Returns a text as one line of at most `max` characters, with an ellipsis if it was longer.
-pub fn shorten(text: &str, max: usize) -> String {
+pub(crate) fn shorten(text: &str, max: usize) -> String {
     let one_line = one_line(text);
     if one_line.chars().count() <= max {
         return one_line;
@@ -18,12 +18,12 @@ pub fn shorten(text: &str, max: usize) -> String {
 }
 
 /// Returns the beginning of an id, long enough to type instead of it.
-pub fn short_id(id: &str) -> String {
+pub(crate) fn short_id(id: &str) -> String {
     id.chars().take(12).collect()
 }
 
 /// Writes a number of things: `1 message`, `2 messages`, `2 entries`.
-pub fn count(number: u64, noun: &str) -> String {
+pub(crate) fn count(number: u64, noun: &str) -> String {
     match (number, noun.strip_suffix("ry")) {
         (1, _) => format!("1 {noun}"),
         (_, Some(stem)) => format!("{number} {stem}ries"),
@@ -32,12 +32,12 @@ pub fn count(number: u64, noun: &str) -> String {
 }
 
 /// Writes a number of bytes in its largest useful unit: `1.5 MiB`.
-pub fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     bytesize::ByteSize(bytes).to_string()
 }
 
 /// Formats a timestamp in local time; omits the date if it is today. `-` if there is none.
-pub fn time(at: Option<&prost_types::Timestamp>) -> String {
+pub(crate) fn time(at: Option<&prost_types::Timestamp>) -> String {
     let Some(zoned) = local(at) else { return "-".to_owned() };
     let form = if zoned.date() == Zoned::now().date() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
     zoned.strftime(form).to_string()

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 const VARIABLE: &str = "TEAMWIRE_TEST_AGENTS";
 
 /// An agent program.
-pub struct Program {
+pub(crate) struct Program {
     /// Its command.
     pub name: &'static str,
     /// The arguments that a user gives it, after the command.
@@ -90,7 +90,7 @@ include!("programs.rs");
 
 impl Program {
     /// Returns the program of this name. None, with a notice: it is not installed; with `CI`, that fails if CI must test it.
-    pub fn installed(name: &str) -> Option<&'static Self> {
+    pub(crate) fn installed(name: &str) -> Option<&'static Self> {
         let directories = env::var_os(VARIABLE).unwrap_or_default();
         if env::split_paths(&directories).any(|directory| directory.join(name).exists()) {
             return PROGRAMS.iter().find(|program| program.name == name);
@@ -103,7 +103,7 @@ impl Program {
     }
 
     /// Returns the tool call that runs a shell command: the tool and its input.
-    pub fn shell(&self, command: &str) -> (&'static str, Value) {
+    pub(crate) fn shell(&self, command: &str) -> (&'static str, Value) {
         let (tool, field) = self.shell;
         let mut input = json!({field: command});
         match self.name {
@@ -116,7 +116,7 @@ impl Program {
     }
 
     /// Returns the tool call that asks for permission to run a shell command.
-    pub fn shell_that_asks(&self, command: &str) -> (&'static str, Value) {
+    pub(crate) fn shell_that_asks(&self, command: &str) -> (&'static str, Value) {
         let (tool, mut input) = self.shell(command);
         if self.name == "codex" {
             // Otherwise, the command runs within its sandbox, for which it asks no one.
@@ -128,7 +128,7 @@ impl Program {
 }
 
 /// Returns the environment in which each program talks to the model at this address, and to nothing else.
-pub fn environment(model: &str) -> Vec<(String, String)> {
+pub(crate) fn environment(model: &str) -> Vec<(String, String)> {
     let mut directories: Vec<_> = env::split_paths(&env::var_os(VARIABLE).unwrap_or_default()).collect();
     directories.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
     let path = env::join_paths(directories).unwrap().into_string().unwrap();
@@ -148,7 +148,7 @@ pub fn environment(model: &str) -> Vec<(String, String)> {
 }
 
 /// Writes the settings of every program into a user's directory.
-pub fn configure(home: &Path, model: &str) {
+pub(crate) fn configure(home: &Path, model: &str) {
     let codex = format!(
         "model = \"scripted\"\nmodel_provider = \"scripted\"\ncheck_for_update_on_startup = false\n\
          [analytics]\nenabled = false\n\

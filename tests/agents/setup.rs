@@ -12,10 +12,10 @@ use crate::{
 };
 
 /// The member that the scenarios are about.
-pub const BACKEND: &str = "backend";
+pub(crate) const BACKEND: &str = "backend";
 
 /// A team with its lead, on a coordinator with the embedded store.
-pub struct Setup {
+pub(crate) struct Setup {
     /// The program under test.
     pub program: &'static Program,
     /// What all programs take for their makers' models. Dropped before the world, so that it prints its requests first.
@@ -25,7 +25,7 @@ pub struct Setup {
 
 impl Setup {
     /// Creates a team for a program. None, with a notice: the program is not installed.
-    pub fn with(name: &str) -> Option<Self> {
+    pub(crate) fn with(name: &str) -> Option<Self> {
         let program = Program::installed(name)?;
         isolate();
         let (model, world) = (Model::start(), World::embedded());
@@ -35,43 +35,43 @@ impl Setup {
     }
 
     /// Starts the program as [`BACKEND`], and waits until it runs.
-    pub fn backend(&self, options: &[&str]) -> Runner {
+    pub(crate) fn backend(&self, options: &[&str]) -> Runner {
         self.run(BACKEND, self.program, options)
     }
 
     /// Starts a program as a member, as a user types it, and waits until it runs.
-    pub fn run(&self, name: &str, program: &Program, options: &[&str]) -> Runner {
+    pub(crate) fn run(&self, name: &str, program: &Program, options: &[&str]) -> Runner {
         let invitation = self.world.invite(name);
         self.run_again(name, program, &[&["--join", invitation.as_str()], options].concat())
     }
 
     /// Starts a program as a member that ran before.
-    pub fn run_again(&self, name: &str, program: &Program, options: &[&str]) -> Runner {
+    pub(crate) fn run_again(&self, name: &str, program: &Program, options: &[&str]) -> Runner {
         program::configure(&self.world.home(name), &self.model.address());
         self.world.run_program(name, options, &[&[program.name], program.arguments].concat()).ready()
     }
 
     /// Sends the backend a message.
     #[track_caller]
-    pub fn send(&self, content: &str) {
+    pub(crate) fn send(&self, content: &str) {
         self.world.cli(LEAD, &["send", BACKEND, content]).succeeds();
     }
 
     /// Asks the backend something, and returns its reply.
     #[track_caller]
-    pub fn ask(&self, content: &str) -> Value {
+    pub(crate) fn ask(&self, content: &str) -> Value {
         let asked = self.world.cli(LEAD, &["send", BACKEND, content, "--wait-reply", "60", "--json"]).succeeds();
         asked.lines().pop().unwrap()
     }
 
     /// Adds a rule that runs a shell command.
-    pub fn on_shell(&self, pattern: &str, command: &str) {
+    pub(crate) fn on_shell(&self, pattern: &str, command: &str) {
         let (tool, input) = self.program.shell(command);
         self.model.add(Rule::when(pattern).calls(tool, input));
     }
 
     /// Returns how far a message of the lead got with the backend: `queued`, `delivered` or `processed`.
-    pub fn receipt(&self, content: &str) -> String {
+    pub(crate) fn receipt(&self, content: &str) -> String {
         let history = self.world.history(LEAD);
         let entry = history.iter().find(|entry| entry["message"]["content"] == content);
         let entry = entry.unwrap_or_else(|| panic!("there is no message \"{content}\""));
@@ -80,29 +80,29 @@ impl Setup {
 
     /// Waits until a message of the lead has reached a state.
     #[track_caller]
-    pub fn await_receipt(&self, content: &str, state: &str) {
+    pub(crate) fn await_receipt(&self, content: &str, state: &str) {
         eventually(&format!("\"{content}\" is {state}"), || (self.receipt(content) == state).then_some(()));
     }
 
     /// Returns a file in the backend's directory.
-    pub fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.world.home(BACKEND).join(name)
     }
 
     /// Waits for a file in the backend's directory.
     #[track_caller]
-    pub fn await_file(&self, name: &str) {
+    pub(crate) fn await_file(&self, name: &str) {
         eventually(&format!("the file {name}"), || self.file(name).exists().then_some(()));
     }
 
     /// Creates a file in the backend's directory.
-    pub fn create(&self, name: &str) {
+    pub(crate) fn create(&self, name: &str) {
         fs::write(self.file(name), "").unwrap();
     }
 
     /// Ends the backend as its lead asks it to, with the model approving. Asserts that no process of it is left.
     #[track_caller]
-    pub fn shut_down(&self, backend: Runner) -> Output {
+    pub(crate) fn shut_down(&self, backend: Runner) -> Output {
         self.model.add(approval());
         let family = family(&backend);
         let output = self.world.cli(LEAD, &["shutdown", BACKEND, "all done", "--wait"]).succeeds();
@@ -113,17 +113,17 @@ impl Setup {
 }
 
 /// Returns the rule by which the model approves a shutdown, with the input that the request's text shows.
-pub fn approval() -> Rule {
+pub(crate) fn approval() -> Rule {
     Rule::when("To approve, call SendMessage with (\\{\"type\":\"shutdown_response\".*\\})").calls("SendMessage", "$1")
 }
 
 /// Returns the rule by which the model refuses a shutdown, with the input that the request's text shows.
-pub fn refusal() -> Rule {
+pub(crate) fn refusal() -> Rule {
     Rule::when("To refuse: (\\{\"type\":\"shutdown_response\".*\\})").calls("SendMessage", "$1")
 }
 
 /// Returns the process ids of a runner's program and of all its descendants.
-pub fn family(runner: &Runner) -> Vec<u32> {
+pub(crate) fn family(runner: &Runner) -> Vec<u32> {
     let mut family = vec![runner.program()];
     let mut next = 0;
     while let Some(parent) = family.get(next) {
@@ -140,7 +140,7 @@ pub fn family(runner: &Runner) -> Vec<u32> {
 
 /// Asserts that no process of a family runs.
 #[track_caller]
-pub fn assert_gone(family: &[u32]) {
+pub(crate) fn assert_gone(family: &[u32]) {
     let left: Vec<String> = family.iter().filter(|pid| is_alive(**pid)).map(|pid| command_line(*pid)).collect();
     assert!(left.is_empty(), "these live on: {left:#?}");
 }

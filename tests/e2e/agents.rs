@@ -18,10 +18,10 @@ hear() { IFS= read -r line && printf '%s\n' "$line" >> heard; }
 "#;
 
 /// Speaks the Agent Client Protocol: see `acp_agent.py`.
-pub const ACP: &[&str] = &["python3", "-c", include_str!("acp_agent.py")];
+pub(crate) const ACP: &[&str] = &["python3", "-c", include_str!("acp_agent.py")];
 
 /// Acknowledges every message, answers a question with `pong`, and approves its shutdown.
-pub const WILLING: &str = r#"
+pub(crate) const WILLING: &str = r#"
 while hear; do
     case "$line" in
         *'"type":"shutdown_request"'*) answer true 'all done' ;;
@@ -34,7 +34,7 @@ done
 "#;
 
 /// Grants every permission request, acknowledges the rest, and approves its shutdown.
-pub const GRANTING: &str = r#"
+pub(crate) const GRANTING: &str = r#"
 while hear; do
     case "$line" in
         *'"type":"shutdown_request"'*) answer true 'all done' ;;
@@ -46,7 +46,7 @@ done
 "#;
 
 /// Answers every message without saying which one it answers, and acknowledges nothing. Approves its shutdown.
-pub const PLAIN: &str = r#"
+pub(crate) const PLAIN: &str = r#"
 while hear; do
     case "$line" in
         *'"type":"shutdown_request"'*) answer true 'all done' ;;
@@ -57,7 +57,7 @@ done
 
 /// Reports the content of every message as activity, and every `used N` as N turns. Waits for a file `go` in its directory
 /// first if told to. Approves its shutdown.
-pub const REPORTING: &str = r#"
+pub(crate) const REPORTING: &str = r#"
 while hear; do
     case "$line" in
         *'"type":"shutdown_request"'*) answer true 'all done' ;;
@@ -76,7 +76,7 @@ done
 "#;
 
 /// Says every message back to its sender, and approves its shutdown.
-pub const ECHO: &str = r#"
+pub(crate) const ECHO: &str = r#"
 while hear; do
     case "$line" in
         *'"type":"shutdown_request"'*) answer true 'all done' ;;
@@ -90,7 +90,7 @@ done
 
 /// Sends `echo` one number after the other, five a second, until there is a file `stop` in its directory; then the last
 /// of them is in `sent`. Acknowledges its input.
-pub const COUNTING: &str = r#"
+pub(crate) const COUNTING: &str = r#"
 {
     number=0
     until [ -e stop ]; do
@@ -108,7 +108,7 @@ done
 "#;
 
 /// Does every task that it is given but those that wait, acknowledges the rest, and approves its shutdown.
-pub const WORKER: &str = r#"
+pub(crate) const WORKER: &str = r#"
 number() { printf '%s\n' "$line" | sed -n "s/.*\"$1\":\([0-9]*\).*/\1/p"; }
 while hear; do
     case "$line" in
@@ -122,7 +122,7 @@ done
 
 /// Rejects its shutdown the first time and approves it the second, but ignores SIGTERM, and has descendants that do so,
 /// too: a child, a grandchild, and one in a separate session.
-pub const STUBBORN: &str = r#"
+pub(crate) const STUBBORN: &str = r#"
 trap '' TERM
 sleep 1000 &
 echo $! >> pids
@@ -141,7 +141,7 @@ while :; do sleep 1; done
 "#;
 
 /// Approves its shutdown once there is a file `go` in its directory.
-pub const SLOW: &str = r#"
+pub(crate) const SLOW: &str = r#"
 while hear; do
     case "$line" in
         *'"type":"shutdown_request"'*)
@@ -154,11 +154,11 @@ done
 "#;
 
 /// Reads its input and prints nothing.
-pub const SILENT: &str = "while hear; do :; done";
+pub(crate) const SILENT: &str = "while hear; do :; done";
 
 /// Takes task after task and completes it, but holds on to each while there is a file `hold` in its directory. Keeps the
 /// numbers of those that it has completed in `completed`.
-pub const CLAIMER: &str = r#"
+pub(crate) const CLAIMER: &str = r#"
 part() { printf '%s\n' "$claim" | sed -n "s/.*$1.*/\1/p"; }
 while :; do
     claim=$("$TW" task next --wait 60 --json) || { [ $? = 5 ] && continue; exit 1; }
@@ -169,6 +169,6 @@ done
 "#;
 
 /// Returns a whole script.
-pub fn script(body: &str) -> String {
+pub(crate) fn script(body: &str) -> String {
     format!("TW='{TEAMWIRE}'\n{PRELUDE}{body}")
 }

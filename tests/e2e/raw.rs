@@ -11,13 +11,13 @@ use tonic_types::StatusExt as _;
 use crate::world::PATIENCE;
 
 /// Calls as the protocol has it, without anything that a client library adds.
-pub struct Raw {
+pub(crate) struct Raw {
     pub channel: Channel,
     pub credential: Option<String>,
 }
 
 impl Raw {
-    pub fn request<T>(&self, message: T) -> Request<T> {
+    pub(crate) fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         if let Some(credential) = &self.credential {
             request.metadata_mut().insert("authorization", format!("Bearer {credential}").parse().unwrap());
@@ -26,35 +26,35 @@ impl Raw {
     }
 
     /// Calls one coordinator over one connection, which is made with the first call.
-    pub fn at(address: &str, credential: &str) -> Self {
+    pub(crate) fn at(address: &str, credential: &str) -> Self {
         let channel = Channel::from_shared(address.to_owned()).unwrap().connect_lazy();
         Self { channel, credential: Some(credential.to_owned()) }
     }
 
-    pub async fn send(&self, body: Option<Body>) -> Result<(), Status> {
+    pub(crate) async fn send(&self, body: Option<Body>) -> Result<(), Status> {
         self.send_all(v1::SendRequest { body, ..v1::SendRequest::default() }).await
     }
 
-    pub async fn send_all(&self, request: v1::SendRequest) -> Result<(), Status> {
+    pub(crate) async fn send_all(&self, request: v1::SendRequest) -> Result<(), Status> {
         self.messages().send(self.request(request)).await.map(drop)
     }
 
-    pub fn messages(&self) -> MessageServiceClient<Channel> {
+    pub(crate) fn messages(&self) -> MessageServiceClient<Channel> {
         MessageServiceClient::new(self.channel.clone())
     }
 
-    pub fn tasks(&self) -> TaskServiceClient<Channel> {
+    pub(crate) fn tasks(&self) -> TaskServiceClient<Channel> {
         TaskServiceClient::new(self.channel.clone())
     }
 
-    pub fn teams(&self) -> TeamServiceClient<Channel> {
+    pub(crate) fn teams(&self) -> TeamServiceClient<Channel> {
         TeamServiceClient::new(self.channel.clone())
     }
 }
 
 /// Asserts that a call was refused by the table.
 #[track_caller]
-pub fn refused(outcome: Result<(), Status>, code: Code, reason: &str, field: &str) -> Status {
+pub(crate) fn refused(outcome: Result<(), Status>, code: Code, reason: &str, field: &str) -> Status {
     let status = outcome.expect_err(reason);
     let details = status.get_error_details();
     let info = details.error_info().expect("an ErrorInfo");
@@ -68,7 +68,7 @@ pub fn refused(outcome: Result<(), Status>, code: Code, reason: &str, field: &st
 }
 
 /// Reads a stream to its end. Returns why it has ended.
-pub async fn end_of<T>(mut frames: Streaming<T>) -> Status {
+pub(crate) async fn end_of<T>(mut frames: Streaming<T>) -> Status {
     let end = async {
         loop {
             match frames.message().await {

@@ -25,7 +25,8 @@ use tokio::{
 use crate::world::{LEAD, World, eventually};
 
 /// Where a traffic works: nothing that keeps it from sending and from piling up.
-pub const ROOMY: &str = "[rates]\nsends_per_second = 1000\nsends_burst = 1000\n[limits]\ninbox_entries_max = 100000\n";
+pub(crate) const ROOMY: &str =
+    "[rates]\nsends_per_second = 1000\nsends_burst = 1000\n[limits]\ninbox_entries_max = 100000\n";
 
 /// How many members a team has besides its lead.
 const TEAM_SIZE: usize = 10;
@@ -37,7 +38,7 @@ const SENDS_PER_SECOND: f64 = 100.0;
 const TO_LEAD: usize = 5;
 
 /// Teams of members that are at work.
-pub struct Traffic {
+pub(crate) struct Traffic {
     runtime: Runtime,
     members: Vec<Arc<Member>>,
     /// Each team's name and lead.
@@ -62,7 +63,7 @@ struct Member {
 
 /// What became of what was sent.
 #[derive(Debug, Default)]
-pub struct Account {
+pub(crate) struct Account {
     /// How many sends were answered with OK.
     pub stored: usize,
     /// The numbers that were answered with OK and never came, by sender.
@@ -80,14 +81,14 @@ pub struct Account {
 impl Account {
     /// Asserts that every message arrived once and in order, and that no loss was reported.
     #[track_caller]
-    pub fn is_flawless(&self) {
+    pub(crate) fn is_flawless(&self) {
         self.is_orderly();
         assert!(self.lost.is_empty() && self.told.is_empty() && self.recorded.is_empty(), "{self:?}");
     }
 
     /// Asserts that whatever came, came once and in order.
     #[track_caller]
-    pub fn is_orderly(&self) {
+    pub(crate) fn is_orderly(&self) {
         assert!(self.doubles == 0 && self.disordered == 0, "{self:?}");
     }
 
@@ -102,12 +103,12 @@ impl Account {
 
 impl Traffic {
     /// Returns how many streams to open: `TEAMWIRE_STREAMS`, or 50.
-    pub fn size() -> usize {
+    pub(crate) fn size() -> usize {
         env::var("TEAMWIRE_STREAMS").map_or(50, |streams| streams.parse().expect("a number of streams"))
     }
 
     /// Makes teams at coordinators and has all members begin.
-    pub fn gather(world: &World, addresses: &str) -> Self {
+    pub(crate) fn gather(world: &World, addresses: &str) -> Self {
         let (runtime, streams) = (Runtime::new().unwrap(), Self::size());
         let (members, leads) = runtime.block_on(enroll(world, addresses, streams));
         let (stop, stopped) = watch::channel(false);
@@ -122,18 +123,18 @@ impl Traffic {
     }
 
     /// Returns the team of a sender.
-    pub fn team_of(sender: usize) -> usize {
+    pub(crate) fn team_of(sender: usize) -> usize {
         sender / TEAM_SIZE
     }
 
     /// Returns how many numbers each has had stored by now.
-    pub fn stored(&self) -> Vec<usize> {
+    pub(crate) fn stored(&self) -> Vec<usize> {
         self.members.iter().map(|member| member.stored.load(Ordering::SeqCst)).collect()
     }
 
     /// Waits until every member has had so many more stored; but for those of one team, if it is named.
     #[track_caller]
-    pub fn await_stored(&self, what: &str, more: usize, except: &str) {
+    pub(crate) fn await_stored(&self, what: &str, more: usize, except: &str) {
         let before = self.stored();
         eventually(what, || {
             self.assert_well();
@@ -146,7 +147,7 @@ impl Traffic {
 
     /// Waits until every stream has brought something that was sent only after this was called.
     #[track_caller]
-    pub fn goes_on(&self, what: &str) {
+    pub(crate) fn goes_on(&self, what: &str) {
         // One may be under way already.
         let before: Vec<_> = self.stored().into_iter().map(|stored| stored + 1).collect();
         eventually(what, || {
@@ -161,7 +162,7 @@ impl Traffic {
 
     /// Has everybody stop, waits for what is under way, and counts.
     #[track_caller]
-    pub fn ends(mut self) -> Account {
+    pub(crate) fn ends(mut self) -> Account {
         self.stop.send(true).unwrap();
         for sending in std::mem::take(&mut self.sending) {
             self.runtime.block_on(sending).expect("no error ever");

@@ -20,7 +20,7 @@ use crate::{
     show,
 };
 
-pub use self::restore::Restore;
+pub(super) use self::restore::Restore;
 
 /// How many pieces of a backup wait to be written.
 const PIECES_MAX: usize = 4;
@@ -36,7 +36,7 @@ const PIECES_MAX: usize = 4;
 #[command(
     after_help = "Examples:\n\n    teamwire backup teamwire.jsonl.gz\n    teamwire backup --store embedded:/var/lib/teamwire/teamwire.redb teamwire.jsonl.gz\n    teamwire backup - | ssh HOST 'cat > teamwire.jsonl.gz'"
 )]
-pub struct Backup {
+pub(super) struct Backup {
     /// The file to write, which only you can read; `-` for standard output
     ///
     /// It holds JSON lines, compressed with gzip. It does not get its final name until it is complete.
@@ -52,7 +52,7 @@ pub struct Backup {
 }
 
 impl Backup {
-    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         if self.file == "-" && self.output.json {
             return Err(Failure::usage("--json writes to standard output, and so would the backup: name a file."));
         }

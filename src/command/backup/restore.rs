@@ -17,7 +17,7 @@ use crate::{command::Output, context::make_private_directory, failure::Failure, 
 #[command(
     after_help = "Examples:\n\n    teamwire restore teamwire.jsonl.gz --check\n    teamwire restore teamwire.jsonl.gz --store embedded:/var/lib/teamwire/teamwire.redb\n    teamwire restore teamwire.jsonl.gz --store redis://HOST:6379\n    ssh HOST 'cat teamwire.jsonl.gz' | teamwire restore - --check"
 )]
-pub struct Restore {
+pub(crate) struct Restore {
     /// The backup; `-` for standard input
     ///
     /// The command reads a backup twice: once to check all of it, and once to restore it. So it copies standard input to a
@@ -40,7 +40,7 @@ pub struct Restore {
 }
 
 impl Restore {
-    pub async fn run(&self) -> Result<(), Failure> {
+    pub(crate) async fn run(&self) -> Result<(), Failure> {
         let target = self.target()?;
         let progress = Progress::new(!self.output.json);
         // A damaged backup must not leave half of its contents in the store.

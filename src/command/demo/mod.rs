@@ -31,7 +31,7 @@ const PAUSE: f32 = 0.7;
 /// Prints the lead's view of the history, checks every step, and leaves nothing behind.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire demo\n    teamwire demo --lang zh --pause 2")]
-pub struct Demo {
+pub(super) struct Demo {
     /// Keep the demo's files and print their directory
     #[arg(long)]
     keep: bool,
@@ -44,7 +44,7 @@ pub struct Demo {
 }
 
 impl Demo {
-    pub async fn run(&self) -> Result<(), Failure> {
+    pub(super) async fn run(&self) -> Result<(), Failure> {
         let pause = self.pause.unwrap_or(if std::io::stdout().is_terminal() { PAUSE } else { 0.0 });
         let pause = Duration::try_from_secs_f32(pause)
             .map_err(|_| Failure::usage("--pause takes a number of seconds that is not negative."))?;

@@ -14,7 +14,7 @@ use super::{
 use crate::failure::Failure;
 
 #[derive(Args, Debug)]
-pub struct DemoTeammate {
+pub(crate) struct DemoTeammate {
     /// The part to play
     #[arg(value_enum)]
     part: Part,
@@ -37,7 +37,7 @@ enum Part {
 }
 
 impl DemoTeammate {
-    pub fn run(&self) -> Result<(), Failure> {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
         let script = self.lang.script();
         let mut rejected_plans = 0;
         let mut rejected_before = false;

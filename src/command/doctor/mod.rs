@@ -86,7 +86,7 @@ pub(in crate::command) use self::history::crashes;
 /// depends on who asks: a teammate learns what to tell the lead.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire doctor\n    teamwire doctor --json")]
-pub struct Doctor {
+pub(super) struct Doctor {
     /// Check only this member or host; an unknown name is reported as "not queued"
     member: Option<String>,
     /// How long something can take before it counts as a problem, in seconds
@@ -97,7 +97,7 @@ pub struct Doctor {
 }
 
 impl Doctor {
-    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         let caller = context.caller()?;
         let team = caller.client.get_team(v1::GetTeamRequest::default()).await?.team.ok_or_else(show::incomplete)?;
         let members = caller.client.members().await?;

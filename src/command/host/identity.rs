@@ -28,7 +28,7 @@ pub(super) const IDENTITY: &str = "identity.json";
 
 /// The state directory of one host. A team has at most one host here.
 #[derive(Debug)]
-pub struct HostDirectory {
+pub(super) struct HostDirectory {
     path: PathBuf,
     /// Held as long as the host runs.
     _lock: File,
@@ -49,7 +49,7 @@ struct Saved {
 impl HostDirectory {
     /// Opens the directory of the team that a join string is for. Without a join string, opens the directory of the team that
     /// the options name, or of the only host that has joined from here.
-    pub fn open(context: &ContextArgs, join_string: Option<String>) -> Result<Self, Failure> {
+    pub(super) fn open(context: &ContextArgs, join_string: Option<String>) -> Result<Self, Failure> {
         let hosts = context.state_dir()?.join(HOSTS);
         let joining = match join_string {
             Some(text) => Some(context.caller_for_join(&text)?),
@@ -69,12 +69,12 @@ impl HostDirectory {
     }
 
     /// Returns its path.
-    pub fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Returns the host's client, with the saved identity or else with a new one. `name`: the name that was given.
-    pub async fn enter(&self, context: &ContextArgs, name: Option<&str>) -> Result<Client, Failure> {
+    pub(super) async fn enter(&self, context: &ContextArgs, name: Option<&str>) -> Result<Client, Failure> {
         if let Some(saved) = self.load()? {
             let name_saved = &saved.identity.member;
             if let Some(name) = name
@@ -163,7 +163,7 @@ impl HostDirectory {
     }
 
     /// Says why a host has ended. Fails unless the host was asked to end or its team was deleted.
-    pub fn ended(&self, end: HostEnd) -> Result<(), Failure> {
+    pub(super) fn ended(&self, end: HostEnd) -> Result<(), Failure> {
         match end {
             HostEnd::Stopped => Ok(()),
             HostEnd::Closed(Closed::TeamDeleted) => {

@@ -43,7 +43,7 @@ const FILE: &str = "host.toml";
 #[command(
     after_help = "Examples:\n\n    teamwire host --join - --name gpu-1 --label gpu=a100\n    teamwire host --config host.toml --slots 8"
 )]
-pub struct HostCommand {
+pub(super) struct HostCommand {
     /// The join string that `teamwire invite --host` printed; use '-' to read a line from standard input. Not needed once the
     /// host has joined
     ///
@@ -88,7 +88,7 @@ pub struct HostCommand {
 
 impl HostCommand {
     /// Runs the host until it ends. Returns the exit code.
-    pub async fn run(self, context: &ContextArgs) -> u8 {
+    pub(super) async fn run(self, context: &ContextArgs) -> u8 {
         match self.run_host(context).await {
             Ok(()) => 0,
             Err(failure) => {

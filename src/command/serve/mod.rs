@@ -53,7 +53,7 @@ const CLOSE_GRACE: Duration = Duration::from_secs(1);
 #[command(
     after_help = "Examples:\n\n    teamwire serve\n    teamwire serve --print-config > teamwire.toml\n    teamwire serve --listen 0.0.0.0:7420 --tls-cert certs/server.crt --tls-key certs/server.key \\\n        --advertise https://HOST:7420"
 )]
-pub struct Serve {
+pub(super) struct Serve {
     /// The configuration file, in TOML; --print-config shows every key [env: TEAMWIRE_CONFIG]
     ///
     /// The environment can set every key: for example, TEAMWIRE_LISTEN sets `listen`, and TEAMWIRE_LIMITS_MEMBERS_MAX sets
@@ -125,7 +125,7 @@ fn avoid_huge_pages() {
 }
 
 impl Serve {
-    pub async fn run(self, context: &ContextArgs, traces: &Traces) -> Result<(), Failure> {
+    pub(super) async fn run(self, context: &ContextArgs, traces: &Traces) -> Result<(), Failure> {
         if self.print_config_schema {
             anstream::println!("{:#}", schema());
             return Ok(());

@@ -31,13 +31,13 @@ const FORMER_FILE: &str = "operator.former";
 const FORMER_MAX: usize = 8;
 
 /// Returns a new credential for the operator.
-pub fn new_credential() -> Credential {
+pub(crate) fn new_credential() -> Credential {
     let random: [u8; 20] = rand::random();
     Credential::Operator { secret: hex::encode(random) }
 }
 
 /// Returns the secret of an operator's credential.
-pub fn secret_in(line: &str) -> Option<String> {
+pub(crate) fn secret_in(line: &str) -> Option<String> {
     match Credential::parse(line.trim()) {
         Ok(Credential::Operator { secret }) => Some(secret),
         _ => None,
@@ -156,11 +156,11 @@ impl OperatorFiles {
 
 /// The hashes of credentials that were replaced, each with its end in seconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Former(Vec<(SecretHash, u64)>);
+pub(crate) struct Former(Vec<(SecretHash, u64)>);
 
 impl Former {
     /// Reads those that the state directory lists. A list that is missing or shared with other users is empty.
-    pub fn read(state_dir: &Path) -> Self {
+    pub(crate) fn read(state_dir: &Path) -> Self {
         let path = state_dir.join(FORMER_FILE);
         if !path.exists() {
             return Self::default();
@@ -182,7 +182,7 @@ impl Former {
     }
 
     /// Adds a credential that is accepted for a while longer, and drops those that no longer are.
-    pub fn with(&self, secret: &str, grace: Duration) -> Self {
+    pub(crate) fn with(&self, secret: &str, grace: Duration) -> Self {
         let (hash, now) = (SecretHash::of(secret), now());
         let mut listed = vec![(hash, now.saturating_add(grace.as_secs()))];
         listed.extend(self.0.iter().filter(|(other, until)| *other != hash && *until > now));
@@ -191,7 +191,7 @@ impl Former {
     }
 
     /// Writes the list.
-    pub fn write(&self, state_dir: &Path) -> Result<(), Failure> {
+    pub(crate) fn write(&self, state_dir: &Path) -> Result<(), Failure> {
         let lines = self.0.iter().map(|(hash, until)| format!("{} {until}\n", String::from(*hash)));
         write_private(&state_dir.join(FORMER_FILE), lines.collect::<String>().as_bytes())
     }

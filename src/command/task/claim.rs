@@ -15,7 +15,7 @@ use crate::{
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire task claim 7")]
-pub struct Claim {
+pub(crate) struct Claim {
     /// The task's number
     #[arg(value_parser = task_number)]
     id: u64,
@@ -25,7 +25,7 @@ pub struct Claim {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire task next\n    teamwire task next --wait 5m")]
-pub struct Next {
+pub(crate) struct Next {
     /// Wait until a task is ready, for up to DURATION, such as 90s (10m if DURATION is left out); the exit code is 5 if none
     /// becomes ready
     #[arg(long, short, value_name = "DURATION", num_args = 0..=1, default_missing_value = "10m")]
@@ -36,7 +36,7 @@ pub struct Next {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire task complete 7 --result \"done in 3f2c1a\"")]
-pub struct Complete {
+pub(crate) struct Complete {
     #[command(flatten)]
     claim: ClaimArgs,
     /// The result of the task; use '-' to read it from standard input
@@ -48,7 +48,7 @@ pub struct Complete {
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire task release 7 --reason \"needs access to the billing database\"")]
-pub struct Release {
+pub(crate) struct Release {
     #[command(flatten)]
     claim: ClaimArgs,
     /// Why you are releasing it; shown to the next member that claims the task
@@ -60,7 +60,7 @@ pub struct Release {
 
 /// The claim to complete or release.
 #[derive(Args, Debug)]
-pub struct ClaimArgs {
+pub(super) struct ClaimArgs {
     /// The task's number
     #[arg(value_parser = task_number)]
     id: u64,

@@ -12,7 +12,7 @@ use crate::{context::ContextArgs, failure::Failure, show};
 #[command(
     after_help = "Examples:\n\n    teamwire task create \"Write the migration\" --owner backend\n    teamwire task create \"Deploy\" --blocked-by 1,2"
 )]
-pub struct Create {
+pub(crate) struct Create {
     /// What to do, on one line
     subject: String,
     /// Everything a member needs to know to do the task; use '-' to read it from standard input

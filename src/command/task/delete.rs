@@ -8,7 +8,7 @@ use crate::{context::ContextArgs, failure::Failure, show};
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire task delete 7")]
-pub struct Delete {
+pub(crate) struct Delete {
     /// The task's number
     #[arg(value_parser = task_number)]
     id: u64,

@@ -16,7 +16,7 @@ use crate::{
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire task list\n    teamwire task list --follow")]
-pub struct List {
+pub(crate) struct List {
     /// Only tasks with this status [default: all except deleted]
     #[arg(long, value_enum)]
     status: Option<Status>,

@@ -31,7 +31,7 @@ use crate::{
 #[command(
     after_help = "Examples:\n\n    teamwire task create \"Write the migration\" --owner backend\n    teamwire task next --wait 5m\n    teamwire task complete 7 --result \"done in 3f2c1a\""
 )]
-pub enum Task {
+pub(super) enum Task {
     /// Add a task to the board
     Create(Create),
     /// List tasks, or follow the board
@@ -53,7 +53,7 @@ pub enum Task {
 }
 
 impl Task {
-    pub async fn run(self, context: &ContextArgs) -> (Result<(), Failure>, bool) {
+    pub(super) async fn run(self, context: &ContextArgs) -> (Result<(), Failure>, bool) {
         match self {
             Self::Create(command) => (command.run(context).await, command.output.json),
             Self::List(command) => (command.run(context).await, command.output.json),

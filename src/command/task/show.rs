@@ -7,7 +7,7 @@ use crate::{context::ContextArgs, failure::Failure, show};
 
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n\n    teamwire task show 7")]
-pub struct Show {
+pub(crate) struct Show {
     /// The task's number
     #[arg(value_parser = task_number)]
     id: u64,

@@ -10,7 +10,7 @@ use crate::{context::ContextArgs, failure::Failure, show};
 #[command(
     after_help = "Examples:\n\n    teamwire task update 7 --owner backend\n    teamwire task update 7 --not-blocked-by 3"
 )]
-pub struct Update {
+pub(crate) struct Update {
     /// The task's number
     #[arg(value_parser = task_number)]
     id: u64,

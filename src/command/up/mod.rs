@@ -51,7 +51,7 @@ pub(super) const FILE: &str = "team.toml";
 #[command(
     after_help = "A file:\n\n    name = \"acme\"\n\n    [[members]]\n    name = \"backend\"\n    profile = \"claude\"\n    prompt = \"You own the API.\"\n\nExamples:\n\n    teamwire up\n    teamwire up --dry-run\n    teamwire up backend-team.toml --json"
 )]
-pub struct Up {
+pub(super) struct Up {
     /// The file that describes the team
     #[arg(value_name = "FILE", default_value = FILE)]
     file: PathBuf,
@@ -63,7 +63,7 @@ pub struct Up {
 }
 
 impl Up {
-    pub async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
+    pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         refuse_within_runner("A team cannot be started here.")?;
         let file = TeamFile::load(&self.file)?;
         let records = Records::of(context)?;

@@ -16,7 +16,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::{Request, Response, Status};
 
 /// Takes spans for as long as it lives.
-pub struct Collector {
+pub(crate) struct Collector {
     address: String,
     spans: Arc<Mutex<Vec<Span>>>,
     _runtime: Runtime,
@@ -24,7 +24,7 @@ pub struct Collector {
 
 impl Collector {
     /// Starts it on a free port.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let runtime = Runtime::new().unwrap();
         let spans: Arc<Mutex<Vec<Span>>> = Arc::default();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
@@ -36,12 +36,12 @@ impl Collector {
     }
 
     /// Returns where it listens.
-    pub fn address(&self) -> &str {
+    pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
     /// Returns the spans that it was sent so far.
-    pub fn spans(&self) -> Vec<Span> {
+    pub(crate) fn spans(&self) -> Vec<Span> {
         self.spans.lock().clone()
     }
 }

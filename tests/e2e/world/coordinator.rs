@@ -22,7 +22,7 @@ const EXPECTED_WARNINGS: [&str; 3] =
 const CONFIGURATION: &str = "teamwire.toml";
 
 /// A coordinator. Dropping it kills it, and fails the test if it logged an unexpected warning or error.
-pub struct Coordinator {
+pub(crate) struct Coordinator {
     /// The directory of its world.
     world: PathBuf,
     /// The directory of its state and log.
@@ -60,62 +60,62 @@ impl Coordinator {
     }
 
     /// Returns its address as a client takes it.
-    pub fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         fs::read_to_string(self.state_directory().join("address")).unwrap().trim().to_owned()
     }
 
     /// Returns the id of its process.
-    pub fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }
 
     /// Returns the address and port that it listens on.
-    pub fn socket(&self) -> SocketAddr {
+    pub(crate) fn socket(&self) -> SocketAddr {
         self.address
     }
 
     /// Returns where it keeps its state.
-    pub fn state_directory(&self) -> PathBuf {
+    pub(crate) fn state_directory(&self) -> PathBuf {
         self.directory.join("state")
     }
 
     /// Allows a warning or error in the log.
-    pub fn may_complain_of(&self, text: &'static str) {
+    pub(crate) fn may_complain_of(&self, text: &'static str) {
         self.expected.borrow_mut().push(text);
     }
 
     /// Waits until it logged a text so many times.
     #[track_caller]
-    pub fn await_log(&self, text: &str, times: usize) {
+    pub(crate) fn await_log(&self, text: &str, times: usize) {
         let is_there = || self.log().lines().filter(|line| line.contains(text)).count() >= times;
         eventually(&format!("the coordinator logs \"{text}\""), || is_there().then_some(()));
     }
 
     /// Returns what it has logged.
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.directory.join("log")).unwrap_or_default()
     }
 
     /// Sends it a signal.
-    pub fn signal(&self, which: Signal) {
+    pub(crate) fn signal(&self, which: Signal) {
         signal(self.process.id(), which);
     }
 
     /// Ends it on the spot, as a power failure would, and waits until it is gone.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
     }
 
     /// Asks it to end, as a service manager does, and waits until it has.
-    pub fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.signal(Signal::SIGTERM);
         let status = eventually("the coordinator ends", || self.process.try_wait().unwrap());
         assert!(status.success(), "{status}: {}", self.log());
     }
 
     /// Starts it again at the same address, after [`Coordinator::kill`] or [`Coordinator::end`].
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         let store = self.store.as_deref();
         self.process = spawn(&self.world, &self.directory, store, self.address, &self.environment);
         self.starts += 1;
@@ -123,14 +123,14 @@ impl Coordinator {
     }
 
     /// Ends it and starts it again with more in its environment.
-    pub fn restart_with(&mut self, variables: &[(&str, &str)]) {
+    pub(crate) fn restart_with(&mut self, variables: &[(&str, &str)]) {
         self.environment.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         self.end();
         self.restart();
     }
 
     /// Returns the numbers that it shows, as OpenMetrics text.
-    pub fn metrics(&self) -> String {
+    pub(crate) fn metrics(&self) -> String {
         let address = self.metrics_address();
         let mut stream = TcpStream::connect(&address).unwrap();
         write!(stream, "GET /metrics HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").unwrap();
@@ -142,12 +142,12 @@ impl Coordinator {
     }
 
     /// Returns where it serves metrics, as HOST:PORT.
-    pub fn metrics_address(&self) -> String {
+    pub(crate) fn metrics_address(&self) -> String {
         self.logged_address("metrics are served")
     }
 
     /// Returns where it answers health checks besides, as HOST:PORT.
-    pub fn health_address(&self) -> String {
+    pub(crate) fn health_address(&self) -> String {
         self.logged_address("health checks are answered")
     }
 
@@ -159,7 +159,7 @@ impl Coordinator {
     }
 
     /// Returns a metric by its name and labels as exposed. 0 if it is missing.
-    pub fn metric(&self, series: &str) -> f64 {
+    pub(crate) fn metric(&self, series: &str) -> f64 {
         let metrics = self.metrics();
         let found = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         found.map_or(0.0, |value| value.parse().unwrap())

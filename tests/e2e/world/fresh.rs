@@ -13,32 +13,32 @@ use tempfile::TempDir;
 use super::{Output, StartedCommand, TEAMWIRE, World, bare, bare_command, eventually, processes_with, signal};
 
 /// A machine with nothing but the binary: an empty home, and what a test puts there. Dropping it kills what was started there.
-pub struct FreshMachine {
+pub(crate) struct FreshMachine {
     home: TempDir,
     environment: Vec<(String, String)>,
 }
 
 impl FreshMachine {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(Vec::new())
     }
 
     /// A machine on which everything gets more environment variables.
-    pub fn with(environment: Vec<(String, String)>) -> Self {
+    pub(crate) fn with(environment: Vec<(String, String)>) -> Self {
         Self { home: tempfile::Builder::new().prefix("teamwire-up-").tempdir().unwrap(), environment }
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.home.path()
     }
 
     /// Returns the state directory, which may not exist.
-    pub fn state(&self) -> PathBuf {
+    pub(crate) fn state(&self) -> PathBuf {
         self.path().join(".local/state/teamwire")
     }
 
     /// Returns a teamwire command of the person at the machine, in the home directory.
-    pub fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         self.prepared(bare_command())
     }
 
@@ -50,17 +50,17 @@ impl FreshMachine {
     }
 
     #[track_caller]
-    pub fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.run_command(self.command(), arguments)
     }
 
     #[track_caller]
-    pub fn run_command(&self, command: Command, arguments: &[&str]) -> Output {
+    pub(crate) fn run_command(&self, command: Command, arguments: &[&str]) -> Output {
         World::start_command(command, self.path().parent().unwrap(), "a person", arguments, "").output()
     }
 
     /// Starts what a person types in a directory.
-    pub fn type_in(&self, directory: &Path, typed: &str) -> StartedCommand {
+    pub(crate) fn type_in(&self, directory: &Path, typed: &str) -> StartedCommand {
         let mut command = self.prepared(bare(Command::new("sh")));
         command.current_dir(directory);
         let script = format!("teamwire() {{ \"$0\" \"$@\"; }}; {typed}");
@@ -68,20 +68,20 @@ impl FreshMachine {
     }
 
     /// Returns a member as the lead sees it.
-    pub fn member(&self, name: &str) -> Value {
+    pub(crate) fn member(&self, name: &str) -> Value {
         let status = self.run(&["--as", "lead", "status", "--json"]).succeeds().json();
         let members = status["members"].as_array().unwrap();
         members.iter().find(|member| member["name"] == name).cloned().unwrap_or(Value::Null)
     }
 
     /// Returns the processes that were started here. Members get the variable, too.
-    pub fn processes(&self) -> Vec<u32> {
+    pub(crate) fn processes(&self) -> Vec<u32> {
         processes_with("HOME", self.path())
     }
 
     /// Asserts that nothing runs here, and that the state directory has nothing but what `docs/team-file.md` names.
     #[track_caller]
-    pub fn assert_nothing_is_left(&self) {
+    pub(crate) fn assert_nothing_is_left(&self) {
         eventually("no process is left", || self.processes().is_empty().then_some(()));
         let mut left: Vec<String> =
             fs::read_dir(self.state()).unwrap().flatten().map(|entry| name_of(&entry)).collect();

@@ -29,35 +29,35 @@ use nix::{
 use serde_json::Value;
 use tempfile::{NamedTempFile, TempDir};
 
-pub use collector::Collector;
-pub use coordinator::Coordinator;
-pub use fresh::FreshMachine;
-pub use host::{HostProcess, Orderer, kill as kill_process};
-pub use network::{Machine, Network};
-pub use output::Output;
-pub use runner::Runner;
-pub use scripted_host::{ScriptedHost, offer};
+pub(crate) use collector::Collector;
+pub(crate) use coordinator::Coordinator;
+pub(crate) use fresh::FreshMachine;
+pub(crate) use host::{HostProcess, Orderer, kill as kill_process};
+pub(crate) use network::{Machine, Network};
+pub(crate) use output::Output;
+pub(crate) use runner::Runner;
+pub(crate) use scripted_host::{ScriptedHost, offer};
 pub(crate) use teamwire_test_redis::{Flavor, TestCluster, TestRedis, TestSentinel};
 
 use crate::agents;
 
 /// The longest wait for an expected event. Never reached unless something is wrong.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The password in the URL of a world's Redis.
-pub const SECRET: &str = "secret-of-the-store";
+pub(crate) const SECRET: &str = "secret-of-the-store";
 
 /// The user that created the team, on the coordinator's machine.
-pub const LEAD: &str = "lead";
+pub(crate) const LEAD: &str = "lead";
 
 /// The environment variable that marks every process of a world, so that it can end the last of them.
-pub const MARK: &str = "END_TO_END_WORLD";
+pub(crate) const MARK: &str = "END_TO_END_WORLD";
 
 /// The binary under test.
-pub const TEAMWIRE: &str = env!("CARGO_BIN_EXE_teamwire");
+pub(crate) const TEAMWIRE: &str = env!("CARGO_BIN_EXE_teamwire");
 
 /// A coordinator, its store and its users. Dropping it ends everything it started.
-pub struct World {
+pub(crate) struct World {
     /// The coordinators' Redis. None: the embedded store.
     redis: RefCell<Option<TestRedis>>,
     /// The URL of the store that all coordinators share. None: the embedded store.
@@ -77,17 +77,17 @@ pub struct World {
 
 impl World {
     /// Starts a coordinator on the embedded store.
-    pub fn embedded() -> Self {
+    pub(crate) fn embedded() -> Self {
         Self::configured("")
     }
 
     /// Starts a coordinator on the embedded store with a configuration: the text of its file.
-    pub fn configured(configuration: &str) -> Self {
+    pub(crate) fn configured(configuration: &str) -> Self {
         Self::start(None, None, configuration)
     }
 
     /// Starts a coordinator on the embedded store that serves TLS, with a certificate of a new authority.
-    pub fn with_tls() -> Self {
+    pub(crate) fn with_tls() -> Self {
         let mut world = Self::embedded();
         world.cli(LEAD, &["certs"]).succeeds();
         let file = |name: &str| world.home(LEAD).join("certs").join(name).display().to_string();
@@ -98,7 +98,7 @@ impl World {
 
     /// Starts a coordinator on a new Redis, which flushes every write before it answers. `None`, with a notice,
     /// where none is installed.
-    pub fn redis() -> Option<Self> {
+    pub(crate) fn redis() -> Option<Self> {
         let redis = TestRedis::start_durable()?;
         // The server accepts any password; the coordinator must not reveal it.
         let url = redis.url().replace("redis://", &format!("redis://default:{SECRET}@"));
@@ -106,18 +106,18 @@ impl World {
     }
 
     /// Starts a coordinator on a Redis.
-    pub fn on_redis(redis: TestRedis) -> Self {
+    pub(crate) fn on_redis(redis: TestRedis) -> Self {
         Self::on_redis_with(redis, "")
     }
 
     /// Starts a coordinator on a Redis with a configuration.
-    pub fn on_redis_with(redis: TestRedis, configuration: &str) -> Self {
+    pub(crate) fn on_redis_with(redis: TestRedis, configuration: &str) -> Self {
         let url = redis.url();
         Self::start(Some(redis), Some(url), configuration)
     }
 
     /// Starts a coordinator with a configuration on servers that the test itself has started.
-    pub fn on(store: &str, configuration: &str) -> Self {
+    pub(crate) fn on(store: &str, configuration: &str) -> Self {
         Self::start(None, Some(store.to_owned()), configuration)
     }
 
@@ -137,12 +137,12 @@ impl World {
     }
 
     /// Moves a user to a machine of a network.
-    pub fn place(&self, identity: &str, machine: &Machine) {
+    pub(crate) fn place(&self, identity: &str, machine: &Machine) {
         self.machines.borrow_mut().insert(identity.to_owned(), machine.clone());
     }
 
     /// Starts another coordinator on the same store, with the same configuration.
-    pub fn another_coordinator(&self) -> Coordinator {
+    pub(crate) fn another_coordinator(&self) -> Coordinator {
         let url = self.store.as_deref().expect("a store that two can share");
         let others = self.others.get() + 1;
         self.others.set(others);
@@ -151,40 +151,40 @@ impl World {
     }
 
     /// Starts a coordinator on another store.
-    pub fn coordinator_on(&self, name: &str, store: &str) -> Coordinator {
+    pub(crate) fn coordinator_on(&self, name: &str, store: &str) -> Coordinator {
         Coordinator::start(self.directory.path(), name, Some(store), &self.configuration)
     }
 
     /// Returns the URL of the first coordinator's store.
-    pub fn store_url(&self) -> String {
+    pub(crate) fn store_url(&self) -> String {
         let file = self.coordinator.state_directory().join("teamwire.redb");
         self.store.clone().unwrap_or_else(|| format!("embedded:{}", file.display()))
     }
 
     /// Acts on the Redis.
-    pub fn with_redis<T>(&self, act: impl FnOnce(&mut TestRedis) -> T) -> T {
+    pub(crate) fn with_redis<T>(&self, act: impl FnOnce(&mut TestRedis) -> T) -> T {
         act(self.redis.borrow_mut().as_mut().expect("a world on Redis"))
     }
 
     /// Creates a team, led by [`LEAD`].
-    pub fn create_team(&self, name: &str) {
+    pub(crate) fn create_team(&self, name: &str) {
         self.cli(LEAD, &["team", "create", name]).succeeds();
     }
 
     /// Has the lead invite a member. Returns the join string.
-    pub fn invite(&self, name: &str) -> String {
+    pub(crate) fn invite(&self, name: &str) -> String {
         self.cli(LEAD, &["invite", name]).succeeds().stdout.trim().to_owned()
     }
 
     /// Joins a user, who then uses the command line from a separate directory and environment. Returns
     /// the credential.
-    pub fn join(&self, name: &str) -> String {
+    pub(crate) fn join(&self, name: &str) -> String {
         let joined = self.cli(name, &["join", &self.invite(name), "--json"]).succeeds();
         joined.json()["credential"].as_str().unwrap().to_owned()
     }
 
     /// Returns the credential that a member's context file holds, or that its runner has saved.
-    pub fn credential(&self, name: &str) -> String {
+    pub(crate) fn credential(&self, name: &str) -> String {
         let read = |file: &str| fs::read_to_string(self.home(name).join(file));
         let context = read("context.json").or_else(|_| read("context.runs.json")).unwrap();
         let context: Value = serde_json::from_str(&context).unwrap();
@@ -192,12 +192,12 @@ impl World {
     }
 
     /// Returns the credential of the operator.
-    pub fn operator(&self) -> String {
+    pub(crate) fn operator(&self) -> String {
         fs::read_to_string(self.coordinator.state_directory().join("operator.credential")).unwrap().trim().to_owned()
     }
 
     /// Returns a user's directory.
-    pub fn home(&self, identity: &str) -> PathBuf {
+    pub(crate) fn home(&self, identity: &str) -> PathBuf {
         let home = self.directory.path().join("people").join(identity);
         fs::create_dir_all(&home).unwrap();
         home
@@ -205,18 +205,18 @@ impl World {
 
     /// Runs a command as a user to its end.
     #[track_caller]
-    pub fn cli(&self, identity: &str, arguments: &[&str]) -> Output {
+    pub(crate) fn cli(&self, identity: &str, arguments: &[&str]) -> Output {
         self.cli_with_input(identity, arguments, "")
     }
 
     /// Runs a command as a user to its end, with additional environment variables.
     #[track_caller]
-    pub fn cli_in(&self, identity: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+    pub(crate) fn cli_in(&self, identity: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
         self.spawn_in(identity, arguments, environment).output()
     }
 
     /// Starts a command as a user, with additional environment variables.
-    pub fn spawn_in(&self, identity: &str, arguments: &[&str], environment: &[(&str, &str)]) -> StartedCommand {
+    pub(crate) fn spawn_in(&self, identity: &str, arguments: &[&str], environment: &[(&str, &str)]) -> StartedCommand {
         let mut command = self.command(identity);
         command.envs(environment.iter().copied());
         Self::start_command(command, self.directory.path(), identity, arguments, "")
@@ -224,23 +224,23 @@ impl World {
 
     /// Runs a command as a user, with a text at its standard input.
     #[track_caller]
-    pub fn cli_with_input(&self, identity: &str, arguments: &[&str], input: &str) -> Output {
+    pub(crate) fn cli_with_input(&self, identity: &str, arguments: &[&str], input: &str) -> Output {
         self.spawn(identity, arguments, input).output()
     }
 
     /// Starts a shell command as a user; `$0` is teamwire.
-    pub fn spawn_shell(&self, identity: &str, script: &str) -> StartedCommand {
+    pub(crate) fn spawn_shell(&self, identity: &str, script: &str) -> StartedCommand {
         let command = self.program(identity, Path::new("sh"));
         Self::start_command(command, self.directory.path(), identity, &["-c", script, TEAMWIRE], "")
     }
 
     /// Starts a command as a user.
-    pub fn spawn(&self, identity: &str, arguments: &[&str], input: &str) -> StartedCommand {
+    pub(crate) fn spawn(&self, identity: &str, arguments: &[&str], input: &str) -> StartedCommand {
         Self::start_command(self.command(identity), self.directory.path(), identity, arguments, input)
     }
 
     /// Starts a command in whose name `identity` acts. `directory`: for the file with its output.
-    pub fn start_command(
+    pub(crate) fn start_command(
         mut command: Command,
         directory: &Path,
         identity: &str,
@@ -257,49 +257,49 @@ impl World {
 
     /// Starts a script as a member, by `teamwire run` with a join string, from a separate directory and environment.
     /// `options` stand before the command.
-    pub fn run(&self, name: &str, options: &[&str], script: &str) -> Runner {
+    pub(crate) fn run(&self, name: &str, options: &[&str], script: &str) -> Runner {
         let join_string = self.invite(name);
         self.run_again(name, &[&["--join", join_string.as_str()], options].concat(), script)
     }
 
     /// Starts a script as a member that its directory knows from an earlier run.
-    pub fn run_again(&self, name: &str, options: &[&str], script: &str) -> Runner {
+    pub(crate) fn run_again(&self, name: &str, options: &[&str], script: &str) -> Runner {
         self.run_program(name, options, &["sh", "-c", &agents::script(script)])
     }
 
     /// Starts a program as a member that its directory knows from an earlier run, or for which the options have a join string.
-    pub fn run_program(&self, name: &str, options: &[&str], program: &[&str]) -> Runner {
+    pub(crate) fn run_program(&self, name: &str, options: &[&str], program: &[&str]) -> Runner {
         let mut command = self.command(name);
         command.args(["run", name]).args(options).arg("--").args(program);
         Runner::start(command, name, self.home(name))
     }
 
     /// Returns and acknowledges the messages in a user's inbox.
-    pub fn take_inbox(&self, identity: &str) -> Vec<Value> {
+    pub(crate) fn take_inbox(&self, identity: &str) -> Vec<Value> {
         let listed = self.cli(identity, &["inbox", "--ack", "--json"]).succeeds().lines();
         listed.into_iter().map(|delivery| delivery["message"].clone()).collect()
     }
 
     /// Waits for a message in a user's inbox, and acknowledges the whole inbox.
     #[track_caller]
-    pub fn await_inbox(&self, identity: &str, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn await_inbox(&self, identity: &str, what: &str, is_it: impl Fn(&Value) -> bool) -> Value {
         eventually(what, || self.take_inbox(identity).into_iter().find(|message| is_it(message)))
     }
 
     /// Returns the whole history as a user sees it.
-    pub fn history(&self, identity: &str) -> Vec<Value> {
+    pub(crate) fn history(&self, identity: &str) -> Vec<Value> {
         self.cli(identity, &["history", "--all", "--json"]).succeeds().lines()
     }
 
     /// Returns a member as the lead sees it.
-    pub fn member(&self, name: &str) -> Value {
+    pub(crate) fn member(&self, name: &str) -> Value {
         let status = self.cli(LEAD, &["status", "--json"]).succeeds().json();
         let members = status["members"].as_array().unwrap();
         members.iter().find(|member| member["name"] == name).cloned().unwrap_or(Value::Null)
     }
 
     /// Returns a command for a program other than teamwire.
-    pub fn program(&self, identity: &str, program: &Path) -> Command {
+    pub(crate) fn program(&self, identity: &str, program: &Path) -> Command {
         self.prepared(identity, bare(Command::new(program)))
     }
 
@@ -330,7 +330,7 @@ impl Drop for World {
 }
 
 /// A running command.
-pub struct StartedCommand {
+pub(crate) struct StartedCommand {
     child: Child,
     /// Its standard output.
     said: NamedTempFile,
@@ -339,40 +339,40 @@ pub struct StartedCommand {
 
 impl StartedCommand {
     /// Returns its process id.
-    pub fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Waits until its standard output contains a text.
     #[track_caller]
-    pub fn await_said(&self, text: &str) {
+    pub(crate) fn await_said(&self, text: &str) {
         let said = || fs::read_to_string(self.said.path()).unwrap();
         eventually(&format!("{} says \"{text}\"", self.what), || said().contains(text).then_some(()));
     }
 
     /// Interrupts it as Ctrl+C does, and waits for its end.
     #[track_caller]
-    pub fn interrupt(self) -> Output {
+    pub(crate) fn interrupt(self) -> Output {
         signal(self.child.id(), Signal::SIGINT);
         self.output()
     }
 
     /// Terminates it as a service manager does, and waits for its end.
     #[track_caller]
-    pub fn terminate(self) -> Output {
+    pub(crate) fn terminate(self) -> Output {
         signal(self.child.id(), Signal::SIGTERM);
         self.output()
     }
 
     /// Kills it, and waits until it is gone.
-    pub fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
     /// Waits for its end.
     #[track_caller]
-    pub fn output(self) -> Output {
+    pub(crate) fn output(self) -> Output {
         let pid = self.child.id();
         let (sender, receiver) = mpsc::channel();
         let child = self.child;
@@ -392,7 +392,7 @@ impl StartedCommand {
 
 /// Polls until `look` finds something, for up to [`PATIENCE`].
 #[track_caller]
-pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(found) = look() {
@@ -404,13 +404,13 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Sends a signal to a process.
-pub fn signal(pid: u32, signal: Signal) {
+pub(crate) fn signal(pid: u32, signal: Signal) {
     // The process may have exited already.
     let _ = kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal);
 }
 
 /// Returns whether a process runs.
-pub fn is_alive(pid: u32) -> bool {
+pub(crate) fn is_alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
     stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").trim_start().starts_with('Z'))
 }
@@ -436,7 +436,7 @@ const READ_VARIABLES: [&str; 16] = [
 ];
 
 /// Returns the binary as a command without the variables that teamwire reads.
-pub fn bare_command() -> Command {
+pub(crate) fn bare_command() -> Command {
     bare(Command::new(TEAMWIRE))
 }
 
@@ -471,7 +471,7 @@ fn marked(world: &Path) -> Vec<u32> {
 }
 
 /// Returns the processes that were started with an environment variable of this value.
-pub fn processes_with(name: &str, value: &Path) -> Vec<u32> {
+pub(crate) fn processes_with(name: &str, value: &Path) -> Vec<u32> {
     let variable = format!("{name}={}", value.display());
     let bears_it = |pid: &u32| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();

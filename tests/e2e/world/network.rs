@@ -11,13 +11,13 @@ use std::{
 const INTERFACE: &str = "eth0";
 
 /// Two machines that reach only each other. Dropping it removes them; their processes must have ended before.
-pub struct Network {
+pub(crate) struct Network {
     machines: [Machine; 2],
 }
 
 /// One of the two: a network namespace.
 #[derive(Clone)]
-pub struct Machine {
+pub(crate) struct Machine {
     namespace: String,
     /// Its address in the network.
     pub ip: &'static str,
@@ -26,7 +26,7 @@ pub struct Machine {
 impl Network {
     /// Makes two machines and connects them. `None`, with a notice, where that is not possible: it takes root and `ip`.
     /// To root, CI must give both.
-    pub fn of_two() -> Option<Self> {
+    pub(crate) fn of_two() -> Option<Self> {
         static NETWORKS: AtomicU32 = AtomicU32::new(0);
         let name = format!("teamwire-{}-{}", process::id(), NETWORKS.fetch_add(1, Ordering::Relaxed));
         let machine = |place, ip| Machine { namespace: format!("{name}-{place}"), ip };
@@ -60,7 +60,7 @@ impl Network {
     }
 
     /// Returns both machines.
-    pub fn machines(&self) -> [&Machine; 2] {
+    pub(crate) fn machines(&self) -> [&Machine; 2] {
         self.machines.each_ref()
     }
 }
@@ -83,12 +83,12 @@ impl Machine {
     }
 
     /// Unplugs the cable. From now on neither machine receives anything from the other.
-    pub fn disconnect(&self) {
+    pub(crate) fn disconnect(&self) {
         ip(&["-n", &self.namespace, "link", "set", INTERFACE, "down"]).unwrap();
     }
 
     /// Puts the cable in.
-    pub fn connect(&self) {
+    pub(crate) fn connect(&self) {
         ip(&["-n", &self.namespace, "link", "set", INTERFACE, "up"]).unwrap();
     }
 }

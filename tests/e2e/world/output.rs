@@ -5,7 +5,7 @@ use std::process::ExitStatus;
 use serde_json::Value;
 
 /// What a command has said, and how it ended.
-pub struct Output {
+pub(crate) struct Output {
     what: String,
     /// The exit code; -1 for one that a signal ended.
     pub code: i32,
@@ -22,46 +22,46 @@ impl Output {
 
     /// Asserts that it ended well.
     #[track_caller]
-    pub fn succeeds(self) -> Self {
+    pub(crate) fn succeeds(self) -> Self {
         self.exits(0)
     }
 
     /// Asserts how it ended.
     #[track_caller]
-    pub fn exits(self, code: i32) -> Self {
+    pub(crate) fn exits(self, code: i32) -> Self {
         assert_eq!(self.code, code, "{}\n{}{}", self.what, self.stdout, self.stderr);
         self
     }
 
     /// Asserts that its standard error names something.
     #[track_caller]
-    pub fn complains_of(self, text: &str) -> Self {
+    pub(crate) fn complains_of(self, text: &str) -> Self {
         assert!(self.stderr.contains(text), "{}: nothing of \"{text}\" in: {}", self.what, self.stderr);
         self
     }
 
     /// Returns its standard output, one object of JSON.
     #[track_caller]
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{}: {error}: {}", self.what, self.stdout))
     }
 
     /// Returns its standard output, one object of JSON a line.
     #[track_caller]
-    pub fn lines(&self) -> Vec<Value> {
+    pub(crate) fn lines(&self) -> Vec<Value> {
         self.stdout.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
     }
 
     /// Asserts that it failed. Returns the error that it printed as JSON.
     #[track_caller]
-    pub fn exits_with_error(self) -> Value {
+    pub(crate) fn exits_with_error(self) -> Value {
         assert_ne!(self.code, 0, "{}\n{}{}", self.what, self.stdout, self.stderr);
         self.error()
     }
 
     /// Returns the error that it printed as JSON.
     #[track_caller]
-    pub fn error(&self) -> Value {
+    pub(crate) fn error(&self) -> Value {
         let said: Value = serde_json::from_str(&self.stderr)
             .unwrap_or_else(|error| panic!("{}: {error}: {}", self.what, self.stderr));
         said["error"].clone()

@@ -7,14 +7,14 @@ use tokio::{runtime::Runtime, time::timeout};
 use super::{LEAD, PATIENCE, Runner, World};
 
 /// A host that does with an order what the test says.
-pub struct ScriptedHost {
+pub(crate) struct ScriptedHost {
     runtime: Runtime,
     pub client: Client,
     inbox: Subscription,
 }
 
 /// An order that a host has received, and not acknowledged yet.
-pub struct Order {
+pub(crate) struct Order {
     delivery: Box<Delivery>,
     /// The request.
     pub id: String,
@@ -24,7 +24,7 @@ pub struct Order {
 }
 
 /// Returns an offer of the profiles, with the labels, such as `gpu=a100`.
-pub fn offer(profiles: &[&str], labels: &[(&str, &str)], slots: u32) -> v1::HostOffer {
+pub(crate) fn offer(profiles: &[&str], labels: &[(&str, &str)], slots: u32) -> v1::HostOffer {
     let profile = |name: &&str| v1::HostProfile { name: (*name).to_owned(), ..v1::HostProfile::default() };
     let label = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
     v1::HostOffer {
@@ -37,7 +37,7 @@ pub fn offer(profiles: &[&str], labels: &[(&str, &str)], slots: u32) -> v1::Host
 
 impl ScriptedHost {
     /// Joins with what `teamwire invite --host` prints, says what it offers, and waits for orders.
-    pub fn join(world: &World, name: &str, offer: v1::HostOffer) -> Self {
+    pub(crate) fn join(world: &World, name: &str, offer: v1::HostOffer) -> Self {
         let invited = world.cli(LEAD, &["invite", name, "--host"]).succeeds();
         let runtime = Runtime::new().unwrap();
         let (client, inbox) = runtime.block_on(async {
@@ -53,7 +53,7 @@ impl ScriptedHost {
 
     /// Waits for the next order.
     #[track_caller]
-    pub fn next_order(&mut self) -> Order {
+    pub(crate) fn next_order(&mut self) -> Order {
         let delivery = self.runtime.block_on(async {
             loop {
                 match timeout(PATIENCE, self.inbox.next()).await.expect("an order").unwrap().unwrap() {
@@ -70,14 +70,14 @@ impl ScriptedHost {
     }
 
     /// Takes an order. Returns the join token, or why the coordinator refuses.
-    pub fn take(&self, order: &Order) -> Result<String, teamwire_client::Error> {
+    pub(crate) fn take(&self, order: &Order) -> Result<String, teamwire_client::Error> {
         let request = v1::TakeOrderRequest { request_id: order.id.clone() };
         Ok(self.runtime.block_on(self.client.take_order(request))?.join_token)
     }
 
     /// Carries out an order: starts a script as the member, by `teamwire run` in the member's directory.
     #[track_caller]
-    pub fn start(&self, world: &World, order: &Order, script: &str) -> Runner {
+    pub(crate) fn start(&self, world: &World, order: &Order, script: &str) -> Runner {
         let join_string = format!("{}@{}", self.take(order).unwrap(), world.coordinator.address());
         let runner = world.run_again(&order.member, &["--join", &join_string], script);
         order.delivery.ack();
@@ -86,7 +86,7 @@ impl ScriptedHost {
 
     /// Refuses an order.
     #[track_caller]
-    pub fn refuse(&self, order: &Order, reason: &str) {
+    pub(crate) fn refuse(&self, order: &Order, reason: &str) {
         let request =
             v1::RefuseOrderRequest { request_id: order.id.clone(), reason: reason.to_owned(), try_another_host: false };
         self.runtime.block_on(self.client.refuse_order(request)).unwrap();
@@ -94,7 +94,7 @@ impl ScriptedHost {
     }
 
     /// Leaves the team.
-    pub fn leave(self) {
+    pub(crate) fn leave(self) {
         self.runtime.block_on(self.client.leave(v1::LeaveRequest::default())).unwrap();
     }
 }
