@@ -160,7 +160,6 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
 
     use std::sync::Arc;
 

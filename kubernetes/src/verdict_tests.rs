@@ -1,7 +1,5 @@
 //! The life of a member, as a list of what the API server reports.
 
-#![allow(clippy::unwrap_used)]
-
 use serde_json::{Value, json};
 
 use super::*;

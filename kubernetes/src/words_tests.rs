@@ -1,7 +1,5 @@
 //! Statuses as the kubelet, the scheduler and the controllers of Kubernetes write them.
 
-#![allow(clippy::unwrap_used)]
-
 use serde_json::{Value, json};
 
 use super::*;

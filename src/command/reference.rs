@@ -1,8 +1,6 @@
 //! Keeps `docs/cli.md`, `docs/cli.schema.json` and `docs/config.schema.json` current: these tests compare them with the sources, and with
 //! `UPDATE_DOCS=1`, as set by `cargo xtask generate`, rewrite them.
 
-#![allow(clippy::unwrap_used)]
-
 use std::{env, fs, path::Path};
 
 use clap::{Arg, Command, CommandFactory as _, builder::Resettable};

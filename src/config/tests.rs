@@ -1,7 +1,5 @@
 //! Tests of the configuration and its layers.
 
-#![allow(clippy::unwrap_used)]
-
 use std::time::Duration;
 
 use teamwire_server::domain::Limits;

@@ -118,7 +118,6 @@ fn write_size(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
 
     use super::*;
 

@@ -1,7 +1,5 @@
 //! Tests of the endpoint's precedence.
 
-#![allow(clippy::unwrap_used)]
-
 use super::*;
 
 fn arguments(who: Option<&str>, team: Option<&str>) -> ContextArgs {

@@ -1,7 +1,5 @@
 //! Plays every input that is kept, so that what was found once stays found.
 
-#![allow(clippy::unwrap_used)]
-
 use std::{fs, panic, path::PathBuf};
 
 use teamwire_fuzz_targets::TARGETS;

@@ -1,7 +1,5 @@
 //! Tests of budgets, on paused time.
 
-#![allow(clippy::unwrap_used)]
-
 use std::{sync::Arc, time::Duration};
 
 use proptest::prelude::*;

@@ -151,7 +151,6 @@ fn text(status: StatusCode, line: &'static str) -> Response<Body> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
 
     use super::*;
 

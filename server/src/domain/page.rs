@@ -112,7 +112,6 @@ pub fn unknown_token() -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
 
     use super::*;
 

@@ -250,7 +250,6 @@ fn address_of(peer: SocketAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
 
     use super::*;
     use crate::{

@@ -300,7 +300,6 @@ impl Drop for Call {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
 
     use std::{convert::Infallible, future::pending};
 

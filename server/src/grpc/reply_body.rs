@@ -180,7 +180,6 @@ impl http_body::Body for ReplyBody {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
 
     use std::{future::poll_fn, task::Waker};
 

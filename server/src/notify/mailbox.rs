@@ -351,7 +351,6 @@ impl Drop for LeavingGuard<'_> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
 
     use super::*;
 

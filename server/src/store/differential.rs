@@ -4,8 +4,6 @@
 //! Each store makes its own versions, so they are compared by the order of their first appearance. Clocks and durability are not
 //! compared. The seed is fixed; `TEAMWIRE_SEED` overrides it, and `PROPTEST_CASES` overrides the number of cases.
 
-#![allow(clippy::unwrap_used)]
-
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;

@@ -151,7 +151,6 @@ async fn flow(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
 
     use tokio::time::timeout;
 

@@ -349,7 +349,6 @@ pub fn show(task: &TaskRecord, board: &BoardRecord) -> v1::Task {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
 
     use super::*;
 

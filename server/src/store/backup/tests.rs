@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used)]
-
 use std::{io::Cursor, sync::Arc};
 
 use async_trait::async_trait;

@@ -1,7 +1,5 @@
 //! Tests of the embedded store: the store contract, in memory and on disk, and failures specific to files.
 
-#![allow(clippy::unwrap_used)]
-
 use std::{
     fs,
     io::{Seek, SeekFrom, Write as _},

@@ -284,7 +284,6 @@ impl StoredHistory {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
 
     use super::*;
 

@@ -124,7 +124,6 @@ fn moved_to(error: &RedisError) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
 
     use redis::ServerError;
 

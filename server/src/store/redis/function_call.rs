@@ -417,7 +417,6 @@ fn int(value: Value) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
 
     use super::*;
     use crate::store::Key;

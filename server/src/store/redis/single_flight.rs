@@ -70,7 +70,6 @@ impl<T> Drop for Ended<T> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
 
     use std::{future::pending, sync::mpsc, thread, time::Duration};
 

@@ -238,7 +238,6 @@ fn invalid(why: &str) -> StoreError {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
 
     use super::*;
 

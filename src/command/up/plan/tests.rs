@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used)]
-
 use std::path::Path;
 
 use proptest::{collection::vec, option, prelude::*, sample::select};

@@ -1,7 +1,5 @@
 //! Tests of the Redis store: the store contract, and failures specific to servers and networks.
 
-#![allow(clippy::unwrap_used)]
-
 mod cluster;
 mod data_loss;
 mod group;
