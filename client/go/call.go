@@ -54,7 +54,7 @@ func (c *Client) Invoke(ctx context.Context, method string, args, reply any, opt
 		failure.isOnce = isOnce(method)
 		hasMaybeChanged = hasMaybeChanged || failure.mayHaveChanged(method, at.Addr != nil)
 		failure.OutcomeUnknown = hasMaybeChanged && failure.isOpen()
-		if !failure.isPassing() || failure.isOnce && at.Addr != nil && !isNotDone(failure.Reason) {
+		if !failure.isPassing() || failure.isOnce && at.Addr != nil && failure.isOpen() {
 			return failure
 		}
 		if failure.cause = c.pause(ctx, max(delay(n), failure.RetryAfter)); failure.cause != nil {

@@ -100,6 +100,7 @@ func TestACallWithoutAKeyIsRetriedOnlyIfNothingWasDone(t *testing.T) {
 func TestAnErrorSaysWhetherTheOutcomeIsUnknownAndARepetitionMayHelp(t *testing.T) {
 	broken := status.Error(codes.Unavailable, "broken")
 	nothing := refusalWith(codes.Unavailable, "STORE_UNAVAILABLE", map[string]string{"nothing_changed": "true"})
+	unreadable := refusalWith(codes.Internal, "INTERNAL", map[string]string{"nothing_changed": "true"})
 	for n, test := range []struct {
 		errs                   []error
 		isUnknown, isRetryable bool
@@ -110,6 +111,9 @@ func TestAnErrorSaysWhetherTheOutcomeIsUnknownAndARepetitionMayHelp(t *testing.T
 		{[]error{broken, broken, broken, broken, broken, broken, broken, broken}, true, true},
 		{[]error{nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing}, false, true},
 		{[]error{broken, nothing, nothing, nothing, nothing, nothing, nothing, nothing}, true, true},
+		{[]error{refusal(codes.Internal, "INTERNAL")}, true, false},
+		{[]error{unreadable}, false, false},
+		{[]error{broken, unreadable}, true, false},
 	} {
 		c := client(t, newFake(t, test.errs...))
 		c.patience = 300 * time.Millisecond

@@ -33,12 +33,12 @@ func isRetryable(reason string) bool {
 	return false
 }
 
-// isNotDone returns whether any call that was refused for this reason may be repeated, because nothing was changed.
-func isNotDone(reason string) bool {
+// isOutcomeUnknown returns whether a call that was refused for this reason may have changed something.
+func isOutcomeUnknown(reason string) bool {
 	switch reason {
-	case "DRAINING",
-		"RATE_LIMITED",
-		"STORE_FULL":
+	case "DURABILITY_NOT_REACHED",
+		"INTERNAL",
+		"STORE_UNAVAILABLE":
 		return true
 	}
 	return false

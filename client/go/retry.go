@@ -34,11 +34,11 @@ func (e *Error) isPassing() bool {
 
 // isOpen returns whether the failure says nothing about what earlier attempts did. Any other refusal of the same idempotency
 // key shows that none was carried out.
-func (e *Error) isOpen() bool { return e.Reason == "" || isRetried(e.Reason) && !isNotDone(e.Reason) }
+func (e *Error) isOpen() bool { return e.Reason == "" || isOutcomeUnknown(e.Reason) }
 
 // mayHaveChanged returns whether the attempt may have changed something.
 func (e *Error) mayHaveChanged(method string, isSent bool) bool {
-	return isSent && e.isPassing() && e.isOpen() && e.Metadata["nothing_changed"] != "true" && !isRead(method)
+	return isSent && (e.Reason != "" || e.isPassing()) && e.isOpen() && e.Metadata["nothing_changed"] != "true" && !isRead(method)
 }
 
 // isFinal returns whether another session of a subscription would fail likewise.

@@ -72,10 +72,10 @@ impl Policy {
                     of: reasons(|reason| reason.is_retryable()),
                 },
                 Set {
-                    name: "is not done",
-                    holds: "any call that was refused for this reason may be repeated, because nothing was changed",
-                    are: "reasons for which any call may be repeated, because nothing was changed",
-                    of: reasons(|reason| reason.retry() == Retry::Automatic && reason.is_outcome_known()),
+                    name: "is outcome unknown",
+                    holds: "a call that was refused for this reason may have changed something",
+                    are: "reasons for which a refused call may have changed something",
+                    of: reasons(|reason| !reason.is_outcome_known()),
                 },
                 Set {
                     name: "is reopened",

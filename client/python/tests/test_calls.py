@@ -192,13 +192,11 @@ def test_retries_stop_when_patience_runs_out() -> None:
     assert len(calls.attempts) > 2
 
 
-def nothing_changed() -> grpc.aio.AioRpcError:
-    part = error_details_pb2.ErrorInfo(
-        reason="STORE_UNAVAILABLE", domain="teamwire", metadata={"nothing_changed": "true"}
-    )
+def nothing_changed(reason: str, code: grpc.StatusCode) -> grpc.aio.AioRpcError:
+    part = error_details_pb2.ErrorInfo(reason=reason, domain="teamwire", metadata={"nothing_changed": "true"})
     packed = any_pb2.Any()
     packed.Pack(part)
-    return failure(CODE.UNAVAILABLE, details=status_pb2.Status(details=[packed]).SerializeToString())
+    return failure(code, details=status_pb2.Status(details=[packed]).SerializeToString())
 
 
 BROKEN = failure(CODE.UNAVAILABLE)
@@ -214,8 +212,11 @@ UNSENT = failure(CODE.UNAVAILABLE, "failed to connect to all addresses; last err
         ([BROKEN] * 50, True, True),
         ([UNSENT] * 50, False, True),
         ([BROKEN] + [UNSENT] * 50, True, True),
-        ([nothing_changed()] * 50, False, True),
-        ([BROKEN] + [nothing_changed()] * 50, True, True),
+        ([nothing_changed("STORE_UNAVAILABLE", CODE.UNAVAILABLE)] * 50, False, True),
+        ([BROKEN] + [nothing_changed("STORE_UNAVAILABLE", CODE.UNAVAILABLE)] * 50, True, True),
+        ([refusal("INTERNAL", CODE.INTERNAL)], True, False),
+        ([nothing_changed("INTERNAL", CODE.INTERNAL)], False, False),
+        ([BROKEN, nothing_changed("INTERNAL", CODE.INTERNAL)], True, False),
     ],
 )
 def test_an_error_says_whether_the_outcome_is_unknown_and_a_repetition_may_help(

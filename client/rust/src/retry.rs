@@ -93,8 +93,8 @@ impl Delays {
 pub(crate) enum Failure {
     /// The coordinator refused, and would refuse again.
     Refused(Refusal),
-    /// The coordinator refused for now. `is_outcome_known`: nothing has changed.
-    NotNow { refusal: Refusal, is_outcome_known: bool },
+    /// The coordinator refused for now.
+    NotNow(Refusal),
     /// The request did not leave this machine.
     NotSent,
     /// The request did not leave this machine, because the connection had already ended.
@@ -111,11 +111,7 @@ impl Failure {
     /// Classifies a status.
     pub(crate) fn of(status: &Status) -> Self {
         if let Some(refusal) = Refusal::from_status(status) {
-            if !refusal.reason.is_retryable() {
-                return Self::Refused(refusal);
-            }
-            let is_outcome_known = refusal.reason.is_outcome_known() || changed_nothing(&refusal);
-            return Self::NotNow { refusal, is_outcome_known };
+            return if refusal.reason.is_retryable() { Self::NotNow(refusal) } else { Self::Refused(refusal) };
         }
         if let Some(error) = causes(status).find_map(|cause| cause.downcast_ref::<DialError>()) {
             return if error.is_final() { Self::Insecure(error.to_string()) } else { Self::NotSent };
@@ -138,9 +134,9 @@ impl Failure {
     pub(crate) fn is_retried(&self, effect: Effect, retry: &Retry) -> bool {
         match self {
             Self::NotSent | Self::Stale => true,
-            Self::NotNow { refusal, is_outcome_known } => match refusal.reason.retry() {
+            Self::NotNow(refusal) => match refusal.reason.retry() {
                 reason::Retry::OnRequest if !refusal.reason.reopens_stream() => retry.while_full,
-                _ => effect != Effect::Once || *is_outcome_known,
+                _ => effect != Effect::Once || !may_be_done(refusal),
             },
             Self::Broken => effect != Effect::Once,
             Self::Refused(_) | Self::Insecure(_) | Self::Unexpected => false,
@@ -149,14 +145,19 @@ impl Failure {
 
     /// Returns whether the attempt may have changed something.
     pub(crate) fn may_have_changed(&self, effect: Effect) -> bool {
-        effect != Effect::Read && matches!(self, Self::Broken | Self::NotNow { is_outcome_known: false, .. })
+        let may_be_done = match self {
+            Self::Refused(refusal) | Self::NotNow(refusal) => may_be_done(refusal),
+            Self::Broken => true,
+            Self::NotSent | Self::Stale | Self::Insecure(_) | Self::Unexpected => false,
+        };
+        may_be_done && effect != Effect::Read
     }
 
     /// Returns how long the coordinator asks to wait. Zero for one that drains: another one takes the call at once.
     pub(crate) fn asks_to_wait(&self) -> Duration {
         match self {
-            Self::NotNow { refusal, .. } if refusal.reason == Reason::Draining => Duration::ZERO,
-            Self::NotNow { refusal, .. } => refusal.retry_after.unwrap_or_default(),
+            Self::NotNow(refusal) if refusal.reason == Reason::Draining => Duration::ZERO,
+            Self::NotNow(refusal) => refusal.retry_after.unwrap_or_default(),
             _ => Duration::ZERO,
         }
     }
@@ -165,8 +166,10 @@ impl Failure {
 /// The metadata key of a refusal that says that the attempt changed nothing, although its reason leaves that open.
 const NOTHING_CHANGED: &str = "nothing_changed";
 
-fn changed_nothing(refusal: &Refusal) -> bool {
-    refusal.metadata.get(NOTHING_CHANGED).is_some_and(|value| value == "true")
+/// Returns whether the refused attempt may have changed something, if it was to.
+fn may_be_done(refusal: &Refusal) -> bool {
+    let changed_nothing = refusal.metadata.get(NOTHING_CHANGED).is_some_and(|value| value == "true");
+    !refusal.reason.is_outcome_known() && !changed_nothing
 }
 
 /// Returns whether every coordinator refused the connection: nothing listens there.
@@ -221,7 +224,16 @@ mod tests {
             assert!(failure.may_have_changed(Effect::Once) && !failure.may_have_changed(Effect::Read));
         }
         assert!(of(Reason::StoreUnavailable).may_have_changed(Effect::Repeatable));
+        assert!(
+            of(Reason::Internal).may_have_changed(Effect::Once) && !of(Reason::Internal).may_have_changed(Effect::Read)
+        );
         assert!(of(Reason::Draining).is_retried(Effect::Once, &Retry::default()));
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_has_changed_nothing() {
+        let damaged = Refusal::new(Reason::Internal, "damaged").with(NOTHING_CHANGED, "true");
+        assert!(!Failure::of(&Status::from(damaged)).may_have_changed(Effect::Repeatable));
     }
 
     #[test]

@@ -5,6 +5,7 @@ import { durationFromMs } from "@bufbuild/protobuf/wkt";
 import { createClient, type Client as Stub } from "@connectrpc/connect";
 import { Calls, Delays } from "./calls.js";
 import { TeamwireError } from "./error.js";
+import { WAITS } from "./gen/policy.js";
 import { AccessService } from "./gen/teamwire/v1/access_pb.js";
 import { AuditService } from "./gen/teamwire/v1/audit_pb.js";
 import { HistoryService } from "./gen/teamwire/v1/history_pb.js";
@@ -24,7 +25,6 @@ import {
   type SendResponse,
   type StreamRequestSchema,
 } from "./gen/teamwire/v1/message_pb.js";
-import { WAITS } from "./gen/policy.js";
 import { type Request, RequestService, RequestState } from "./gen/teamwire/v1/request_pb.js";
 import { TaskService } from "./gen/teamwire/v1/task_pb.js";
 import { type InviteResponse, type Member, MemberState, type Team, TeamService } from "./gen/teamwire/v1/team_pb.js";
@@ -176,8 +176,9 @@ export class Client {
   async waitDecision(requestId: string, timeoutMs = Number.POSITIVE_INFINITY, signal?: AbortSignal): Promise<Request> {
     const until = performance.now() + timeoutMs;
     const delays = new Delays();
+    const { maxMs } = given(WAITS.get("WaitForDecision"));
     for (;;) {
-      const waitMs = Math.ceil(Math.min(Math.max(until - performance.now(), 0), given(WAITS.get("WaitForDecision")).maxMs));
+      const waitMs = Math.ceil(Math.min(Math.max(until - performance.now(), 0), maxMs));
       const asked = { requestId, timeout: durationFromMs(waitMs) };
       const { request } = await this.requests.waitForDecision(asked, signal && { signal });
       if (given(request).state !== RequestState.PENDING || performance.now() >= until) return given(request);

@@ -4,7 +4,7 @@ import { fromBinary } from "@bufbuild/protobuf";
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { DurationSchema, durationMs } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { NOT_DONE, ONCE, READ, REOPENED, RETRIED, RETRYABLE } from "./gen/policy.js";
+import { ONCE, OUTCOME_UNKNOWN, READ, REOPENED, RETRIED, RETRYABLE } from "./gen/policy.js";
 
 /** The domain of teamwire's ErrorInfo. */
 const DOMAIN = "teamwire";
@@ -87,8 +87,8 @@ export function readError(thrown: unknown, hasAnswered: boolean): TeamwireError 
 
 /** Returns whether the client itself repeats a call. */
 export function isRetried({ reason, isRetryable }: TeamwireError, call: string): boolean {
-  if (reason !== undefined && NOT_DONE.has(reason)) return true;
-  return (reason === undefined ? isRetryable : RETRIED.has(reason)) && !ONCE.has(call);
+  const isPassing = reason === undefined ? isRetryable : RETRIED.has(reason);
+  return isPassing && !(isOpen(reason) && ONCE.has(call));
 }
 
 /** Returns whether a stream that ended with an error is opened again. */
@@ -101,19 +101,19 @@ export function isReopened({ reason, isRetryable, code }: TeamwireError): boolea
 export function mayHaveChanged(error: TeamwireError, call: string): boolean {
   if (READ.has(call)) return false;
   if (error.reason === undefined) return error.isRetryable && !isUnsent(error.cause);
-  return isOpen(error) && error.facts?.nothing_changed !== "true";
+  return isOpen(error.reason) && error.facts?.nothing_changed !== "true";
 }
 
 /** Records on the error of the last attempt what it means for the call. */
 export function conclude(error: TeamwireError, call: string, hasMaybeChanged: boolean): TeamwireError {
   // Any other refusal of the same idempotency key shows that no earlier attempt was carried out.
-  const isOutcomeUnknown = hasMaybeChanged && isOpen(error);
+  const isOutcomeUnknown = hasMaybeChanged && isOpen(error.reason);
   const isRetryable = error.isRetryable && !(isOutcomeUnknown && ONCE.has(call));
   return Object.assign(error, { isOutcomeUnknown, isRetryable });
 }
 
-function isOpen({ reason }: TeamwireError): boolean {
-  return reason === undefined || (RETRIED.has(reason) && !NOT_DONE.has(reason));
+function isOpen(reason: string | undefined): boolean {
+  return reason === undefined || OUTCOME_UNKNOWN.has(reason);
 }
 
 const unsent = new WeakSet<object>();

@@ -62,6 +62,7 @@ test("an error says whether the outcome is unknown and a repetition may help", a
     [[refusal("INBOX_FULL", Code.ResourceExhausted)], false, true],
     [[refusal("AGENT_NOT_FOUND", Code.NotFound)], false, false],
     [[broken, refusal("AGENT_NOT_FOUND", Code.NotFound)], false, false],
+    [[refusal("INTERNAL", Code.Internal)], true, false],
     [many(broken), true, true],
     [many(refusal("RATE_LIMITED", Code.ResourceExhausted, 1)), false, true],
   ];

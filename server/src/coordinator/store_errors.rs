@@ -4,7 +4,7 @@ use teamwire_proto::{Reason, Refusal};
 
 use crate::store::{Namespace, StoreError};
 
-/// The metadata key that tells clients that a call with the reason STORE_UNAVAILABLE has changed nothing.
+/// The metadata key that tells clients that a call with the reason STORE_UNAVAILABLE or INTERNAL has changed nothing.
 const NOTHING_CHANGED: &str = "nothing_changed";
 
 /// Converts a failure of the store into the refusal of the call.
@@ -47,11 +47,12 @@ pub(super) fn unavailable(error: StoreError) -> Refusal {
     }
 }
 
-/// Returns the refusal of a call that found an unreadable record.
+/// Returns the refusal of a call that found an unreadable record, before it changed anything.
 pub(super) fn corrupt(namespace: &Namespace, what: &str) -> Refusal {
     tracing::error!(?namespace, what, "a record cannot be read");
     Refusal::new(
         Reason::Internal,
         "A record of this team cannot be read. Ask the coordinator's operator to check its log.",
     )
+    .with(NOTHING_CHANGED, "true")
 }

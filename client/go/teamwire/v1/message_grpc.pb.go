@@ -59,9 +59,10 @@ const (
 // and stopping members. A call that would exceed another limit, such as the number of claims of a member, also fails with
 // QUOTA_EXCEEDED, but without this metadata.
 //
-// After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN, the outcome is unknown, with three exceptions. After DRAINING,
-// the coordinator has not begun the call. After DURABILITY_NOT_REACHED, the change was made. After STORE_UNAVAILABLE with
-// `nothing_changed` = `true` in its metadata, this attempt changed nothing. In any case, retry with the same idempotency key.
+// After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED, UNKNOWN or INTERNAL, the outcome is unknown, with three exceptions. After
+// DRAINING, the coordinator has not begun the call. After DURABILITY_NOT_REACHED, the change was made. After STORE_UNAVAILABLE or
+// INTERNAL with `nothing_changed` = `true` in the metadata, this attempt changed nothing. Except after INTERNAL, retry with the
+// same idempotency key.
 type MessageServiceClient interface {
 	// Sends one message of any kind.
 	//
@@ -208,9 +209,10 @@ func (c *messageServiceClient) ListInbox(ctx context.Context, in *ListInboxReque
 // and stopping members. A call that would exceed another limit, such as the number of claims of a member, also fails with
 // QUOTA_EXCEEDED, but without this metadata.
 //
-// After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN, the outcome is unknown, with three exceptions. After DRAINING,
-// the coordinator has not begun the call. After DURABILITY_NOT_REACHED, the change was made. After STORE_UNAVAILABLE with
-// `nothing_changed` = `true` in its metadata, this attempt changed nothing. In any case, retry with the same idempotency key.
+// After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED, UNKNOWN or INTERNAL, the outcome is unknown, with three exceptions. After
+// DRAINING, the coordinator has not begun the call. After DURABILITY_NOT_REACHED, the change was made. After STORE_UNAVAILABLE or
+// INTERNAL with `nothing_changed` = `true` in the metadata, this attempt changed nothing. Except after INTERNAL, retry with the
+// same idempotency key.
 type MessageServiceServer interface {
 	// Sends one message of any kind.
 	//

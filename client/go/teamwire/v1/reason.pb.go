@@ -151,7 +151,8 @@ const (
 	Reason_REASON_DURABILITY_NOT_REACHED Reason = 58
 	// This coordinator is shutting down. It has not begun the call; another coordinator can handle it right away.
 	Reason_REASON_DRAINING Reason = 59
-	// An internal error in the coordinator, or damaged data in its store.
+	// An internal error in the coordinator, or damaged data in its store. The change may have been made, unless the metadata has
+	// `nothing_changed` = `true`: then this attempt changed nothing.
 	Reason_REASON_INTERNAL Reason = 60
 	// The store's memory or disk is full. Acknowledging messages and deleting teams make room, and the operator can make room,
 	// too.
@@ -338,7 +339,7 @@ var File_teamwire_v1_reason_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x18teamwire/v1/reason.proto\x12\vteamwire.v1\x1a\x19teamwire/v1/options.proto*\xd9\x12\n" +
+	"\x18teamwire/v1/reason.proto\x12\vteamwire.v1\x1a\x19teamwire/v1/options.proto*\xdb\x12\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x13REASON_INVALID_TYPE\x10\x01\x1a\x06\x8a\xb5\x18\x02\b\x03\x12$\n" +
@@ -406,8 +407,9 @@ const file_teamwire_v1_reason_proto_rawDesc = "" +
 	"\x8a\xb5\x18\x06\b\x0e\x10\x01\x18\x01\x12-\n" +
 	"\x1dREASON_DURABILITY_NOT_REACHED\x10:\x1a\n" +
 	"\x8a\xb5\x18\x06\b\x0e\x10\x01\x18\x01\x12\x1d\n" +
-	"\x0fREASON_DRAINING\x10;\x1a\b\x8a\xb5\x18\x04\b\x0e\x10\x01\x12\x1d\n" +
-	"\x0fREASON_INTERNAL\x10<\x1a\b\x8a\xb5\x18\x04\b\r \x01\x12\x1f\n" +
+	"\x0fREASON_DRAINING\x10;\x1a\b\x8a\xb5\x18\x04\b\x0e\x10\x01\x12\x1f\n" +
+	"\x0fREASON_INTERNAL\x10<\x1a\n" +
+	"\x8a\xb5\x18\x06\b\r\x18\x01 \x01\x12\x1f\n" +
 	"\x11REASON_STORE_FULL\x10=\x1a\b\x8a\xb5\x18\x04\b\b\x10\x01\x12!\n" +
 	"\x13REASON_NO_HOST_FITS\x10>\x1a\b\x8a\xb5\x18\x04\b\t\x10\x02\x12%\n" +
 	"\x19REASON_CREDENTIAL_REVOKED\x10?\x1a\x06\x8a\xb5\x18\x02\b\x10\x12'\n" +

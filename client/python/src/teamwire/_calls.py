@@ -24,7 +24,7 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc import StatusCode as Code
 
 from ._identity import Identity
-from ._policy import NOT_DONE, ONCE, READ, RETRIED, RETRYABLE, SECRET, WAITS
+from ._policy import ONCE, OUTCOME_UNKNOWN, READ, RETRIED, RETRYABLE, SECRET, WAITS
 
 _T = TypeVar("_T")
 
@@ -49,7 +49,7 @@ _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.service_config", '{"loadBalancingConfig": [{"pick_first": {"shuffleAddressList": true}}]}'),
 ]
 
-_OUTCOME_UNKNOWN = {Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.CANCELLED, Code.UNKNOWN}
+_BROKEN = {Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.CANCELLED, Code.UNKNOWN}
 
 # The texts by which gRPC reports that nothing was sent, and that TLS failed. It has no codes for either.
 _UNSENT = "failed to connect"
@@ -80,7 +80,7 @@ class Error(grpc.RpcError):
         """Whether the same call, with the same idempotency key, may succeed later without a change."""
         if self.reason:
             return self.reason in RETRYABLE
-        return self._code in _OUTCOME_UNKNOWN and not (self.is_outcome_unknown and self._is_once)
+        return self._code in _BROKEN and not (self.is_outcome_unknown and self._is_once)
 
     def __str__(self) -> str:
         return f"{self.reason or self._code.name}: {self.message}"
@@ -112,19 +112,27 @@ class Error(grpc.RpcError):
 
 def is_retried(error: Error, call: str) -> bool:
     """Returns whether to retry a call, given by its name in the protocol."""
-    if error.reason in NOT_DONE or (error.code() == Code.UNAVAILABLE and _UNSENT in error.message):
+    if error.code() == Code.UNAVAILABLE and _UNSENT in error.message:
         return True
-    is_passing = error.reason in RETRIED if error.reason else error.code() in _OUTCOME_UNKNOWN
-    return is_passing and call not in ONCE
+    is_passing = error.reason in RETRIED if error.reason else error.code() in _BROKEN
+    return is_passing and not (_is_open(error) and call in ONCE)
 
 
 def may_have_changed(error: Error, call: str) -> bool:
     """Returns whether an attempt that failed may have changed something."""
     if error.reason:
-        is_open = error.reason in RETRIED - NOT_DONE and error.metadata.get("nothing_changed") != "true"
+        may_be_done = _is_open(error) and error.metadata.get("nothing_changed") != "true"
     else:
-        is_open = error.code() in _OUTCOME_UNKNOWN and _UNSENT not in error.message
-    return is_open and call not in READ
+        may_be_done = error.code() in _BROKEN and _UNSENT not in error.message
+    return may_be_done and call not in READ
+
+
+def _is_open(error: Error) -> bool:
+    """Returns whether an error leaves open what the attempts did.
+
+    Any other refusal of the same idempotency key shows that none was carried out.
+    """
+    return not error.reason or error.reason in OUTCOME_UNKNOWN
 
 
 def delays() -> Iterator[float]:
@@ -214,7 +222,7 @@ class Calls:
             # Retrying is pointless until someone changes the configuration.
             remedy = "Check the CA (TEAMWIRE_CA), the host name, and the client certificate (TEAMWIRE_CERT)."
             error = Error(f"The TLS handshake failed: {error.message.rstrip('.')}. {remedy}", Code.UNAUTHENTICATED)
-        if error.reason == "DRAINING" or (not error.reason and error.code() in _OUTCOME_UNKNOWN):
+        if error.reason == "DRAINING" or (not error.reason and error.code() in _BROKEN):
             self.leave(link)
         return error
 
@@ -279,9 +287,7 @@ class Calls:
             delay = max(next(waits), 0.0 if error.reason == "DRAINING" else error.retry_after)
             if time.monotonic() + delay >= give_up or not is_retried(error, call):
                 error._is_once = call in ONCE
-                # Any other refusal of the same idempotency key shows that no earlier attempt was carried out.
-                is_open = not error.reason or error.reason in RETRIED - NOT_DONE
-                error.is_outcome_unknown = has_maybe_changed and is_open
+                error.is_outcome_unknown = has_maybe_changed and _is_open(error)
                 raise error
             LOG.debug("retrying %s in %.1f s: %s", call, delay, error)
             await asyncio.sleep(delay)

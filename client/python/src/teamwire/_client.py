@@ -28,7 +28,7 @@ from .v1 import (
 )
 from .v1.team_pb2_grpc import TeamServiceStub
 
-_, _, _WAIT_MAX = WAITS["WaitForDecision"]
+_WAIT_MAX = WAITS["WaitForDecision"][2]
 _PAGE_SIZE_MAX = 1000
 _EXIT_DELAY_MIN, _EXIT_DELAY_MAX = 0.1, 1.0
 

@@ -21,12 +21,12 @@ RETRYABLE = {
 }
 """The reasons for which a refused call may succeed later, without a change."""
 
-NOT_DONE = {
-    "DRAINING",
-    "RATE_LIMITED",
-    "STORE_FULL",
+OUTCOME_UNKNOWN = {
+    "DURABILITY_NOT_REACHED",
+    "INTERNAL",
+    "STORE_UNAVAILABLE",
 }
-"""The reasons for which any call may be repeated, because nothing was changed."""
+"""The reasons for which a refused call may have changed something."""
 
 REOPENED = {
     "DRAINING",

@@ -163,12 +163,11 @@ impl Client {
         let address = self.address.to_string();
         let detail = status.message().to_owned();
         match failure {
-            Failure::Refused(refusal) => Error::Refused(refusal),
-            // This attempt changed nothing, but an earlier one may have. A coordinator whose store is full has looked for what
-            // an earlier one did under the key.
-            Failure::NotNow { refusal, .. }
+            // Even if this attempt changed nothing, an earlier one may have. Any other refusal shows that none has. A coordinator
+            // whose store is full has looked for what an earlier one did under the key.
+            Failure::Refused(refusal) | Failure::NotNow(refusal)
                 if may_have_changed
-                    && (refusal.reason == Reason::StoreUnavailable
+                    && (!refusal.reason.is_outcome_known()
                         || refusal.reason == Reason::StoreFull && call.idempotency_key.is_empty()) =>
             {
                 Error::OutcomeUnknown {
@@ -177,12 +176,11 @@ impl Client {
                     detail: refusal.message,
                 }
             }
-            Failure::NotNow { refusal, is_outcome_known: true } => Error::Refused(refusal),
-            Failure::Unexpected => Error::Unexpected { address, status: Box::new(status) },
+            Failure::Refused(refusal) | Failure::NotNow(refusal) => Error::Refused(refusal),
             _ if may_have_changed => {
                 Error::OutcomeUnknown { call: call.name, idempotency_key: call.idempotency_key, detail }
             }
-            Failure::NotNow { refusal, .. } => Error::Refused(refusal),
+            Failure::Unexpected => Error::Unexpected { address, status: Box::new(status) },
             Failure::Insecure(detail) => Error::Insecure { address, detail },
             Failure::NotSent | Failure::Stale | Failure::Broken => {
                 Error::Unreachable { address, detail, is_refused: is_refused(&status) }

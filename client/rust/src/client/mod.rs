@@ -177,7 +177,7 @@ impl Client {
     pub(crate) fn judge(&self, link: &Link, status: &Status) -> Failure {
         let failure = Failure::of(status);
         match &failure {
-            Failure::NotNow { refusal, .. } if refusal.reason == Reason::Draining => self.transport.leave_drained(link),
+            Failure::NotNow(refusal) if refusal.reason == Reason::Draining => self.transport.leave_drained(link),
             Failure::Stale => self.transport.leave(link),
             _ => {}
         }

@@ -149,8 +149,8 @@ impl Reader {
             }
         }
         match failure {
-            Failure::NotNow { refusal, .. } if refusal.reason == Reason::Draining => Ending::Drained,
-            Failure::NotNow { refusal, .. } => Ending::Lost(refusal.message),
+            Failure::NotNow(refusal) if refusal.reason == Reason::Draining => Ending::Drained,
+            Failure::NotNow(refusal) => Ending::Lost(refusal.message),
             Failure::NotSent | Failure::Stale | Failure::Broken => Ending::Lost(status.message().to_owned()),
             Failure::Refused(_) | Failure::Insecure(_) => Ending::ForGood(Err(self.error(failure, status))),
             Failure::Unexpected if is_final(&status) => Ending::ForGood(Err(self.error(failure, status))),

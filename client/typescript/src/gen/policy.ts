@@ -22,11 +22,11 @@ export const RETRYABLE: ReadonlySet<string> = new Set([
   "STORE_UNAVAILABLE",
 ]);
 
-/** The reasons for which any call may be repeated, because nothing was changed. */
-export const NOT_DONE: ReadonlySet<string> = new Set([
-  "DRAINING",
-  "RATE_LIMITED",
-  "STORE_FULL",
+/** The reasons for which a refused call may have changed something. */
+export const OUTCOME_UNKNOWN: ReadonlySet<string> = new Set([
+  "DURABILITY_NOT_REACHED",
+  "INTERNAL",
+  "STORE_UNAVAILABLE",
 ]);
 
 /** The reasons after which a subscription opens another session. */

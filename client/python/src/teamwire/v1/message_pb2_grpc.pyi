@@ -133,9 +133,10 @@ class MessageServiceStub(typing.Generic[_MessageServiceSendType, _MessageService
     and stopping members. A call that would exceed another limit, such as the number of claims of a member, also fails with
     QUOTA_EXCEEDED, but without this metadata.
 
-    After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN, the outcome is unknown, with three exceptions. After DRAINING,
-    the coordinator has not begun the call. After DURABILITY_NOT_REACHED, the change was made. After STORE_UNAVAILABLE with
-    `nothing_changed` = `true` in its metadata, this attempt changed nothing. In any case, retry with the same idempotency key.
+    After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED, UNKNOWN or INTERNAL, the outcome is unknown, with three exceptions. After
+    DRAINING, the coordinator has not begun the call. After DURABILITY_NOT_REACHED, the change was made. After STORE_UNAVAILABLE or
+    INTERNAL with `nothing_changed` = `true` in the metadata, this attempt changed nothing. Except after INTERNAL, retry with the
+    same idempotency key.
     """
 
     @typing.overload
@@ -292,9 +293,10 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
     and stopping members. A call that would exceed another limit, such as the number of claims of a member, also fails with
     QUOTA_EXCEEDED, but without this metadata.
 
-    After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN, the outcome is unknown, with three exceptions. After DRAINING,
-    the coordinator has not begun the call. After DURABILITY_NOT_REACHED, the change was made. After STORE_UNAVAILABLE with
-    `nothing_changed` = `true` in its metadata, this attempt changed nothing. In any case, retry with the same idempotency key.
+    After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED, UNKNOWN or INTERNAL, the outcome is unknown, with three exceptions. After
+    DRAINING, the coordinator has not begun the call. After DURABILITY_NOT_REACHED, the change was made. After STORE_UNAVAILABLE or
+    INTERNAL with `nothing_changed` = `true` in the metadata, this attempt changed nothing. Except after INTERNAL, retry with the
+    same idempotency key.
     """
 
     @abc.abstractmethod

@@ -151,7 +151,9 @@ class _ReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     REASON_DRAINING: _Reason.ValueType  # 59
     """This coordinator is shutting down. It has not begun the call; another coordinator can handle it right away."""
     REASON_INTERNAL: _Reason.ValueType  # 60
-    """An internal error in the coordinator, or damaged data in its store."""
+    """An internal error in the coordinator, or damaged data in its store. The change may have been made, unless the metadata has
+    `nothing_changed` = `true`: then this attempt changed nothing.
+    """
     REASON_STORE_FULL: _Reason.ValueType  # 61
     """The store's memory or disk is full. Acknowledging messages and deleting teams make room, and the operator can make room,
     too.
@@ -299,7 +301,9 @@ REASON_DURABILITY_NOT_REACHED: Reason.ValueType  # 58
 REASON_DRAINING: Reason.ValueType  # 59
 """This coordinator is shutting down. It has not begun the call; another coordinator can handle it right away."""
 REASON_INTERNAL: Reason.ValueType  # 60
-"""An internal error in the coordinator, or damaged data in its store."""
+"""An internal error in the coordinator, or damaged data in its store. The change may have been made, unless the metadata has
+`nothing_changed` = `true`: then this attempt changed nothing.
+"""
 REASON_STORE_FULL: Reason.ValueType  # 61
 """The store's memory or disk is full. Acknowledging messages and deleting teams make room, and the operator can make room,
 too.

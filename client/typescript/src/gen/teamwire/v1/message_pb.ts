@@ -2121,9 +2121,10 @@ export const DeadLetterCauseSchema: GenEnum<DeadLetterCause> = /*@__PURE__*/
  * and stopping members. A call that would exceed another limit, such as the number of claims of a member, also fails with
  * QUOTA_EXCEEDED, but without this metadata.
  *
- * After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED or UNKNOWN, the outcome is unknown, with three exceptions. After DRAINING,
- * the coordinator has not begun the call. After DURABILITY_NOT_REACHED, the change was made. After STORE_UNAVAILABLE with
- * `nothing_changed` = `true` in its metadata, this attempt changed nothing. In any case, retry with the same idempotency key.
+ * After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED, UNKNOWN or INTERNAL, the outcome is unknown, with three exceptions. After
+ * DRAINING, the coordinator has not begun the call. After DURABILITY_NOT_REACHED, the change was made. After STORE_UNAVAILABLE or
+ * INTERNAL with `nothing_changed` = `true` in the metadata, this attempt changed nothing. Except after INTERNAL, retry with the
+ * same idempotency key.
  *
  * @generated from service teamwire.v1.MessageService
  */

@@ -40,12 +40,12 @@ final class Policy {
         };
     }
 
-    /** Returns whether any call that was refused for this reason may be repeated, because nothing was changed. */
-    static boolean isNotDone(String reason) {
+    /** Returns whether a call that was refused for this reason may have changed something. */
+    static boolean isOutcomeUnknown(String reason) {
         return switch (reason) {
-            case "DRAINING" -> true;
-            case "RATE_LIMITED" -> true;
-            case "STORE_FULL" -> true;
+            case "DURABILITY_NOT_REACHED" -> true;
+            case "INTERNAL" -> true;
+            case "STORE_UNAVAILABLE" -> true;
             default -> false;
         };
     }

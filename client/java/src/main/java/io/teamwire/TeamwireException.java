@@ -151,19 +151,19 @@ public final class TeamwireException extends RuntimeException {
     /** Returns whether an attempt that failed may have changed something. */
     boolean mayHaveChanged(String method) {
         var isSent = !reason.isEmpty() || !isTlsFailure() && !has(ConnectException.class);
-        var isPassing = isSent && isOpen() && isRetried(true);
-        return isPassing && !"true".equals(metadata.get("nothing_changed")) && !Policy.isRead(method);
+        var mayBeDone = isSent && isOpen() && (!reason.isEmpty() || isRetried(true));
+        return mayBeDone && !"true".equals(metadata.get("nothing_changed")) && !Policy.isRead(method);
     }
 
     /** Any other refusal of the same idempotency key shows that no earlier attempt was carried out. */
     private boolean isOpen() {
-        return reason.isEmpty() || Policy.isRetried(reason) && !Policy.isNotDone(reason);
+        return reason.isEmpty() || Policy.isOutcomeUnknown(reason);
     }
 
     /** Returns whether to retry. {@code mayRepeat}: carrying out the call twice does no harm. */
     boolean isRetried(boolean mayRepeat) {
         if (!reason.isEmpty()) {
-            return Policy.isRetried(reason) && (mayRepeat || Policy.isNotDone(reason));
+            return Policy.isRetried(reason) && (mayRepeat || !isOpen());
         }
         return UNKNOWN.contains(code) && (mayRepeat || has(ConnectException.class));
     }

@@ -217,6 +217,13 @@ class FakeCoordinatorTest {
     }
 
     @Test
+    void the_outcome_of_a_call_is_unknown_after_an_internal_error() {
+        failures.add(refusal(Code.INTERNAL, "INTERNAL"));
+        var unknown = assertThrows(TeamwireException.class, () -> me.send("lead", "s", "hello"));
+        assertTrue(unknown.isOutcomeUnknown() && !unknown.isRetryable());
+    }
+
+    @Test
     void a_call_without_a_key_is_not_retried_while_its_outcome_is_unknown() {
         failures.add(refusal(Code.UNAVAILABLE, "DRAINING"));
         failures.add(Status.UNKNOWN.asRuntimeException());
