@@ -123,7 +123,7 @@ async fn newest_pending(caller: &Caller, is_it: impl Fn(&v1::Request) -> bool) -
 /// Which message `last` means.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Last {
-    /// The newest message of the caller's inbox, or else the newest one that the caller may see.
+    /// The newest message of the caller's inbox, or else the newest one that the caller may see and did not send.
     Received,
     /// The newest message that the caller sent or received, or else the newest one that the caller may see. Notices do not
     /// count: one may arrive at any time.
@@ -158,9 +158,12 @@ pub(super) async fn message(caller: &Caller, typed: &str, last: Last) -> Result<
         })
         .collect();
     if typed == "last" {
-        let own = messages.iter().rev().find(|message| last == Last::SentOrReceived && is_own(caller, message));
-        let newest = own.or(messages.last()).map(|message| message.id.clone());
-        return newest.ok_or_else(|| none("There is no message yet."));
+        let mut newest_first = messages.iter().rev();
+        let newest = match last {
+            Last::Received => newest_first.find(|message| !is_sender(caller, message)),
+            Last::SentOrReceived => newest_first.find(|message| is_own(caller, message)).or(messages.last()),
+        };
+        return newest.map(|message| message.id.clone()).ok_or_else(|| none("There is no message yet."));
     }
     ids.extend(messages.into_iter().map(|message| message.id));
     ids.sort_unstable();
@@ -170,9 +173,12 @@ pub(super) async fn message(caller: &Caller, typed: &str, last: Last) -> Result<
 
 /// Returns whether the caller sent or received a message that is not a notice.
 fn is_own(caller: &Caller, message: &v1::Message) -> bool {
-    let is_sender = message.sender.as_ref().is_some_and(|sender| caller.is(&sender.name));
     let is_notice = matches!(message.body, Some(v1::message::Body::Notice(_)));
-    !is_notice && (is_sender || message.recipients.iter().any(|recipient| caller.is(recipient)))
+    !is_notice && (is_sender(caller, message) || message.recipients.iter().any(|recipient| caller.is(recipient)))
+}
+
+fn is_sender(caller: &Caller, message: &v1::Message) -> bool {
+    message.sender.as_ref().is_some_and(|sender| caller.is(&sender.name))
 }
 
 fn has_part(id: &str, part: &str) -> bool {

@@ -38,7 +38,7 @@ pub(super) struct Send {
     #[arg(long, short)]
     broadcast: bool,
     /// The message that this one replies to: its id, the beginning or end of its id, or `last`, which means
-    /// the newest message in your inbox or, if the inbox is empty, the newest one that you can see in the history
+    /// the newest message in your inbox or, if the inbox is empty, the newest one in the history that you did not send
     #[arg(long, value_name = "MESSAGE_ID")]
     in_reply_to: Option<String>,
     /// The URI of an attachment too large to send as text; may be repeated

@@ -75,10 +75,15 @@ fn an_id_may_be_short_or_last_and_names_complete_on_tab() {
     world.cli("ann", &["send", "lead", "thanks"]).succeeds();
     let shown = world.cli("ann", &["message", "show", "last", "--json"]).succeeds().json();
     assert_eq!(shown["message"]["content"], "thanks", "{shown}");
-    world.cli("ann", &["send", "lead", "once more", "--in-reply-to", "last"]).succeeds();
-    let shown = world.cli("ann", &["message", "show", "last", "--json"]).succeeds().json();
-    let answered = world.cli("ann", &["message", "show", shown["message"]["in_reply_to"].as_str().unwrap(), "--json"]);
-    assert_eq!(answered.succeeds().json()["message"]["type"], "plan_approval_response");
+    let answered_type = || {
+        world.cli("ann", &["send", "lead", "once more", "--in-reply-to", "last"]).succeeds();
+        let shown = world.cli("ann", &["message", "show", "last", "--json"]).succeeds().json();
+        let answered = shown["message"]["in_reply_to"].as_str().unwrap();
+        world.cli("ann", &["message", "show", answered, "--json"]).succeeds().json()["message"]["type"].clone()
+    };
+    assert_eq!(answered_type(), "plan_approval_response");
+    world.cli("ann", &["inbox", "ack", "last"]).succeeds();
+    assert_eq!(answered_type(), "plan_approval_response", "with an empty inbox");
 
     let complete = |words: &[&str]| {
         let arguments = [&["--", "teamwire"], words].concat();
