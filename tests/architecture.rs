@@ -35,6 +35,34 @@ const SERVER_PARTS: [(&str, &[&str]); 13] = [
     ("failpoint", &[]),
 ];
 
+/// The modules of the crate that runs agents, and what each may name besides itself.
+const AGENTS_PARTS: [(&str, &[&str]); 18] = [
+    ("runner", &["adapters", "config", "event", "exit", "hurry", "incarnation", "process"]),
+    (
+        "adapters",
+        &["agent_text", "config", "event", "exit", "incarnation", "line_protocol", "mcp", "process", "visible"],
+    ),
+    (
+        "incarnation",
+        &["config", "event", "exit", "hurry", "line_protocol", "pending_replies", "process", "tls_environment"],
+    ),
+    ("line_protocol", &["agent_text", "visible"]),
+    ("mcp", &["agent_text", "hooks", "pending_replies", "visible"]),
+    ("host", &["failpoint", "process", "tls_environment"]),
+    ("process", &["config", "event", "exit"]),
+    ("config", &["agent_text", "event"]),
+    ("hooks", &["agent_text", "setup", "visible"]),
+    ("agent_text", &["visible"]),
+    ("event", &[]),
+    ("exit", &[]),
+    ("failpoint", &[]),
+    ("hurry", &[]),
+    ("pending_replies", &[]),
+    ("setup", &[]),
+    ("tls_environment", &[]),
+    ("visible", &[]),
+];
+
 /// What a crate of this workspace may depend on among the others.
 const CRATES: [(&str, &[&str]); 5] = [
     ("proto", &[]),
@@ -59,6 +87,11 @@ const UNSAFE: [&str; 3] =
 #[test]
 fn each_part_of_the_server_names_only_those_below_it() {
     none(arrows(&Sources::read("server/src"), &SERVER_PARTS));
+}
+
+#[test]
+fn each_module_that_runs_agents_names_only_those_below_it() {
+    none(arrows(&Sources::read("agents/src"), &AGENTS_PARTS));
 }
 
 #[test]

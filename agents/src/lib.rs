@@ -11,20 +11,23 @@
 //! | `runner` | joins, starts an adapter for each incarnation, restarts, reports the exit | all below |
 //! | `adapters` | drive a program, one module for each [`Mode`] | all below |
 //! | `incarnation` | one life of the member: owns its state and talks to the coordinator | all below |
-//! | `line_protocol` | the lines that a program reads and writes | [`agent_text`] |
-//! | `process` | a process that never outlives its owner | `exit` |
-//! | [`mcp`] | the tools of a member, for agent programs | [`hooks`], `pending_replies`, [`agent_text`] |
-//! | [`host`] | starts members on this machine when the lead orders them | `process`, [`visible`] |
+//! | `line_protocol` | the lines that a program reads and writes | [`agent_text`], [`visible`] |
+//! | `process` | a process that never outlives its owner | `config`, `event`, `exit` |
+//! | `config`, `event`, `exit` | what a runner is given, what it reports, and how it ends | [`agent_text`] |
+//! | `hurry` | how a runner ends without a grace period | |
+//! | [`mcp`] | the tools of a member, for agent programs | [`hooks`], `pending_replies`, [`agent_text`], [`visible`] |
+//! | [`host`] | starts members on this machine when the lead orders them | `process`, `failpoint`, `tls_environment` |
 //! | `failpoint` | places at which a test can kill a host | |
-//! | [`hooks`] | hands messages to the sessions that a person starts | [`setup`], [`agent_text`] |
+//! | `tls_environment` | the environment variables for TLS | |
+//! | [`hooks`] | hands messages to the sessions that a person starts | [`setup`], [`agent_text`], [`visible`] |
 //! | [`setup`] | edits the settings of agent programs | |
 //! | `pending_replies` | finds the message that a program's message answers | |
 //! | [`agent_text`] | the text form of messages and tasks | [`visible`] |
 //! | [`visible`] | marks characters that a reader does not see | |
 //!
 //! One incarnation is one value with one owner, the adapter that runs it: no locks, and no task but the heartbeat and the
-//! reporter of activity sees its state. Whatever takes time (a call for the program, a question for a task) runs on its own and comes back to the
-//! owner as an event.
+//! reporter of activity sees its state. Whatever takes time (a call for the program, a question for a task) runs on its own and
+//! comes back to the owner as an event.
 //!
 //! ```no_run
 //! use teamwire_agents::{Runner, RunnerConfig};
@@ -49,6 +52,7 @@ mod exit;
 mod failpoint;
 pub mod hooks;
 pub mod host;
+mod hurry;
 mod incarnation;
 mod line_protocol;
 pub mod mcp;

@@ -44,9 +44,9 @@ use crate::{
     config::{Mode, RunnerConfig},
     event::RunnerEvent,
     exit::Why,
+    hurry::Hurry,
     line_protocol::input_lines::{self, InputLine},
     process::Boundary,
-    runner::Hurry,
 };
 
 /// How many messages a session delivers without acknowledgement.

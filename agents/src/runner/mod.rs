@@ -59,7 +59,6 @@
 //! cgroup ([`Containment`](crate::Containment)), everything in it. If the runner itself is killed, its watchdog kills the
 //! same ([`RunnerConfig::watchdog`]). Without a watchdog the kernel kills the program, but not what the program has started.
 
-mod hurry;
 mod restarts;
 mod signals;
 
@@ -70,13 +69,13 @@ use teamwire_proto::{credential::Credential, v1};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-pub(crate) use self::hurry::Hurry;
 use self::restarts::Restarts;
 use crate::{
     adapters,
     config::RunnerConfig,
     event::RunnerEvent,
     exit::{End, Exit, RunnerExit, Why, exit_code, not_joined, not_ready},
+    hurry::Hurry,
     incarnation::{Incarnation, Lasting, Passthrough, ProgramSession},
     process::{Boundary, check_program},
 };

@@ -5,7 +5,7 @@ use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::hurry::Hurry;
+use crate::hurry::Hurry;
 
 /// Signals that end the runner.
 fn ending() -> [SignalKind; 4] {

@@ -25,7 +25,7 @@ pub(crate) struct Hurry {
 
 impl Hurry {
     /// Cuts every grace period short at once, and the last calls a few seconds later.
-    pub(super) async fn begin(&self) {
+    pub(crate) async fn begin(&self) {
         self.begun.cancel();
         sleep(LAST_CALLS).await;
         self.over.cancel();
@@ -38,12 +38,12 @@ impl Hurry {
     }
 
     /// Notes that the program is restarted.
-    pub(super) fn wait_no_longer(&self) {
+    pub(crate) fn wait_no_longer(&self) {
         self.waits.store(false, Ordering::Relaxed);
     }
 
     /// Gives the last calls up, if nothing else is left. False: something else is.
-    pub(super) fn give_up(&self) -> bool {
+    pub(crate) fn give_up(&self) -> bool {
         let waits = self.waits.load(Ordering::Relaxed);
         if waits {
             self.begun.cancel();
