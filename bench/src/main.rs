@@ -23,6 +23,7 @@ mod quiet;
 mod report;
 mod results;
 mod scenario;
+mod section;
 mod terminal;
 
 use std::{

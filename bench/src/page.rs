@@ -13,6 +13,7 @@ use crate::{
     Result,
     results::{Results, Series, Spread, number},
     scenario::Scenario,
+    section::{Column, SectionLayout},
 };
 
 /// The text of the page. A line `<!-- NAME -->` is replaced by the table of that scenario.
@@ -23,19 +24,6 @@ const PROVENANCE: &str = "<!-- provenance -->";
 
 /// The directory of the figures, beside the page.
 const DATA: &str = "data";
-
-/// What the page shows of a scenario.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SectionLayout {
-    pub(crate) columns: &'static [Column],
-    /// A part of the name of the cases whose ratios it shows.
-    pub(crate) compared: &'static str,
-    /// Whether it shows only the candidates that are compared with others.
-    pub(crate) only_compared: bool,
-}
-
-/// A column: its heading, a part of the name of its cases, and its quantity.
-pub(crate) type Column = (&'static str, &'static str, &'static str);
 
 /// Returns the file of a scenario's figures. Creates its directory.
 pub(crate) fn data(page: &Path, scenario: Scenario) -> Result<PathBuf> {

@@ -90,7 +90,7 @@ async fn answer(
             let id = show::paint(show::dim(), &request.id);
             anstream::println!(
                 "{word} {whose} {}{again}{} {id}",
-                noun(request.kind()),
+                id::noun(request.kind()),
                 show::first_line_of_request(&request)
             );
         }
@@ -119,20 +119,10 @@ async fn expect_kind(caller: &Caller, request_id: &str, kind: RequestKind, appro
         RequestKind::Shutdown => "",
     };
     let verb = if approve { "approve" } else { "reject" };
-    let (is, wanted) = (noun(request.kind()), noun(kind));
+    let (is, wanted) = (id::noun(request.kind()), id::noun(kind));
     let text = format!(
         "This is {}'s {is}, not a {wanted}. To {verb} it: `teamwire {group}{verb} {request_id}`.",
         request.member
     );
     Err(Refusal::new(Reason::RequestKindMismatch, text).field("request_id").into())
-}
-
-/// Returns what an answer decides.
-pub(super) fn noun(kind: RequestKind) -> &'static str {
-    match kind {
-        RequestKind::Shutdown => "shutdown",
-        RequestKind::PlanApproval => "plan",
-        RequestKind::Permission => "permission request",
-        RequestKind::Spawn | RequestKind::Unspecified => "request",
-    }
 }

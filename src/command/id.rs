@@ -99,7 +99,7 @@ pub(super) async fn request_to_answer(
         RequestKind::Permission => !caller.is(&request.member) && (can_lead || caller.is(&request.approver)),
         RequestKind::Spawn | RequestKind::Unspecified => false,
     };
-    let what = kind.map_or_else(|| "Nothing".to_owned(), |kind| format!("No {}", super::answer::noun(kind)));
+    let what = kind.map_or_else(|| "Nothing".to_owned(), |kind| format!("No {}", noun(kind)));
     let newest = newest_pending(caller, is_due).await?;
     newest.ok_or_else(|| none(&format!("{what} waits for your answer. See `teamwire requests`.")))
 }
@@ -112,6 +112,16 @@ pub(super) async fn request_to_withdraw(caller: &Caller, typed: &str) -> Result<
     let is_own = |request: &v1::Request| request.kind() == RequestKind::Permission && caller.is(&request.member);
     let newest = newest_pending(caller, is_own).await?;
     newest.ok_or_else(|| none("None of your permission requests is pending. See `teamwire requests`."))
+}
+
+/// Returns what an answer decides.
+pub(super) fn noun(kind: RequestKind) -> &'static str {
+    match kind {
+        RequestKind::Shutdown => "shutdown",
+        RequestKind::PlanApproval => "plan",
+        RequestKind::Permission => "permission request",
+        RequestKind::Spawn | RequestKind::Unspecified => "request",
+    }
 }
 
 async fn newest_pending(caller: &Caller, is_it: impl Fn(&v1::Request) -> bool) -> Result<Option<String>, Failure> {

@@ -14,9 +14,9 @@ use crate::{
     Bench, Result, Store,
     candidate::{Candidate, Shape, grpc::Members},
     measure::Measurement,
-    page::SectionLayout,
     process::{Coordinator, Scratch},
     report::{Figure, Report},
+    section::SectionLayout,
 };
 
 /// Its name on the command line.

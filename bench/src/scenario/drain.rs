@@ -7,8 +7,8 @@ use crate::{
     Bench, Result, Store,
     candidate::{Candidate, Shape},
     measure::Arrivals,
-    page::SectionLayout,
     report::Report,
+    section::SectionLayout,
 };
 
 /// Its name on the command line.

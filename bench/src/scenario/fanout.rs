@@ -19,8 +19,8 @@ use crate::{
         grpc::{Team, receive},
     },
     measure::{Arrivals, stamped},
-    page::SectionLayout,
     report::Report,
+    section::SectionLayout,
 };
 
 /// Its name on the command line.

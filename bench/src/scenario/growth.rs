@@ -20,9 +20,9 @@ use crate::{
         inbox_name,
     },
     measure::{Measurement, at_ends, closed_loop, stamped},
-    page::SectionLayout,
     process::{Coordinator, Scratch},
     report::{Report, Row},
+    section::SectionLayout,
 };
 
 /// Its name on the command line.

@@ -13,9 +13,9 @@ use crate::{
         Candidate,
         grpc::{Members, start_null_server},
     },
-    page::SectionLayout,
     process::{Coordinator, Process, Scratch, connections_max},
     report::Report,
+    section::SectionLayout,
 };
 
 /// Its name on the command line.

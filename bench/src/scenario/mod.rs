@@ -30,9 +30,9 @@ use crate::{
     Bench, Result, Store,
     candidate::{Candidate, Mail, Shape},
     measure::{Arrivals, Measurement, Paced, Window, at_ends, closed_loop, open_loop, stamped},
-    page::SectionLayout,
     process::own_cpu,
     report::{Figure, Report, Row},
+    section::SectionLayout,
 };
 
 /// A measurement.

@@ -10,8 +10,8 @@ use crate::{
     candidate::{Candidate, Shape},
     fetch::Program,
     measure::Arrivals,
-    page::SectionLayout,
     report::{Report, Row},
+    section::SectionLayout,
 };
 
 /// Its name on the command line.

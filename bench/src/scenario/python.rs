@@ -20,9 +20,9 @@ use crate::{
     },
     fetch::Program,
     measure::Measurement,
-    page::SectionLayout,
     process::{Coordinator, Process, Scratch, free_port},
     report::{Report, Row},
+    section::SectionLayout,
 };
 
 /// Its name on the command line.

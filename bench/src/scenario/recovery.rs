@@ -9,7 +9,7 @@ use super::{
     start::{filled, ms},
     turns,
 };
-use crate::{Bench, Result, candidate::Candidate, page::SectionLayout, report::Report};
+use crate::{Bench, Result, candidate::Candidate, report::Report, section::SectionLayout};
 
 /// Its name on the command line.
 pub(crate) const NAME: &str = "recovery";

@@ -4,8 +4,8 @@ use super::{row, send_all, send_at, teamwire_and_baselines, turns};
 use crate::{
     Bench, Result,
     candidate::{Candidate, Shape},
-    page::SectionLayout,
     report::Report,
+    section::SectionLayout,
 };
 
 /// Its name on the command line.

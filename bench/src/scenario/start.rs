@@ -9,9 +9,9 @@ use crate::{
         Candidate, Mail, Shape,
         grpc::{Team, start_null_server},
     },
-    page::SectionLayout,
     process::{Coordinator, Scratch},
     report::Report,
+    section::SectionLayout,
 };
 
 /// Its name on the command line.

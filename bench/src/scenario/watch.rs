@@ -14,9 +14,9 @@ use crate::{
     Bench, Result, Store,
     candidate::{Candidate, SUMMARY, grpc::Members, inbox_name},
     measure::{CONTENT, Measurement},
-    page::SectionLayout,
     process::{Coordinator, Scratch},
     report::Report,
+    section::SectionLayout,
 };
 
 /// Its name on the command line.

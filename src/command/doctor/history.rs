@@ -12,7 +12,7 @@ use super::{
     Doctor,
     age::age,
     finding::Finding,
-    member::{begin_again, has_failed},
+    program::{begin_again, has_failed},
     reader::Reader,
 };
 use crate::{context::Caller, failure::Failure, show};

@@ -7,7 +7,7 @@ use super::{
     Doctor,
     age::{age, duration_text},
     finding::Finding,
-    member::begin_again,
+    program::begin_again,
     reader::Reader,
 };
 use crate::{context::Caller, failure::Failure, show};

@@ -11,6 +11,7 @@ use super::{
     age::{age, duration_text},
     finding::Finding,
     history::was_stopping,
+    program::{begin_again, has_failed, host},
     reader::Reader,
 };
 use crate::{context::Caller, failure::Failure, show};
@@ -152,27 +153,6 @@ fn failed(reader: &Reader, member: &v1::Member, is_named: bool) -> Finding {
     }
 }
 
-/// Returns whether a member's program ended by itself, without an approved shutdown, with a signal or another code than 0. One
-/// that had left is among them: see [`was_stopping`].
-pub(super) fn has_failed(exit: &v1::ExitReport) -> bool {
-    let was_ended = matches!(exit.runner_action(), v1::RunnerAction::Sigterm | v1::RunnerAction::Sigkill);
-    let is_bad = exit.signal > 0 || exit.code.is_some_and(|code| code != 0);
-    is_bad && !was_ended && exit.approved_request_id.is_empty()
-}
-
-/// Says how a lead begins a new life of a member.
-pub(super) fn begin_again(member: &v1::Member) -> String {
-    let name = &member.name;
-    match (member.liveness(), host(member)) {
-        _ if !member.spawned_on.is_empty() => {
-            format!("`teamwire spawn {name} --profile PROFILE` (it ran on {}).", member.spawned_on)
-        }
-        (Liveness::Detached, _) => format!("`teamwire invite {name}`, and send the join string to the person."),
-        (_, "") => format!("`teamwire run {name} -- COMMAND`."),
-        (_, host) => format!("`teamwire run {name} -- COMMAND` (it ran on {host})."),
-    }
-}
-
 /// Says who makes room in a full inbox, and how.
 fn make_room(reader: &Reader, member: &v1::Member) -> String {
     let name = &member.name;
@@ -228,8 +208,4 @@ pub(super) fn delete_blocked(reader: &Reader, members: &[v1::Member]) -> Option<
 
 fn exit(member: &v1::Member) -> String {
     member.exit.as_ref().map_or_else(|| "cause unknown".to_owned(), word::exit_and_duration)
-}
-
-fn host(member: &v1::Member) -> &str {
-    member.attributes.as_ref().map_or("", |attributes| attributes.host.as_str())
 }

@@ -6,6 +6,7 @@ mod history;
 mod host;
 mod inbox;
 mod member;
+mod program;
 mod quota;
 mod reader;
 
