@@ -1,6 +1,6 @@
 //! Joining: a life starts under a member's name.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use teamwire_proto::{
     Reason, Refusal,
@@ -49,22 +49,7 @@ pub fn join(
     request: &v1::JoinRequest,
     leases: &Leases,
 ) -> Result<v1::JoinResponse, RuleError> {
-    let team = match &who.credential {
-        Credential::Join { .. } | Credential::Member { .. } => tx.read::<TeamRecord>("")?.ok_or_else(invalid)?,
-        Credential::Operator { .. } => {
-            identity::operator(tx, who)?;
-            return Err(not_for("the operator").into());
-        }
-        Credential::Observer { .. } => {
-            identity::call(tx, who, "", Admit::Live)?;
-            return Err(not_for("an observer").into());
-        }
-        Credential::SignInCode { .. } => return Err(not_for("a person who signs in").into()),
-        Credential::Console { .. } => {
-            identity::process(tx, who, Admit::Live)?;
-            return Err(identity::only_processes().into());
-        }
-    };
+    let team = team_to_join(tx, who)?;
     let mut token = check_credential(tx, &team, who)?;
 
     let attributes_given = request.attributes.as_ref();
@@ -89,7 +74,6 @@ pub fn join(
         None => own_name(&team, who, request)?,
     };
     tx.spends_as(if team.is_lead(&name) { Spender::Lead } else { Spender::Teammate });
-    let told = request.attributes.clone().unwrap_or_default();
     let mut team = TeamRecord::clone(&team);
     let before = team.member(&name).cloned();
     if before.is_none() {
@@ -101,28 +85,7 @@ pub fn join(
         }
         _ => None,
     };
-    // Keeps the order that this life, or an earlier life of the same process, was started for.
-    let is_of_order = token.as_ref().is_none_or(|token| token.order.is_some());
-    let (ordered, pending_order) = match team.member_mut(&name).filter(|_| is_of_order) {
-        Some(present) => (present.ordered.clone(), present.pending_order.take()),
-        None => (None, None),
-    };
-    request::cancel::cancel_all(tx, &mut team, &name, CancelCause::TargetReplaced)?;
-    let plan_mode_required = told.plan_mode_required
-        || token.as_ref().is_some_and(|token| token.plan_mode_required)
-        || (token.is_none() && before.as_ref().is_some_and(|before| before.plan_mode_required));
-    let life = NewLife {
-        name: name.clone(),
-        secret: &secret,
-        attributes: attributes(&told)?,
-        plan_mode_required,
-        detached: known::<Liveness>(request.liveness, "liveness")? == Liveness::Detached,
-    };
-    let is_host = match &token {
-        Some(token) => token.is_for_host,
-        None => before.as_ref().is_some_and(|before| before.is_host),
-    };
-    let mut member = MemberRecord { is_host, ordered, pending_order, ..life.begin(before.as_ref(), tx.ctx.now_ms) };
+    let mut member = begin_life(tx, &mut team, &name, request, token.as_ref(), &secret)?;
     if let (Some(exit), Some(before)) = (&crash, &before) {
         note_crash(tx, &mut member);
         if before.lives.left_out == 0 {
@@ -149,15 +112,14 @@ pub fn join(
     if let Some(detail) = recorded {
         history::append(tx, member_event(&member.name, MemberState::Joined, member.incarnation, &detail));
     }
-    if !team.is_lead(&name) {
-        match crash {
-            Some(exit) => tell_lead_of_restart(tx, &team, &member, exit)?,
-            // A detached life has no process that this one could have replaced.
-            None if before.is_some_and(|before| before.life == Life::Live && !before.detached) => {
-                tell_lead_of_takeover(tx, &team, &member.name)?;
-            }
-            None => {}
+    match crash {
+        _ if team.is_lead(&name) => {}
+        Some(exit) => tell_lead_of_restart(tx, &team, &member, exit)?,
+        // A detached life has no process that this one could have replaced.
+        None if before.is_some_and(|before| before.life == Life::Live && !before.detached) => {
+            tell_lead_of_takeover(tx, &team, &member.name)?;
         }
+        None => {}
     }
     let reply = v1::JoinResponse {
         team: Some(show_team(&team)),
@@ -166,6 +128,60 @@ pub fn join(
     };
     call.record_reply(tx, &reply);
     Ok(v1::JoinResponse { credential: credential(&member.name), ..reply })
+}
+
+/// Returns the team of a caller that has a credential for joining.
+fn team_to_join(tx: &mut Tx<'_>, who: &CallerCredentials) -> Result<Arc<TeamRecord>, RuleError> {
+    match &who.credential {
+        Credential::Join { .. } | Credential::Member { .. } => Ok(tx.read::<TeamRecord>("")?.ok_or_else(invalid)?),
+        Credential::Operator { .. } => {
+            identity::operator(tx, who)?;
+            Err(not_for("the operator").into())
+        }
+        Credential::Observer { .. } => {
+            identity::call(tx, who, "", Admit::Live)?;
+            Err(not_for("an observer").into())
+        }
+        Credential::SignInCode { .. } => Err(not_for("a person who signs in").into()),
+        Credential::Console { .. } => {
+            identity::process(tx, who, Admit::Live)?;
+            Err(identity::only_processes().into())
+        }
+    }
+}
+
+/// Begins a life of the member, which replaces the one before, and cancels the requests to that one. Returns the record of the new
+/// life, which is not yet in the team.
+fn begin_life(
+    tx: &mut Tx<'_>,
+    team: &mut TeamRecord,
+    name: &Name,
+    request: &v1::JoinRequest,
+    token: Option<&JoinTokenRecord>,
+    secret: &str,
+) -> Result<MemberRecord, RuleError> {
+    let before = team.member(name).cloned();
+    // Keeps the order that this life, or an earlier life of the same process, was started for.
+    let is_of_order = token.is_none_or(|token| token.order.is_some());
+    let (ordered, pending_order) = match team.member_mut(name).filter(|_| is_of_order) {
+        Some(present) => (present.ordered.clone(), present.pending_order.take()),
+        None => (None, None),
+    };
+    request::cancel::cancel_all(tx, team, name, CancelCause::TargetReplaced)?;
+    let given = request.attributes.clone().unwrap_or_default();
+    let (is_host, plan_mode_required) = match (token, &before) {
+        (Some(token), _) => (token.is_for_host, token.plan_mode_required),
+        (None, Some(before)) => (before.is_host, before.plan_mode_required),
+        (None, None) => (false, false),
+    };
+    let life = NewLife {
+        name: name.clone(),
+        secret,
+        attributes: attributes(&given)?,
+        plan_mode_required: given.plan_mode_required || plan_mode_required,
+        detached: known::<Liveness>(request.liveness, "liveness")? == Liveness::Detached,
+    };
+    Ok(MemberRecord { is_host, ordered, pending_order, ..life.begin(before.as_ref(), tx.ctx.now_ms) })
 }
 
 /// Returns the scope within which the idempotency keys of a join are unique.
