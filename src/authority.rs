@@ -160,7 +160,6 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 
 #[cfg(test)]
 mod tests {
-
     use std::sync::Arc;
 
     use tokio_rustls::rustls::{

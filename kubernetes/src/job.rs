@@ -258,7 +258,6 @@ pub(crate) fn secret(job: &Job, files: BTreeMap<String, Vec<u8>>) -> Secret {
 
 #[cfg(test)]
 mod tests {
-
     use std::time::{Duration, SystemTime};
 
     use teamwire_proto::v1::SpawnTerms;

@@ -265,7 +265,6 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     const TEMPLATE: &str = "metadata: {labels: {tier: agents}}\nspec:\n  containers:\n  - {name: claude, image: 'x:1', command: [claude]}\n";

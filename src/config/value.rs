@@ -118,7 +118,6 @@ fn write_size(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     fn seconds(range: RangeInclusive<u64>) -> Kind {

@@ -143,7 +143,6 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     const FILES: &[File] = &[

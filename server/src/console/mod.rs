@@ -151,7 +151,6 @@ fn text(status: StatusCode, line: &'static str) -> Response<Body> {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     const FILES: &[File] = &[

@@ -110,7 +110,6 @@ pub(super) fn derived_message_id(
 
 #[cfg(test)]
 mod tests {
-
     use teamwire_proto::name::Name;
 
     use super::*;

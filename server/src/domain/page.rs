@@ -112,7 +112,6 @@ pub fn unknown_token() -> Refusal {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     #[test]

@@ -250,7 +250,6 @@ fn address_of(peer: SocketAddr) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
     use crate::{
         budget::{Rates, Refusals, Shares},

@@ -225,7 +225,6 @@ fn fingerprint_of_ca(der: &CertificateDer<'_>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
     use super::*;

@@ -180,7 +180,6 @@ impl http_body::Body for ReplyBody {
 
 #[cfg(test)]
 mod tests {
-
     use std::{future::poll_fn, task::Waker};
 
     use super::*;

@@ -174,7 +174,6 @@ impl http_body::Body for WholeBody {
 
 #[cfg(test)]
 mod tests {
-
     use http_body_util::{BodyExt as _, StreamBody};
     use tokio::sync::mpsc;
     use tokio_stream::wrappers::ReceiverStream;

@@ -351,7 +351,6 @@ impl Drop for LeavingGuard<'_> {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     #[test]

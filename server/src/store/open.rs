@@ -32,7 +32,6 @@ pub async fn open(url: &str) -> Result<Arc<dyn Store>, StoreError> {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
     use crate::store::test_redis::TestRedis;
 

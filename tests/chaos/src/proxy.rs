@@ -151,7 +151,6 @@ async fn flow(
 
 #[cfg(test)]
 mod tests {
-
     use tokio::time::timeout;
 
     use super::*;

@@ -153,7 +153,6 @@ fn none_fits(all: &[Candidate], asked: &[&Candidate], profile: &Name, terms: &v1
 
 #[cfg(test)]
 mod tests {
-
     use crate::domain::records::ProfileRecord;
 
     use super::*;

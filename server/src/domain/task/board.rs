@@ -349,7 +349,6 @@ pub fn show(task: &TaskRecord, board: &BoardRecord) -> v1::Task {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     fn name(text: &str) -> Name {

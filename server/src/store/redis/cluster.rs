@@ -269,7 +269,6 @@ fn parse_range(answer: Value) -> Option<Range> {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     #[test]

@@ -284,7 +284,6 @@ impl StoredHistory {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     fn past(version: &str, histories: &str) -> Option<StoredHistory> {

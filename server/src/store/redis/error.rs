@@ -124,7 +124,6 @@ fn moved_to(error: &RedisError) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-
     use redis::ServerError;
 
     use super::*;

@@ -417,7 +417,6 @@ fn int(value: Value) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
     use crate::store::Key;
     use crate::store::conformance::{append, delete, put, remember, remove};

@@ -70,7 +70,6 @@ impl<T> Drop for Ended<T> {
 
 #[cfg(test)]
 mod tests {
-
     use std::{future::pending, sync::mpsc, thread, time::Duration};
 
     use tokio::runtime::Builder;

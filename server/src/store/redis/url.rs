@@ -238,7 +238,6 @@ fn invalid(why: &str) -> StoreError {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     fn shown(server: &ConnectionInfo) -> String {

@@ -228,7 +228,6 @@ pub fn promise_table() -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     #[test]

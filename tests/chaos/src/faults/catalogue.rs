@@ -343,7 +343,6 @@ pub const FAULTS: [Fault; 54] = [
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     #[test]
