@@ -25,9 +25,9 @@
 //! | [`agent_text`] | the text form of messages and tasks | [`visible`] |
 //! | [`visible`] | marks characters that a reader does not see | |
 //!
-//! One incarnation is one value with one owner, the adapter that runs it: no locks, and no task but the heartbeat and the
-//! reporter of activity sees its state. Whatever takes time (a call for the program, a question for a task) runs on its own and
-//! comes back to the owner as an event.
+//! One incarnation is one value with one owner, the adapter that runs it. There are no locks: besides the owner, only the
+//! heartbeat and the reporter of activity see its state. Anything that takes time, such as a call that the program asked for or a
+//! claim of the next task, runs separately, and its result comes back to the owner as an event.
 //!
 //! ```no_run
 //! use teamwire_agents::{Runner, RunnerConfig};

@@ -18,7 +18,7 @@ fn the_command_reference_is_current() {
         "The text of `--help`. Every command also takes the options of [`teamwire`](#teamwire) itself.",
     );
     // A second usage is on a second, indented line, which a code span must not contain.
-    let markdown = markdown.replace("\n       ", "` or `teamwire ");
+    let markdown = markdown.replace("\n       teamwire ", "` or `teamwire ");
     // A usage from `override_usage` already begins with the program's name, and the generator adds it again.
     let markdown = markdown.replace("`teamwire teamwire ", "`teamwire ");
     let lines: Vec<_> = markdown.lines().map(str::trim_end).collect();
