@@ -173,7 +173,11 @@ pub(super) async fn message(caller: &Caller, typed: &str, last: Last) -> Result<
             Last::Received => newest_first.find(|message| !is_sender(caller, message)),
             Last::SentOrReceived => newest_first.find(|message| is_own(caller, message)).or(messages.last()),
         };
-        return newest.map(|message| message.id.clone()).ok_or_else(|| none("There is no message yet."));
+        let absent = match last {
+            Last::Received => "No one has sent you a message yet.",
+            Last::SentOrReceived => "There is no message yet.",
+        };
+        return newest.map(|message| message.id.clone()).ok_or_else(|| none(absent));
     }
     ids.extend(messages.into_iter().map(|message| message.id));
     ids.sort_unstable();
