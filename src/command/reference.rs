@@ -5,6 +5,7 @@ use std::{env, fs, path::Path};
 
 use clap::{Arg, Command, CommandFactory as _, builder::Resettable};
 use clap_markdown::MarkdownOptions;
+use regex::Regex;
 
 use super::Cli;
 use crate::{config, show};
@@ -17,8 +18,9 @@ fn the_command_reference_is_current() {
         "This document contains the help content for the `teamwire` command-line program.",
         "The text of `--help`. Every command also takes the options of [`teamwire`](#teamwire) itself.",
     );
-    // A second usage is on a second, indented line, which a code span must not contain.
-    let markdown = markdown.replace("\n       teamwire ", "` or `teamwire ");
+    // A second usage is on a second line, indented by 7, which a code span must not contain.
+    let second_usage = Regex::new(r"\n {7}(\S)").unwrap();
+    let markdown = second_usage.replace_all(&markdown, "` or `teamwire $1");
     // A usage from `override_usage` already begins with the program's name, and the generator adds it again.
     let markdown = markdown.replace("`teamwire teamwire ", "`teamwire ");
     let lines: Vec<_> = markdown.lines().map(str::trim_end).collect();
