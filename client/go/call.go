@@ -52,9 +52,10 @@ func (c *Client) Invoke(ctx context.Context, method string, args, reply any, opt
 			continue
 		}
 		failure.isOnce = isOnce(method)
-		hasMaybeChanged = hasMaybeChanged || failure.mayHaveChanged(method, at.Addr != nil)
-		failure.OutcomeUnknown = hasMaybeChanged && failure.isOpen()
-		if !failure.isPassing() || failure.isOnce && at.Addr != nil && failure.isOpen() {
+		mayBeDone := failure.mayBeDone(at.Addr != nil)
+		hasMaybeChanged = hasMaybeChanged || mayBeDone && !isRead(method)
+		failure.OutcomeUnknown = hasMaybeChanged && failure.leavesOpen()
+		if !failure.isPassing() || failure.isOnce && mayBeDone {
 			return failure
 		}
 		if failure.cause = c.pause(ctx, max(delay(n), failure.RetryAfter)); failure.cause != nil {

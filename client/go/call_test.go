@@ -100,6 +100,7 @@ func TestACallWithoutAKeyIsRetriedOnlyIfNothingWasDone(t *testing.T) {
 func TestAnErrorSaysWhetherTheOutcomeIsUnknownAndARepetitionMayHelp(t *testing.T) {
 	broken := status.Error(codes.Unavailable, "broken")
 	nothing := refusalWith(codes.Unavailable, "STORE_UNAVAILABLE", map[string]string{"nothing_changed": "true"})
+	limited := refusal(codes.ResourceExhausted, "RATE_LIMITED")
 	unreadable := refusalWith(codes.Internal, "INTERNAL", map[string]string{"nothing_changed": "true"})
 	for n, test := range []struct {
 		errs                   []error
@@ -111,6 +112,7 @@ func TestAnErrorSaysWhetherTheOutcomeIsUnknownAndARepetitionMayHelp(t *testing.T
 		{[]error{broken, broken, broken, broken, broken, broken, broken, broken}, true, true},
 		{[]error{nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing}, false, true},
 		{[]error{broken, nothing, nothing, nothing, nothing, nothing, nothing, nothing}, true, true},
+		{[]error{broken, limited, limited, limited, limited, limited, limited, limited}, true, true},
 		{[]error{refusal(codes.Internal, "INTERNAL")}, true, false},
 		{[]error{unreadable}, false, false},
 		{[]error{broken, unreadable}, true, false},
@@ -123,10 +125,12 @@ func TestAnErrorSaysWhetherTheOutcomeIsUnknownAndARepetitionMayHelp(t *testing.T
 			t.Errorf("%d: %v", n, err)
 		}
 	}
-	_, err := client(t, newFake(t, broken)).Teams.SetLead(context.Background(), &v1.SetLeadRequest{})
-	var e *Error
-	if !errors.As(err, &e) || !e.OutcomeUnknown || e.Retryable() {
-		t.Errorf("a call without a key: %v", err)
+	for _, unknown := range []error{broken, refusal(codes.Unavailable, "STORE_UNAVAILABLE")} {
+		_, err := client(t, newFake(t, nothing, unknown)).Teams.SetLead(context.Background(), &v1.SetLeadRequest{})
+		var e *Error
+		if !errors.As(err, &e) || !e.OutcomeUnknown || e.Retryable() {
+			t.Errorf("a call without a key: %v", err)
+		}
 	}
 }
 

@@ -14,10 +14,11 @@ const delayMin, delayMax = 100 * time.Millisecond, 5 * time.Second
 
 // Retryable returns whether the same call, with the same idempotency key, may succeed later without a change.
 func (e *Error) Retryable() bool {
+	passes := e.isPassing()
 	if e.Reason != "" {
-		return isRetryable(e.Reason)
+		passes = isRetryable(e.Reason)
 	}
-	return e.isPassing() && !(e.OutcomeUnknown && e.isOnce)
+	return passes && !(e.OutcomeUnknown && e.isOnce)
 }
 
 // isPassing returns whether the client itself makes another attempt.
@@ -32,13 +33,18 @@ func (e *Error) isPassing() bool {
 	return false
 }
 
-// isOpen returns whether the failure says nothing about what earlier attempts did. Any other refusal of the same idempotency
+// leavesOpen returns whether the failure says nothing about what earlier attempts did. Any other refusal of the same idempotency
 // key shows that none was carried out.
-func (e *Error) isOpen() bool { return e.Reason == "" || isOutcomeUnknown(e.Reason) }
+func (e *Error) leavesOpen() bool {
+	return e.Reason == "" || isRetried(e.Reason) || isOutcomeUnknown(e.Reason)
+}
 
-// mayHaveChanged returns whether the attempt may have changed something.
-func (e *Error) mayHaveChanged(method string, isSent bool) bool {
-	return isSent && (e.Reason != "" || e.isPassing()) && e.isOpen() && e.Metadata["nothing_changed"] != "true" && !isRead(method)
+// mayBeDone returns whether the attempt may have been carried out.
+func (e *Error) mayBeDone(isSent bool) bool {
+	if e.Reason != "" {
+		return isOutcomeUnknown(e.Reason) && e.Metadata["nothing_changed"] != "true"
+	}
+	return isSent && e.isPassing()
 }
 
 // isFinal returns whether another session of a subscription would fail likewise.

@@ -7,6 +7,9 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 use crate::reason::{DOMAIN, Reason};
 
+/// The metadata key of a refusal that says that the attempt changed nothing, although its reason leaves that open.
+pub const NOTHING_CHANGED: &str = "nothing_changed";
+
 /// Why a call was refused, for a program and for a reader.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -44,6 +47,12 @@ impl Refusal {
     pub fn with(mut self, key: &str, value: impl Into<String>) -> Self {
         self.metadata.insert(key.to_owned(), value.into());
         self
+    }
+
+    /// Returns whether the refused call may have changed something.
+    pub fn may_have_changed(&self) -> bool {
+        let changed_nothing = self.metadata.get(NOTHING_CHANGED).is_some_and(|value| value == "true");
+        !self.reason.is_outcome_known() && !changed_nothing
     }
 
     /// Says when to try again.

@@ -251,8 +251,8 @@ impl Runner {
         };
         let is_report_lost = match reported {
             Some(Ok(_)) => false,
-            // A refusal means that this incarnation was ended by another call, or replaced.
-            Some(Err(Error::Refused(refusal))) => refusal.reason.is_retryable(),
+            // Any other refusal means that this incarnation was ended by another call, or replaced.
+            Some(Err(Error::Refused(refusal))) => refusal.reason.is_retryable() || !refusal.reason.is_outcome_known(),
             Some(Err(error)) => {
                 tracing::warn!(%error, "the exit could not be reported");
                 true

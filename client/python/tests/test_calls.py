@@ -214,6 +214,7 @@ UNSENT = failure(CODE.UNAVAILABLE, "failed to connect to all addresses; last err
         ([BROKEN] + [UNSENT] * 50, True, True),
         ([nothing_changed("STORE_UNAVAILABLE", CODE.UNAVAILABLE)] * 50, False, True),
         ([BROKEN] + [nothing_changed("STORE_UNAVAILABLE", CODE.UNAVAILABLE)] * 50, True, True),
+        ([BROKEN] + [refusal("RATE_LIMITED", CODE.RESOURCE_EXHAUSTED)] * 50, True, True),
         ([refusal("INTERNAL", CODE.INTERNAL)], True, False),
         ([nothing_changed("INTERNAL", CODE.INTERNAL)], False, False),
         ([BROKEN, nothing_changed("INTERNAL", CODE.INTERNAL)], True, False),

@@ -36,7 +36,11 @@ pub enum Error {
     TlsOptions(String),
 
     /// The call may or may not have been carried out.
-    #[error("It is not known whether {call} was carried out: {}. {}", detail.trim_end_matches('.'), remedy(idempotency_key))]
+    #[error(
+        "It is not known whether {call} was carried out: {}. {}",
+        detail.trim_end_matches('.'),
+        remedy(*is_once, idempotency_key)
+    )]
     OutcomeUnknown {
         /// The name of the RPC.
         call: &'static str,
@@ -45,6 +49,10 @@ pub enum Error {
         idempotency_key: String,
         /// Why the last attempt failed.
         detail: String,
+        /// The reason, if the last attempt was refused.
+        reason: Option<Reason>,
+        /// Repeating the call could do harm.
+        is_once: bool,
     },
 
     /// The subscription has ended, so its acknowledgements can no longer be confirmed.
@@ -83,11 +91,11 @@ pub enum Error {
     },
 }
 
-fn remedy(idempotency_key: &str) -> &'static str {
-    if idempotency_key.is_empty() {
-        "Check whether it took effect before you repeat it."
-    } else {
-        "Repeating it with the same idempotency key is safe."
+fn remedy(is_once: bool, idempotency_key: &str) -> &'static str {
+    match (is_once, idempotency_key) {
+        (true, _) => "Check whether it took effect before you repeat it.",
+        (false, "") => "Repeating it is safe.",
+        (false, _) => "Repeating it with the same idempotency key is safe.",
     }
 }
 
@@ -97,7 +105,9 @@ impl Error {
         match self {
             Self::Refused(refusal) => refusal.reason.is_retryable(),
             Self::Unreachable { .. } => true,
-            Self::OutcomeUnknown { idempotency_key, .. } => !idempotency_key.is_empty(),
+            Self::OutcomeUnknown { reason, is_once, .. } => {
+                !is_once && reason.is_none_or(|reason| reason.is_retryable())
+            }
             Self::Closed(_)
             | Self::Address { .. }
             | Self::Credential
@@ -113,10 +123,11 @@ impl Error {
         matches!(self, Self::OutcomeUnknown { .. })
     }
 
-    /// Returns the reason, if this is a refusal.
+    /// Returns the reason, if the last attempt was refused.
     pub fn reason(&self) -> Option<Reason> {
         match self {
             Self::Refused(refusal) => Some(refusal.reason),
+            Self::OutcomeUnknown { reason, .. } => *reason,
             _ => None,
         }
     }

@@ -136,7 +136,7 @@ impl Failure {
             Self::NotSent | Self::Stale => true,
             Self::NotNow(refusal) => match refusal.reason.retry() {
                 reason::Retry::OnRequest if !refusal.reason.reopens_stream() => retry.while_full,
-                _ => effect != Effect::Once || !may_be_done(refusal),
+                _ => effect != Effect::Once || !refusal.may_have_changed(),
             },
             Self::Broken => effect != Effect::Once,
             Self::Refused(_) | Self::Insecure(_) | Self::Unexpected => false,
@@ -146,7 +146,7 @@ impl Failure {
     /// Returns whether the attempt may have changed something.
     pub(crate) fn may_have_changed(&self, effect: Effect) -> bool {
         let may_be_done = match self {
-            Self::Refused(refusal) | Self::NotNow(refusal) => may_be_done(refusal),
+            Self::Refused(refusal) | Self::NotNow(refusal) => refusal.may_have_changed(),
             Self::Broken => true,
             Self::NotSent | Self::Stale | Self::Insecure(_) | Self::Unexpected => false,
         };
@@ -163,15 +163,6 @@ impl Failure {
     }
 }
 
-/// The metadata key of a refusal that says that the attempt changed nothing, although its reason leaves that open.
-const NOTHING_CHANGED: &str = "nothing_changed";
-
-/// Returns whether the refused attempt may have changed something, if it was to.
-fn may_be_done(refusal: &Refusal) -> bool {
-    let changed_nothing = refusal.metadata.get(NOTHING_CHANGED).is_some_and(|value| value == "true");
-    !refusal.reason.is_outcome_known() && !changed_nothing
-}
-
 /// Returns whether every coordinator refused the connection: nothing listens there.
 pub(crate) fn is_refused(status: &Status) -> bool {
     causes(status).find_map(|cause| cause.downcast_ref::<DialError>()).is_some_and(DialError::is_refused)
@@ -183,6 +174,8 @@ fn causes(status: &Status) -> impl Iterator<Item = &(dyn std::error::Error + 'st
 
 #[cfg(test)]
 mod tests {
+    use teamwire_proto::refusal::NOTHING_CHANGED;
+
     use super::*;
 
     fn of(reason: Reason) -> Failure {

@@ -1,6 +1,6 @@
 //! Calls and their retries, with a scripted coordinator.
 
-use std::time::Duration;
+use std::{iter, time::Duration};
 
 use teamwire_client::{Client, Error, Reason, Refusal, Retry, SubscribeOptions, message, v1};
 use teamwire_test_coordinator::{Coordinator, MEMBER};
@@ -48,6 +48,28 @@ async fn an_unknown_outcome_is_reported_with_its_key() {
     let deleted = coordinator.client().delete_team(v1::DeleteTeamRequest::default()).await.expect_err("cut");
     assert!(matches!(&deleted, Error::OutcomeUnknown { idempotency_key, .. } if idempotency_key.is_empty()));
     assert!(!deleted.is_retryable() && deleted.is_outcome_unknown());
+}
+
+#[tokio::test]
+async fn the_outcome_is_unknown_after_an_internal_error_which_is_not_retried() {
+    let coordinator = Coordinator::start().await;
+    coordinator.with(|state| state.fail_sends.push_back(Refusal::new(Reason::Internal, "damaged").into()));
+    let error = coordinator.client().send(message::direct("lead", "s", "c")).await.expect_err("damaged");
+    assert!(error.is_outcome_unknown() && !error.is_retryable(), "{error:?}");
+    assert_eq!((error.reason(), coordinator.with(|state| state.sends.len())), (Some(Reason::Internal), 1));
+}
+
+#[tokio::test]
+async fn a_busy_coordinator_says_nothing_about_an_earlier_attempt() {
+    let coordinator = Coordinator::start().await;
+    let limited = || Refusal::new(Reason::RateLimited, "busy").retry_after(Duration::ZERO);
+    coordinator.with(|state| {
+        state.fail_sends.push_back(Status::unavailable("cut"));
+        state.fail_sends.extend(iter::repeat_with(|| limited().into()).take(1_000));
+    });
+    let hasty = coordinator.client().with_retry(Retry::within(Duration::from_millis(300)));
+    let error = hasty.send(message::direct("lead", "s", "c")).await.expect_err("busy");
+    assert!(error.is_outcome_unknown() && error.is_retryable(), "{error:?}");
 }
 
 #[tokio::test]

@@ -86,9 +86,9 @@ export function readError(thrown: unknown, hasAnswered: boolean): TeamwireError 
 }
 
 /** Returns whether the client itself repeats a call. */
-export function isRetried({ reason, isRetryable }: TeamwireError, call: string): boolean {
-  const isPassing = reason === undefined ? isRetryable : RETRIED.has(reason);
-  return isPassing && !(isOpen(reason) && ONCE.has(call));
+export function isRetried(error: TeamwireError, call: string): boolean {
+  const isPassing = error.reason === undefined ? error.isRetryable : RETRIED.has(error.reason);
+  return isPassing && !(ONCE.has(call) && mayBeDone(error));
 }
 
 /** Returns whether a stream that ended with an error is opened again. */
@@ -99,21 +99,27 @@ export function isReopened({ reason, isRetryable, code }: TeamwireError): boolea
 
 /** Returns whether an attempt that failed may have changed something. */
 export function mayHaveChanged(error: TeamwireError, call: string): boolean {
-  if (READ.has(call)) return false;
-  if (error.reason === undefined) return error.isRetryable && !isUnsent(error.cause);
-  return isOpen(error.reason) && error.facts?.nothing_changed !== "true";
+  return !READ.has(call) && mayBeDone(error);
+}
+
+function mayBeDone({ reason, isRetryable, cause, facts }: TeamwireError): boolean {
+  if (reason === undefined) return isRetryable && !isUnsent(cause);
+  return OUTCOME_UNKNOWN.has(reason) && facts?.nothing_changed !== "true";
 }
 
 /** Records on the error of the last attempt what it means for the call. */
 export function conclude(error: TeamwireError, call: string, hasMaybeChanged: boolean): TeamwireError {
-  // Any other refusal of the same idempotency key shows that no earlier attempt was carried out.
-  const isOutcomeUnknown = hasMaybeChanged && isOpen(error.reason);
+  const isOutcomeUnknown = hasMaybeChanged && leavesOpen(error.reason);
   const isRetryable = error.isRetryable && !(isOutcomeUnknown && ONCE.has(call));
   return Object.assign(error, { isOutcomeUnknown, isRetryable });
 }
 
-function isOpen(reason: string | undefined): boolean {
-  return reason === undefined || OUTCOME_UNKNOWN.has(reason);
+/**
+ * Returns whether a failure says nothing about what earlier attempts did. Any other refusal of the same idempotency key shows
+ * that none was carried out.
+ */
+function leavesOpen(reason: string | undefined): boolean {
+  return reason === undefined || RETRIED.has(reason) || OUTCOME_UNKNOWN.has(reason);
 }
 
 const unsent = new WeakSet<object>();

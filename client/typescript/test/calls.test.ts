@@ -63,6 +63,7 @@ test("an error says whether the outcome is unknown and a repetition may help", a
     [[refusal("AGENT_NOT_FOUND", Code.NotFound)], false, false],
     [[broken, refusal("AGENT_NOT_FOUND", Code.NotFound)], false, false],
     [[refusal("INTERNAL", Code.Internal)], true, false],
+    [[broken, ...many(refusal("RATE_LIMITED", Code.ResourceExhausted, 1))], true, true],
     [many(broken), true, true],
     [many(refusal("RATE_LIMITED", Code.ResourceExhausted, 1)), false, true],
   ];

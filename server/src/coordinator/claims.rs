@@ -7,7 +7,7 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use teamwire_proto::{Method, Reason, Refusal, Wait, credential::Credential, trace_parent, v1};
+use teamwire_proto::{Method, Refusal, Wait, credential::Credential, trace_parent, v1};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::Instrument as _;
 
@@ -126,13 +126,7 @@ impl Coordinator {
         let decided = self.decide(namespace, &keys, |tx| claim::claim_next_each(tx, &calls));
         match decided.instrument(first.span.clone()).await {
             Ok(done) => Some(done.value),
-            Err(refusal) => {
-                let may_be_written = matches!(
-                    refusal.reason,
-                    Reason::StoreUnavailable | Reason::DurabilityNotReached | Reason::Internal
-                );
-                may_be_written.then(|| calls.iter().map(|_| Err(refusal.clone())).collect())
-            }
+            Err(refusal) => refusal.may_have_changed().then(|| calls.iter().map(|_| Err(refusal.clone())).collect()),
         }
     }
 

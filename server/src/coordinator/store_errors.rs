@@ -1,11 +1,8 @@
 //! What callers learn when the store fails.
 
-use teamwire_proto::{Reason, Refusal};
+use teamwire_proto::{Reason, Refusal, refusal::NOTHING_CHANGED};
 
 use crate::store::{Namespace, StoreError};
-
-/// The metadata key that tells clients that a call with the reason STORE_UNAVAILABLE or INTERNAL has changed nothing.
-const NOTHING_CHANGED: &str = "nothing_changed";
 
 /// Converts a failure of the store into the refusal of the call.
 pub(super) fn unavailable(error: StoreError) -> Refusal {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use teamwire_proto::{
-    Reason, Refusal,
+    Refusal,
     v1::{self, access_service_server::AccessService},
 };
 use tokio::time::sleep;
@@ -80,7 +80,8 @@ impl Services {
                 sleep(CHECK).await;
                 match self.coordinator.refuse_revoked(who).await {
                     Ok(()) => {}
-                    Err(refusal) if refusal.reason == Reason::StoreUnavailable => {}
+                    // It does not say whether the credential is revoked, and the call may be about to succeed.
+                    Err(refusal) if !refusal.reason.is_outcome_known() => {}
                     Err(refusal) => return refusal,
                 }
             }

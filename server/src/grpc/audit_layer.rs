@@ -179,7 +179,7 @@ impl Call {
         match ended {
             Ended::Succeeded(created) => self.succeeded(created).await,
             Ended::Refused(refusal) if is_denied(refusal.reason) => self.denied(&refusal).await,
-            Ended::Refused(refusal) if !refusal.reason.is_outcome_known() => self.unknown(refusal.reason.as_str()),
+            Ended::Refused(refusal) if refusal.may_have_changed() => self.unknown(refusal.reason.as_str()),
             Ended::Refused(_) | Ended::Failed => {}
         }
     }
@@ -300,7 +300,6 @@ impl Drop for Call {
 
 #[cfg(test)]
 mod tests {
-
     use std::{convert::Infallible, future::pending};
 
     use tokio::sync::Notify;

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use teamwire_client::{Error, v1};
-use teamwire_proto::v1::{RequestState, RestartPolicy};
+use teamwire_proto::{
+    Reason,
+    v1::{RequestState, RestartPolicy},
+};
 
 use super::{
     coordinator::{self, Reached, reach},
@@ -248,7 +251,7 @@ impl Run<'_> {
 
     /// Records that the coordinator refused a step. Fails if it did not answer: then the next step would fail, too.
     fn failed(&self, what: &str, name: &str, text: &str, error: Error, progress: &mut Progress) -> Result<(), Failure> {
-        if !matches!(error, Error::Refused(_)) {
+        if !matches!(error, Error::Refused(_)) && error.reason() != Some(Reason::Internal) {
             return Err(error.into());
         }
         let failure = Failure::from(error);

@@ -78,9 +78,8 @@ class Error(grpc.RpcError):
     @property
     def is_retryable(self) -> bool:
         """Whether the same call, with the same idempotency key, may succeed later without a change."""
-        if self.reason:
-            return self.reason in RETRYABLE
-        return self._code in _BROKEN and not (self.is_outcome_unknown and self._is_once)
+        passes = self.reason in RETRYABLE if self.reason else self._code in _BROKEN
+        return passes and not (self.is_outcome_unknown and self._is_once)
 
     def __str__(self) -> str:
         return f"{self.reason or self._code.name}: {self.message}"
@@ -112,27 +111,27 @@ class Error(grpc.RpcError):
 
 def is_retried(error: Error, call: str) -> bool:
     """Returns whether to retry a call, given by its name in the protocol."""
-    if error.code() == Code.UNAVAILABLE and _UNSENT in error.message:
-        return True
     is_passing = error.reason in RETRIED if error.reason else error.code() in _BROKEN
-    return is_passing and not (_is_open(error) and call in ONCE)
+    return is_passing and not (call in ONCE and _may_be_done(error))
 
 
 def may_have_changed(error: Error, call: str) -> bool:
     """Returns whether an attempt that failed may have changed something."""
+    return call not in READ and _may_be_done(error)
+
+
+def _may_be_done(error: Error) -> bool:
     if error.reason:
-        may_be_done = _is_open(error) and error.metadata.get("nothing_changed") != "true"
-    else:
-        may_be_done = error.code() in _BROKEN and _UNSENT not in error.message
-    return may_be_done and call not in READ
+        return error.reason in OUTCOME_UNKNOWN and error.metadata.get("nothing_changed") != "true"
+    return error.code() in _BROKEN and _UNSENT not in error.message
 
 
-def _is_open(error: Error) -> bool:
-    """Returns whether an error leaves open what the attempts did.
+def _leaves_open(error: Error) -> bool:
+    """Returns whether an error says nothing about what earlier attempts did.
 
     Any other refusal of the same idempotency key shows that none was carried out.
     """
-    return not error.reason or error.reason in OUTCOME_UNKNOWN
+    return not error.reason or error.reason in RETRIED | OUTCOME_UNKNOWN
 
 
 def delays() -> Iterator[float]:
@@ -287,7 +286,7 @@ class Calls:
             delay = max(next(waits), 0.0 if error.reason == "DRAINING" else error.retry_after)
             if time.monotonic() + delay >= give_up or not is_retried(error, call):
                 error._is_once = call in ONCE
-                error.is_outcome_unknown = has_maybe_changed and _is_open(error)
+                error.is_outcome_unknown = has_maybe_changed and _leaves_open(error)
                 raise error
             LOG.debug("retrying %s in %.1f s: %s", call, delay, error)
             await asyncio.sleep(delay)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use teamwire_proto::{Method, Reason, SESSION_METADATA_KEY, method::Effect, trace_parent};
+use teamwire_proto::{Method, Reason, SESSION_METADATA_KEY, method::Effect, reason::Retry, trace_parent};
 use tokio::time::{Instant, sleep, timeout};
 use tonic::{Request, Response, Status, transport::Channel};
 use tracing::{Instrument as _, Span};
@@ -162,24 +162,19 @@ impl Client {
     pub(crate) fn error(&self, call: Call, failure: Failure, may_have_changed: bool, status: Status) -> Error {
         let address = self.address.to_string();
         let detail = status.message().to_owned();
+        let unknown = |detail, reason| Error::OutcomeUnknown {
+            call: call.name,
+            is_once: call.effect == Effect::Once,
+            idempotency_key: call.idempotency_key.clone(),
+            detail,
+            reason,
+        };
         match failure {
-            // Even if this attempt changed nothing, an earlier one may have. Any other refusal shows that none has. A coordinator
-            // whose store is full has looked for what an earlier one did under the key.
-            Failure::Refused(refusal) | Failure::NotNow(refusal)
-                if may_have_changed
-                    && (!refusal.reason.is_outcome_known()
-                        || refusal.reason == Reason::StoreFull && call.idempotency_key.is_empty()) =>
-            {
-                Error::OutcomeUnknown {
-                    call: call.name,
-                    idempotency_key: call.idempotency_key,
-                    detail: refusal.message,
-                }
+            Failure::Refused(refusal) | Failure::NotNow(refusal) if may_have_changed && leaves_open(refusal.reason) => {
+                unknown(refusal.message, Some(refusal.reason))
             }
             Failure::Refused(refusal) | Failure::NotNow(refusal) => Error::Refused(refusal),
-            _ if may_have_changed => {
-                Error::OutcomeUnknown { call: call.name, idempotency_key: call.idempotency_key, detail }
-            }
+            _ if may_have_changed => unknown(detail, None),
             Failure::Unexpected => Error::Unexpected { address, status: Box::new(status) },
             Failure::Insecure(detail) => Error::Insecure { address, detail },
             Failure::NotSent | Failure::Stale | Failure::Broken => {
@@ -187,6 +182,12 @@ impl Client {
             }
         }
     }
+}
+
+/// Returns whether a refusal says nothing about what earlier attempts did. Any other refusal of the same idempotency key shows that
+/// none was carried out.
+fn leaves_open(reason: Reason) -> bool {
+    !reason.is_outcome_known() || reason.retry() == Retry::Automatic
 }
 
 fn is_superseded(failure: &Failure) -> bool {

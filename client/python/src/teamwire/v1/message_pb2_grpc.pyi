@@ -134,9 +134,9 @@ class MessageServiceStub(typing.Generic[_MessageServiceSendType, _MessageService
     QUOTA_EXCEEDED, but without this metadata.
 
     After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED, UNKNOWN or INTERNAL, the outcome is unknown, with three exceptions. After
-    DRAINING, the coordinator has not begun the call. After DURABILITY_NOT_REACHED, the change was made. After STORE_UNAVAILABLE or
-    INTERNAL with `nothing_changed` = `true` in the metadata, this attempt changed nothing. Except after INTERNAL, retry with the
-    same idempotency key.
+    DRAINING, the coordinator has not begun the call. After DURABILITY_NOT_REACHED, the change was made. If the metadata of
+    STORE_UNAVAILABLE or INTERNAL has `nothing_changed` = `true`, this attempt changed nothing. Retry all of these except INTERNAL,
+    with the same idempotency key.
     """
 
     @typing.overload
@@ -294,9 +294,9 @@ class MessageServiceServicer(metaclass=abc.ABCMeta):
     QUOTA_EXCEEDED, but without this metadata.
 
     After UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED, UNKNOWN or INTERNAL, the outcome is unknown, with three exceptions. After
-    DRAINING, the coordinator has not begun the call. After DURABILITY_NOT_REACHED, the change was made. After STORE_UNAVAILABLE or
-    INTERNAL with `nothing_changed` = `true` in the metadata, this attempt changed nothing. Except after INTERNAL, retry with the
-    same idempotency key.
+    DRAINING, the coordinator has not begun the call. After DURABILITY_NOT_REACHED, the change was made. If the metadata of
+    STORE_UNAVAILABLE or INTERNAL has `nothing_changed` = `true`, this attempt changed nothing. Retry all of these except INTERNAL,
+    with the same idempotency key.
     """
 
     @abc.abstractmethod

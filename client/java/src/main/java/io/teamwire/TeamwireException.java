@@ -129,10 +129,8 @@ public final class TeamwireException extends RuntimeException {
 
     /** Returns whether the same call, with the same idempotency key, may succeed later without a change. */
     public boolean isRetryable() {
-        if (!reason.isEmpty()) {
-            return Policy.isRetryable(reason);
-        }
-        return isRetried(true) && !isTlsFailure() && !(isOutcomeUnknown && isOnce);
+        var passes = reason.isEmpty() ? isRetried(true) && !isTlsFailure() : Policy.isRetryable(reason);
+        return passes && !(isOutcomeUnknown && isOnce);
     }
 
     /**
@@ -145,27 +143,33 @@ public final class TeamwireException extends RuntimeException {
     /** Records what the error of the last attempt means for the call. */
     void conclude(String method, boolean hasMaybeChanged) {
         isOnce = Policy.isOnce(method);
-        isOutcomeUnknown = hasMaybeChanged && isOpen();
+        isOutcomeUnknown = hasMaybeChanged && leavesOpen();
     }
 
     /** Returns whether an attempt that failed may have changed something. */
     boolean mayHaveChanged(String method) {
-        var isSent = !reason.isEmpty() || !isTlsFailure() && !has(ConnectException.class);
-        var mayBeDone = isSent && isOpen() && (!reason.isEmpty() || isRetried(true));
-        return mayBeDone && !"true".equals(metadata.get("nothing_changed")) && !Policy.isRead(method);
+        return mayBeDone() && !Policy.isRead(method);
     }
 
-    /** Any other refusal of the same idempotency key shows that no earlier attempt was carried out. */
-    private boolean isOpen() {
-        return reason.isEmpty() || Policy.isOutcomeUnknown(reason);
+    private boolean mayBeDone() {
+        if (!reason.isEmpty()) {
+            return Policy.isOutcomeUnknown(reason) && !"true".equals(metadata.get("nothing_changed"));
+        }
+        return UNKNOWN.contains(code) && !isTlsFailure() && !has(ConnectException.class);
+    }
+
+    /**
+     * Returns whether the failure says nothing about what earlier attempts did. Any other refusal of the same idempotency key
+     * shows that none was carried out.
+     */
+    private boolean leavesOpen() {
+        return reason.isEmpty() || Policy.isRetried(reason) || Policy.isOutcomeUnknown(reason);
     }
 
     /** Returns whether to retry. {@code mayRepeat}: carrying out the call twice does no harm. */
     boolean isRetried(boolean mayRepeat) {
-        if (!reason.isEmpty()) {
-            return Policy.isRetried(reason) && (mayRepeat || !isOpen());
-        }
-        return UNKNOWN.contains(code) && (mayRepeat || has(ConnectException.class));
+        var isPassing = reason.isEmpty() ? UNKNOWN.contains(code) : Policy.isRetried(reason);
+        return isPassing && (mayRepeat || !mayBeDone());
     }
 
     /** Returns whether a new connection, to another coordinator if there is one, may help. */

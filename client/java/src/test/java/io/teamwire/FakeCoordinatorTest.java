@@ -217,6 +217,15 @@ class FakeCoordinatorTest {
     }
 
     @Test
+    void a_busy_coordinator_says_nothing_about_an_earlier_attempt() {
+        failures.add(Status.UNAVAILABLE.asRuntimeException());
+        failures.addAll(Collections.nCopies(1_000, refusal(Code.RESOURCE_EXHAUSTED, "RATE_LIMITED")));
+        var hasty = me.messages().withDeadlineAfter(300, TimeUnit.MILLISECONDS);
+        var unknown = assertThrows(TeamwireException.class, () -> hasty.send(SendRequest.getDefaultInstance()));
+        assertTrue(unknown.isOutcomeUnknown() && unknown.isRetryable());
+    }
+
+    @Test
     void the_outcome_of_a_call_is_unknown_after_an_internal_error() {
         failures.add(refusal(Code.INTERNAL, "INTERNAL"));
         var unknown = assertThrows(TeamwireException.class, () -> me.send("lead", "s", "hello"));
@@ -225,12 +234,16 @@ class FakeCoordinatorTest {
 
     @Test
     void a_call_without_a_key_is_not_retried_while_its_outcome_is_unknown() {
-        failures.add(refusal(Code.UNAVAILABLE, "DRAINING"));
-        failures.add(Status.UNKNOWN.asRuntimeException());
-        var unknown = assertThrows(
-                TeamwireException.class, () -> me.teams().deleteTeam(DeleteTeamRequest.getDefaultInstance()));
-        assertEquals(2, requests.size());
-        assertTrue(unknown.isOutcomeUnknown() && !unknown.isRetryable());
+        for (var failure :
+                List.of(Status.UNKNOWN.asRuntimeException(), refusal(Code.UNAVAILABLE, "STORE_UNAVAILABLE"))) {
+            requests.clear();
+            failures.add(refusal(Code.UNAVAILABLE, "DRAINING"));
+            failures.add(failure);
+            var unknown = assertThrows(
+                    TeamwireException.class, () -> me.teams().deleteTeam(DeleteTeamRequest.getDefaultInstance()));
+            assertEquals(2, requests.size());
+            assertTrue(unknown.isOutcomeUnknown() && !unknown.isRetryable());
+        }
     }
 
     @Test
