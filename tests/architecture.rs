@@ -170,6 +170,8 @@ fn the_checks_find_the_violations_they_are_for() {
     assert_eq!(arrows(&upward, &parts), ["below/deep.rs names above"]);
     let inline = of(&[("above.rs", ""), ("below.rs", "fn f() { crate::above::g() }")]);
     assert_eq!(arrows(&inline, &parts), ["below.rs names above"]);
+    let renamed = of(&[("lib.rs", "pub use self::above::Thing;"), ("above.rs", ""), ("below.rs", "use crate::Thing;")]);
+    assert_eq!(arrows(&renamed, &parts), ["below.rs names above"]);
     let unknown = of(&[("beside.rs", "")]);
     assert_eq!(arrows(&unknown, &parts), ["beside.rs is in no part that this test knows"]);
 
@@ -369,6 +371,7 @@ fn resolve(path: &[String], of: &[&str], modules: &BTreeMap<Vec<&str>, &str>) ->
 /// Finds what a part of a crate names without being allowed to.
 fn arrows(sources: &Sources, parts: &[(&str, &[&str])]) -> Vec<String> {
     let modules = sources.modules();
+    let of_crate = sources.0.get("lib.rs").map(|text| handed_on(&[], &code(text), &modules)).unwrap_or_default();
     let mut violations = Vec::new();
     for (file, text) in &sources.0 {
         let of = module_of(file);
@@ -380,7 +383,8 @@ fn arrows(sources: &Sources, parts: &[(&str, &[&str])]) -> Vec<String> {
         let mut named = BTreeSet::new();
         for path in paths(&code(text)) {
             if let Named::Inside(path) = resolve(&path, &of, &modules)
-                && let Some(first) = path.first()
+                && let Some(name) = path.first()
+                && let Some(first) = of_crate.get(name).map_or(Some(name), |whole| whole.first())
                 && parts.iter().any(|(name, _)| name == first)
                 && first != part
                 && !may.contains(&first.as_str())
