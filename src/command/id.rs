@@ -135,6 +135,8 @@ async fn newest_pending(caller: &Caller, is_it: impl Fn(&v1::Request) -> bool) -
 pub(super) enum Last {
     /// The newest message of the caller's inbox, or else the newest one that the caller may see and did not send.
     Received,
+    /// The same without notices, which nobody replies to.
+    ToReplyTo,
     /// The newest message that the caller sent or received, or else the newest one that the caller may see. Notices do not
     /// count: one may arrive at any time.
     SentOrReceived,
@@ -147,10 +149,12 @@ pub(super) async fn message(caller: &Caller, typed: &str, last: Last) -> Result<
     }
     refuse_short(typed, typed, &MESSAGE)?;
     let mut ids = Vec::new();
-    let needs_inbox = typed != "last" || last == Last::Received;
+    let needs_inbox = typed != "last" || last != Last::SentOrReceived;
     if caller.member.is_some() && needs_inbox {
         let inbox = caller.client.list_all_inbox(v1::ListInboxRequest::default(), SEARCHED_MAX).await?;
-        ids.extend(inbox.deliveries.into_iter().filter_map(|delivery| Some(delivery.message?.id)));
+        let messages = inbox.deliveries.into_iter().filter_map(|delivery| delivery.message);
+        let counts = |message: &v1::Message| typed != "last" || last != Last::ToReplyTo || !is_notice(message);
+        ids.extend(messages.filter(counts).map(|message| message.id));
     }
     if typed == "last"
         && let Some(id) = ids.pop()
@@ -171,10 +175,11 @@ pub(super) async fn message(caller: &Caller, typed: &str, last: Last) -> Result<
         let mut newest_first = messages.iter().rev();
         let newest = match last {
             Last::Received => newest_first.find(|message| !is_sender(caller, message)),
+            Last::ToReplyTo => newest_first.find(|message| !is_sender(caller, message) && !is_notice(message)),
             Last::SentOrReceived => newest_first.find(|message| is_own(caller, message)).or(messages.last()),
         };
         let absent = match last {
-            Last::Received => "No one has sent you a message yet.",
+            Last::Received | Last::ToReplyTo => "No one has sent you a message yet.",
             Last::SentOrReceived => "There is no message yet.",
         };
         return newest.map(|message| message.id.clone()).ok_or_else(|| none(absent));
@@ -187,8 +192,12 @@ pub(super) async fn message(caller: &Caller, typed: &str, last: Last) -> Result<
 
 /// Returns whether the caller sent or received a message that is not a notice.
 fn is_own(caller: &Caller, message: &v1::Message) -> bool {
-    let is_notice = matches!(message.body, Some(v1::message::Body::Notice(_)));
-    !is_notice && (is_sender(caller, message) || message.recipients.iter().any(|recipient| caller.is(recipient)))
+    !is_notice(message)
+        && (is_sender(caller, message) || message.recipients.iter().any(|recipient| caller.is(recipient)))
+}
+
+fn is_notice(message: &v1::Message) -> bool {
+    matches!(message.body, Some(v1::message::Body::Notice(_)))
 }
 
 fn is_sender(caller: &Caller, message: &v1::Message) -> bool {

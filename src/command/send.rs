@@ -37,8 +37,9 @@ pub(super) struct Send {
     /// Send to every other member
     #[arg(long, short)]
     broadcast: bool,
-    /// The message that this one replies to: its id, the beginning or end of its id, or `last`, which means
-    /// the newest message in your inbox or, if the inbox is empty, the newest one in the history that you did not send
+    /// The message that this one replies to: its id, the beginning or end of its id, or `last`, which means the newest
+    /// message in your inbox or, if there is none, the newest one in the history that you did not send; notices do not
+    /// count
     #[arg(long, value_name = "MESSAGE_ID")]
     in_reply_to: Option<String>,
     /// The URI of an attachment too large to send as text; may be repeated
@@ -78,7 +79,7 @@ impl Send {
         }
         let caller = context.caller()?;
         if let Some(typed) = &self.in_reply_to {
-            request.in_reply_to = super::id::message(&caller, typed, super::id::Last::Received).await?;
+            request.in_reply_to = super::id::message(&caller, typed, super::id::Last::ToReplyTo).await?;
         }
         let before = match self.wait_reply {
             Some(_) => last_sequence(&caller).await?,

@@ -75,15 +75,20 @@ fn an_id_may_be_short_or_last_and_names_complete_on_tab() {
     world.cli("ann", &["send", "lead", "thanks"]).succeeds();
     let shown = world.cli("ann", &["message", "show", "last", "--json"]).succeeds().json();
     assert_eq!(shown["message"]["content"], "thanks", "{shown}");
-    let answered_type = || {
-        world.cli("ann", &["send", "lead", "once more", "--in-reply-to", "last"]).succeeds();
-        let shown = world.cli("ann", &["message", "show", "last", "--json"]).succeeds().json();
+    let answered_type = |from: &str, to: &str| {
+        world.cli(from, &["send", to, "once more", "--in-reply-to", "last"]).succeeds();
+        let shown = world.cli(from, &["message", "show", "last", "--json"]).succeeds().json();
         let answered = shown["message"]["in_reply_to"].as_str().unwrap();
-        world.cli("ann", &["message", "show", answered, "--json"]).succeeds().json()["message"]["type"].clone()
+        world.cli(from, &["message", "show", answered, "--json"]).succeeds().json()["message"]["type"].clone()
     };
-    assert_eq!(answered_type(), "plan_approval_response");
+    assert_eq!(answered_type("ann", "lead"), "plan_approval_response");
     world.cli("ann", &["inbox", "ack", "last"]).succeeds();
-    assert_eq!(answered_type(), "plan_approval_response", "with an empty inbox");
+    assert_eq!(answered_type("ann", "lead"), "plan_approval_response", "with an empty inbox");
+    world.join("bob");
+    world.cli("bob", &["leave"]).succeeds();
+    let newest = world.cli(LEAD, &["inbox", "--json"]).succeeds().stdout;
+    assert!(newest.lines().last().unwrap().contains("member_exited"), "{newest}");
+    assert_eq!(answered_type(LEAD, "ann"), "message", "nobody replies to a notice");
 
     let complete = |words: &[&str]| {
         let arguments = [&["--", "teamwire"], words].concat();
