@@ -142,22 +142,33 @@ pub(super) enum Last {
     SentOrReceived,
 }
 
+impl Last {
+    fn counts(self, caller: &Caller, message: &v1::Message) -> bool {
+        match self {
+            Self::Received => !is_sender(caller, message),
+            Self::ToReplyTo => !is_sender(caller, message) && !is_notice(message),
+            Self::SentOrReceived => is_own(caller, message),
+        }
+    }
+}
+
 /// Returns the id of the message that `typed` means.
 pub(super) async fn message(caller: &Caller, typed: &str, last: Last) -> Result<String, Failure> {
     if typed.len() >= UUID_LENGTH {
         return Ok(typed.to_owned());
     }
     refuse_short(typed, typed, &MESSAGE)?;
-    let mut ids = Vec::new();
+    let newest_that_counts = |messages: &[v1::Message]| {
+        messages.iter().rfind(|message| last.counts(caller, message)).map(|message| message.id.clone())
+    };
+    let mut inbox = Vec::new();
     let needs_inbox = typed != "last" || last != Last::SentOrReceived;
     if caller.member.is_some() && needs_inbox {
-        let inbox = caller.client.list_all_inbox(v1::ListInboxRequest::default(), SEARCHED_MAX).await?;
-        let messages = inbox.deliveries.into_iter().filter_map(|delivery| delivery.message);
-        let counts = |message: &v1::Message| typed != "last" || last != Last::ToReplyTo || !is_notice(message);
-        ids.extend(messages.filter(counts).map(|message| message.id));
+        let listed = caller.client.list_all_inbox(v1::ListInboxRequest::default(), SEARCHED_MAX).await?;
+        inbox.extend(listed.deliveries.into_iter().filter_map(|delivery| delivery.message));
     }
     if typed == "last"
-        && let Some(id) = ids.pop()
+        && let Some(id) = newest_that_counts(&inbox)
     {
         return Ok(id);
     }
@@ -172,19 +183,16 @@ pub(super) async fn message(caller: &Caller, typed: &str, last: Last) -> Result<
         })
         .collect();
     if typed == "last" {
-        let mut newest_first = messages.iter().rev();
-        let newest = match last {
-            Last::Received => newest_first.find(|message| !is_sender(caller, message)),
-            Last::ToReplyTo => newest_first.find(|message| !is_sender(caller, message) && !is_notice(message)),
-            Last::SentOrReceived => newest_first.find(|message| is_own(caller, message)).or(messages.last()),
+        let newest = newest_that_counts(&messages);
+        let (newest, absent) = match last {
+            Last::Received | Last::ToReplyTo => (newest, "No one has sent you a message yet."),
+            Last::SentOrReceived => {
+                (newest.or(messages.last().map(|message| message.id.clone())), "There is no message yet.")
+            }
         };
-        let absent = match last {
-            Last::Received | Last::ToReplyTo => "No one has sent you a message yet.",
-            Last::SentOrReceived => "There is no message yet.",
-        };
-        return newest.map(|message| message.id.clone()).ok_or_else(|| none(absent));
+        return newest.ok_or_else(|| none(absent));
     }
-    ids.extend(messages.into_iter().map(|message| message.id));
+    let mut ids: Vec<String> = inbox.into_iter().chain(messages).map(|message| message.id).collect();
     ids.sort_unstable();
     ids.dedup();
     only(typed, &MESSAGE, ids.into_iter().filter(|id| has_part(id, typed)))

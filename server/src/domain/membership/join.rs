@@ -85,7 +85,7 @@ pub fn join(
         }
         _ => None,
     };
-    let mut member = begin_life(tx, &mut team, &name, request, token.as_ref(), &secret)?;
+    let mut member = begin_life(tx, &mut team, &name, before.as_ref(), request, token.as_ref(), &secret)?;
     if let (Some(exit), Some(before)) = (&crash, &before) {
         note_crash(tx, &mut member);
         if before.lives.left_out == 0 {
@@ -156,11 +156,11 @@ fn begin_life(
     tx: &mut Tx<'_>,
     team: &mut TeamRecord,
     name: &Name,
+    before: Option<&MemberRecord>,
     request: &v1::JoinRequest,
     token: Option<&JoinTokenRecord>,
     secret: &str,
 ) -> Result<MemberRecord, RuleError> {
-    let before = team.member(name).cloned();
     // Keeps the order that this life, or an earlier life of the same process, was started for.
     let is_of_order = token.is_none_or(|token| token.order.is_some());
     let (ordered, pending_order) = match team.member_mut(name).filter(|_| is_of_order) {
@@ -169,7 +169,7 @@ fn begin_life(
     };
     request::cancel::cancel_all(tx, team, name, CancelCause::TargetReplaced)?;
     let given = request.attributes.clone().unwrap_or_default();
-    let (is_host, plan_mode_required) = match (token, &before) {
+    let (is_host, plan_mode_required) = match (token, before) {
         (Some(token), _) => (token.is_for_host, token.plan_mode_required),
         (None, Some(before)) => (before.is_host, before.plan_mode_required),
         (None, None) => (false, false),
@@ -181,7 +181,7 @@ fn begin_life(
         plan_mode_required: given.plan_mode_required || plan_mode_required,
         detached: known::<Liveness>(request.liveness, "liveness")? == Liveness::Detached,
     };
-    Ok(MemberRecord { is_host, ordered, pending_order, ..life.begin(before.as_ref(), tx.ctx.now_ms) })
+    Ok(MemberRecord { is_host, ordered, pending_order, ..life.begin(before, tx.ctx.now_ms) })
 }
 
 /// Returns the scope within which the idempotency keys of a join are unique.
