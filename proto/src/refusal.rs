@@ -8,7 +8,7 @@ use tonic_types::{ErrorDetails, StatusExt};
 use crate::reason::{DOMAIN, Reason};
 
 /// The metadata key of a refusal that says that the attempt changed nothing, although its reason leaves that open.
-pub const NOTHING_CHANGED: &str = "nothing_changed";
+const NOTHING_CHANGED: &str = "nothing_changed";
 
 /// Why a call was refused, for a program and for a reader.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,6 +47,11 @@ impl Refusal {
     pub fn with(mut self, key: &str, value: impl Into<String>) -> Self {
         self.metadata.insert(key.to_owned(), value.into());
         self
+    }
+
+    /// Says that the attempt changed nothing, although its reason leaves that open.
+    pub fn nothing_changed(self) -> Self {
+        self.with(NOTHING_CHANGED, "true")
     }
 
     /// Returns whether the refused call may have changed something.

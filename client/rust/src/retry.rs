@@ -174,8 +174,6 @@ fn causes(status: &Status) -> impl Iterator<Item = &(dyn std::error::Error + 'st
 
 #[cfg(test)]
 mod tests {
-    use teamwire_proto::refusal::NOTHING_CHANGED;
-
     use super::*;
 
     fn of(reason: Reason) -> Failure {
@@ -225,13 +223,13 @@ mod tests {
 
     #[test]
     fn a_record_that_cannot_be_read_has_changed_nothing() {
-        let damaged = Refusal::new(Reason::Internal, "damaged").with(NOTHING_CHANGED, "true");
+        let damaged = Refusal::new(Reason::Internal, "damaged").nothing_changed();
         assert!(!Failure::of(&Status::from(damaged)).may_have_changed(Effect::Repeatable));
     }
 
     #[test]
     fn a_store_that_refuses_writes_has_changed_nothing() {
-        let read_only = Refusal::new(Reason::StoreUnavailable, "read-only").with(NOTHING_CHANGED, "true");
+        let read_only = Refusal::new(Reason::StoreUnavailable, "read-only").nothing_changed();
         for refusal in [read_only, Refusal::new(Reason::StoreFull, "full")] {
             let failure = Failure::of(&Status::from(refusal));
             assert!(failure.is_retried(Effect::Once, &Retry::default()));

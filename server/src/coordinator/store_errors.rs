@@ -1,6 +1,6 @@
 //! What callers learn when the store fails.
 
-use teamwire_proto::{Reason, Refusal, refusal::NOTHING_CHANGED};
+use teamwire_proto::{Reason, Refusal};
 
 use crate::store::{Namespace, StoreError};
 
@@ -16,7 +16,7 @@ pub(super) fn unavailable(error: StoreError) -> Refusal {
         }
         StoreError::Refusing(_) => {
             Refusal::new(Reason::StoreUnavailable, format!("{what}. This attempt changed nothing: try again later."))
-                .with(NOTHING_CHANGED, "true")
+                .nothing_changed()
         }
         StoreError::Full(_) => Refusal::new(
             Reason::StoreFull,
@@ -36,7 +36,7 @@ pub(super) fn unavailable(error: StoreError) -> Refusal {
             Reason::StoreUnavailable,
             format!("The coordinator cannot use its store: {what}. This attempt changed nothing: ask its operator."),
         )
-        .with(NOTHING_CHANGED, "true"),
+        .nothing_changed(),
         StoreError::Corrupt(detail) => {
             tracing::error!(what = detail, "the store holds data that cannot be read");
             Refusal::new(Reason::Internal, format!("{what}. Ask the coordinator's operator to check its log."))
@@ -51,5 +51,5 @@ pub(super) fn corrupt(namespace: &Namespace, what: &str) -> Refusal {
         Reason::Internal,
         "A record of this team cannot be read. Ask the coordinator's operator to check its log.",
     )
-    .with(NOTHING_CHANGED, "true")
+    .nothing_changed()
 }
