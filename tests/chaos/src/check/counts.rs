@@ -32,6 +32,17 @@ pub struct Counts {
     pub peak_bytes: u64,
 }
 
+impl Counts {
+    /// Returns what never happened. If that is anything, the run proves nothing. `hosts`: whether members were ordered.
+    pub fn missing(&self, hosts: bool) -> Vec<&'static str> {
+        let Self { sent, delivered, claimed, decided, ordered, began, .. } = *self;
+        let always = [("send", sent), ("delivery", delivered), ("claim", claimed), ("decision", decided)];
+        let with_hosts = [("order", ordered), ("start of an ordered program", began)];
+        let expected = always.into_iter().chain(with_hosts.into_iter().filter(|_| hosts));
+        expected.filter(|(_, times)| *times == 0).map(|(what, _)| what).collect()
+    }
+}
+
 /// Counts what happened.
 pub fn count(events: &[Event]) -> Counts {
     let mut counts = Counts::default();
@@ -72,5 +83,18 @@ fn final_id(what: &What) -> Option<&str> {
     match what {
         What::FinalMessage { message_id, .. } => Some(message_id),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_history_without_claims_or_orders_is_no_proof() {
+        let counts = Counts { sent: 1, delivered: 1, decided: 1, ..count(&[]) };
+        assert_eq!(counts.missing(false), ["claim"]);
+        assert_eq!(counts.missing(true), ["claim", "order", "start of an ordered program"]);
+        assert!(Counts { claimed: 1, ..counts }.missing(false).is_empty());
     }
 }
