@@ -17,6 +17,9 @@ use crate::{
 scenarios! {
     revoking_a_members_credential_ends_its_streams_and_its_runner,
     a_lead_replaces_its_own_credential,
+}
+
+store_scenarios! {
     the_operators_credential_is_replaced_without_a_restart,
 }
 

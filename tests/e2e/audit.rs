@@ -13,12 +13,15 @@ use crate::{
 };
 
 scenarios! {
-    each_privileged_call_leaves_an_audit_entry_that_outlives_the_coordinator_and_the_team,
     refused_calls_and_sign_ins_leave_entries_without_their_secrets,
-    a_flood_of_refused_calls_neither_fills_the_log_nor_hides_a_forced_stop,
-    a_changed_byte_is_found,
     a_lead_reads_the_log_of_its_team_and_a_teammate_does_not,
     a_new_credential_of_the_operator_leaves_an_entry,
+}
+
+store_scenarios! {
+    each_privileged_call_leaves_an_audit_entry_that_outlives_the_coordinator_and_the_team,
+    a_flood_of_refused_calls_neither_fills_the_log_nor_hides_a_forced_stop,
+    a_changed_byte_is_found,
 }
 
 /// Returns the entries as the operator sees them.

@@ -20,7 +20,7 @@ use tokio::{runtime::Runtime, sync::watch, task::JoinHandle};
 
 use crate::world::{Coordinator, LEAD, Output, StartedCommand, TestRedis, World, eventually};
 
-scenarios! {
+store_scenarios! {
     a_backup_under_load_has_everything_acknowledged_before_it_and_nothing_that_was_not_sent,
     a_restored_team_goes_on_where_it_was,
     an_exported_history_is_complete_and_continues,

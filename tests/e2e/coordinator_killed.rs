@@ -11,9 +11,12 @@ use crate::{
 };
 
 scenarios! {
+    a_runner_that_waits_for_its_coordinator_says_so_and_gives_up_at_a_signal,
+}
+
+store_scenarios! {
     a_coordinator_that_comes_back_finds_the_same_programs_at_work,
     a_program_keeps_its_current_message_through_any_number_of_coordinator_restarts,
-    a_runner_that_waits_for_its_coordinator_says_so_and_gives_up_at_a_signal,
     a_coordinator_killed_under_load_loses_nothing_and_repeats_nothing,
 }
 

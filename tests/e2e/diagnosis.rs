@@ -14,12 +14,15 @@ scenarios! {
     the_doctor_distinguishes_unread_messages_from_unacknowledged_ones,
     the_doctor_names_a_member_that_does_not_exit_and_the_remedy,
     the_doctor_names_the_members_that_block_a_teams_deletion,
-    a_message_tells_its_whole_life,
     the_doctor_reports_a_persons_unread_messages_in_one_note,
     the_doctor_does_not_report_members_that_ended_as_requested,
     the_advice_about_a_failed_program_fits_the_reader,
     a_member_whose_turns_fail_is_shown_as_failing_until_one_succeeds,
     a_program_that_fails_at_every_batch_is_shown_as_failing,
+}
+
+store_scenarios! {
+    a_message_tells_its_whole_life,
 }
 
 /// Returns what the doctor finds with the shortest patience.

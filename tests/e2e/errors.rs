@@ -17,9 +17,12 @@ scenarios! {
     commands_that_are_refused_say_why_and_what_to_do,
     over_grpc_a_refusal_carries_code_reason_and_field,
     join_tokens_are_limited_by_name_uses_and_time_and_observers_only_read_until_expiry,
-    a_full_inbox_refuses_messages_until_there_is_room,
     the_first_mistakes_on_a_new_team_are_explained,
     a_prompt_for_a_program_that_cannot_read_one_is_refused,
+}
+
+store_scenarios! {
+    a_full_inbox_refuses_messages_until_there_is_room,
 }
 
 /// Exit codes.

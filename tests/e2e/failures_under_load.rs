@@ -18,7 +18,7 @@ const EACH: usize = 75;
 /// After how many arrivals something fails, where it is over at once.
 pub(super) const THREE_TIMES: &[usize] = &[40, 120, 200];
 
-scenarios! {
+store_scenarios! {
     a_waiting_session_delivers_new_messages_without_store_reads,
     simultaneous_connections_to_a_stalled_coordinator_wait_and_are_not_refused,
 }

@@ -13,9 +13,12 @@ use crate::{
 scenarios! {
     an_ordered_member_starts_with_its_prompt_and_leaves_nothing_behind,
     a_killed_runner_is_reported_by_its_host,
+    a_host_prints_two_lines_about_an_outage_of_the_coordinator,
+}
+
+store_scenarios! {
     members_outlive_a_killed_host_which_goes_on_with_them,
     an_order_taken_by_a_killed_host_is_carried_out_once_by_its_successor,
-    a_host_prints_two_lines_about_an_outage_of_the_coordinator,
 }
 
 /// Starts a host `gpu-1` with the profile `agent`.

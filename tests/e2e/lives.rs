@@ -6,11 +6,14 @@ use crate::{
 };
 
 scenarios! {
-    the_newer_of_two_processes_with_one_name_wins_and_the_older_stays_down,
     a_program_run_per_batch_answers_with_its_output,
     a_runner_may_approve_a_shutdown_for_its_program,
     a_forced_shutdown_kills_a_stubborn_program_and_its_descendants_at_once,
     a_plan_is_revised_until_the_lead_approves_it,
+}
+
+store_scenarios! {
+    the_newer_of_two_processes_with_one_name_wins_and_the_older_stays_down,
 }
 
 fn the_newer_of_two_processes_with_one_name_wins_and_the_older_stays_down(world: World) {

@@ -1,11 +1,11 @@
 //! End-to-end tests of teamwire as users meet it: the built binary, real processes, real stores, real faults.
 //!
 //! The tests are written in terms of [`world`]: a [`World`](world::World) is a coordinator with its store, the users at its
-//! command line, and the programs that run as members. Dropping a world ends everything it started. Every scenario runs on each
-//! store that it makes sense for; see [`scenarios`].
+//! command line, and the programs that run as members. Dropping a world ends everything it started. A scenario that is about the
+//! store runs on both stores ([`store_scenarios`]), others on one of them ([`scenarios`]).
 //!
-//! Tests await the events they want to see, for up to [`PATIENCE`](world::PATIENCE), and never assert how fast something was.
-//! Only [`machines`] waits for time to pass, while its network is cut.
+//! Tests await the events they want to see, for up to [`PATIENCE`](world::PATIENCE). A few let time pass because a fault must last,
+//! such as a network that is cut in [`machines`].
 
 #![allow(clippy::unwrap_used, missing_debug_implementations)]
 
@@ -15,8 +15,20 @@ mod raw;
 mod traffic;
 mod world;
 
-/// Declares each function as a test on every store.
+/// Declares each function as a test on one store; see [`world::on_one_store`].
 macro_rules! scenarios {
+    ($($scenario:ident),+ $(,)?) => {$(
+        mod $scenario {
+            #[test]
+            fn on_one_store() {
+                $crate::world::on_one_store(stringify!($scenario), super::$scenario);
+            }
+        }
+    )+};
+}
+
+/// Declares each function as a test on the embedded store and as one on Redis: what it shows is also about the store.
+macro_rules! store_scenarios {
     ($($scenario:ident),+ $(,)?) => {$(
         mod $scenario {
             #[test]

@@ -9,9 +9,12 @@ use crate::{
 };
 
 scenarios! {
-    a_message_that_a_dead_teammate_has_not_acknowledged_comes_again_to_its_successor,
     a_successor_never_sees_its_predecessors_shutdown_request_and_the_requester_gets_a_notice,
     a_program_that_dies_is_started_again_in_a_new_life,
+}
+
+store_scenarios! {
+    a_message_that_a_dead_teammate_has_not_acknowledged_comes_again_to_its_successor,
 }
 
 fn a_message_that_a_dead_teammate_has_not_acknowledged_comes_again_to_its_successor(world: World) {

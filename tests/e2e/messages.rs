@@ -12,18 +12,21 @@ use crate::{
 };
 
 scenarios! {
-    an_unacknowledged_message_is_dead_lettered_and_its_sender_and_the_lead_get_a_notice,
-    a_repeated_send_is_carried_out_once,
     the_lead_gets_a_notice_when_a_member_becomes_idle,
     message_content_is_never_interpreted,
-    a_followed_history_continues_through_a_coordinator_restart,
-    an_inbox_is_followed_and_acknowledged_as_it_fills,
-    a_team_on_separate_machines_talks_in_order_and_once,
     a_reply_without_in_reply_to_still_ends_the_wait_for_it,
-    following_the_inbox_many_times_does_not_dead_letter_its_messages,
     only_a_recipients_reply_ends_the_wait_for_it,
     a_program_learns_of_its_wrong_lines,
     hidden_characters_are_shown_to_people_and_agents,
+}
+
+store_scenarios! {
+    an_unacknowledged_message_is_dead_lettered_and_its_sender_and_the_lead_get_a_notice,
+    a_repeated_send_is_carried_out_once,
+    a_followed_history_continues_through_a_coordinator_restart,
+    an_inbox_is_followed_and_acknowledged_as_it_fills,
+    a_team_on_separate_machines_talks_in_order_and_once,
+    following_the_inbox_many_times_does_not_dead_letter_its_messages,
 }
 
 /// Returns the contents of the texts among messages.

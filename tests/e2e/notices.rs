@@ -10,10 +10,13 @@ use crate::{
 };
 
 scenarios! {
-    a_member_that_joins_in_a_loop_cannot_fill_the_leads_inbox,
     a_lead_chooses_which_notices_it_gets,
     a_reply_shown_by_wait_reply_is_acknowledged,
     a_notice_about_a_task_names_the_commands_of_a_person_and_the_tools_of_an_agent,
+}
+
+store_scenarios! {
+    a_member_that_joins_in_a_loop_cannot_fill_the_leads_inbox,
 }
 
 fn a_member_that_joins_in_a_loop_cannot_fill_the_leads_inbox(world: World) {

@@ -10,14 +10,17 @@ use crate::{
 };
 
 scenarios! {
-    the_metrics_count_exactly_what_was_done,
     the_open_tasks_of_each_team_are_shown_only_if_the_configuration_says_so,
-    every_metric_is_documented_and_every_documented_metric_exists,
-    the_log_holds_no_secret_and_no_content,
     reflection_lists_every_service,
     reflection_describes_the_details_of_refusals,
     a_health_watcher_sees_the_shutdown_and_does_not_delay_it,
     health_needs_no_credential_and_ends_with_the_coordinator,
+}
+
+store_scenarios! {
+    the_metrics_count_exactly_what_was_done,
+    every_metric_is_documented_and_every_documented_metric_exists,
+    the_log_holds_no_secret_and_no_content,
     a_stopping_coordinator_closes_its_sessions_and_its_store,
 }
 

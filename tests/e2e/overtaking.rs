@@ -9,8 +9,11 @@ use crate::world::{LEAD, PATIENCE, World, is_alive};
 scenarios! {
     program_that_reads_nothing_is_approved_and_ended,
     program_that_works_on_a_batch_is_approved_and_ended,
-    member_that_acknowledges_nothing_is_asked_and_then_gets_the_rest_in_order,
     force_ends_a_program_that_reads_nothing,
+}
+
+store_scenarios! {
+    member_that_acknowledges_nothing_is_asked_and_then_gets_the_rest_in_order,
 }
 
 redis_scenarios! {

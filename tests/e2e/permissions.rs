@@ -10,7 +10,6 @@ use crate::{
 scenarios! {
     a_script_waits_until_its_request_is_refused_or_granted,
     the_named_approver_answers_and_others_cannot,
-    a_request_that_no_one_answers_is_refused_and_both_sides_learn_it,
     a_withdrawn_request_ends_the_wait_and_can_no_longer_be_answered,
     last_means_the_newest_request_to_the_caller_and_the_answer_says_what_it_decided,
     a_command_for_one_kind_of_request_answers_no_other,
@@ -18,6 +17,10 @@ scenarios! {
     a_program_reads_what_is_asked_and_grants_it,
     a_runner_refuses_an_approver_that_is_not_a_member,
     the_lead_is_asked_until_the_approver_has_joined,
+}
+
+store_scenarios! {
+    a_request_that_no_one_answers_is_refused_and_both_sides_learn_it,
 }
 
 const ASK: [&str; 6] = ["permission", "request", "--tool", "Bash", "--summary", "clean up"];

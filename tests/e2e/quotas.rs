@@ -6,7 +6,7 @@ use tokio::runtime::Runtime;
 
 use crate::world::{LEAD, World, eventually};
 
-scenarios! {
+store_scenarios! {
     a_full_team_is_reported_and_its_lead_still_acts,
     a_teammate_that_churns_tasks_erases_nothing_and_blocks_no_message,
     deleting_a_team_frees_its_space,

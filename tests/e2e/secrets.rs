@@ -17,7 +17,7 @@ use crate::{
     world::{LEAD, MARK, Runner, SECRET, World, eventually},
 };
 
-scenarios! {
+store_scenarios! {
     no_secret_is_an_argument_of_any_process,
 }
 

@@ -12,9 +12,12 @@ use crate::{
 
 scenarios! {
     a_shutdown_is_rejected_with_a_reason_and_when_approved_ends_every_process,
-    a_shutdown_request_outlives_a_coordinator_crash,
     a_pending_shutdown_request_ends_nothing_and_a_second_one_joins_it,
     a_terminated_runner_ends_its_program_and_reports_it,
+}
+
+store_scenarios! {
+    a_shutdown_request_outlives_a_coordinator_crash,
 }
 
 fn a_shutdown_is_rejected_with_a_reason_and_when_approved_ends_every_process(world: World) {

@@ -9,12 +9,15 @@ scenarios! {
     a_lead_spawns_a_teammate_which_works_on_its_prompt,
     a_reply_answers_the_question_and_not_the_prompt_before_it,
     a_host_that_cannot_start_a_teammate_says_why,
-    an_order_that_no_host_carries_out_expires,
     ctrl_c_leaves_the_order_and_says_how_to_wait_or_cancel,
     a_forced_shutdown_cancels_an_order,
     the_doctor_finds_unanswered_orders_and_hosts_without_profiles,
     the_list_of_hosts_says_what_each_offers,
     a_host_is_one_paste_and_starts_what_the_lead_spawns,
+}
+
+store_scenarios! {
+    an_order_that_no_host_carries_out_expires,
 }
 
 fn a_lead_spawns_a_teammate_which_works_on_its_prompt(world: World) {

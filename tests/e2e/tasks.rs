@@ -16,10 +16,13 @@ scenarios! {
     a_followed_board_shows_every_change,
     a_followed_board_shows_only_the_tasks_of_the_named_owner,
     a_follower_outlives_a_coordinator_and_ends_with_its_team,
+    a_member_that_must_plan_works_once_the_lead_approves,
+}
+
+store_scenarios! {
     a_waiting_claim_gets_a_released_task,
     a_claim_returns_when_the_process_of_its_owner_is_killed,
     a_dead_machines_claim_goes_to_a_waiting_member,
-    a_member_that_must_plan_works_once_the_lead_approves,
     every_task_is_completed_exactly_once_although_programs_are_killed,
 }
 

@@ -11,9 +11,12 @@ use crate::{
 };
 
 scenarios! {
-    a_message_is_one_trace_from_its_sender_to_its_acknowledgement,
     without_a_collector_nothing_is_recorded,
     an_unreachable_collector_does_no_harm,
+}
+
+store_scenarios! {
+    a_message_is_one_trace_from_its_sender_to_its_acknowledgement,
     claims_that_are_carried_out_together_are_linked_to_the_trace_with_the_commit,
 }
 

@@ -16,11 +16,14 @@ use crate::{
 };
 
 scenarios! {
-    a_watch_begins_with_the_same_items_as_the_lists_and_follows_each_kind_of_change,
     a_watch_shows_the_final_state_of_a_request_however_soon_it_is_decided,
+    a_watch_is_for_members_observers_and_the_operator_and_ends_with_the_team,
+}
+
+store_scenarios! {
+    a_watch_begins_with_the_same_items_as_the_lists_and_follows_each_kind_of_change,
     a_client_that_reconnects_gets_what_has_changed_since_or_a_new_snapshot,
     a_slow_client_gets_only_the_latest_states,
-    a_watch_is_for_members_observers_and_the_operator_and_ends_with_the_team,
     a_followed_status_prints_changes_through_a_coordinator_restart,
     the_history_is_searched_for_what_was_said,
 }

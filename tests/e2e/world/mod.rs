@@ -56,6 +56,23 @@ pub(crate) const MARK: &str = "END_TO_END_WORLD";
 /// The binary under test.
 pub(crate) const TEAMWIRE: &str = env!("CARGO_BIN_EXE_teamwire");
 
+/// Runs a scenario on one store, chosen by the scenario's name, or on both if `TEAMWIRE_TEST_STORES` is `both`. That the stores
+/// behave alike is shown by the store's conformance suite, the differential test and the stories.
+pub(crate) fn on_one_store(name: &str, scenario: fn(World)) {
+    let on_both = env::var_os("TEAMWIRE_TEST_STORES").is_some_and(|stores| stores == "both");
+    let on_redis = name.bytes().fold(0, |sum: u8, byte| sum.wrapping_add(byte)) % 2 == 1;
+    if on_both || !on_redis {
+        eprintln!("on the embedded store");
+        scenario(World::embedded());
+    }
+    if (on_both || on_redis)
+        && let Some(world) = World::redis()
+    {
+        eprintln!("on Redis");
+        scenario(world);
+    }
+}
+
 /// A coordinator, its store and its users. Dropping it ends everything it started.
 pub(crate) struct World {
     /// The coordinators' Redis. None: the embedded store.
