@@ -53,8 +53,6 @@ fn exit_when_output_fails() {
 fn main() -> ExitCode {
     #[cfg(all(target_os = "linux", target_env = "gnu", target_feature = "crt-static"))]
     static_names::without_modules();
-    #[cfg(feature = "failpoints")]
-    let _failpoints = fail::FailScenario::setup();
     command::complete::answer();
     let cli = match command::Cli::from_command_line() {
         Ok(cli) => cli,

@@ -16,27 +16,26 @@ const PRODUCT: [&str; 6] = ["agents/src", "client/rust/src", "kubernetes/src", "
 const UNTIED: [&str; 2] = ["proto/src", "server/src"];
 
 /// The parts of the server, and what each may name besides itself.
-const SERVER_PARTS: [(&str, &[&str]); 13] = [
+const SERVER_PARTS: [(&str, &[&str]); 12] = [
     (
         "server",
         &["budget", "console", "coordinator", "delivery", "domain", "edge", "grpc", "health", "store", "telemetry"],
     ),
-    ("grpc", &["budget", "coordinator", "delivery", "domain", "edge", "failpoint", "store", "telemetry"]),
+    ("grpc", &["budget", "coordinator", "delivery", "domain", "edge", "store", "telemetry"]),
     ("delivery", &["coordinator", "domain", "notify", "store", "telemetry"]),
-    ("coordinator", &["domain", "failpoint", "notify", "store", "telemetry"]),
+    ("coordinator", &["domain", "notify", "store", "telemetry"]),
     ("notify", &["domain", "store"]),
     ("domain", &["store"]),
-    ("store", &["failpoint"]),
+    ("store", &[]),
     ("console", &["edge"]),
     ("telemetry", &["domain", "edge", "store"]),
     ("health", &["edge", "store", "telemetry"]),
     ("edge", &["budget"]),
     ("budget", &["domain"]),
-    ("failpoint", &[]),
 ];
 
 /// The modules of the crate that runs agents, and what each may name besides itself.
-const AGENTS_PARTS: [(&str, &[&str]); 18] = [
+const AGENTS_PARTS: [(&str, &[&str]); 17] = [
     ("runner", &["adapters", "config", "event", "exit", "hurry", "incarnation", "process"]),
     (
         "adapters",
@@ -48,14 +47,13 @@ const AGENTS_PARTS: [(&str, &[&str]); 18] = [
     ),
     ("line_protocol", &["agent_text", "visible"]),
     ("mcp", &["agent_text", "hooks", "pending_replies", "visible"]),
-    ("host", &["failpoint", "process", "tls_environment"]),
+    ("host", &["process", "tls_environment"]),
     ("process", &["config", "event", "exit"]),
     ("config", &["agent_text", "event"]),
     ("hooks", &["agent_text", "setup", "visible"]),
     ("agent_text", &["visible"]),
     ("event", &[]),
     ("exit", &[]),
-    ("failpoint", &[]),
     ("hurry", &[]),
     ("pending_replies", &[]),
     ("setup", &[]),

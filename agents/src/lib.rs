@@ -16,8 +16,7 @@
 //! | `config`, `event`, `exit` | what a runner is given, what it reports, and how it ends | [`agent_text`] |
 //! | `hurry` | how a runner ends without a grace period | |
 //! | [`mcp`] | the tools of a member, for agent programs | [`hooks`], `pending_replies`, [`agent_text`], [`visible`] |
-//! | [`host`] | starts members on this machine when the lead orders them | `process`, `failpoint`, `tls_environment` |
-//! | `failpoint` | places at which a test can kill a host | |
+//! | [`host`] | starts members on this machine when the lead orders them | `process`, `tls_environment` |
 //! | `tls_environment` | the environment variables for TLS | |
 //! | [`hooks`] | hands messages to the sessions that a person starts | [`setup`], [`agent_text`], [`visible`] |
 //! | [`setup`] | edits the settings of agent programs | |
@@ -49,7 +48,6 @@ pub mod agent_text;
 mod config;
 mod event;
 mod exit;
-mod failpoint;
 pub mod hooks;
 pub mod host;
 mod hurry;

@@ -8,6 +8,7 @@
 //! - [`dialect`]: the JSON forms of SendMessage; [`word`]: how people read values; [`visible`]: which characters they see.
 //! - [`duration`]: durations, from their protocol form.
 //! - [`audit_chain`]: how the entries of the audit log are bound to each other.
+//! - `failpoint`: places at which a test can kill a coordinator or a host.
 //! - [`trace_parent`]: the trace that a call or a message belongs to.
 
 pub mod address;
@@ -16,6 +17,8 @@ pub mod body;
 pub mod credential;
 pub mod dialect;
 pub mod duration;
+#[doc(hidden)]
+pub mod failpoint;
 mod host;
 pub mod id;
 pub mod join_string;

@@ -18,7 +18,6 @@ pub mod coordinator;
 pub mod delivery;
 pub mod domain;
 pub mod edge;
-mod failpoint;
 pub mod grpc;
 pub mod health;
 pub mod notify;

@@ -11,8 +11,7 @@ pub(crate) fn inject(options: &[&str]) -> Result<(), Failure> {
     let sets_clocks = options.iter().any(|option| *option == "all" || option.contains("clock-"));
     let faketime = if sets_clocks { Some(faketime::find()?) } else { None };
     let packages = ["--locked", "--package", "teamwire", "--package", "teamwire-chaos"];
-    // The next plain build of teamwire removes the failpoints from its binary.
-    Step::cargo(&[&["build"], &packages[..], &["--bins", "--features", "teamwire/failpoints"]].concat()).run()?;
+    Step::cargo(&[&["build"], &packages[..], &["--bins"]].concat()).run()?;
     let run = ["run", "--quiet", "--locked", "--package", "teamwire-chaos", "--", "run"];
     let step = Step::cargo(&[&run[..], options].concat());
     let step = faketime.into_iter().fold(step, |step, library| step.env(faketime::VARIABLE, library));

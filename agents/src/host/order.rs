@@ -6,11 +6,10 @@ use std::{
 };
 
 use teamwire_client::{Client, Error, Reason, Retry};
-use teamwire_proto::{v1, word};
+use teamwire_proto::{failpoint, v1, word};
 use tokio::time::timeout;
 
 use super::{Backend, Ended, Found, HostEvent, OnHostEvent, Order, REASON_BYTES_MAX, StartError, Ticket};
-use crate::failpoint;
 
 /// How long the host tries to carry out an order without a deadline.
 const DEADLINE_DEFAULT: Duration = Duration::from_secs(60);

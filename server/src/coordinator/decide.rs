@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use teamwire_proto::{Reason, Refusal};
+use teamwire_proto::{Reason, Refusal, failpoint};
 use tracing::Instrument as _;
 
 use super::{
@@ -29,7 +29,6 @@ use crate::{
         streams,
         tx::{CachedRecord, RuleError, Snapshot, Tx},
     },
-    failpoint,
     notify::PendingCommit,
     store::{Check, Commit, Durability, Failed, Key, Namespace, Outcome, StoreError, Txn, Write},
     telemetry::step,

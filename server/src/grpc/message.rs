@@ -3,12 +3,15 @@
 use std::pin::Pin;
 
 use futures::stream::poll_fn;
-use teamwire_proto::v1::{self, message_service_server::MessageService, send_request::Body};
+use teamwire_proto::{
+    failpoint,
+    v1::{self, message_service_server::MessageService, send_request::Body},
+};
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
 use super::services::Services;
-use crate::{delivery::Session, failpoint};
+use crate::delivery::Session;
 
 type Frames = Pin<Box<dyn Stream<Item = Result<v1::StreamResponse, Status>> + Send>>;
 

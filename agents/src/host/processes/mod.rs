@@ -41,7 +41,7 @@ use std::{
 };
 
 use nix::sys::signal::Signal;
-use teamwire_proto::{name::Name, v1};
+use teamwire_proto::{failpoint, name::Name, v1};
 use tokio::{process::Child, time::timeout};
 
 use self::{
@@ -53,10 +53,7 @@ use self::{
     workspace::Workspace,
 };
 use super::{Backend, Ended, Found, HostFile, Order, Profile, StartError, Ticket, bounds};
-use crate::{
-    failpoint,
-    process::{Cgroup, Pid, check_program},
-};
+use crate::process::{Cgroup, Pid, check_program};
 
 /// How long an earlier member of the same name may take to exit. The coordinator has already ended its life.
 const PREDECESSOR_PATIENCE: Duration = Duration::from_secs(5);

@@ -53,11 +53,11 @@ pub(super) async fn kill(cluster: &mut Cluster, draw: &Draw, random: &mut StdRng
 /// Runs hosts that die at a step of taking an order, each at its next one or the one after. Starts them again once one has died.
 pub(super) async fn kill_at_step(cluster: &mut Cluster, draw: &Draw, random: &mut StdRng) -> io::Result<()> {
     let step = STEPS.choose(random).unwrap_or(&STEPS[0]);
-    let value = format!("{step}={}*off->return", random.random_range(0..2));
+    let value = format!("{step}:{}", random.random_range(1..=2));
     let hosts = hosts(cluster)?;
     for at in 0..hosts.programs.len() {
         hosts.programs[at].process.kill();
-        hosts.restart_with(at, &[], &[("FAILPOINTS", value.clone().into())])?;
+        hosts.restart_with(at, &[], &[("FAILPOINT", value.clone().into())])?;
     }
     let died = timeout(2 * PATIENCE, async {
         while !hosts.programs.iter_mut().any(|program| program.process.ended().is_some()) {
@@ -65,7 +65,7 @@ pub(super) async fn kill_at_step(cluster: &mut Cluster, draw: &Draw, random: &mu
         }
     });
     died.await
-        .map_err(|_| io::Error::other(format!("no host reached {step}: was it built with `--features failpoints`?")))?;
+        .map_err(|_| io::Error::other(format!("no host reached {step}: is it a build with debug assertions?")))?;
     sleep(draw.moment).await;
     for at in 0..hosts.programs.len() {
         hosts.programs[at].process.kill();

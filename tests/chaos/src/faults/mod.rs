@@ -132,7 +132,7 @@ impl Fault {
             Kind::CoordinatorKilled => processes::kill_coordinator(cluster, &draw).await?,
             Kind::CoordinatorPaused => processes::pause_coordinator(cluster, &draw).await,
             Kind::CoordinatorRolled => cluster.roll(draw.coordinator).await?,
-            Kind::Failpoint(place) => processes::die_at(cluster, &draw, place, random.random_range(0..40)).await?,
+            Kind::Failpoint(place) => processes::die_at(cluster, &draw, place, random.random_range(1..=40)).await?,
             Kind::MemberKilled => cluster.kill(&draw.member)?,
             Kind::MemberPaused => processes::pause_member(cluster, &draw).await,
             Kind::MemberTwice => cluster.start(&draw.member)?,

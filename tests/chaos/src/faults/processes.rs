@@ -30,16 +30,16 @@ pub(super) async fn pause_member(cluster: &mut Cluster, draw: &Draw) {
     signal(cluster, Signal::SIGCONT);
 }
 
-/// Runs a single coordinator that dies when it reaches a failpoint after `skip` earlier hits, then restarts all of them.
-pub(super) async fn die_at(cluster: &mut Cluster, draw: &Draw, place: &str, skip: u32) -> io::Result<()> {
+/// Runs a single coordinator that dies when it reaches a failpoint for the `hit`th time, then restarts all of them.
+pub(super) async fn die_at(cluster: &mut Cluster, draw: &Draw, place: &str, hit: u32) -> io::Result<()> {
     for each in &mut cluster.coordinators {
         each.process.kill();
     }
-    cluster.restart_with(draw.coordinator, &[("FAILPOINTS", format!("{place}={skip}*off->return").into())])?;
+    cluster.restart_with(draw.coordinator, &[("FAILPOINT", format!("{place}:{hit}").into())])?;
     // Clients may first have to notice that an earlier connection is dead.
     let ended = cluster.coordinators[draw.coordinator].process.end(2 * PATIENCE).await;
     if ended.is_none() {
-        let why = format!("the coordinator never reached {place}: was it built with `--features failpoints`?");
+        let why = format!("the coordinator never reached {place}: is it a build with debug assertions?");
         return Err(io::Error::other(why));
     }
     (0..cluster.coordinators.len()).try_for_each(|each| cluster.restart(each))
