@@ -5,12 +5,7 @@
 
 use std::{collections::BTreeSet, env, fs, path::Path, process::Command};
 
-use tokio::sync::Semaphore;
-
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/console");
-
-/// A browser keeps a processor busy, so few run at a time, however many threads run tests.
-static BROWSERS: Semaphore = Semaphore::const_new(2);
 
 /// Declares a test for each file of this name.
 macro_rules! files {
@@ -59,8 +54,6 @@ fn run(name: &str) {
         eprintln!("skipped: TEAMWIRE_TEST_CHROMIUM names no Chromium");
         return;
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    let _turn = runtime.block_on(BROWSERS.acquire()).expect("it is never closed");
     let output = Command::new("node")
         .args(["--test", "--test-timeout=600000"])
         .arg(format!("test/{}.test.js", name.replace('_', "-")))

@@ -5,7 +5,7 @@
 
 programs! {
     claude: "@anthropic-ai/claude-code", "2.1.330", true;
-    codex: "@openai/codex", "0.169.0", true;
-    gemini: "@google/gemini-cli", "0.61.0", true;
+    codex: "@openai/codex", "0.169.0", false;
+    gemini: "@google/gemini-cli", "0.61.0", false;
     opencode: "opencode-ai", "1.18.33", false;
 }

@@ -63,11 +63,11 @@ def build(source):
         "CARGO_INCREMENTAL": "0",
         "CFLAGS": " ".join(f"-ffile-prefix-map={path}={name}" for path, name in named.items()),
     }
-    arguments = ["--locked", "--release", "--package", "teamwire", "--bin", "teamwire", "--target", source.target]
+    arguments = ["--locked", "--profile", "dist", "--features", "kubernetes", "--package", "teamwire", "--bin", "teamwire", "--target", source.target]
     source.cargo(
         "build", *arguments, env=environment, advice="it needs a C compiler, and the libc.a of glibc 2.34 or newer"
     )
-    built = target / source.target / "release/teamwire"
+    built = target / source.target / "dist/teamwire"
     content = built.read_bytes()
     if leaked := [str(path) for path in (*named, ROOT) if os.fsencode(path) in content]:
         failed(f"the program contains the paths {', '.join(leaked)}", "map them in xtask/dist/binary.py")

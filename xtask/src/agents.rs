@@ -2,7 +2,10 @@
 
 use std::{env, ffi::OsString, fs, path::PathBuf};
 
-use crate::step::{Failure, Step, root};
+use crate::{
+    build,
+    step::{Failure, Step, root},
+};
 
 /// The environment variable that tells the tests where the programs are: directories, as in `PATH`.
 pub(crate) const VARIABLE: &str = "TEAMWIRE_TEST_AGENTS";
@@ -39,8 +42,7 @@ pub(crate) fn test(names: &[&str]) -> Result<(), Failure> {
     let chosen = |program: &&Program| names.is_empty() || names.contains(&program.name);
     let path = install(PROGRAMS.iter().filter(chosen))?;
     // A test is named after its program.
-    let test = ["test", "--locked", "--test", "agents", "--"];
-    Step::cargo(&[&test[..], names].concat())
+    build::cargo("test", &[&["--test", "agents", "--"], names].concat())
         .env(VARIABLE, path)
         .advice("`cargo xtask agents PROGRAM` repeats the tests of one program")
         .run()

@@ -1,7 +1,7 @@
 //! Checks that the benchmark runs. How fast anything is can't be checked here: other programs are running.
 
 use crate::{
-    charts, redis,
+    build, charts, redis,
     step::{Failure, Step},
 };
 
@@ -12,11 +12,11 @@ const SCENARIOS: [&str; 4] = ["send", "latency", "idle", "drain"];
 pub(crate) fn check() -> Result<(), Failure> {
     let redis = redis::SERVERS[0].find()?;
     let teamwire = charts::teamwire()?;
-    let run = ["run", "--quiet", "--locked", "--package", "teamwire-bench", "--", "--quick", "--teamwire"];
-    Step::cargo(&[&run[..], &[&teamwire.to_string_lossy()], &SCENARIOS].concat())
-        .env(redis::SERVERS[0].variable, redis)
-        .advice(
-            "name the scenario that failed: `cargo run --package teamwire-bench -- --quick --teamwire PATH SCENARIO`",
-        )
-        .run()
+    Step::new(
+        build::program("teamwire-bench"),
+        &[&["--quick", "--teamwire", &teamwire.to_string_lossy()], &SCENARIOS[..]].concat(),
+    )
+    .env(redis::SERVERS[0].variable, redis)
+    .advice("name the scenario that failed: `target/debug/teamwire-bench --quick --teamwire PATH SCENARIO`")
+    .run()
 }

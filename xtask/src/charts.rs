@@ -6,6 +6,7 @@
 use std::{env, fs, path::PathBuf};
 
 use crate::{
+    build,
     install::{go, venv},
     step::{Failure, Step, root},
 };
@@ -27,9 +28,8 @@ pub(crate) fn teamwire() -> Result<PathBuf, Failure> {
     if let Some(named) = env::var_os(TEAMWIRE).filter(|named| !named.is_empty()) {
         return Ok(named.into());
     }
-    Step::cargo(&["build", "--locked", "--package", "teamwire", "--bin", "teamwire"]).run()?;
-    let built = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    Ok(built.join("debug/teamwire"))
+    build::workspace()?;
+    Ok(build::program("teamwire"))
 }
 
 /// Renders the manifests.
@@ -60,6 +60,11 @@ pub(crate) fn render_host() -> Result<PathBuf, Failure> {
     let file = root().join("target/tools/host-chart.yaml");
     fs::write(&file, rendered).map_err(|error| Failure::io(&file, &error))?;
     Ok(file)
+}
+
+/// Installs what the script needs, except teamwire.
+pub(crate) fn install() -> Result<(), Failure> {
+    script(&[]).map(drop)
 }
 
 /// Returns the script with all that it needs except teamwire.

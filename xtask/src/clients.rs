@@ -44,7 +44,7 @@ pub(crate) fn prepare(all: bool) -> Result<String, Failure> {
         }
         let path = root().join("client").join(language).join("check");
         let check = || Step::new(&path, &[]).advice("fix what it reports; you can run this program alone").run();
-        // Like a test of the workspace: see `rerun`.
+        // Like a test of the workspace: see `.config/nextest.toml`.
         if check().is_err() {
             eprintln!("xtask: the check of the {language} client failed; running it once more");
             check()?;

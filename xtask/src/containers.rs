@@ -15,6 +15,7 @@ use std::{
 };
 
 use crate::{
+    build,
     install::{apt_install, in_path, may_install},
     step::{Failure, Step, root},
 };
@@ -54,7 +55,7 @@ pub(crate) fn test() -> Result<(), Failure> {
     let with = |step: Step| environment.iter().fold(step, |step, (variable, value)| step.env(variable, value));
 
     let tested = with(Step::new("docker", &build)).advice(ADVICE).run().and_then(|()| {
-        let test = Step::cargo(&["test", "--locked", "--test", "containers"]).env("TEAMWIRE_TEST_CONTAINERS", "1");
+        let test = build::cargo("test", &["--test", "containers"]).env("TEAMWIRE_TEST_CONTAINERS", "1");
         with(test).advice("the output of the containers is above").run()
     });
     if own.is_none() {

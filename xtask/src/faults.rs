@@ -1,7 +1,7 @@
 //! Runs a team while faults strike, in real processes or on simulated time.
 
 use crate::{
-    faketime, redis,
+    build, faketime, redis,
     step::{Failure, Step},
 };
 
@@ -10,10 +10,8 @@ pub(crate) fn inject(options: &[&str]) -> Result<(), Failure> {
     let redis = redis::SERVERS[0].find()?;
     let sets_clocks = options.iter().any(|option| *option == "all" || option.contains("clock-"));
     let faketime = if sets_clocks { Some(faketime::find()?) } else { None };
-    let packages = ["--locked", "--package", "teamwire", "--package", "teamwire-chaos"];
-    Step::cargo(&[&["build"], &packages[..], &["--bins"]].concat()).run()?;
-    let run = ["run", "--quiet", "--locked", "--package", "teamwire-chaos", "--", "run"];
-    let step = Step::cargo(&[&run[..], options].concat());
+    build::workspace()?;
+    let step = Step::new(build::program("teamwire-chaos"), &[&["run"], options].concat());
     let step = faketime.into_iter().fold(step, |step, library| step.env(faketime::VARIABLE, library));
     step.env(redis::SERVERS[0].variable, redis)
         .advice("repeat it with the --seed that it names; `teamwire-chaos check DIR/history` checks the run again")
@@ -22,8 +20,8 @@ pub(crate) fn inject(options: &[&str]) -> Result<(), Failure> {
 
 /// Plays teams on simulated time. `options` go to `teamwire-simulation`.
 pub(crate) fn simulate(options: &[&str]) -> Result<(), Failure> {
-    let run = ["run", "--quiet", "--locked", "--package", "teamwire-simulation", "--"];
-    Step::cargo(&[&run[..], options].concat())
+    build::workspace()?;
+    Step::new(build::program("teamwire-simulation"), options)
         .advice("`cargo xtask simulate --seed N` replays a seed; RUST_LOG=teamwire_server=debug shows more of it")
         .run()
 }

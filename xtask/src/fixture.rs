@@ -1,6 +1,9 @@
 //! Makes this release's fixture: stores that later versions must be able to open.
 
-use crate::step::{Failure, Step, root};
+use crate::{
+    build,
+    step::{Failure, root},
+};
 
 /// Writes `tests/fixtures/stores/RELEASE`, unless it is there: what a release wrote never changes.
 pub(crate) fn make() -> Result<(), Failure> {
@@ -12,6 +15,6 @@ pub(crate) fn make() -> Result<(), Failure> {
         ));
     }
     let path = root().join(&release).display().to_string();
-    let test = ["test", "--locked", "--test", "e2e", "--", "upgrades::the_stores_of_this_version_open"];
-    Step::cargo(&test).env("TEAMWIRE_FIXTURE", &path).env("CI", "1").run()
+    let test = ["--test", "e2e", "--", "upgrades::the_stores_of_this_version_open"];
+    build::cargo("test", &test).env("TEAMWIRE_FIXTURE", &path).env("CI", "1").run()
 }

@@ -5,7 +5,7 @@
 use std::{fs, path::PathBuf};
 
 use crate::{
-    charts,
+    build, charts,
     step::{Failure, Step, root},
 };
 
@@ -30,7 +30,7 @@ pub(crate) fn test() -> Result<(), Failure> {
     let programs = build()?;
     let chart = charts::render_host()?;
     let teamwire = charts::teamwire()?;
-    Step::cargo(&["test", "--locked", "--package", "teamwire-kubernetes", "--test", "api_server", "--", "--ignored"])
+    build::cargo("test", &["--test", "api_server", "--", "--ignored"])
         .env(PROGRAMS, programs)
         .env(CHART, chart)
         .env(charts::TEAMWIRE, teamwire)

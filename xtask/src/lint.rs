@@ -3,20 +3,36 @@
 use std::path::PathBuf;
 
 use crate::{
-    buf,
+    buf, build,
     install::venv,
     prose,
     step::{Failure, Step},
 };
 
-/// Checks formatting, the protocol's files, the dependencies and the code, the quickest first.
+/// Checks everything, the quickest first.
 pub(crate) fn run() -> Result<(), Failure> {
+    format()?;
+    files()?;
+    clippy()
+}
+
+/// Checks the formatting of the code.
+pub(crate) fn format() -> Result<(), Failure> {
     Step::cargo(&["fmt", "--all", "--check"])
         .advice("run `cargo fmt --all`; `rustup component add rustfmt` installs a missing rustfmt")
-        .run()?;
+        .run()
+}
+
+/// Checks what needs no compiler: the protocol's files, the dependencies and the prose.
+pub(crate) fn files() -> Result<(), Failure> {
     buf::lint()?;
     dependencies()?;
-    Step::cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])
+    prose()
+}
+
+/// Checks the code.
+pub(crate) fn clippy() -> Result<(), Failure> {
+    build::cargo("clippy", &["--all-targets", "--", "-D", "warnings"])
         .advice("fix what it names; `rustup component add clippy` installs a missing clippy")
         .run()
 }

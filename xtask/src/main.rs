@@ -9,7 +9,9 @@
 mod agents;
 mod bench;
 mod buf;
+mod build;
 mod charts;
+mod ci;
 mod clients;
 mod console;
 mod containers;
@@ -24,9 +26,10 @@ mod install;
 mod kubernetes;
 mod lint;
 mod network;
+mod nightly;
+mod parts;
 mod prose;
 mod redis;
-mod rerun;
 mod step;
 mod test;
 
@@ -40,14 +43,15 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = env::args_os().skip(1).map(|argument| argument.to_string_lossy().into()).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match arguments[..] {
-        ["lint"] => lint::run().and_then(|()| lint::prose()),
+        ["lint"] => lint::run(),
         ["prose"] => lint::prose(),
-        ["test"] => test::run(false),
+        ["test"] => test::run(),
         ["clients"] => test::clients(),
         ["agents", ref names @ ..] => agents::test(names),
         ["charts"] => charts::check(),
         ["console"] => console::build(),
-        ["ci"] => ci(),
+        ["ci"] => ci::run(),
+        ["nightly", ref names @ ..] => nightly::run(names),
         ["generate"] => generate::run().and_then(|()| docs::generate()),
         ["manifests"] => charts::write(),
         ["released"] => buf::keep_as_released(),
@@ -74,16 +78,4 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn ci() -> Result<(), Failure> {
-    lint::run()?;
-    lint::prose()?;
-    generate::check()?;
-    charts::check()?;
-    dist::check()?;
-    bench::check()?;
-    faults::inject(&["--seconds", "30"])?;
-    faults::inject(&["--fault", "mix-hosts", "--seconds", "15"])?;
-    test::run(true)
 }

@@ -1,14 +1,39 @@
 //! A step of a command: a program to run, and what to do if it fails.
 
 use std::{
+    cell::Cell,
     env,
     ffi::OsStr,
     fmt,
-    io::{self, Read, Write},
+    io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, ExitStatus, Stdio},
     thread,
 };
+
+thread_local! {
+    /// Whether this thread prints a step's output only once the step has ended.
+    static HOLDS_OUTPUT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs two lists of steps at the same time. What a step of the second list prints appears when that step ends.
+pub(crate) fn beside(
+    first: impl FnOnce() -> Result<(), Failure>,
+    second: impl FnOnce() -> Result<(), Failure> + Send,
+) -> Result<(), Failure> {
+    thread::scope(|scope| {
+        let second = scope.spawn(|| {
+            HOLDS_OUTPUT.set(true);
+            second()
+        });
+        let first = first();
+        let second = second.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        if let (Err(_), Err(failure)) = (&first, &second) {
+            eprintln!("{failure}");
+        }
+        first.and(second)
+    })
+}
 
 /// A program to run in the root of the repository, with empty standard input.
 pub(crate) struct Step {
@@ -53,26 +78,33 @@ impl Step {
 
     /// Prints the step, and runs it to completion.
     pub(crate) fn run(mut self) -> Result<(), Failure> {
-        eprintln!("xtask: {}", self.shown);
-        match self.command.status() {
+        let status = if HOLDS_OUTPUT.get() {
+            self.status_with_output_held()
+        } else {
+            eprintln!("xtask: {}", self.shown);
+            self.command.status()
+        };
+        match status {
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(Failure::new(format!("`{}` failed ({status})", self.shown), self.advice)),
             Err(error) => Err(Failure::new(format!("`{}` cannot run: {error}", self.shown), self.advice)),
         }
     }
 
-    /// Prints the step, runs it to completion, and returns what it printed, which it also passes on.
-    pub(crate) fn run_captured(mut self) -> Result<Captured, Failure> {
-        eprintln!("xtask: {}", self.shown);
-        let failure = |error| Failure::new(format!("`{}` cannot run: {error}", self.shown), self.advice);
-        let mut child = self.command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failure)?;
-        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let (stdout, stderr) = thread::scope(|scope| {
-            let errors = scope.spawn(|| pass_on(stderr, io::stderr()));
-            (pass_on(stdout, io::stdout()), errors.join().unwrap_or_default())
+    /// Runs it to completion, and then prints the step and its output at once.
+    fn status_with_output_held(&mut self) -> io::Result<ExitStatus> {
+        let (mut output, writer) = io::pipe()?;
+        self.command.stdout(writer.try_clone()?).stderr(writer);
+        let started = self.command.spawn();
+        // The command holds the pipe's other end. As long as it does, the output has no end.
+        self.command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut held = format!("xtask: {}\n", self.shown).into_bytes();
+        let status = started.and_then(|mut child| {
+            output.read_to_end(&mut held)?;
+            child.wait()
         });
-        let is_success = child.wait().map_err(failure)?.success();
-        Ok(Captured { is_success, stdout, stderr })
+        io::stderr().lock().write_all(&held)?;
+        status
     }
 
     /// Runs it silently, and returns whether it succeeded.
@@ -85,25 +117,6 @@ impl Step {
         let output = self.command.output().ok().filter(|output| output.status.success())?;
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
-}
-
-/// What a step has printed, and whether it succeeded.
-#[derive(Debug)]
-pub(crate) struct Captured {
-    pub(crate) is_success: bool,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-}
-
-/// Copies everything from one stream to another as it arrives, and returns it.
-fn pass_on(from: Option<impl Read>, mut to: impl Write) -> String {
-    let (mut all, mut buffer) = (Vec::new(), [0; 8192]);
-    let Some(mut from) = from else { return String::new() };
-    while let Ok(length @ 1..) = from.read(&mut buffer) {
-        let _ = to.write_all(&buffer[..length]).and_then(|()| to.flush());
-        all.extend_from_slice(&buffer[..length]);
-    }
-    String::from_utf8_lossy(&all).into_owned()
 }
 
 /// Why a command failed, and what to do about it.

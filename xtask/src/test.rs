@@ -1,63 +1,90 @@
 //! Runs the tests, of the workspace and of the clients in other languages.
 
-use std::{env, thread::available_parallelism};
+use std::{env, ffi::OsString, path::PathBuf, thread::available_parallelism};
 
 use crate::{
-    agents, clients, console, generate,
+    agents, build, clients, console, generate,
     install::venv,
-    network, redis, rerun,
+    network, redis,
     step::{Failure, Step},
 };
 
-/// The environment variable with the number of threads that run tests.
-const THREADS: &str = "RUST_TEST_THREADS";
+/// The environment variable that, set to `both`, runs every end-to-end scenario on both stores.
+const STORES: &str = "TEAMWIRE_TEST_STORES";
 
-/// How many threads run tests for each processor. Most of the time goes into tests that wait for processes.
+/// How many tests run at a time for each processor. Most of the time goes into tests that wait for processes.
 const THREADS_PER_PROCESSOR: usize = 2;
 
-/// Runs every test but those in containers. Prints nothing after the test runner's own summary.
-///
-/// `ci`: a client whose language is missing fails, and so does a test that would skip itself. The agent programs that CI must
-/// test are installed.
-pub(crate) fn run(ci: bool) -> Result<(), Failure> {
-    let mut servers = Vec::new();
-    for server in redis::SERVERS {
-        let path = server.find()?;
-        eprintln!("xtask: testing against {}", path.display());
-        servers.push((server.variable, path));
+/// What the tests need, found or installed.
+pub(crate) struct Tests {
+    nextest: PathBuf,
+    environment: Vec<(&'static str, OsString)>,
+}
+
+impl Tests {
+    /// Finds or installs what the tests need. Checks the clients and the console, which some of the tests run.
+    ///
+    /// `ci`: a client whose language is missing fails, and so does a test that would skip itself. The agent programs that CI
+    /// must test are installed.
+    pub(crate) fn prepare(ci: bool) -> Result<Self, Failure> {
+        let nextest = venv("xtask/test/requirements.txt", "target/tools/test")?.join("cargo-nextest");
+        let mut environment = Vec::new();
+        for server in redis::SERVERS {
+            let path = server.find()?;
+            eprintln!("xtask: testing against {}", path.display());
+            environment.push((server.variable, path.into()));
+        }
+        network::prepare()?;
+        environment.push((clients::READY, clients::prepare(ci)?.into()));
+        let mcp_python = venv("tests/e2e/mcp/requirements.txt", "target/tools/mcp")?.join("python");
+        environment.push(("TEAMWIRE_TEST_MCP_PYTHON", mcp_python.into()));
+        environment.push((agents::VARIABLE, agents::prepare(ci)?));
+        environment.extend(console::prepare(ci)?.map(|(variable, path)| (variable, path.into())));
+        if ci {
+            environment.push(("CI", "true".into()));
+        }
+        Ok(Self { nextest, environment })
     }
-    network::prepare()?;
-    let ready = clients::prepare(ci)?;
-    let mcp_python = venv("tests/e2e/mcp/requirements.txt", "target/tools/mcp")?.join("python");
-    let agent_programs = agents::prepare(ci)?;
-    let chromium = console::prepare(ci)?;
-    let threads = available_parallelism().map_or(1, |processors| processors.get() * THREADS_PER_PROCESSOR);
-    let prepare = |step: Step| {
-        let step = servers.iter().fold(step, |step, (variable, path)| step.env(variable, path));
-        let step = step.env(clients::READY, &ready).env("TEAMWIRE_TEST_MCP_PYTHON", &mcp_python);
-        let step = step.env(agents::VARIABLE, &agent_programs);
-        let step = chromium.iter().fold(step, |step, (variable, path)| step.env(variable, path));
-        let step = if env::var_os(THREADS).is_none() { step.env(THREADS, threads.to_string()) } else { step };
-        if ci { step.env("CI", "true") } else { step }
-    };
-    let run = |arguments: &[&str]| {
-        prepare(Step::cargo(arguments).advice("`cargo test --package PACKAGE NAME` runs one test again")).run()
-    };
-    // The tests run this program, but it is in another package, so cargo does not build it for them.
-    run(&["build", "--locked", "--package", "teamwire-conformance-driver"])?;
-    // First, because nextest leaves them out, and the last line printed should be the summary of the other tests.
-    run(&["test", "--workspace", "--locked", "--doc"])?;
-    if Step::cargo(&["nextest", "--version"]).succeeds() {
-        run(&["nextest", "run", "--workspace", "--locked"])
-    } else {
-        rerun::test(&["--workspace", "--locked", "--lib", "--bins", "--tests"], prepare)
+
+    /// Runs every test but those in containers. Prints nothing after the test runner's own summary.
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        build::workspace()?;
+        // First, because nextest leaves them out, and the last line printed should be the summary of the other tests.
+        self.step(build::cargo("test", &["--doc"])).run()?;
+        self.nextest(&["--lib", "--bins", "--tests"])
     }
+
+    /// Runs the tests that nextest selects by these options. `.config/nextest.toml` says how.
+    fn nextest(&self, selection: &[&str]) -> Result<(), Failure> {
+        let threads = available_parallelism().map_or(1, |processors| processors.get() * THREADS_PER_PROCESSOR);
+        let run = [&["nextest", "run"], &build::ALL[..], selection].concat();
+        let step = self.step(Step::new(&self.nextest, &run));
+        let threads = env::var_os("NEXTEST_TEST_THREADS").unwrap_or_else(|| threads.to_string().into());
+        step.env("NEXTEST_TEST_THREADS", threads).run()
+    }
+
+    fn step(&self, step: Step) -> Step {
+        let step = self.environment.iter().fold(step, |step, (variable, value)| step.env(variable, value));
+        step.advice("`cargo test --package PACKAGE NAME` runs one test again")
+    }
+}
+
+/// Runs every test but those in containers.
+pub(crate) fn run() -> Result<(), Failure> {
+    Tests::prepare(false)?.run()
+}
+
+/// Runs every end-to-end scenario on both stores.
+pub(crate) fn on_both_stores() -> Result<(), Failure> {
+    let mut tests = Tests::prepare(true)?;
+    tests.environment.push((STORES, "both".into()));
+    tests.nextest(&["--test", "e2e"])
 }
 
 /// Checks the generated code, then builds, checks and tests the clients of all languages.
 pub(crate) fn clients() -> Result<(), Failure> {
-    generate::check()?;
+    generate::stubs()?;
+    generate::check_after_stubs()?;
     let ready = clients::prepare(true)?;
-    Step::cargo(&["build", "--locked", "--package", "teamwire-conformance-driver"]).run()?;
-    Step::cargo(&["test", "--locked", "--test", "e2e", "--", "clients::"]).env(clients::READY, ready).run()
+    build::cargo("test", &["--test", "e2e", "--", "clients::"]).env(clients::READY, ready).run()
 }

@@ -28,16 +28,12 @@ use teamwire_server::{
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     net::TcpListener,
-    sync::Semaphore,
     task::JoinSet,
     time::sleep,
 };
 use tokio_util::sync::CancellationToken;
 
 const SECRET: &str = "planted0123456789abcdef";
-
-/// What is found depends on how much happens in a run, so few runs share the processors, however many threads run tests.
-static RUNS: Semaphore = Semaphore::const_new(2);
 
 /// Starts two coordinators on a store in memory with a bug. Returns their addresses.
 async fn coordinators(bug: Bug, stop: &CancellationToken) -> Vec<String> {
@@ -68,7 +64,6 @@ async fn coordinators_on(store: &str, limits: Limits, bug: Bug, stop: &Cancellat
 
 /// Runs members on a store with a bug for a while, and returns the promises that were broken.
 async fn broken(bug: Bug) -> Vec<Promise> {
-    let _turn = RUNS.acquire().await.unwrap();
     let directory = tempfile::tempdir().unwrap();
     let stop = CancellationToken::new();
     let _stopped = stop.clone().drop_guard();
@@ -217,7 +212,6 @@ async fn sends_delayed_by_a_flood_are_found() {
 
 /// Runs a team with hostile members on a store with a bug, and returns the promises that were broken.
 async fn broken_beside_hostile_members(bug: Bug) -> Vec<Promise> {
-    let _turn = RUNS.acquire().await.unwrap();
     let directory = tempfile::tempdir().unwrap();
     let stop = CancellationToken::new();
     let _stopped = stop.clone().drop_guard();
@@ -276,7 +270,6 @@ async fn a_memory_leak_is_found() {
 /// Orders two members from a host on a store with a bug, and returns the promises that were broken. The host starts this many
 /// processes of the first one. It leaves the order of the other one alone, so that it expires.
 async fn broken_orders(bug: Bug, started: u32) -> Vec<Promise> {
-    let _turn = RUNS.acquire().await.unwrap();
     let directory = tempfile::tempdir().unwrap();
     let record = |member: &str, process| history::Recorder::open(directory.path(), member, process).unwrap();
     let stop = CancellationToken::new();

@@ -410,13 +410,15 @@ impl StartedCommand {
 /// Polls until `look` finds something, for up to [`PATIENCE`].
 #[track_caller]
 pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let began = Instant::now();
+    let (began, mut pause) = (Instant::now(), Duration::from_millis(20));
     loop {
         if let Some(found) = look() {
             return found;
         }
         assert!(began.elapsed() < PATIENCE, "timed out: {what}");
-        thread::sleep(Duration::from_millis(50));
+        thread::sleep(pause);
+        // Most looks start a process, so a long wait would otherwise keep a processor from the other tests.
+        pause = (pause * 3 / 2).min(Duration::from_millis(250));
     }
 }
 

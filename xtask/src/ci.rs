@@ -1,0 +1,41 @@
+//! The check that every change must pass.
+
+use crate::{
+    build, charts, faults, generate, lint,
+    parts::Parts,
+    step::{Failure, beside},
+    test::Tests,
+};
+
+/// Checks everything that does not take too long for every change. [`nightly`](crate::nightly) has the rest.
+///
+/// Two processors have work most of the time: while rustc compiles one crate after the other, the rest is prepared, and while
+/// faults strike, which is mostly waiting, what was built is checked.
+pub(crate) fn run() -> Result<(), Failure> {
+    let parts = Parts::new();
+    let mut tests = None;
+    beside(
+        || {
+            parts.run("format", lint::format)?;
+            parts.run("clippy", lint::clippy)?;
+            parts.run("build", build::workspace)
+        },
+        || {
+            parts.run("lint of everything else", lint::files)?;
+            parts.run("stubs", generate::stubs)?;
+            tests = Some(parts.run("clients, console, tools", || Tests::prepare(true))?);
+            parts.run("tools for charts", charts::install)
+        },
+    )?;
+    beside(
+        || {
+            parts.run("faults", || faults::inject(&["--seconds", "30"]))?;
+            parts.run("faults of hosts", || faults::inject(&["--fault", "mix-hosts", "--seconds", "15"]))
+        },
+        || {
+            parts.run("generated code", generate::check_after_stubs)?;
+            parts.run("charts", charts::check)
+        },
+    )?;
+    parts.run("tests", || tests.map_or(Ok(()), |tests| tests.run()))
+}

@@ -1,0 +1,60 @@
+//! What is too slow for every change.
+
+use crate::{
+    agents, bench, containers, dist, faults, fuzz, kubernetes,
+    parts::Parts,
+    step::{Failure, beside},
+    test,
+};
+
+/// A part: its name at the command line, and what it does.
+type Part = (&'static str, fn() -> Result<(), Failure>);
+
+/// Every part.
+const PARTS: [Part; 9] = [
+    ("stores", test::on_both_stores),
+    ("agents", || agents::test(&[])),
+    ("faults", faults),
+    ("simulation", || faults::simulate(&["--seeds", "50"])),
+    ("fuzzing", || fuzz::run(&["--seconds", "30"])),
+    ("benchmark", bench::check),
+    ("kubernetes", kubernetes::test),
+    ("containers", containers::test),
+    ("packages", dist::check),
+];
+
+/// Runs the parts with these names, or all. A part that fails does not keep the next ones from running.
+pub(crate) fn run(names: &[&str]) -> Result<(), Failure> {
+    if let Some(unknown) = names.iter().find(|name| PARTS.iter().all(|(part, _)| part != *name)) {
+        let known = PARTS.map(|(part, _)| part).join(", ");
+        return Err(Failure::new(
+            format!("there is no part `{unknown}`; there are {known}"),
+            "name some of them, or none",
+        ));
+    }
+    let parts = Parts::new();
+    let mut failed = Vec::new();
+    for (name, part) in PARTS.into_iter().filter(|(part, _)| names.is_empty() || names.contains(part)) {
+        if let Err(failure) = parts.run(name, part) {
+            eprintln!("{failure}");
+            failed.push(name);
+        }
+    }
+    // Prints what ran, before the failure.
+    drop(parts);
+    if failed.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("failed: {}", failed.join(" ")), "`cargo xtask nightly PART...` repeats parts"))
+}
+
+/// Runs mixes of faults, and then each fault. On both stores at the same time: such runs mostly wait.
+fn faults() -> Result<(), Failure> {
+    let on = |store: &str| {
+        for (fault, seconds) in [("mix", "120"), ("mix-hosts", "120"), ("all", "20")] {
+            faults::inject(&["--fault", fault, "--seconds", seconds, "--store", store])?;
+        }
+        Ok(())
+    };
+    beside(|| on("embedded"), || on("redis"))
+}

@@ -1,0 +1,46 @@
+//! The parts of a long command: what ran, how long it took, and what failed.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use crate::step::Failure;
+
+/// The parts that have ended. Dropping it prints them.
+pub(crate) struct Parts {
+    began: Instant,
+    ended: Mutex<Vec<(&'static str, Duration, bool)>>,
+}
+
+impl Parts {
+    /// Starts a command with parts.
+    pub(crate) fn new() -> Self {
+        Self { began: Instant::now(), ended: Mutex::default() }
+    }
+
+    /// Runs a part, and records how it ended.
+    pub(crate) fn run<T>(&self, name: &'static str, part: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+        let began = Instant::now();
+        let result = part();
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).push((name, began.elapsed(), result.is_ok()));
+        result
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, took, passed) in &*ended {
+            let outcome = if *passed { "passed" } else { "FAILED" };
+            eprintln!("xtask: {:>8} {outcome}  {name}", minutes(*took));
+        }
+        eprintln!("xtask: {:>8} in all", minutes(self.began.elapsed()));
+    }
+}
+
+/// Returns a duration as minutes and seconds.
+fn minutes(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    format!("{}:{:02}", seconds / 60, seconds % 60)
+}
