@@ -45,13 +45,13 @@ plots, and the page itself, from all figures in data. The page says if they come
 commits or machines.
 
 Examples:
-  cargo run --release --package teamwire-bench -- --fetch --quick
-  cargo run --release --package teamwire-bench -- send --store embedded
-  cargo run --release --package teamwire-bench -- idle --streams 10000
-  cargo run --release --package teamwire-bench -- drain --backlog 100000 --json drain.json
-  cargo run --release --package teamwire-bench -- watch --members 200 --messages 20000
-  cargo run --release --package teamwire-bench -- scale --runs 1 --scale-teams 10000 --scale-members 2
-  cargo run --release --package teamwire-bench -- --fetch --markdown docs/benchmarks/results.md
+  cargo run --profile dist --package teamwire-bench -- --fetch --quick
+  cargo run --profile dist --package teamwire-bench -- send --store embedded
+  cargo run --profile dist --package teamwire-bench -- idle --streams 10000
+  cargo run --profile dist --package teamwire-bench -- drain --backlog 100000 --json drain.json
+  cargo run --profile dist --package teamwire-bench -- watch --members 200 --messages 20000
+  cargo run --profile dist --package teamwire-bench -- scale --runs 1 --scale-teams 10000 --scale-members 2
+  cargo run --profile dist --package teamwire-bench -- --fetch --markdown docs/benchmarks/results.md
   cargo run --package teamwire-bench -- --render docs/benchmarks/results.md";
 
 /// The number of runs, and the seconds of a run, if nothing else is said: of a check, of a look, and of what is published.
@@ -128,7 +128,7 @@ pub(crate) struct Cli {
     /// After each scenario, write the figures of all runs to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// The binary to measure. [default: the release build, which cargo brings up to date]
+    /// The binary to measure. [default: the build of the profile `dist`, which cargo brings up to date]
     #[arg(long, value_name = "PATH")]
     pub(crate) teamwire: Option<PathBuf>,
     /// The commit that --teamwire was built from. [default: that of this source tree, if cargo has built it]

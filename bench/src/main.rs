@@ -1,6 +1,6 @@
 //! Teamwire's load generator and benchmarks.
 //!
-//! Every candidate runs as real processes on this machine, with the same messages: the release build of the coordinator over
+//! Every candidate runs as real processes on this machine, with the same messages: the released build of the coordinator over
 //! an embedded store or Redis, the baselines that it builds on, and the peers that could replace it. An absolute figure says
 //! more about the machine than about teamwire, so the runs of all candidates are interleaved, and what counts is the ratio of
 //! adjacent runs.
@@ -254,11 +254,11 @@ fn settings(cli: &Cli, teamwire: PathBuf, directory: &Path) -> Result<(Bench, Op
     Ok((bench, no_redis))
 }
 
-/// Builds teamwire's release binary with the cargo that runs this program, into the same directory. Returns the commit of the
+/// Builds teamwire as it is released, with the cargo that runs this program, into the same directory. Returns the commit of the
 /// source. `None`: cargo does not run this program, so nothing was built; or the commit is unknown.
 fn build() -> Result<Option<String>> {
     let Some(cargo) = env::var_os("CARGO") else { return Ok(None) };
-    let status = Command::new(cargo).args(["build", "--release", "--package", "teamwire"]).status()?;
+    let status = Command::new(cargo).args(["build", "--profile", "dist", "--package", "teamwire"]).status()?;
     if status.success() {
         Ok(provenance::commit())
     } else {

@@ -1,5 +1,5 @@
 // @ts-check
-/** Measures the page of a large team: `TEAMWIRE_TEST_BINARY=../target/release/teamwire node --test test/large.js`. Prints JSON. */
+/** Measures the page of a large team: `TEAMWIRE_TEST_BINARY=../target/dist/teamwire node --test test/large.js`. Prints JSON. */
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -7,7 +7,7 @@ use crate::world::{FreshMachine, LEAD, StartedCommand, World, eventually};
 /// Commands that other tests run: this one's own command line, the containers' and the charts' tests.
 const TESTED_ELSEWHERE: [&str; 5] = [
     "cargo xtask test",
-    "alias teamwire=$PWD/target/release/teamwire",
+    "alias teamwire=$PWD/target/debug/teamwire",
     "docker compose --file deploy/compose.yaml up --build",
     "helm install teamwire deploy/helm/teamwire --namespace teamwire --create-namespace",
     "teamwire serve --store redis://HOST:6379",
@@ -45,7 +45,7 @@ fn the_first_minute_works_as_printed() {
     let then = block_with("teamwire task list");
     assert_eq!(then[then.len() - 2..], ["teamwire console", "teamwire down"]);
     for command in first.into_iter().chain(then) {
-        let typed = command.replace("cargo run --release -- ", "teamwire ");
+        let typed = command.replace("cargo run -- ", "teamwire ");
         let output = machine.type_in(Path::new(CLONE), &typed).output().succeeds().stdout;
         let expected = match typed.as_str() {
             _ if typed.contains("--wait-reply") => "You said: The schema is ready.",

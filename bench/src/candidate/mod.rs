@@ -24,7 +24,7 @@ pub(crate) const SUMMARY: &str = "a message of the benchmark";
 /// A system that takes messages for inboxes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Candidate {
-    /// The release build of the coordinator, in its own process, through the Rust client.
+    /// The released build of the coordinator, in its own process, through the Rust client.
     Teamwire(Store),
     /// [`null_server`] with a store or without, through the same client.
     NullServer(Option<Store>),

@@ -78,8 +78,8 @@ pub(super) struct HostCommand {
     stop_members: bool,
     /// Start members as Kubernetes Jobs, with the service account of this Pod or with your kubeconfig
     ///
-    /// --config is required, and the profiles in its file are Pod templates; see docs/kubernetes.md.
-    #[cfg(feature = "kubernetes")]
+    /// --config is required, and the profiles in its file are Pod templates; see docs/kubernetes.md. Only builds with the feature
+    /// `kubernetes` can do this; released programs can.
     #[arg(long, requires = "config", conflicts_with = "dir")]
     kubernetes: bool,
     #[command(flatten)]
@@ -100,7 +100,6 @@ impl HostCommand {
 
     async fn run_host(&self, context: &ContextArgs) -> Result<(), Failure> {
         refuse_within_runner("A host cannot run here.")?;
-        #[cfg(feature = "kubernetes")]
         if self.kubernetes {
             return self.run_in_cluster(context).await;
         }
@@ -122,6 +121,14 @@ impl HostCommand {
             () = stop.cancelled() => return Ok(()),
         };
         directory.ended(self.serve(client, Arc::new(processes), stop).await?)
+    }
+
+    #[cfg(not(feature = "kubernetes"))]
+    async fn run_in_cluster(&self, _context: &ContextArgs) -> Result<(), Failure> {
+        Err(Failure::usage(
+            "This teamwire was built without Kubernetes. Use a released one, or build it in a clone with `cargo build --release \
+             --features kubernetes`.",
+        ))
     }
 
     /// Carries out orders until the host is asked to stop or the coordinator no longer accepts it.
