@@ -11,11 +11,12 @@ use crate::{
 type Part = (&'static str, fn() -> Result<(), Failure>);
 
 /// Every part.
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     ("stores", test::on_both_stores),
     ("agents", || agents::test(&[])),
     ("faults", faults),
-    ("simulation", || faults::simulate(&["--seeds", "50"])),
+    ("simulation", simulation),
+    ("stories", test::new_stories),
     ("fuzzing", || fuzz::run(&["--seconds", "30"])),
     ("benchmark", bench::check),
     ("kubernetes", kubernetes::test),
@@ -46,6 +47,12 @@ pub(crate) fn run(names: &[&str]) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::new(format!("failed: {}", failed.join(" ")), "`cargo xtask nightly PART...` repeats parts"))
+}
+
+/// Plays teams on simulated time, small ones and a fleet of hosts.
+fn simulation() -> Result<(), Failure> {
+    faults::simulate(&["--seeds", "50"])?;
+    faults::simulate(&["--fleet", "--seeds", "4"])
 }
 
 /// Runs mixes of faults, and then each fault. On both stores at the same time: such runs mostly wait.

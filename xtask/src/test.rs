@@ -1,6 +1,12 @@
 //! Runs the tests, of the workspace and of the clients in other languages.
 
-use std::{env, ffi::OsString, path::PathBuf, thread::available_parallelism};
+use std::{
+    env,
+    ffi::OsString,
+    path::PathBuf,
+    thread::available_parallelism,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use crate::{
     agents, build, clients, console, generate,
@@ -79,6 +85,18 @@ pub(crate) fn on_both_stores() -> Result<(), Failure> {
     let mut tests = Tests::prepare(true)?;
     tests.environment.push((STORES, "both".into()));
     tests.nextest(&["--test", "e2e"])
+}
+
+/// How many stories each of the tests of the rules tells that were not told before.
+const STORIES: &str = "40";
+
+/// Tells stories from a seed that no run had before. The check always tells the same ones.
+pub(crate) fn new_stories() -> Result<(), Failure> {
+    let mut tests = Tests::prepare(true)?;
+    let seed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    eprintln!("xtask: the stories begin with TEAMWIRE_SEED={seed}");
+    tests.environment.extend([("TEAMWIRE_SEED", seed.to_string().into()), ("PROPTEST_CASES", STORIES.into())]);
+    tests.nextest(&["--test", "rules", "stories"])
 }
 
 /// Checks the generated code, then builds, checks and tests the clients of all languages.

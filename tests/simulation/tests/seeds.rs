@@ -16,8 +16,8 @@ fn simulate(first: u64, seeds: u64, more: &[&str]) -> (bool, String) {
 /// Asserts that at least one of eight seeds finds a bug.
 fn assert_found(bug: &str, promise: &str) {
     let mut all = String::new();
-    for first in (1..=8).step_by(2) {
-        let (is_kept, printed) = simulate(first, 2, &["--bug", bug]);
+    for seed in 1..=8 {
+        let (is_kept, printed) = simulate(seed, 1, &["--bug", bug]);
         if !is_kept && printed.contains(&format!("BROKEN: {promise}: ")) {
             return;
         }
@@ -28,7 +28,8 @@ fn assert_found(bug: &str, promise: &str) {
 
 #[test]
 fn every_promise_is_kept_in_every_seed() {
-    let (is_kept, printed) = simulate(1, 16, &[]);
+    // `cargo xtask nightly simulation` plays more.
+    let (is_kept, printed) = simulate(1, 4, &[]);
     assert!(is_kept, "{printed}");
 }
 
