@@ -12,7 +12,7 @@ use crate::{
 /// Two processors have work most of the time: while rustc compiles one crate after the other, the rest is prepared, and while
 /// faults strike, which is mostly waiting, what was built is checked.
 pub(crate) fn run() -> Result<(), Failure> {
-    let parts = Parts::new();
+    let parts = Parts::new(false);
     let mut tests = None;
     beside(
         || {

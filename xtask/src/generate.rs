@@ -62,7 +62,7 @@ pub(crate) fn stubs() -> Result<(), Failure> {
     Step::new(&python, &arguments).env("PATH", path).run()
 }
 
-/// Generates the rest of what [`stubs`] has begun, and fails where the result differs from what is committed.
+/// Generates what [`stubs`] leaves out, and fails where the result differs from what is committed.
 pub(crate) fn check_after_stubs() -> Result<(), Failure> {
     build::workspace()?;
     Step::new(build::program("examples").join(POLICIES), &["."]).run()?;

@@ -28,9 +28,6 @@ pub(crate) fn beside(
         });
         let first = first();
         let second = second.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        if let (Err(_), Err(failure)) = (&first, &second) {
-            eprintln!("{failure}");
-        }
         first.and(second)
     })
 }
