@@ -235,7 +235,7 @@ impl Backend for Jobs {
         }
     }
 
-    async fn forget(&self, request_id: &str) {
+    async fn forget(&self, request_id: &str) -> Option<String> {
         let forgotten = async {
             let Some(job) = self.existing(request_id).await? else { return Ok(()) };
             let pods = self.cluster.pods(&self.of_order(request_id)).await?;
@@ -250,6 +250,7 @@ impl Backend for Jobs {
             // After a restart, the host reports it again, which is harmless.
             tracing::debug!(%error, request_id, "a Job was not marked as reported");
         }
+        None
     }
 
     async fn stop_all(&self) {

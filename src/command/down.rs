@@ -305,7 +305,10 @@ async fn end_host(context: &ContextArgs, records: &Records, team: &str, report: 
         host.end(STOP_GRACE).await;
         report.line("host", "local", Outcome::Done, "Ended the local host.");
     }
-    leftovers::clear(context, team).await
+    for kept in leftovers::clear(context, team).await? {
+        report.text(&kept);
+    }
+    Ok(())
 }
 
 /// Removes what this machine has kept about a team.

@@ -380,6 +380,36 @@ fn a_worktree_goes_when_it_is_clean_and_stays_with_changes() {
 }
 
 #[test]
+fn hidden_work_in_a_worktree_survives_every_way_to_end() {
+    let world = World::embedded();
+    world.create_team("acme");
+    let lead = Orderer::new(&world);
+    let app = world.home("gpu-1").join("app");
+    make_repository(&app);
+    git(&app, &["config", "status.showUntrackedFiles", "no"]);
+    let script = "rm -f pids\nhear() { IFS= read -r line; }\n".to_owned() + agents::WILLING;
+    let mut gpu = host(&world, &lead, &script, &format!("worktree = \"{}\"", app.display()));
+    let (worktree, orders) = (world.home("gpu-1").join("work/backend"), world.host_state("gpu-1").join("orders"));
+    for end in ["approved", "forced", "runner killed", "host killed"] {
+        let order = lead.start("backend");
+        fs::write(worktree.join("new"), end).unwrap();
+        match end {
+            "approved" => drop(world.cli(LEAD, &["shutdown", "backend", "--wait"]).succeeds()),
+            "forced" => drop(world.cli(LEAD, &["shutdown", "backend", "--force"]).succeeds()),
+            "runner killed" => kill_process(world.runner_on("gpu-1", &order)),
+            _ => {
+                gpu.kill();
+                world.cli(LEAD, &["shutdown", "backend", "--wait"]).succeeds();
+                gpu = HostProcess::start(&world, "gpu-1", &[]);
+            }
+        }
+        eventually("the order is forgotten", || (!orders.join(&order.id).exists()).then_some(()));
+        assert_eq!(fs::read_to_string(worktree.join("new")).unwrap_or_default(), end);
+        gpu.await_said(&format!("The worktree of backend stays in {}: it has the new file new.", worktree.display()));
+    }
+}
+
+#[test]
 fn only_one_host_can_have_a_name_and_only_one_process_its_identity() {
     let world = World::embedded();
     world.create_team("acme");

@@ -34,8 +34,9 @@ pub trait Backend: Send + Sync + 'static {
     /// after a restart until it is [forgotten](Backend::forget). Cancel-safe.
     fn next_end(&self) -> impl Future<Output = Ended> + Send;
 
-    /// Forgets an end that the coordinator now knows about, and removes what is left of the member.
-    fn forget(&self, request_id: &str) -> impl Future<Output = ()> + Send;
+    /// Forgets an end that the coordinator now knows about, and removes what is left of the member, but nothing that would be
+    /// lost. Returns a sentence about what stays, and where.
+    fn forget(&self, request_id: &str) -> impl Future<Output = Option<String>> + Send;
 
     /// Asks all members that it has started to end, and waits until they have. Admits no more orders. [`Backend::next_end`]
     /// still returns the ends.

@@ -60,6 +60,13 @@ pub enum HostEvent {
         /// How it ended.
         detail: String,
     },
+    /// What a member has written stays, because it would otherwise be lost.
+    Kept {
+        /// The member's name.
+        member: String,
+        /// What stays, where, and why.
+        detail: String,
+    },
     /// A call failed and will not be retried. A later process may repeat what it was for.
     CallFailed {
         /// What failed, and why.
@@ -83,7 +90,7 @@ impl fmt::Display for HostEvent {
             }
             Self::Passed { member, detail, .. } => write!(f, "did not start {member}: {detail}"),
             Self::Ended { member, detail, .. } => write!(f, "{member} has ended: {detail}"),
-            Self::CallFailed { detail } => f.write_str(detail),
+            Self::Kept { detail, .. } | Self::CallFailed { detail } => f.write_str(detail),
         }
     }
 }

@@ -61,11 +61,11 @@ impl<B: Backend> Orders<B> {
             }
             Err(NotStarted::Over(error)) => {
                 self.passed(order, &error.to_string());
-                self.backend.forget(&order.request_id).await;
+                self.forget(&order.request_id, &order.member).await;
             }
             Err(NotStarted::Refused(error)) => {
                 self.refuse(order, error).await;
-                self.backend.forget(&order.request_id).await;
+                self.forget(&order.request_id, &order.member).await;
             }
         }
     }
@@ -118,6 +118,13 @@ impl<B: Backend> Orders<B> {
         client.update_host(request).await.map(|_| offer)
     }
 
+    /// Forgets an order whose member has ended, or never began.
+    async fn forget(&self, request_id: &str, member: &str) {
+        if let Some(detail) = self.backend.forget(request_id).await {
+            (self.on_event)(&HostEvent::Kept { member: member.to_owned(), detail });
+        }
+    }
+
     fn passed(&self, order: &Order, detail: &str) {
         (self.on_event)(&HostEvent::Passed {
             member: order.member.clone(),
@@ -150,8 +157,8 @@ impl<B: Backend> Orders<B> {
             Err(error) => Err(error),
         };
         match reported {
-            Ok(()) => self.backend.forget(&request_id).await,
-            Err(Error::Refused(refusal)) if is_gone(refusal.reason) => self.backend.forget(&request_id).await,
+            Ok(()) => self.forget(&request_id, &member).await,
+            Err(Error::Refused(refusal)) if is_gone(refusal.reason) => self.forget(&request_id, &member).await,
             // The next process reports it.
             Err(error) => (self.on_event)(&HostEvent::CallFailed {
                 detail: format!("The end of {member} was not reported: {error}"),

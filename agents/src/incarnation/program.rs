@@ -14,7 +14,7 @@ use crate::{
     event::RunnerEvent,
     exit::{Exit, Why},
     line_protocol::input_lines::Welcome,
-    process::{Process, with_own_directory},
+    process::{Process, check_directory, with_own_directory},
     tls_environment::tls_environment,
 };
 
@@ -40,6 +40,9 @@ impl Incarnation<'_> {
         let Some(command) = self.command(welcome, additions) else {
             return Err(Exit::not_started(&std::io::Error::other("the command is empty")));
         };
+        if let Err(why) = check_directory(&self.config.working_directory()) {
+            return Err(Exit::not_started(&std::io::Error::other(why)));
+        }
         let process =
             Process::start(command, self.boundary.clone()).await.map_err(|error| Exit::not_started(&error))?;
         self.tell(RunnerEvent::Started { pid: process.pid() });

@@ -6,7 +6,7 @@
 //!   runner dies.
 //! - [`error_output`]: passes the program's error output on, and keeps its last lines for the report of its exit.
 //! - [`before_exec`]: what a new process does before it becomes the program.
-//! - [`executable`]: whether there is a program to start. [`pid`]: one process, told from a later one with the same id.
+//! - [`executable`]: whether there is a program to start, and [`working_directory`]: a directory to start it in. [`pid`]: one process, told from a later one with the same id.
 
 mod before_exec;
 mod boundary;
@@ -18,6 +18,7 @@ mod pid;
 mod process_table;
 mod process_tree;
 mod watchdog;
+mod working_directory;
 
 pub use before_exec::start_in_new_session;
 pub use executable::check_program;
@@ -29,4 +30,5 @@ pub(crate) use {
     executable::{find_program, with_own_directory},
     process_table::Entry,
     process_tree::Process,
+    working_directory::check_directory,
 };

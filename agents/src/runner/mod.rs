@@ -62,7 +62,7 @@
 mod restarts;
 mod signals;
 
-use std::{mem, pin::pin, sync::Arc, time::Duration};
+use std::{env, mem, pin::pin, sync::Arc, time::Duration};
 
 use teamwire_client::{Client, Error, Retry};
 use teamwire_proto::{credential::Credential, v1};
@@ -111,6 +111,8 @@ impl Runner {
         if let Err(error) = nix::sys::prctl::set_child_subreaper(true) {
             tracing::warn!(%error, "cannot follow descendants that leave their parents");
         }
+        // A restart must find the directory again by its path, not as one that was removed.
+        self.config.directory = self.config.directory.take().or_else(|| env::current_dir().ok());
         let _signals = self
             .config
             .handles_signals

@@ -17,15 +17,15 @@ use crate::{
 };
 
 /// Ends the members that the host of a team has started here, and removes its records about them. What members have written
-/// stays, and so does the host's identity.
-pub(in crate::command) async fn clear(context: &ContextArgs, team: &str) -> Result<(), Failure> {
+/// stays, and so does the host's identity. Returns a sentence about each worktree that stays.
+pub(in crate::command) async fn clear(context: &ContextArgs, team: &str) -> Result<Vec<String>, Failure> {
     let directory = directory(context, team)?;
     if !directory.exists() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     refuse_shared(&directory)?;
     // Otherwise, another host runs there, and does this itself.
-    let Ok(_lock) = lock(&directory) else { return Ok(()) };
+    let Ok(_lock) = lock(&directory) else { return Ok(Vec::new()) };
     let teamwire = this_program().ok_or_else(|| Failure::usage("Cannot find the teamwire binary."))?;
     let cannot = |error: io::Error| Failure::local("Cannot remove what the local host has left", error);
     let processes = Processes::open(teamwire.into(), directory, HostFile::default()).await.map_err(cannot)?;

@@ -237,6 +237,7 @@ fn to_json(event: &HostEvent) -> serde_json::Value {
         HostEvent::Ended { member, request_id, detail } => {
             json!({ "event": "ended", "member": member, "request_id": request_id, "detail": detail })
         }
+        HostEvent::Kept { member, detail } => json!({ "event": "kept", "member": member, "detail": detail }),
         HostEvent::CallFailed { detail } => json!({ "event": "call_failed", "detail": detail }),
         _ => json!({ "event": "other", "detail": event.to_string() }),
     }

@@ -117,13 +117,15 @@ impl Processes {
         self.0.table.running().iter().filter(|record| is_alive(record)).count()
     }
 
-    /// Ends the members that are still running, and removes what the host has kept about them. What they have written stays.
-    pub async fn clear(&self) -> io::Result<()> {
+    /// Ends the members that are still running, and removes what the host has kept about them. Returns a sentence about each
+    /// worktree that stays.
+    pub async fn clear(&self) -> io::Result<Vec<String>> {
         self.stop_all().await;
+        let mut kept = Vec::new();
         for record in self.0.records.load()? {
-            self.forget(&record.request_id).await;
+            kept.extend(self.forget(&record.request_id).await);
         }
-        Ok(())
+        Ok(kept)
     }
 
     /// Continues an order that an earlier process began.
@@ -150,7 +152,8 @@ impl Processes {
     /// it.
     async fn interrupted(&self, record: Record) {
         if record.expires_at <= SystemTime::now() {
-            return self.undo(&record).await;
+            self.undo(&record).await;
+            return;
         }
         self.0.table.set(&record.request_id, &record.member, State::Interrupted);
     }
@@ -182,7 +185,11 @@ impl Processes {
             (None, None, Some(shared)) => Workspace::shared(shared, below),
             (dir, worktree, _) => {
                 let directory = dir.clone().unwrap_or_else(|| self.0.state.join("work"));
-                Workspace::plan(&directory, &order.member, worktree.as_deref(), below)
+                let plain = Workspace::plan(&directory, &order.member, below);
+                match worktree {
+                    Some(repository) => plain.in_worktree(repository, &order.member, profile.discard_ignored),
+                    None => plain,
+                }
             }
         }
     }
@@ -206,21 +213,20 @@ impl Processes {
         self.0.table.name_free(order).await;
     }
 
-    /// Removes what is left of an order that was not started.
-    async fn undo(&self, record: &Record) {
-        self.clean(record).await;
-        self.0.records.remove(&record.request_id);
-    }
-
-    async fn clean(&self, record: &Record) {
-        if !self.0.table.has_other(&record.request_id, &record.member) {
-            record.workspace.clean().await;
-        }
+    /// Removes what is left of an order whose member has ended, or never began. Returns a sentence about what stays.
+    async fn undo(&self, record: &Record) -> Option<String> {
+        // First, so that no process of the member writes into what is about to be removed.
         if let Some(directory) = &record.cgroup {
             let cgroup = Cgroup::at(directory.clone());
             cgroup.kill();
             cgroup.remove();
         }
+        let is_free = !self.0.table.has_other(&record.request_id, &record.member);
+        let kept = if is_free { record.workspace.clean().await } else { None };
+        self.0.records.remove(&record.request_id);
+        kept.map(|why| {
+            format!("The worktree of {} stays in {}: {why}.", record.member, record.workspace.root.display())
+        })
     }
 
     /// Starts an order's runner, hands it its token, and records each step.
@@ -239,7 +245,7 @@ impl Processes {
         record.cgroup = cgroup.as_ref().map(|cgroup| cgroup.directory().to_owned());
         save(record)?;
         failpoint::reach("order-recorded");
-        record.workspace.create().await?;
+        record.workspace.prepare().await?;
         let cgroup_procs = cgroup.map(|cgroup| cgroup.procs()).transpose();
         let launch = Launch {
             teamwire: &self.0.teamwire,
@@ -339,12 +345,14 @@ impl Backend for Processes {
         self.0.table.next_end().await
     }
 
-    async fn forget(&self, request_id: &str) {
+    async fn forget(&self, request_id: &str) -> Option<String> {
         // The name stays taken until its directory is free.
-        if let Some(record) = self.0.records.read(request_id) {
-            self.undo(&record).await;
-        }
+        let kept = match self.0.records.read(request_id) {
+            Some(record) => self.undo(&record).await,
+            None => None,
+        };
         self.0.table.remove(request_id);
+        kept
     }
 
     async fn stop_all(&self) {

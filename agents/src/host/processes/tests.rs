@@ -32,7 +32,7 @@ impl Killed {
             member: "backend".to_owned(),
             profile: "agent".to_owned(),
             expires_at: SystemTime::now() + PATIENCE,
-            workspace: Workspace::plan(&self.directory.path().join("work"), "backend", None, ""),
+            workspace: Workspace::plan(&self.directory.path().join("work"), "backend", ""),
             log_begins_at: 0,
             cgroup: None,
             phase,

@@ -61,6 +61,9 @@ pub struct Profile {
     /// A git repository. Each member gets a worktree of it as its directory.
     #[serde(default, deserialize_with = "bounds::path")]
     pub worktree: Option<PathBuf>,
+    /// Whether files that git ignores may be removed together with the worktree of a member that has ended.
+    #[serde(default)]
+    pub discard_ignored: bool,
     /// Environment variables.
     #[serde(default, deserialize_with = "bounds::environment")]
     pub env: BTreeMap<String, String>,
@@ -204,6 +207,7 @@ impl Profile {
             via: None,
             dir: None,
             worktree: None,
+            discard_ignored: false,
             env: BTreeMap::new(),
             pass_env: variables.iter().map(|&name| name.to_owned()).collect(),
             permissions: None,
@@ -245,6 +249,7 @@ command = ["claude", "--model", "opus"]
 via = "claude"
 dir = "~/work"
 worktree = "/src/app"
+discard_ignored = true
 env = { CI = "1" }
 pass_env = ["ANTHROPIC_API_KEY", "AWS_*"]
 permissions = "ask"

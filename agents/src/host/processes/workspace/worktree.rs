@@ -1,0 +1,178 @@
+//! A git worktree for a member: makes it, checks it before each start, and removes it once git holds everything elsewhere.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{git::Git, held::Search};
+use crate::host::StartError;
+
+/// The file in a repository that is locked while a host adds or removes a worktree.
+const LOCK: &str = "teamwire.lock";
+
+/// Lets git log where a new worktree and its branch were. Later, git continues a log that exists, whatever the user's settings.
+const LOGGED: [&str; 2] = ["-c", "core.logAllRefUpdates=true"];
+
+/// A git worktree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Worktree {
+    /// The repository.
+    pub(super) repository: PathBuf,
+    /// The branch that the host makes for it.
+    pub(super) branch: String,
+    /// Whether the files in it that git ignores may be lost.
+    pub(super) discard_ignored: bool,
+}
+
+/// What git knows about a worktree.
+#[derive(Debug)]
+pub(super) struct Registration {
+    /// The directory in the repository with what belongs to this worktree alone.
+    pub(super) git_directory: PathBuf,
+    /// The repository's own directory.
+    pub(super) common_directory: PathBuf,
+}
+
+impl Worktree {
+    /// Makes sure that the worktree is there and works. Returns why not.
+    pub(super) async fn prepare(&self, root: &Path) -> Result<(), StartError> {
+        let failed = |why: String| {
+            let repository = self.repository.display();
+            StartError::here_only(format!("git cannot make a worktree of {repository}.\n{why}"))
+        };
+        let common = self.common_directory().await.map_err(failed)?;
+        let _lock = lock(&common).await.map_err(failed)?;
+        if root.join(".git").exists() {
+            return self.registration(root, &common).await.map(drop).map_err(|why| {
+                StartError::here_only(format!(
+                    "{} is not a worktree of {} any more: {why}. Move what you need out of it, and remove the directory.",
+                    root.display(),
+                    self.repository.display()
+                ))
+            });
+        }
+        match self.missing(root).await.map_err(failed)? {
+            Some(registered) => self.restore(root, &registered).await,
+            None => self.add(root).await,
+        }
+        .map_err(failed)
+    }
+
+    /// Removes it, together with its branch, if git holds everything elsewhere. Returns why it stays.
+    pub(super) async fn remove_if_held(&self, root: &Path) -> Result<(), String> {
+        let common = self.common_directory().await?;
+        let _lock = lock(&common).await?;
+        let registration = self.registration(root, &common).await?;
+        let branch = format!("refs/heads/{}", self.branch);
+        let tip = Git::truthful(root).run(&["rev-parse", "--verify", "--quiet", &branch]).await;
+        let search =
+            Search { root, registration: &registration, branch: &branch, discard_ignored: self.discard_ignored };
+        if let Some(found) = search.find().await? {
+            return Err(format!("it has {found}"));
+        }
+        // Git itself looks for changes once more.
+        Git::truthful(&self.repository).run(&["worktree", "remove", &root.display().to_string()]).await?;
+        if let Ok(tip) = tip {
+            // Does nothing if the branch has moved meanwhile, or is checked out elsewhere.
+            let _ = self.delete_branch(&branch, tip.trim()).await;
+        }
+        Ok(())
+    }
+
+    async fn common_directory(&self) -> Result<PathBuf, String> {
+        let arguments = ["rev-parse", "--path-format=absolute", "--git-common-dir"];
+        Ok(canonical(Git::at(&self.repository).run(&arguments).await?.trim_end_matches('\n')))
+    }
+
+    /// Returns how the repository knows the worktree. Fails if it does not, or if git would look elsewhere.
+    async fn registration(&self, root: &Path, common: &Path) -> Result<Registration, String> {
+        let arguments = ["rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir", "--show-toplevel"];
+        let shown = Git::at(root).run(&arguments).await?;
+        let paths: Vec<PathBuf> = shown.lines().map(canonical).collect();
+        let [git_directory, common_directory, top] = <[PathBuf; 3]>::try_from(paths).map_err(|_| shown)?;
+        if common_directory != common || git_directory.parent() != Some(&common.join("worktrees")) {
+            return Err(format!("it belongs to {}", common_directory.display()));
+        }
+        if top != canonical(root) {
+            return Err(format!("git takes {} for it", top.display()));
+        }
+        let back = fs::read_to_string(git_directory.join("gitdir")).unwrap_or_default();
+        if canonical(back.trim_end()) != canonical(root.join(".git")) {
+            return Err("its repository knows it under another path".to_owned());
+        }
+        Ok(Registration { git_directory, common_directory })
+    }
+
+    /// Returns the directory of a worktree that the repository knows at this path, although there is none.
+    async fn missing(&self, root: &Path) -> Result<Option<PathBuf>, String> {
+        let common = self.common_directory().await?;
+        let Ok(entries) = fs::read_dir(common.join("worktrees")) else { return Ok(None) };
+        let link = canonical_parent(root).join(".git");
+        let is_it = |directory: &PathBuf| {
+            let back = fs::read_to_string(directory.join("gitdir")).unwrap_or_default();
+            canonical_parent(Path::new(back.trim_end()).parent().unwrap_or(root)).join(".git") == link
+        };
+        Ok(entries.flatten().map(|entry| entry.path()).find(is_it))
+    }
+
+    /// Makes the directory of a worktree again that the repository still knows: with what was staged, and with its log.
+    async fn restore(&self, root: &Path, registered: &Path) -> Result<(), String> {
+        let failed = |error: std::io::Error| format!("{}: {error}", root.display());
+        fs::create_dir_all(root).map_err(failed)?;
+        fs::write(root.join(".git"), format!("gitdir: {}\n", registered.display())).map_err(failed)?;
+        Git::at(root).run(&["checkout-index", "--all"]).await.map(drop)
+    }
+
+    async fn add(&self, root: &Path) -> Result<(), String> {
+        let branch = format!("refs/heads/{}", self.branch);
+        let path = root.display().to_string();
+        let git = || Git::at(&self.repository);
+        if git().run(&["rev-parse", "--verify", "--quiet", &branch]).await.is_ok() {
+            return git().run(&[LOGGED[0], LOGGED[1], "worktree", "add", &path, &self.branch]).await.map(drop);
+        }
+        let start = git().run(&["rev-parse", "--verify", "HEAD^{commit}"]).await?;
+        let add = ["worktree", "add", "--no-track", "-b", &self.branch, &path, start.trim()];
+        let added = git().run(&[&LOGGED[..], &add].concat()).await;
+        if added.is_err() {
+            // Otherwise the next member of this name would start from this commit, wherever the repository is by then.
+            let _ = self.delete_branch(&branch, start.trim()).await;
+        }
+        added.map(drop)
+    }
+
+    /// Deletes a branch that no worktree has checked out, if it is still at this commit.
+    async fn delete_branch(&self, branch: &str, commit: &str) -> Result<(), String> {
+        let worktrees = Git::at(&self.repository).run(&["worktree", "list", "--porcelain"]).await?;
+        if worktrees.lines().any(|line| line.strip_prefix("branch ") == Some(branch)) {
+            return Err("it is checked out".to_owned());
+        }
+        Git::truthful(&self.repository).run(&["update-ref", "-d", branch, commit]).await.map(drop)
+    }
+}
+
+/// Waits until no other host adds or removes a worktree of this repository.
+async fn lock(common: &Path) -> Result<File, String> {
+    let path = common.join(LOCK);
+    let open = move || {
+        let file = File::options().create(true).append(true).open(&path)?;
+        file.lock().map(|()| file)
+    };
+    let locked = tokio::task::spawn_blocking(open).await.unwrap_or_else(|error| Err(error.into()));
+    locked.map_err(|error| format!("{LOCK} in {}: {error}", common.display()))
+}
+
+fn canonical(path: impl AsRef<Path>) -> PathBuf {
+    let path = path.as_ref();
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// Returns a path that may not exist, in a directory that does.
+fn canonical_parent(path: &Path) -> PathBuf {
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => canonical(parent).join(name),
+        _ => path.to_owned(),
+    }
+}
