@@ -13,6 +13,7 @@ use crate::{
 scenarios! {
     a_message_is_answered_and_the_reply_is_paired_with_it,
     ten_messages_during_a_tool_call_are_processed_in_order_at_the_end_of_the_turn,
+    messages_do_not_cut_off_an_answer_under_way,
     hostile_content_reaches_the_model_as_text,
 }
 
@@ -81,6 +82,25 @@ fn ten_messages_during_a_tool_call_are_processed_in_order_at_the_end_of_the_turn
     for item in &items {
         assert_eq!(shown.matches(&format!(">{item}<")).count(), 1, "{item} is not new to the model exactly once");
     }
+    setup.shut_down(backend);
+}
+
+fn messages_do_not_cut_off_an_answer_under_way(setup: Setup) {
+    setup.model.add(Rule::when("think about it").says("I have thought.").at_gate("thought"));
+    let backend = setup.backend(&[]);
+    setup.send("think about it");
+    setup.model.await_request("think about it");
+    let notes = ["note-1", "note-2", "note-3"];
+    for note in notes {
+        setup.send(note);
+        eventually("it is at the runner", || (setup.receipt(note) == "delivered").then_some(()));
+    }
+    setup.model.open("thought");
+    for content in ["think about it"].iter().chain(&notes) {
+        setup.await_receipt(content, "processed");
+    }
+    let with_notes = setup.model.await_request("note-1");
+    assert!(with_notes.text.contains("I have thought."), "the answer was discarded: {}", with_notes.text);
     setup.shut_down(backend);
 }
 

@@ -1,6 +1,8 @@
 //! Codex: `codex app-server`, which reads and writes requests, responses and notifications as lines of JSON.
 //!
-//! `turn/start` begins a turn or joins the one that runs; its response proves nothing. The prompt has reached the model
+//! `turn/start` begins a turn or joins the one that runs; its response proves nothing. A prompt that joins a turn while the model
+//! answers makes Codex discard that answer and ask again. So a prompt joins a turn only while a tool runs, and waits for the end of
+//! the turn otherwise. The prompt has reached the model
 //! when the program completes a user message with the prompt's client id, and it is processed when that turn completes. A
 //! turn that fails or is interrupted drops what it has not taken.
 //!
@@ -22,11 +24,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use serde_json::{Value, json};
 
 use self::{arguments::Arguments, planning::Planning, requests::Wanted, usage::Counter};
-use super::protocol::{Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, ToolResult, text};
+use super::protocol::{Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, ToolResult, text, unreadable_rpc};
 use crate::incarnation::Additions;
 
 /// What a client id begins with. A prompt's number follows.
 const CLIENT_ID: &str = "teamwire-";
+
+/// The types of items during which the model waits for this machine.
+const TOOLS: [&str; 5] = ["commandExecution", "fileChange", "mcpToolCall", "dynamicToolCall", "collabAgentToolCall"];
 
 /// The state of one process of `codex app-server`.
 pub(super) struct Codex {
@@ -39,6 +44,8 @@ pub(super) struct Codex {
     /// None: not started yet.
     thread: Option<String>,
     is_turn_running: bool,
+    /// The tools of the turn that run, by the ids of their items.
+    running_tools: HashSet<String>,
     /// The turn that ended last.
     ended_turn: String,
     prompts: BTreeMap<PromptId, Handed>,
@@ -84,6 +91,7 @@ impl Codex {
             asked: HashMap::new(),
             thread: None,
             is_turn_running: false,
+            running_tools: HashSet::new(),
             ended_turn: String::new(),
             prompts: BTreeMap::new(),
             wishes: HashMap::new(),
@@ -226,13 +234,20 @@ impl Codex {
         if text(item, "type") == "fileChange" {
             self.changes.insert(text(item, "id").to_owned(), item.clone());
         }
-        if !is_foreign && let Some(line) = describe::begun(item) {
+        if is_foreign {
+            return;
+        }
+        if TOOLS.contains(&text(item, "type")) {
+            self.running_tools.insert(text(item, "id").to_owned());
+        }
+        if let Some(line) = describe::begun(item) {
             out.tell(Event::Activity(line));
         }
     }
 
     fn item_completed(&mut self, params: &Value, out: &mut Outbox) {
         let (item, turn) = (&params["item"], text(params, "turnId"));
+        self.running_tools.remove(text(item, "id"));
         match text(item, "type") {
             "userMessage" => self.taken(text(item, "clientId"), turn, out),
             "fileChange" => _ = self.changes.remove(text(item, "id")),
@@ -255,6 +270,7 @@ impl Codex {
 
     fn turn_completed(&mut self, turn: &Value, out: &mut Outbox) {
         self.is_turn_running = false;
+        self.running_tools.clear();
         text(turn, "id").clone_into(&mut self.ended_turn);
         out.tell(Event::Usage(self.usage.end_turn()));
         let is_completed = text(turn, "status") == "completed";
@@ -335,8 +351,12 @@ impl Protocol for Codex {
         }
     }
 
+    fn unreadable(&mut self, gist: &Value, out: &mut Outbox) {
+        unreadable_rpc(gist, self, out);
+    }
+
     fn accepts_prompt(&self) -> bool {
-        self.thread.is_some()
+        self.thread.is_some() && (!self.is_in_turn() || !self.running_tools.is_empty())
     }
 
     fn is_in_turn(&self) -> bool {

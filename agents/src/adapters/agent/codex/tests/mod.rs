@@ -414,3 +414,39 @@ fn compaction_and_warnings_are_reported() {
     let warning = "Codex could not find bubblewrap on PATH.".to_owned();
     assert_eq!(script.events(), [Event::Compacted, Event::Warning(warning)]);
 }
+
+#[test]
+fn a_prompt_joins_a_turn_only_while_a_tool_runs() {
+    let mut script = Script::ready(Setup::default());
+    assert!(script.codex.accepts_prompt());
+    script.hand_over(1, TURN);
+    assert!(!script.codex.accepts_prompt(), "the turn begins");
+    script.turn_started(TURN);
+    script.taken(1, TURN);
+    for kind in ["reasoning", "agentMessage", "webSearch"] {
+        script.notify("item/started", json!({"item": {"type": kind, "id": kind}, "turnId": TURN}));
+        assert!(!script.codex.accepts_prompt(), "the model answers");
+    }
+    let tool = json!({"type": "commandExecution", "id": "c", "command": "make"});
+    script.notify("item/started", json!({"item": tool, "turnId": TURN}));
+    assert!(script.codex.accepts_prompt());
+    script.notify("item/completed", json!({"item": tool, "turnId": TURN}));
+    assert!(!script.codex.accepts_prompt());
+    script.notify("item/started", json!({"item": tool, "turnId": TURN}));
+    script.turn_ended(TURN, "completed", Value::Null);
+    assert!(script.codex.accepts_prompt());
+}
+
+#[test]
+fn a_line_that_cannot_be_read_is_answered_or_fails_what_it_answers() {
+    let mut script = Script::ready(Setup::default());
+    script.codex.unreadable(&json!({"id": 4, "method": "item/tool/call"}), &mut script.out);
+    let answer = script.out.lines.remove(0);
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(4), &json!(-32700)));
+    script.prompt(1);
+    let asked = script.asked("turn/start");
+    script.codex.unreadable(&json!({"id": asked["id"]}), &mut script.out);
+    assert!(matches!(script.outcomes()[..], [Event::Failed(1, _)]));
+    script.codex.unreadable(&json!({"method": "item/started"}), &mut script.out);
+    assert!(script.out.lines.is_empty());
+}
