@@ -13,6 +13,7 @@ mod config;
 mod context;
 mod failure;
 mod show;
+mod stable_path;
 #[cfg(all(target_os = "linux", target_env = "gnu", target_feature = "crt-static"))]
 mod static_names;
 mod trace;

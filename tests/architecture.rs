@@ -46,7 +46,7 @@ const AGENTS_PARTS: [(&str, &[&str]); 17] = [
         &["config", "event", "exit", "hurry", "line_protocol", "pending_replies", "process", "tls_environment"],
     ),
     ("line_protocol", &["agent_text", "visible"]),
-    ("mcp", &["agent_text", "hooks", "pending_replies", "visible"]),
+    ("mcp", &["agent_text", "hooks", "line_protocol", "pending_replies", "visible"]),
     ("host", &["process", "tls_environment"]),
     ("process", &["config", "event", "exit"]),
     ("config", &["agent_text", "event"]),

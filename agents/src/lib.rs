@@ -15,7 +15,7 @@
 //! | `process` | a process that never outlives its owner | `config`, `event`, `exit` |
 //! | `config`, `event`, `exit` | what a runner is given, what it reports, and how it ends | [`agent_text`] |
 //! | `hurry` | how a runner ends without a grace period | |
-//! | [`mcp`] | the tools of a member, for agent programs | [`hooks`], `pending_replies`, [`agent_text`], [`visible`] |
+//! | [`mcp`] | the tools of a member, for agent programs | [`hooks`], `line_protocol`, `pending_replies`, [`agent_text`], [`visible`] |
 //! | [`host`] | starts members on this machine when the lead orders them | `process`, `tls_environment` |
 //! | `tls_environment` | the environment variables for TLS | |
 //! | [`hooks`] | hands messages to the sessions that a person starts | [`setup`], [`agent_text`], [`visible`] |

@@ -31,6 +31,9 @@ pub(crate) struct PendingReplies {
     is_batch: bool,
     /// True: the program has acknowledged a message in this session.
     acknowledges: bool,
+    /// True: these are the messages of an agent's turn. The end of the turn acknowledges them, and not their answers. So an agent
+    /// may say that it works on the only one, and answer it later.
+    is_turn: bool,
     /// True: a message is not remembered, so the runner cannot tell whether a remembered one is the only one in hand.
     is_incomplete: bool,
 }
@@ -74,7 +77,12 @@ impl Answerable {
 impl PendingReplies {
     /// Creates an empty set. `is_batch`: a program is started for each batch.
     pub(crate) fn new(is_batch: bool) -> Self {
-        Self { in_hand: Vec::new(), is_batch, acknowledges: false, is_incomplete: false }
+        Self { in_hand: Vec::new(), is_batch, acknowledges: false, is_turn: false, is_incomplete: false }
+    }
+
+    /// Creates an empty set for the messages of an agent's turn.
+    pub(crate) fn of_turn() -> Self {
+        Self { is_turn: true, ..Self::new(false) }
     }
 
     /// Forgets everything: a session or a batch begins.
@@ -152,10 +160,11 @@ impl PendingReplies {
             let is_answerable = |message: &&InHand| message.request_id.is_empty();
             return Some(self.in_hand.iter().filter(of_sender).rfind(is_answerable)?.id.clone());
         }
-        let mut in_hand =
-            self.in_hand.iter().filter(of_sender).filter(|message| self.acknowledges || !message.is_answered);
-        match (in_hand.next(), in_hand.next()) {
-            (Some(only), None) if only.request_id.is_empty() => Some(only.id.clone()),
+        let in_hand: Vec<&InHand> = self.in_hand.iter().filter(of_sender).collect();
+        let unanswered: Vec<&InHand> = in_hand.iter().copied().filter(|message| !message.is_answered).collect();
+        let is_over = unanswered.is_empty() && self.is_turn;
+        match if self.acknowledges || is_over { &in_hand[..] } else { &unanswered[..] } {
+            [only] if only.request_id.is_empty() => Some(only.id.clone()),
             _ => None,
         }
     }
@@ -212,6 +221,18 @@ mod tests {
         assert_eq!(answers(&pending, "ann"), None);
         pending.hand_over(&text("ann", "2"));
         assert_eq!(answers(&pending, "ann").as_deref(), Some("2"));
+    }
+
+    #[test]
+    fn in_a_turn_the_only_unanswered_message_is_answered_and_then_the_only_one() {
+        let mut turn = PendingReplies::of_turn();
+        turn.hand_over(&text("ann", "1"));
+        turn.answered("1");
+        assert_eq!(answers(&turn, "ann").as_deref(), Some("1"), "the result after \"I am working on it\"");
+        turn.hand_over(&text("ann", "2"));
+        assert_eq!(answers(&turn, "ann").as_deref(), Some("2"));
+        turn.answered("2");
+        assert_eq!(answers(&turn, "ann"), None, "either of them");
     }
 
     #[test]

@@ -88,7 +88,8 @@ test("a permission request appears without a reload, with its edit as a differen
 
   const edit = { file_path: "src/a.rs", old_string: "one\ntwo", new_string: "one\nthree" };
   const id = await ask(coordinator, "ann", "change a line", JSON.stringify(edit));
-  await page.getByRole("link", { name: /change a line/ }).waitFor({ timeout: 2_000 });
+  await page.getByRole("link", { name: /Bash: .*src\/a\.rs/ }).waitFor({ timeout: 2_000 });
+  await page.getByText("ann describes it as: change a line").waitFor();
   await page.waitForFunction(() => document.title.startsWith("(1) Approvals"));
   await page.getByText("src/a.rs").waitFor();
   const diff = page.getByRole("region", { name: "Edit 1" });
@@ -101,11 +102,11 @@ test("a permission request appears without a reload, with its edit as a differen
   assert.equal((await decision(coordinator, "ann", id)).state, "approved");
   // What was answered stays open, so that a second key answers nothing else.
   const other = await ask(coordinator, "ann", "something else", "rm -r /");
-  await page.getByRole("link", { name: /something else/ }).waitFor();
+  await page.getByRole("link", { name: /Bash: rm -r \// }).waitFor();
   await page.keyboard.press("a");
   assert.match(page.url(), new RegExp(`id=${id}`));
   await page.keyboard.press("Enter");
-  await page.getByRole("heading", { name: "something else" }).waitFor();
+  await page.getByRole("heading", { name: "Bash: rm -r /" }).waitFor();
   await page.getByText("rm -r /", { exact: true }).waitFor();
   assert.equal((await coordinator.json(["requests", other], "ann")).state, "pending");
   await page.keyboard.press("r");
@@ -119,7 +120,7 @@ test("a patch is shown as a difference, an expired request leaves the list, and 
   const { page, problems } = await console_(coordinator, "lead", "#/approvals");
   const patch = "update a.rs\n@@ -1,2 +1,2 @@\n one\n-two\n+three\nReason: + it is more";
   await ask(coordinator, "ann", "stays", patch);
-  await page.getByRole("heading", { name: "stays" }).waitFor();
+  await page.getByRole("heading", { name: "Bash: update a.rs" }).waitFor();
   const diff = page.getByRole("region", { name: "The change" });
   const lines = async (/** @type {string} */ kind) =>
     (await diff.locator(kind).allInnerTexts()).map((line) => line.trim());
@@ -128,14 +129,14 @@ test("a patch is shown as a difference, an expired request leaves the list, and 
   assert.match((await lines(".removed")).join("|"), /^-[^|]*two$/);
   assert.deepEqual(await lines(".head"), ["update a.rs", "@@ -1,2 +1,2 @@", "Reason: + it is more"]);
   await ask(coordinator, "ann", "leaves", "ls", ["--deadline", "4"]);
-  const leaving = page.getByRole("link", { name: /leaves.*expires in \d s/s });
+  const leaving = page.getByRole("link", { name: /Bash: ls.*expires in \d s/s });
   await leaving.waitFor();
   await page.keyboard.press("j");
-  await page.getByRole("heading", { name: "leaves" }).waitFor();
+  await page.getByRole("heading", { name: "Bash: ls" }).waitFor();
   await page.keyboard.press("k");
-  await page.getByRole("heading", { name: "stays" }).waitFor();
+  await page.getByRole("heading", { name: "Bash: update a.rs" }).waitFor();
   await page.keyboard.press("j");
-  await page.getByRole("link", { name: /leaves.*expired without an answer/s }).waitFor();
+  await page.getByRole("link", { name: /Bash: ls.*expired without an answer/s }).waitFor();
   const detail = page.getByRole("region", { name: "The request" });
   await detail.getByText("expired without an answer").waitFor();
   assert.equal(await detail.getByRole("button", { name: /Approve/ }).count(), 0);
@@ -159,7 +160,7 @@ test("a teammate answers what it was asked, and has no buttons for anything else
   assert.equal(await page.getByRole("dialog").count(), 0);
 
   const id = await ask(coordinator, "bob", "asks ann", "ls", ["--approver", "ann"]);
-  await page.getByRole("link", { name: /asks ann/ }).click();
+  await page.getByRole("link", { name: /Bash: ls/ }).click();
   await detail.getByRole("button", { name: "Approve", exact: true }).waitFor();
 
   // The end of a member is asked twice.
@@ -190,7 +191,7 @@ test("the page says who answered first when its own answer comes second", async 
   none(problems);
 });
 
-test("a hidden tab notifies of a request that arrives, and of nothing else in it", async () => {
+test("a hidden tab notifies of a request that arrives, with its command", async () => {
   const coordinator = await withMembers("ann");
   await ask(coordinator, "ann", "was there before", "ls");
   const { page, problems, context } = await console_(coordinator, "lead", "#/approvals");
@@ -213,13 +214,13 @@ test("a hidden tab notifies of a request that arrives, and of nothing else in it
   });
   await page.getByRole("button", { name: "Notify me when one arrives" }).click();
   await page.getByText("You are notified while this tab is hidden.").waitFor();
-  await ask(coordinator, "ann", "while visible", "ls");
-  await page.getByRole("link", { name: /while visible/ }).waitFor();
+  await ask(coordinator, "ann", "while visible", "pwd");
+  await page.getByRole("link", { name: /Bash: pwd/ }).waitFor();
   await page.evaluate(() => Object.defineProperty(document, "visibilityState", { value: "hidden" }));
-  await ask(coordinator, "ann", "while \u202ehidden", "a secret");
+  await ask(coordinator, "ann", "while hidden", "rm \u202e-r x");
   const shown = () => page.evaluate(() => /** @type {any} */ (globalThis).shown);
   await page.waitForFunction(() => /** @type {any} */ (globalThis).shown.length > 0);
-  assert.deepEqual(await shown(), [{ title: "ann asks you", body: "while \\u{202e}hidden" }]);
+  assert.deepEqual(await shown(), [{ title: "ann asks you", body: "Bash: rm \\u{202e}-r x" }]);
   none(problems);
   await context.close();
 });
@@ -232,14 +233,14 @@ test("hostile contents are shown as text", async () => {
   });
   await ask(coordinator, "ann", "evil \u202e <b>", evil);
   // On a phone, nothing opens before it is touched.
-  await page.getByRole("link", { name: /evil/ }).click();
+  await page.getByRole("link", { name: /img src/ }).click();
   const detail = page.getByRole("region", { name: "The request" });
   await detail.getByText('<img src=x onerror="document.title=1">').waitFor();
   assert.equal(await detail.locator("img").count(), 0);
   await detail.locator("pre .hidden-char", { hasText: "\\u{202e}" }).waitFor();
   assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 360);
   await page.getByRole("link", { name: "All requests" }).click();
-  await page.getByRole("link", { name: /evil/ }).waitFor();
+  await page.getByRole("link", { name: /img src/ }).waitFor();
   none(problems);
 });
 

@@ -20,6 +20,34 @@ pub fn member_state(state: MemberState) -> &'static str {
     }
 }
 
+/// Up to how many characters all of it is shown what permission is asked for. More than a shortened one has, so that shortening
+/// it again changes nothing.
+const WHOLE_CHARS_MAX: usize = 240;
+
+/// How many characters are shown of the beginning and of the end of a longer one.
+const SHOWN_AT_ENDS: [usize; 2] = [140, 60];
+
+/// Returns what permission is asked for, in one line: the tool, and the command or the edit itself. Of a long one, the beginning
+/// and the end, so that nothing hides behind a long beginning. The summary only replaces a missing detail, because the member
+/// that asks can write anything there. The caller must make control characters visible.
+pub fn permission(tool: &str, detail: &str, summary: &str) -> String {
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let asked = if detail.trim().is_empty() { words(summary) } else { words(detail) };
+    let (count, [first, last]) = (asked.chars().count(), SHOWN_AT_ENDS);
+    let asked = if count <= WHOLE_CHARS_MAX {
+        asked
+    } else {
+        let beginning: String = asked.chars().take(first).collect();
+        let end: String = asked.chars().skip(count - last).collect();
+        format!("{beginning} …[{} more characters]… {end}", count - first - last)
+    };
+    match (words(tool).as_str(), asked.as_str()) {
+        (tool, "") => tool.to_owned(),
+        ("", asked) => asked.to_owned(),
+        (tool, asked) => format!("{tool}: {asked}"),
+    }
+}
+
 /// Describes how a member's process ended: whether it had approved its shutdown, its exit code or signal, what its runner had to
 /// do, and the report's detail. Reads on after the member's name or "exited:".
 pub fn exit(report: &ExitReport) -> String {
@@ -93,6 +121,21 @@ mod tests {
         let approved_request_id = if approved { "req_1".to_owned() } else { String::new() };
         let runner_action = action.into();
         exit(&ExitReport { code, signal, approved_request_id, runner_action, ..ExitReport::default() })
+    }
+
+    #[test]
+    fn permission_shows_the_command_and_not_its_description() {
+        assert_eq!(
+            permission("Bash", "rm -rf target &&\n  git push --force", "clean"),
+            "Bash: rm -rf target && git push --force"
+        );
+        assert_eq!(permission("Bash", " \n", "clean the build"), "Bash: clean the build");
+        let hidden = format!("echo {}{}; rm -rf /", "a".repeat(9_000), " ".repeat(9_000));
+        let shown = permission("Bash", &hidden, "clean");
+        assert!(shown.starts_with("Bash: echo aaa") && shown.ends_with("aaa ; rm -rf /"), "{shown}");
+        assert!(shown.contains("…[8816 more characters]…"), "{shown}");
+        let again = permission("Bash", shown.trim_start_matches("Bash: "), "clean");
+        assert_eq!(again, shown);
     }
 
     #[test]

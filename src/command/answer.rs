@@ -1,20 +1,22 @@
 //! `teamwire approve` and `teamwire reject`: answer requests.
 
+use std::io::{IsTerminal as _, stderr, stdin};
+
 use clap::Args;
 use teamwire_client::v1;
-use teamwire_proto::{Reason, Refusal, v1::RequestKind};
-
-use super::{Output, id, shown};
-use crate::{
-    context::{Caller, ContextArgs},
-    failure::Failure,
-    show,
+use teamwire_proto::{
+    Reason, Refusal,
+    v1::{RequestKind, RequestState},
 };
+
+use super::{Output, confirm::ask, id, shown};
+use crate::{context::ContextArgs, failure::Failure, show};
 
 /// Approve a request
 ///
 /// Approving a shutdown request ends your process. Approving a plan lets its author start on tasks.
-/// Approving a permission request allows its author to use the tool as described, once.
+/// Approving a permission request allows its author to use the tool as described, once. Before that, the command shows the tool
+/// and everything that it would do, and asks for confirmation if you are at a terminal.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n\n    teamwire approve last\n    teamwire approve REQUEST_ID -m \"go ahead\"")]
 pub(super) struct Approve {
@@ -23,6 +25,9 @@ pub(super) struct Approve {
     /// A comment for the requester
     #[arg(long, short, default_value = "", hide_default_value = true)]
     message: String,
+    /// Do not ask for confirmation at a terminal
+    #[arg(long, short)]
+    yes: bool,
     #[command(flatten)]
     pub output: Output,
 }
@@ -46,14 +51,14 @@ pub(super) struct Reject {
 impl Approve {
     /// `kind`: the only kind that the command answers. None: it answers any.
     pub(super) async fn run(&self, context: &ContextArgs, kind: Option<RequestKind>) -> Result<(), Failure> {
-        answer(context, &self.request_id, kind, true, &self.message, self.output).await
+        answer(context, &self.request_id, kind, true, &self.message, self.yes, self.output).await
     }
 }
 
 impl Reject {
     /// `kind`: the only kind that the command answers. None: it answers any.
     pub(super) async fn run(&self, context: &ContextArgs, kind: Option<RequestKind>) -> Result<(), Failure> {
-        answer(context, &self.request_id, kind, false, &self.reason, self.output).await
+        answer(context, &self.request_id, kind, false, &self.reason, true, self.output).await
     }
 }
 
@@ -63,12 +68,18 @@ async fn answer(
     kind: Option<RequestKind>,
     approve: bool,
     text: &str,
+    yes: bool,
     output: Output,
 ) -> Result<(), Failure> {
     let caller = context.caller()?;
     let request_id = &id::request_to_answer(&caller, request_id, kind).await?;
+    let request = v1::GetRequestRequest { request_id: request_id.to_owned(), ..v1::GetRequestRequest::default() };
+    let request = caller.client.get_request(request).await?.request.ok_or_else(show::incomplete)?;
     if let Some(kind) = kind {
-        expect_kind(&caller, request_id, kind, approve).await?;
+        expect_kind(&request, kind, approve)?;
+    }
+    if approve && request.kind() == RequestKind::Permission {
+        confirm(&request, yes, output)?;
     }
     let reply = caller.client.answer(request_id, approve, text).await?;
     let found = v1::GetRequestRequest { request_id: request_id.clone(), ..v1::GetRequestRequest::default() };
@@ -106,11 +117,22 @@ async fn answer(
     Ok(())
 }
 
+/// Shows the tool and the whole command, and asks at a terminal: the person who decides must have seen the command.
+fn confirm(request: &v1::Request, yes: bool, output: Output) -> Result<(), Failure> {
+    if !output.json {
+        anstream::eprintln!("{} asks for permission.\n{}", request.member, show::permission_in_full(request));
+    }
+    let has_person = stdin().is_terminal() && stderr().is_terminal();
+    if yes || output.json || !has_person || request.state() != RequestState::Pending {
+        return Ok(());
+    }
+    ask("Approve?")
+}
+
 /// Refuses a request of another kind, and names the command that answers it. Leaves an order to the client, which says what to
 /// do with it.
-async fn expect_kind(caller: &Caller, request_id: &str, kind: RequestKind, approve: bool) -> Result<(), Failure> {
-    let request = v1::GetRequestRequest { request_id: request_id.to_owned(), ..v1::GetRequestRequest::default() };
-    let request = caller.client.get_request(request).await?.request.ok_or_else(show::incomplete)?;
+fn expect_kind(request: &v1::Request, kind: RequestKind, approve: bool) -> Result<(), Failure> {
+    let request_id = &request.id;
     let group = match request.kind() {
         same if same == kind => return Ok(()),
         RequestKind::Spawn | RequestKind::Unspecified => return Ok(()),

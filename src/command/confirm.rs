@@ -25,12 +25,17 @@ impl Confirm {
         if !stdin().is_terminal() || !stderr().is_terminal() {
             return Err(Failure::usage(format!("{what} To confirm, add --yes.{instead}")));
         }
-        anstream::eprint!("{what}{instead} Continue? [y/N] ");
-        let mut answer = String::new();
-        stdin().read_line(&mut answer)?;
-        match answer.trim().to_ascii_lowercase().as_str() {
-            "y" | "yes" => Ok(()),
-            _ => Err(Failure::with_code(REFUSED, "Not confirmed, so nothing was done.")),
-        }
+        ask(&format!("{what}{instead} Continue?"))
+    }
+}
+
+/// Asks a question at the terminal. Fails if the answer is not yes.
+pub(super) fn ask(question: &str) -> Result<(), Failure> {
+    anstream::eprint!("{question} [y/N] ");
+    let mut answer = String::new();
+    stdin().read_line(&mut answer)?;
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Failure::with_code(REFUSED, "Not confirmed, so nothing was done.")),
     }
 }

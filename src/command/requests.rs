@@ -82,8 +82,14 @@ impl Requests {
             caller.client.get_request(request).await?.request.ok_or_else(show::incomplete)?
         };
         self.print(std::slice::from_ref(&request));
-        if !self.output.json && self.wait.is_none() && request.kind() == RequestKind::Spawn {
-            show::last_lines(&request).iter().for_each(|line| anstream::println!("    {line}"));
+        if !self.output.json && self.wait.is_none() {
+            match request.kind() {
+                RequestKind::Spawn => {
+                    show::last_lines(&request).iter().for_each(|line| anstream::println!("    {line}"));
+                }
+                RequestKind::Permission => anstream::println!("{}", show::permission_in_full(&request)),
+                _ => {}
+            }
         }
         if self.wait.is_none() {
             return Ok(());
@@ -114,7 +120,7 @@ impl Requests {
         let rows = requests.iter().map(|request| {
             vec![
                 show::short_id(&request.id),
-                request_kind(request),
+                show::request_kind(request.kind()).to_owned(),
                 request.member.clone(),
                 request.requester.as_ref().map_or("?", |sender| sender.name.as_str()).to_owned(),
                 show::time(request.created_at.as_ref()),
@@ -122,13 +128,7 @@ impl Requests {
                 show::one_line(&show::request_text(request)),
             ]
         });
-        let headings = ["request", "kind", "member", "from", "created", "summary", "state"];
+        let headings = ["request", "kind", "member", "from", "created", "asks for", "state"];
         show::table_with_texts(2, &headings, rows.collect());
     }
-}
-
-/// Returns a request's kind and, if it asks for a permission, the tool.
-fn request_kind(request: &v1::Request) -> String {
-    let kind = show::request_kind(request.kind());
-    if request.tool.is_empty() { kind.to_owned() } else { format!("{kind}: {}", show::one_line(&request.tool)) }
 }

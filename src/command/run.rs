@@ -14,6 +14,7 @@ use crate::{
     context::{Caller, ContextArgs, has_ended, identity, is_within_runner, may_rejoin},
     failure::Failure,
     show,
+    stable_path::stable_path,
 };
 
 /// The state directory's directory with the sessions of agent programs.
@@ -354,7 +355,7 @@ impl Run {
                 Permit::Deny => Permissions::Deny,
             },
             // The agent program starts this, so /proc/self would be its own.
-            mcp_command: env::current_exe().map_or_else(|_| Vec::new(), |program| vec![program.into(), "mcp".into()]),
+            mcp_command: stable_path().map_or_else(|_| Vec::new(), |program| vec![program.into(), "mcp".into()]),
             ..AgentOptions::default()
         }
     }

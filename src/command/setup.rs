@@ -18,6 +18,7 @@ use crate::{
     context::{ContextArgs, refuse_within_runner},
     failure::Failure,
     show,
+    stable_path::stable_path,
 };
 
 /// Let the agent sessions that you start yourself act as a member of your team
@@ -202,7 +203,7 @@ fn resolved(path: &Path) -> Result<PathBuf, Failure> {
 }
 
 fn binary() -> Result<String, Failure> {
-    let path = env::current_exe().map_err(|error| Failure::local("Cannot find the path of teamwire", error))?;
+    let path = stable_path().map_err(|error| Failure::local("Cannot find the path of teamwire", error))?;
     Ok(path.display().to_string())
 }
 
@@ -220,6 +221,22 @@ fn flags(context: &ContextArgs) -> Result<Vec<String>, Failure> {
     }
     let identity = vec!["--as".to_owned(), format!("{member}@{team}")];
     Ok([identity, context.location_flags()].concat())
+}
+
+/// Returns the settings of agent programs that start a teamwire which is no longer there: the program, the file and that path.
+pub(super) fn outdated() -> Vec<(AgentProgram, PathBuf, PathBuf)> {
+    let Ok(places) = places() else { return Vec::new() };
+    let ours = Invocation { binary: String::new(), flags: Vec::new() };
+    let scopes = [setup::Scope::User, setup::Scope::Project];
+    let all = AgentProgram::ALL.into_iter().flat_map(|program| scopes.map(|scope| (program, scope)));
+    let files = all
+        .flat_map(|(program, scope)| program.files(scope, &places, &ours).into_iter().map(move |file| (program, file)));
+    let found = files.filter_map(|(program, file)| {
+        let text = fs::read_to_string(&file.path).ok()?;
+        let gone = setup::binaries(&text).into_iter().find(|binary| !binary.exists())?;
+        Some((program, file.path, gone))
+    });
+    found.collect()
 }
 
 fn places() -> Result<Places, Failure> {

@@ -6,6 +6,7 @@ use teamwire_agents::agent_text::{AnswerWith, next_step};
 use teamwire_proto::{
     dialect,
     v1::{self, DeadLetterCause, NoticeKind, ReceiptState, message::Body},
+    word,
 };
 
 use super::{
@@ -97,7 +98,10 @@ pub(crate) fn summary_and_content(message: &v1::Message) -> (String, String) {
             (format!("{} ({})", plain(summary), message.request_id), plain(body.text()))
         }
         Body::PermissionRequest(asked) => {
-            (format!("{}: {} ({})", plain(&asked.tool), plain(&asked.summary), message.request_id), plain(body.text()))
+            let line = word::permission(&asked.tool, &asked.detail, &asked.summary);
+            let says =
+                if asked.summary.is_empty() { String::new() } else { format!("\ndescribed as: {}", asked.summary) };
+            (format!("{} ({})", plain(&line), message.request_id), plain(&format!("{}{says}", body.text())))
         }
         _ if body.kind().is_answer() => (answer(body.approve(), body.text()), String::new()),
         _ => (plain(body.summary()), plain(body.text())),

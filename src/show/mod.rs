@@ -36,7 +36,10 @@ pub(crate) use self::{
     member::{failed_turns, members},
     message::{dead_letter_cause, delivery, delivery_json, message, summary_and_content},
     quota::{is_full, nearly_full},
-    request::{first_line_of_request, last_lines, order_in_full, request_kind, request_text, summary_of_request},
+    request::{
+        first_line_of_request, last_lines, order_in_full, permission_in_full, request_kind, request_text,
+        summary_of_request,
+    },
     style::{bold, dim, paint, warning},
     table::{table, table_with_texts},
     task::{task, task_line, tasks},

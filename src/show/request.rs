@@ -1,6 +1,9 @@
 //! Shutdown requests, plans, permission requests, and orders.
 
-use teamwire_proto::v1::{self, RequestKind, RequestState};
+use teamwire_proto::{
+    v1::{self, RequestKind, RequestState},
+    word,
+};
 
 use super::{one_line, plain, shorten};
 
@@ -27,14 +30,38 @@ pub(crate) fn request_text(request: &v1::Request) -> String {
     text
 }
 
-/// Returns what a request asks for and its tool, each behind a colon. Empty: it says nothing.
+/// Returns what a request asks for, behind a colon. Empty: it says nothing.
 pub(crate) fn first_line_of_request(request: &v1::Request) -> String {
-    let said = [one_line(&request.tool), summary_of_request(request)].into_iter().filter(|part| !part.is_empty());
-    said.map(|part| format!(": {part}")).collect()
+    match summary_of_request(request) {
+        said if said.is_empty() => said,
+        said => format!(": {said}"),
+    }
 }
 
-/// Returns what a request asks for: its summary, or else the first line of its text. Empty: it says nothing.
+/// Returns what a request for permission asks for, in full: the tool and the whole command first, and only then what the member
+/// says about it.
+pub(crate) fn permission_in_full(request: &v1::Request) -> String {
+    let mut text = format!("Tool: {}", one_line(&request.tool));
+    if request.content.trim().is_empty() {
+        text.push_str("\nThe request does not say what exactly the tool would do.");
+    }
+    for line in request.content.lines() {
+        text.push_str("\n    ");
+        text.push_str(&plain(line));
+    }
+    let summary = one_line(&request.summary);
+    if !summary.is_empty() {
+        text.push_str(&format!("\n{} describes it as: {summary}", request.member));
+    }
+    text
+}
+
+/// Returns what a request asks for: the tool and the command of a permission, or else its summary, or else the first line of its
+/// text. Empty: it says nothing.
 pub(crate) fn summary_of_request(request: &v1::Request) -> String {
+    if request.kind() == RequestKind::Permission {
+        return one_line(&word::permission(&request.tool, &request.content, &request.summary));
+    }
     let summary = if request.summary.is_empty() { &request.content } else { &request.summary };
     let first = summary.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     shorten(first, SAID_CHARS_MAX)

@@ -15,6 +15,7 @@ scenarios! {
     a_command_for_one_kind_of_request_answers_no_other,
     a_permission_request_appears_everywhere_that_requests_do,
     a_program_reads_what_is_asked_and_grants_it,
+    the_command_is_shown_wherever_a_lying_request_can_be_decided,
     a_runner_refuses_an_approver_that_is_not_a_member,
     the_lead_is_asked_until_the_approver_has_joined,
 }
@@ -181,12 +182,13 @@ fn a_permission_request_appears_everywhere_that_requests_do(world: World) {
     let table = world.cli(LEAD, &["requests"]).succeeds().stdout;
     let has =
         |kind: &str, says: &str| table.lines().any(|line| line.contains(kind) && line.contains(&format!("  {says}  ")));
-    assert!(has("  permission: Bash  ", "clean up") && has("  plan  ", "# Move the files"), "{table}");
+    assert!(has("  permission  ", "Bash: rm -r target") && has("  permission  ", "Bash: clean up"), "{table}");
+    assert!(has("  plan  ", "# Move the files"), "{table}");
     assert!(has("  shutdown  ", "Well done."), "{table}");
     assert_eq!(world.member("ann")["pending_permissions"], serde_json::json!([first, second]));
     assert!(world.cli(LEAD, &["status"]).succeeds().stdout.contains("waits for 2 permissions"));
     let inbox = world.cli(LEAD, &["inbox"]).succeeds().stdout;
-    assert!(inbox.contains("Bash: clean up") && inbox.contains("rm -r target"), "{inbox}");
+    assert!(inbox.contains("Bash: clean up") && inbox.contains("Bash: rm -r target ("), "{inbox}");
 
     let doctor = |who| world.cli(who, &["doctor", "--patience", "0", "--json"]).lines();
     let finding = |who| {
@@ -201,11 +203,44 @@ fn a_permission_request_appears_everywhere_that_requests_do(world: World) {
 
     world.cli(LEAD, &["approve", &first]).succeeds();
     let shown = world.cli(LEAD, &["message", "show", listed[1]["message_id"].as_str().unwrap()]).succeeds().stdout;
-    assert!(shown.contains("permission request") && shown.contains("Bash: clean up"), "{shown}");
+    assert!(shown.contains("permission request") && shown.contains("Bash: rm -r target"), "{shown}");
     assert!(world.cli(LEAD, &["history"]).succeeds().stdout.contains("permission of ann approved by lead"));
     world.cli("ann", &["leave"]).succeeds();
     let cancelled = world.cli(LEAD, &["requests", &second, "--json"]).succeeds().json();
     assert_eq!((&cancelled["state"], &cancelled["cancel_cause"]), (&"cancelled".into(), &"target_exited".into()));
+}
+
+fn the_command_is_shown_wherever_a_lying_request_can_be_decided(world: World) {
+    world.create_team("acme");
+    world.join("ann");
+    let command =
+        format!("make clean{} # {}\nrm -rf target && git push --force", " ".repeat(300), "clean ".repeat(100));
+    let id = ask(&world, "ann", &["--detail", &command]);
+    let last = "rm -rf target && git push --force";
+    let shows = |shown: &str| {
+        let (command, lie) = (shown.find(last), shown.find("clean up"));
+        assert!(command.is_some() && lie.is_none_or(|lie| command < Some(lie)), "{shown}");
+    };
+    for look in [&["requests"][..], &["requests", "last"], &["inbox"], &["history"], &["doctor", "--patience", "0"]] {
+        shows(&world.cli(LEAD, look).stdout);
+    }
+    // At a terminal, the command asks; its answer decides.
+    let at_a_terminal = |answer: &str| {
+        let typed = format!("printf '{answer}\\n' | script --quiet --return --command \"'$0' approve {id}\" /dev/null");
+        world.spawn_shell(LEAD, &typed).output()
+    };
+    let asked = at_a_terminal("n");
+    shows(&asked.stdout);
+    assert!(asked.stdout.contains("Approve? [y/N]"), "{}", asked.stdout);
+    let state = || world.cli(LEAD, &["requests", &id, "--json"]).succeeds().json()["state"].clone();
+    assert_eq!(state(), "pending");
+    shows(&at_a_terminal("y").stdout);
+    assert_eq!(state(), "approved");
+    // Without one, the answer still shows what was decided.
+    ask(&world, "ann", &["--detail", &command]);
+    let approved = world.cli(LEAD, &["approve", "last"]).succeeds();
+    shows(&approved.stdout);
+    shows(&approved.stderr);
 }
 
 fn a_program_reads_what_is_asked_and_grants_it(world: World) {
@@ -215,7 +250,8 @@ fn a_program_reads_what_is_asked_and_grants_it(world: World) {
     let asking = world.spawn("ann", &[&ASK[..], &["--approver", "guard", "--detail", "rm <x>", "--wait"]].concat(), "");
     let heard = guard.await_heard("the request", |line| line["type"] == "permission_request");
     let text = heard["text"].as_str().unwrap();
-    assert!(text.contains("teamwire approve") && text.ends_with("Detail:\nrm &lt;x&gt;</teammate-message>"), "{text}");
+    let ends = "What the tool would do:\nrm &lt;x&gt;\nann describes it as: clean up</teammate-message>";
+    assert!(text.contains("teamwire approve") && text.ends_with(ends), "{text}");
     asking.output().succeeds();
     world.cli(LEAD, &["shutdown", "guard", "--wait"]).succeeds();
     assert_eq!(guard.exit(), 0);

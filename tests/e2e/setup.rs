@@ -1,6 +1,6 @@
 //! `teamwire setup`: what it writes into the settings of agent programs, and how it takes that back.
 
-use std::{fs, path::PathBuf};
+use std::{fs, os::unix::fs::symlink, path::PathBuf, process::Stdio};
 
 use serde_json::Value;
 
@@ -117,6 +117,37 @@ fn setup_can_be_repeated_and_follows_another_identity() {
         world.cli(LEAD, &["setup", program, "--undo", "--yes"]).succeeds();
     }
     assert_untouched(&world);
+}
+
+#[test]
+fn settings_name_the_link_that_survives_an_upgrade_and_the_doctor_notices_when_it_is_gone() {
+    let world = team_with_settings();
+    let (version, link) = (world.home(LEAD).join("cellar/1.0"), world.home(LEAD).join("bin dir/teamwire"));
+    fs::create_dir_all(&version).unwrap();
+    fs::create_dir_all(link.parent().unwrap()).unwrap();
+    // A link to the file would be resolved, too.
+    fs::hard_link(TEAMWIRE, version.join("teamwire"))
+        .or_else(|_| fs::copy(TEAMWIRE, version.join("teamwire")).map(drop))
+        .unwrap();
+    symlink(version.join("teamwire"), &link).unwrap();
+    for program in PROGRAMS {
+        let status =
+            world.program(LEAD, &link).args(["setup", program, "--yes"]).stdout(Stdio::null()).status().unwrap();
+        assert!(status.success());
+    }
+    for settings in [".claude.json", ".claude/settings.local.json", ".codex/config.toml", ".gemini/settings.json"] {
+        let text = text(&world, settings);
+        assert!(text.contains("bin dir/teamwire") && !text.contains("cellar"), "{settings}: {text}");
+    }
+    let outdated = || {
+        let findings = world.cli(LEAD, &["doctor", "--json"]).lines();
+        findings.iter().filter(|finding| finding["class"] == "setup_outdated").count()
+    };
+    assert_eq!(outdated(), 0);
+    fs::remove_file(&link).unwrap();
+    assert!(outdated() >= PROGRAMS.len());
+    let shown = world.cli(LEAD, &["doctor"]).exits(1).stdout;
+    assert!(shown.contains("Write the settings again: `teamwire setup claude`."), "{shown}");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The text that an agent reads: messages and tasks as the `<teammate-message>` element that agent programs know.
 //!
 //! Everything that a member wrote is escaped, in attributes and in the body, so that no name and no content can close the
-//! element, open another one, or hide in characters that no one sees ([`visible`](crate::visible)). Foreign text always comes last in a body, after teamwire's
-//! own.
+//! element, open another one, or hide in characters that no one sees ([`visible`](crate::visible)). Foreign text comes last in a
+//! body, after teamwire's own, except that one line follows a tool call: how its member describes it.
 
 mod next_step;
 
@@ -30,6 +30,10 @@ pub fn teammate_message(message: &v1::Message, answer_with: AnswerWith) -> Strin
     let sender = message.sender.as_ref().map(|sender| sender.name.as_str()).unwrap_or_default();
     let (summary, body) = summary_and_body(message, sender, answer_with);
     let mut text = format!("<teammate-message teammate_id=\"{}\"", attribute(sender));
+    if answer_with == AnswerWith::Tool && matches!(message.body, Some(Body::Message(_) | Body::Broadcast(_))) {
+        // What an agent names as `in_reply_to` if it has several messages to answer.
+        let _ = write!(text, " message_id=\"{}\"", attribute(&message.id));
+    }
     if !summary.is_empty() {
         let _ = write!(text, " summary=\"{}\"", attribute(&summary));
     }
@@ -219,12 +223,12 @@ fn summary_and_body(message: &v1::Message, sender: &str, answer_with: AnswerWith
         }
         Some(Body::PermissionRequest(body)) => {
             let asks = format!(
-                "{from} asks for permission to use a tool, and waits for the answer. request_id: {id}\n{}\nTool: {}\nSummary: {}",
+                "{from} asks for permission to use a tool, and waits for the answer. request_id: {id}\n{}\nTool: {}",
                 answer_with.permission(&id),
                 attribute(&body.tool),
-                attribute(&body.summary)
             );
-            ("Permission request".to_owned(), with_text(asks, "Detail", &body.detail))
+            let asks = with_text(asks, "What the tool would do", &body.detail);
+            ("Permission request".to_owned(), format!("{asks}\n{from} describes it as: {}", attribute(&body.summary)))
         }
         Some(Body::PermissionResponse(body)) => {
             let (summary, says) = match body.approve() {

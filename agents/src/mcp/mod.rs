@@ -22,6 +22,7 @@ mod tasks;
 mod team;
 mod teamless;
 mod text;
+mod transport;
 
 use std::{
     path::Path,
@@ -29,6 +30,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -40,10 +42,13 @@ use rmcp::{
         MetaObject, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
     },
     service::RequestContext,
-    transport::stdio,
 };
 use serde_json::json;
 use teamwire_client::{Client, v1};
+use tokio::{
+    io::{stdin, stdout},
+    time::timeout,
+};
 
 use self::in_reply_to::Shown;
 pub use self::teamless::{CreateTeam, TeamlessServer};
@@ -57,6 +62,9 @@ const FOR_TEAMMATES: &str = "SubmitPlan";
 
 /// The tool that a member under a runner does not get, because the runner hands its messages over.
 const CHECK_INBOX: &str = "CheckInbox";
+
+/// How long writing the last answers may take.
+const LAST_WRITES: Duration = Duration::from_secs(2);
 
 /// Why the server stopped.
 #[derive(Debug, thiserror::Error)]
@@ -132,8 +140,11 @@ fn role_for(name: &str) -> Option<bool> {
 }
 
 async fn serve_stdio(server: impl ServerHandler) -> Result<(), ServeError> {
-    let running = server.serve(stdio()).await.map_err(|error| ServeError(error.to_string()))?;
+    let (ends, written) = transport::connect(stdin(), stdout());
+    let running = server.serve(ends).await.map_err(|error| ServeError(error.to_string()))?;
     running.waiting().await.map_err(|error| ServeError(error.to_string()))?;
+    // The last answers are still on their way.
+    let _ = timeout(LAST_WRITES, written).await;
     Ok(())
 }
 

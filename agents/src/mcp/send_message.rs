@@ -29,6 +29,7 @@ static SCHEMA: LazyLock<Arc<JsonObject>> = LazyLock::new(|| {
             "content": string("The text; the reason of a shutdown request or of a rejection; the feedback on a plan; the detail of a permission request"),
             "tool": string("What you ask permission to use"),
             "summary": string("5 to 10 words on one line, shown as a preview; required for message and broadcast"),
+            "in_reply_to": string("The message_id of the message that you answer, if you have several to answer"),
             "request_id": string("The id of the request that you answer"),
             "approve": { "type": "boolean", "description": "Your decision on the request" },
             "to": string("The newer spelling of recipient; * for everyone"),
@@ -56,7 +57,8 @@ impl McpServer {
     /// shutdown_request (the lead): recipient, content. shutdown_response: request_id, approve, content if you refuse; when
     /// you approve, your process ends. plan_approval_request: content is your plan. plan_approval_response (the lead):
     /// recipient, request_id, approve, content if you reject. permission_request: tool, summary, content, and recipient if not
-    /// the lead. permission_response: request_id, approve, content if you refuse. Address teammates by name.
+    /// the lead. permission_response: request_id, approve, content if you refuse. Address teammates by name. in_reply_to: the
+    /// message that you answer, if several wait for your answer.
     #[tool(
         name = "SendMessage",
         input_schema = SCHEMA.clone(),
@@ -94,14 +96,14 @@ impl McpServer {
         if body.is_some_and(|body| body.kind().is_answer()) {
             self.acknowledge_request(&reply.request_id).await;
         } else {
-            self.shown.lock().pending.answered(&request.in_reply_to);
+            self.shown.lock().answered(&request.in_reply_to);
         }
         Ok(report(body, &reply))
     }
 
     async fn answered_message(&self, request: &v1::SendRequest) -> Option<String> {
         let answerable = match self.in_runner {
-            true => in_reply_to::answered_in_runner(&self.client, request).await,
+            true => in_reply_to::answered_in_runner(&self.client, request, &self.shown).await,
             false if self.shown.lock().unacknowledged.is_empty() => {
                 let handed = self.handed_by_hooks();
                 let is_handed = |delivery: &v1::Delivery| {
@@ -109,7 +111,7 @@ impl McpServer {
                 };
                 match handed.is_empty() {
                     true => return None,
-                    false => in_reply_to::handed_over(&self.client, is_handed).await.answerable(request),
+                    false => in_reply_to::handed_over(&self.client, &self.shown, is_handed).await.answerable(request),
                 }
             }
             false => self.shown.lock().pending.answerable(request),

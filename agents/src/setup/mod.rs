@@ -58,6 +58,21 @@ fn is_our_server(binary: &str, first_argument: &str) -> bool {
     is_teamwire(binary) && first_argument == "mcp"
 }
 
+/// Returns the absolute paths of teamwire that the text of a settings file starts.
+pub fn binaries(text: &str) -> Vec<PathBuf> {
+    let started = |value: &str| {
+        let words = shlex::split(value).unwrap_or_default();
+        let is_hook = is_our_hook(value);
+        let binary = if is_hook { words.into_iter().find(|word| word != "exec")? } else { value.to_owned() };
+        let path = PathBuf::from(&binary);
+        (path.is_absolute() && is_teamwire(&binary)).then_some(path)
+    };
+    let mut found: Vec<PathBuf> = text.split('"').filter_map(started).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
 fn is_teamwire(binary: &str) -> bool {
     Path::new(binary).file_name().is_some_and(|name| name == "teamwire")
 }

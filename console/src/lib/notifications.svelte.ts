@@ -2,7 +2,7 @@
 
 import { v1 } from "@teamwire/client";
 import { href } from "../route.svelte.js";
-import { oneLine } from "./text.js";
+import { oneLine, permission } from "./text.js";
 
 class Notifications {
   /** Whether the person has allowed them. Undefined: this browser has none, or not at this address. */
@@ -28,10 +28,12 @@ class Notifications {
     }
   }
 
-  #show(team: string, { id, kind, member, summary, requester }: v1.Request): void {
+  #show(team: string, request: v1.Request): void {
+    const { id, kind, member, summary, requester } = request;
     if (this.permission !== "granted" || document.visibilityState === "visible") return;
     const name = kind === v1.RequestKind.SHUTDOWN ? (requester?.name ?? "") : member;
-    const asks = { title: `${name} asks you`, body: oneLine(summary) || "to shut down" };
+    const about = kind === v1.RequestKind.PERMISSION ? permission(request, request.content) : summary;
+    const asks = { title: `${name} asks you`, body: oneLine(about) || "to shut down" };
     try {
       // The tag keeps a second tab from showing it again.
       const shown = new Notification(asks.title, { body: asks.body, tag: id });

@@ -2,6 +2,7 @@
 
 import { v1 } from "@teamwire/client";
 import { exitName } from "./format.js";
+import { permission } from "./text.js";
 
 /** The texts of a message. */
 export interface Said {
@@ -24,7 +25,12 @@ export function said({ body }: v1.Message): Said {
     case "planApprovalResponse":
       return { summary: "", text: body.value.feedback };
     case "permissionRequest":
-      return { summary: `${body.value.tool}: ${body.value.summary}`, text: body.value.detail };
+      return {
+        summary: permission(body.value, body.value.detail),
+        text: [body.value.detail, body.value.summary && `described as: ${body.value.summary}`]
+          .filter(Boolean)
+          .join("\n\n"),
+      };
     case "spawnOrder":
       return { summary: body.value.summary, text: "" };
     case "notice":

@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use teamwire_proto::{
     Refusal,
     name::Name,
-    v1::{self, RequestState, team_item::Item},
+    v1::{self, RequestKind, RequestState, team_item::Item},
+    word,
 };
 
 use super::{
@@ -259,7 +260,7 @@ impl Coordinator {
             let is_pending = pending.contains(&id);
             let key = ItemKey::Request(id);
             let Some(found) = found else { return Some(Change::Remove(key)) };
-            let item = Item::Request(v1::Request { content: String::new(), ..v1::Request::clone(&found) });
+            let item = Item::Request(v1::Request { content: content(&found), ..v1::Request::clone(&found) });
             match found.state() {
                 RequestState::Pending => is_pending.then_some(Change::Put(key, item)),
                 _ => Some(Change::End(key, item)),
@@ -366,6 +367,15 @@ fn task_id(key: &ItemKey) -> Option<u64> {
     match key {
         ItemKey::Task(id) => Some(*id),
         _ => None,
+    }
+}
+
+/// Returns what a watch shows of a request's content: of a request for permission, one line, so that no one decides on what the
+/// member says about it.
+fn content(request: &v1::Request) -> String {
+    match request.kind() {
+        RequestKind::Permission => word::permission("", &request.content, ""),
+        _ => String::new(),
     }
 }
 

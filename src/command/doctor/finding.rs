@@ -3,7 +3,7 @@
 /// A finding of the doctor.
 pub(super) struct Finding {
     /// The class, as in `--help`: `not_queued`, `not_delivered`, `not_acknowledged`, `not_exited`, `plan_unanswered`,
-    /// `lost`, `failed`, `failing`, `not_started`, `host_lost`, `store_refuses_writes`, `quota_exceeded`; for notes also `unread`, `dead_letter`,
+    /// `lost`, `failed`, `failing`, `not_started`, `host_lost`, `setup_outdated`, `store_refuses_writes`, `quota_exceeded`; for notes also `unread`, `dead_letter`,
     /// `no_profile`, `delete_blocked`, `quota_nearly_used` and `more`.
     pub(super) class: &'static str,
     /// False for a note, which does not change the exit code.

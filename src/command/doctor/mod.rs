@@ -24,7 +24,7 @@ use self::{
     quota::quota,
     reader::Reader,
 };
-use super::{Output, id::is_named};
+use super::{Output, id::is_named, setup};
 use crate::{
     context::{Caller, ContextArgs},
     failure::{Failure, REFUSED},
@@ -66,6 +66,8 @@ pub(in crate::command) use self::history::crashes;
 ///   since
 ///
 /// - crashing: the member's program has crashed at least three times in 10 minutes, and its runner restarts it
+///
+/// - setup outdated: the settings that `teamwire setup` has written on this machine start a teamwire that no longer exists
 ///
 /// It also notes the following, which are not problems:
 ///
@@ -122,6 +124,15 @@ impl Doctor {
                 "Ask the coordinator's operator: the coordinator's log says why.".to_owned(),
             ));
         }
+        findings.extend(setup::outdated().into_iter().map(|(program, file, gone)| {
+            let (title, file, gone) = (program.title(), file.display(), gone.display());
+            Finding::problem(
+                "setup_outdated",
+                "",
+                format!("{title} cannot reach the team: {file} starts {gone}, which does not exist any more."),
+                format!("Write the settings again: `teamwire setup {}`.", program.name()),
+            )
+        }));
         for member in wanted {
             self.not_queued(&caller, &reader, member, &mut findings).await?;
             self.not_exited(&reader, member, &mut findings);
@@ -181,9 +192,9 @@ impl Doctor {
                     "permission_unanswered",
                     name,
                     format!(
-                        "{name} has waited {} for permission to use {}.",
+                        "{name} has waited {} for permission: {}.",
                         duration_text(waits),
-                        show::one_line(&request.tool)
+                        show::summary_of_request(&request)
                     ),
                     match request.approver.as_str() {
                         approver if !reader.is(name) && (reader.can_lead() || reader.is(approver)) => {

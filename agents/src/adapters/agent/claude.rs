@@ -3,6 +3,9 @@
 //! Each prompt is a frame with a UUID. The program reports its progress in `command_lifecycle` lines: `completed` when the turn
 //! that took it has ended, `cancelled` when that turn failed. The program remembers UUIDs, even across `--resume`, and answers
 //! `completed` at once to one that it has seen. So a prompt that is handed over again gets a new one.
+//!
+//! Older versions, such as 2.1.197, report no progress, and do not repeat every prompt either. They get one prompt at a time, which
+//! ends with the turn.
 
 use std::{collections::HashMap, mem};
 
@@ -30,8 +33,6 @@ pub(super) struct Claude {
     setup: Setup,
     /// From a frame's UUID to its prompt.
     frames: HashMap<String, PromptId>,
-    /// The frames of a program that reports no lifecycle: they end with the turn that took them.
-    without_lifecycle: Vec<String>,
     reports_lifecycle: bool,
     session_id: String,
     /// What the program asked permission for, by the id of its request: the input that it would use.
@@ -48,7 +49,6 @@ impl Claude {
         Self {
             setup,
             frames: HashMap::new(),
-            without_lifecycle: Vec::new(),
             reports_lifecycle: false,
             session_id: String::new(),
             wishes: HashMap::new(),
@@ -120,9 +120,6 @@ impl Claude {
         let uuid = text(line, "uuid");
         if let Some(id) = self.frames.get(uuid) {
             out.tell(Event::Taken(*id));
-            if !self.reports_lifecycle {
-                self.without_lifecycle.push(uuid.to_owned());
-            }
         }
     }
 
@@ -160,13 +157,17 @@ impl Claude {
             *self.counted_before.get_or_insert(if has_forgotten { Usage::default() } else { used_before });
         out.tell(Event::Usage(Usage { turns: self.turns, ..in_session.minus(counted_before) }));
         let is_error = line["is_error"] == json!(true);
-        self.last_error = if is_error { text(line, "result").to_owned() } else { String::new() };
-        for uuid in mem::take(&mut self.without_lifecycle) {
-            let Some(id) = self.frames.remove(&uuid) else { continue };
-            out.tell(match is_error {
-                true => Event::Failed(id, self.last_error.clone()),
-                false => Event::Processed(id),
-            });
+        self.end_turn(is_error.then(|| text(line, "result").to_owned()), out);
+    }
+
+    /// Ends a turn. `error`: why it failed. Without a lifecycle, the prompt ends with it.
+    fn end_turn(&mut self, error: Option<String>, out: &mut Outbox) {
+        self.last_error = error.clone().unwrap_or_default();
+        if self.reports_lifecycle {
+            return;
+        }
+        for (_, id) in mem::take(&mut self.frames) {
+            out.tell(error.clone().map_or(Event::Processed(id), |error| Event::Failed(id, error)));
         }
     }
 
@@ -186,7 +187,10 @@ impl Claude {
             out.tell(Event::PermissionWanted(Wish {
                 key,
                 tool: tool.to_owned(),
-                summary: telling_part(input).to_owned(),
+                summary: match text(input, "description") {
+                    "" => telling_part(input).to_owned(),
+                    description => description.to_owned(),
+                },
                 detail: detail_of(tool, input),
             }));
             return;
@@ -263,8 +267,24 @@ impl Protocol for Claude {
         }
     }
 
+    fn unreadable(&mut self, gist: &Value, out: &mut Outbox) {
+        match text(gist, "type") {
+            "control_request" => {
+                let key = text(gist, "request_id");
+                self.wishes.insert(key.to_owned(), Value::Null);
+                let why = "The request could not be read: it is longer than 1 MiB, or damaged. Ask for less at a time.";
+                self.decide(key, Decision::Deny(why.to_owned()), out);
+            }
+            "result" => {
+                let has_failed = text(gist, "subtype").starts_with("error");
+                self.end_turn(has_failed.then(|| "the program's report could not be read".to_owned()), out);
+            }
+            _ => {}
+        }
+    }
+
     fn accepts_prompt(&self) -> bool {
-        true
+        self.reports_lifecycle || self.frames.is_empty()
     }
 
     fn prompt(&mut self, prompt: Prompt, out: &mut Outbox) {
@@ -390,16 +410,33 @@ mod tests {
     }
 
     #[test]
-    fn without_a_lifecycle_a_prompt_ends_with_the_turn_that_took_it() {
+    fn without_a_lifecycle_there_is_one_prompt_at_a_time_which_ends_with_its_turn() {
         let mut claude = Claude::new(Setup::default());
-        let (first, second) = (hand_over(&mut claude, 1), hand_over(&mut claude, 2));
-        let replay = |uuid: &str| json!({"type": "user", "uuid": uuid, "isReplay": true});
-        let result = |is_error: bool| json!({"type": "result", "is_error": is_error, "result": "down"});
-        let out = read(&mut claude, [replay(&first), result(false)]);
-        assert_eq!(out.events.iter().filter(|event| matches!(event, Event::Processed(1))).count(), 1);
-        assert!(!out.events.iter().any(|event| matches!(event, Event::Processed(2) | Event::Failed(2, _))));
-        let out = read(&mut claude, [replay(&second), result(true)]);
-        assert!(out.events.contains(&Event::Failed(2, "down".to_owned())));
+        for (is_error, outcome) in [(false, Event::Processed(1)), (true, Event::Failed(1, "down".to_owned()))] {
+            assert!(claude.accepts_prompt());
+            hand_over(&mut claude, 1);
+            assert!(!claude.accepts_prompt(), "the version is unknown until it reports a lifecycle");
+            // It is not repeated, as every prompt that begins with `<teammate-message`.
+            let out = read(&mut claude, [json!({"type": "result", "is_error": is_error, "result": "down"})]);
+            assert_eq!(out.events.back(), Some(&outcome));
+        }
+        let first = hand_over(&mut claude, 2);
+        read(&mut claude, [lifecycle(&first, "queued")]);
+        assert!(claude.accepts_prompt());
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_read_is_refused_or_ends_the_turn() {
+        let mut claude = Claude::new(Setup::default());
+        let mut out = Outbox::default();
+        claude.unreadable(&json!({"type": "control_request", "request_id": "r1"}), &mut out);
+        assert_eq!(out.lines[0]["response"]["response"]["behavior"], "deny");
+        assert_eq!(out.lines[0]["response"]["request_id"], "r1");
+        hand_over(&mut claude, 1);
+        claude.unreadable(&json!({"type": "result", "subtype": "success"}), &mut out);
+        assert_eq!(out.events.pop_back(), Some(Event::Processed(1)));
+        claude.unreadable(&json!({"type": "assistant"}), &mut out);
+        assert_eq!(out.lines.len(), 1);
     }
 
     #[test]

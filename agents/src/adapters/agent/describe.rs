@@ -4,9 +4,10 @@ use serde_json::Value;
 
 use super::protocol::text;
 
-/// The fields of a tool's input that say most about a call, the most telling one first.
+/// The fields of a tool's input that say most about a call, the most telling one first. What an agent says about a call comes
+/// after what the call does.
 const TELLING_FIELDS: [&str; 11] =
-    ["subject", "description", "command", "file_path", "path", "pattern", "url", "query", "prompt", "summary", "to"];
+    ["subject", "command", "file_path", "path", "pattern", "url", "query", "description", "prompt", "summary", "to"];
 
 /// Returns one line about a tool call: the tool and the most telling part of its input, or else the fields of the input that
 /// have short values.
@@ -48,6 +49,7 @@ mod tests {
             ("SendMessage", message, "SendMessage: schema ready"),
             ("SendMessage", answer, "SendMessage: approve=true, request_id=r7, type=shutdown_response"),
             ("TaskCreate", json!({"subject": "the API", "description": "a\nb"}), "TaskCreate: the API"),
+            ("Bash", json!({"command": "rm -rf target", "description": "Clean the build"}), "Bash: rm -rf target"),
             ("TaskClaim", json!({"taskId": 3, "tags": ["x"]}), "TaskClaim: taskId=3"),
             ("TaskList", json!({}), "TaskList"),
             ("TaskList", Value::Null, "TaskList"),

@@ -21,8 +21,7 @@ mod wishes;
 
 use std::{mem, pin::pin, time::Duration};
 
-use serde_json::Value;
-use teamwire_proto::v1;
+use teamwire_proto::{v1, word};
 use tokio::{
     process::ChildStdout,
     time::{Instant, sleep_until, timeout},
@@ -47,6 +46,7 @@ use crate::{
     line_protocol::{
         input::Input,
         input_lines::Welcome,
+        json::{self, Unreadable},
         lines::{Lines, Piece, next_piece},
     },
     process::{Process, find_program},
@@ -78,7 +78,9 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
         }
         AgentProtocol::Acp => {
             let program = incarnation.config.command.first().map(|program| program.to_string_lossy());
-            Box::new(Acp::new(&program.unwrap_or_default(), setup))
+            let acp = Acp::new(&program.unwrap_or_default(), setup);
+            acp.repair_session(&incarnation.config.environment);
+            Box::new(acp)
         }
     };
     let mut process = match incarnation.start_program(&welcome, protocol.launch()).await {
@@ -94,6 +96,7 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
         input: Input::new(process.take_stdin(), String::new()),
         output: process.take_stdout().map(Lines::new),
         out: Outbox::default(),
+        unreadable: Unreadable::default(),
         used_before,
         done_last: String::new(),
         is_ready: false,
@@ -178,6 +181,8 @@ struct Agent {
     /// None: the program has closed its output.
     output: Option<Lines<ChildStdout>>,
     out: Outbox,
+    /// What has arrived of a line that is too long to be read.
+    unreadable: Unreadable,
     /// What the program's session had used before the current process started.
     used_before: Usage,
     /// The last activity, for the notice that the member is idle.
@@ -277,8 +282,12 @@ impl Agent {
     /// Reads what the program has written. None: its output has ended.
     fn listen(&mut self, piece: Option<Piece>, incarnation: &mut Incarnation<'_>) {
         match piece {
-            Some(Piece::Line(line)) => match serde_json::from_slice::<Value>(&line) {
-                Ok(value) if value.is_object() => self.protocol.read(value, &mut self.out),
+            Some(Piece::Line(line)) => match json::read(&line) {
+                Some(value) if value.is_object() => self.protocol.read(value, &mut self.out),
+                _ if line.trim_ascii_start().starts_with(b"{") => {
+                    self.unreadable.add(&line);
+                    self.answer_unreadable(incarnation);
+                }
                 // If the runner's output is blocked, drop the line: the protocol must continue.
                 _ if incarnation.can_listen() => {
                     incarnation.pass(&line);
@@ -287,13 +296,24 @@ impl Agent {
                 _ => {}
             },
             Some(Piece::Part(part)) => {
+                self.unreadable.add(&part);
                 if part.last() == Some(&b'\n') {
-                    warn(incarnation, "The program wrote a line of more than 1 MiB, which the runner did not read.");
+                    self.answer_unreadable(incarnation);
                 }
             }
             None => self.output = None,
         }
         self.settle_outbox(incarnation);
+    }
+
+    /// Answers a line that cannot be read, so that neither side waits for the other forever.
+    fn answer_unreadable(&mut self, incarnation: &mut Incarnation<'_>) {
+        let gist = mem::take(&mut self.unreadable).gist();
+        warn(
+            incarnation,
+            "The program wrote a line that is longer than 1 MiB or damaged. The runner could not read it.",
+        );
+        self.protocol.unreadable(&gist, &mut self.out);
     }
 
     /// Acts on everything that the protocol has said.
@@ -377,7 +397,7 @@ impl Agent {
     }
 
     fn permission_wanted(&mut self, wish: Wish, incarnation: &mut Incarnation<'_>) {
-        let what = first_line(&format!("{}: {}", wish.tool, wish.summary), ACTIVITY_CHARS_MAX);
+        let what = first_line(&word::permission(&wish.tool, &wish.detail, &wish.summary), ACTIVITY_CHARS_MAX);
         match incarnation.config.agent.permissions {
             Permissions::Ask => {
                 incarnation.tell(RunnerEvent::PermissionAsked { what });

@@ -6,7 +6,7 @@
 
 use std::{collections::VecDeque, path::PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use teamwire_proto::v1;
 
 use crate::{incarnation::Additions, line_protocol::output_parser::micros};
@@ -27,6 +27,10 @@ pub(super) trait Protocol: Send {
 
     /// Handles a line that the program has written.
     fn read(&mut self, line: Value, out: &mut Outbox);
+
+    /// Handles a line that cannot be read. `gist`: its known fields. If the line wants an answer, answers that it was not carried
+    /// out; if it is an answer, counts it as a failure.
+    fn unreadable(&mut self, gist: &Value, out: &mut Outbox);
 
     /// Returns whether the program takes a prompt now, which may be in the middle of a turn.
     fn accepts_prompt(&self) -> bool;
@@ -275,6 +279,19 @@ impl Outbox {
         self.events.push_back(event);
     }
 }
+
+/// Handles an unreadable line of JSON-RPC: refuses a request, and fails the request that it answers.
+pub(super) fn unreadable_rpc(gist: &Value, protocol: &mut dyn Protocol, out: &mut Outbox) {
+    let why = json!({ "code": PARSE_ERROR, "message": "The line could not be read." });
+    match (&gist["id"], &gist["method"]) {
+        (Value::Null, _) => {}
+        (id, Value::Null) => protocol.read(json!({ "jsonrpc": "2.0", "id": id, "error": why }), out),
+        (id, _) => out.write(json!({ "jsonrpc": "2.0", "id": id, "error": why })),
+    }
+}
+
+/// JSON-RPC's code for a line that is not valid JSON.
+const PARSE_ERROR: i32 = -32700;
 
 /// Returns a text field of a line. Empty: it has none.
 pub(super) fn text<'a>(value: &'a Value, field: &str) -> &'a str {

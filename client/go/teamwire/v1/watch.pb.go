@@ -292,7 +292,8 @@ type TeamItem_Host struct {
 
 type TeamItem_Request struct {
 	// A request. Key: `id`. A snapshot has the pending ones. A request that is no longer pending is sent one last time, in its
-	// final state. The client must then remove it itself: `removed` does not contain its key. `content` is left out: see
+	// final state. The client must then remove it itself: `removed` does not contain its key. `content` is left out, except that
+	// of a request for permission it is one line: up to 140 characters of the beginning and 60 of the end. The whole content:
 	// RequestService.GetRequest.
 	Request *Request `protobuf:"bytes,4,opt,name=request,proto3,oneof"`
 }

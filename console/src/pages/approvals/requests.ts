@@ -3,6 +3,7 @@
 import { TeamwireError, v1 } from "@teamwire/client";
 import { words } from "../../lib/errors.js";
 import { CANCELLED } from "../../lib/sentences.js";
+import { permission } from "../../lib/text.js";
 import { toasts } from "../../lib/toasts.svelte.js";
 import { type Caller, session } from "../../session.svelte.js";
 import { team } from "../../team.svelte.js";
@@ -31,6 +32,8 @@ export function title(request: v1.Request): string {
       return `Shut ${request.member} down`;
     case v1.RequestKind.SPAWN:
       return `Start ${request.member}${request.spawn ? ` as ${request.spawn.profile}` : ""}`;
+    case v1.RequestKind.PERMISSION:
+      return permission(request, request.content);
     default:
       return request.summary || `A ${kindName(request)}`;
   }

@@ -3,6 +3,7 @@
 import { type Timestamp, timestampMs } from "@bufbuild/protobuf/wkt";
 import { v1 } from "@teamwire/client";
 import { count, exitName, span } from "../../lib/format.js";
+import { permission } from "../../lib/text.js";
 import { type Page, type Params } from "../../route.svelte.js";
 import { hasFailed, hasNoLease, isUnread } from "../team/attention.js";
 import { hasEnded } from "../team/entries.js";
@@ -165,7 +166,7 @@ function ofHost(host: v1.Host, members: readonly v1.Member[], now: number): Find
 }
 
 function ofRequest(request: v1.Request, now: number): Finding[] {
-  const { id, kind, member: name, approver, tool } = request;
+  const { id, kind, member: name, approver } = request;
   const age = ageOf(request.createdAt, now);
   if (age < PATIENCE_MS) return [];
   const waits = span(age);
@@ -184,7 +185,7 @@ function ofRequest(request: v1.Request, now: number): Finding[] {
     case v1.RequestKind.PERMISSION: {
       const who = approver ? `${approver}, the lead` : "The lead";
       return finding(
-        `${name} has waited ${waits} for permission to use ${tool}.`,
+        `${name} has waited ${waits} for permission: ${permission(request, request.content)}.`,
         `${who} or the operator answers it.`,
         decide,
       );

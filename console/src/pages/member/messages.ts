@@ -1,6 +1,7 @@
 /** Messages in one line. */
 
 import type { v1 } from "@teamwire/client";
+import { permission } from "../../lib/text.js";
 
 /** Returns what a message is about, in one line. May contain what an agent wrote. */
 export function about(message: v1.Message | undefined): string {
@@ -11,7 +12,7 @@ export function about(message: v1.Message | undefined): string {
     case "spawnOrder":
       return body.value.summary;
     case "permissionRequest":
-      return `asks for permission to use ${body.value.tool}: ${body.value.summary}`;
+      return `asks for permission: ${permission(body.value, body.value.detail)}`;
     case "planApprovalRequest":
       return `asks to approve a plan${body.value.summary ? `: ${body.value.summary}` : ""}`;
     case "shutdownRequest":

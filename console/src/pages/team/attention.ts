@@ -2,6 +2,7 @@
 
 import { v1 } from "@teamwire/client";
 import { count, exitName, millis } from "../../lib/format.js";
+import { permission } from "../../lib/text.js";
 
 /** Why a person should look at something. */
 export interface Need {
@@ -12,7 +13,7 @@ export interface Need {
 }
 
 /** Returns why a member needs attention. Undefined: it does not. */
-export function memberNeed(member: v1.Member): Need | undefined {
+export function memberNeed(member: v1.Member, requests: ReadonlyMap<string, v1.Request>): Need | undefined {
   const { state, failedTurns, inboxDepth } = member;
   const unread = count(inboxDepth, "message");
   if (state === v1.MemberState.LOST) {
@@ -28,11 +29,11 @@ export function memberNeed(member: v1.Member): Need | undefined {
     return { rank: 4, reason: `${count(failedTurns.count, "turn")} failed in a row: ${failedTurns.error}` };
   }
   if (member.inboxFull) return { rank: 4, reason: `Its inbox is full (${unread}) and accepts no more.` };
-  if (member.pendingPermissions.length > 0) {
-    return {
-      rank: 3,
-      reason: `Waits for the answer to ${count(member.pendingPermissions.length, "permission request")}.`,
-    };
+  const [first, ...others] = member.pendingPermissions;
+  if (first) {
+    const request = requests.get(first);
+    const asks = request ? `Asks for permission: ${permission(request, request.content)}` : "Asks for permission";
+    return { rank: 3, reason: others.length > 0 ? `${asks} (and ${others.length} more)` : asks };
   }
   if (member.pendingPlan) return { rank: 3, reason: "Waits for the answer to its plan." };
   if (hasNoLease(member))

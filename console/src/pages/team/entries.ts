@@ -15,10 +15,12 @@ export interface Parts {
   readonly hosts: Iterable<v1.Host>;
   readonly tasks: Iterable<v1.Task>;
   readonly orders: readonly v1.Request[];
+  /** Those that are pending, by their ids. */
+  readonly requests: ReadonlyMap<string, v1.Request>;
 }
 
 /** Returns everything to list: what needs attention first, then members that work, at last what has ended. */
-export function entries({ members, hosts, tasks, orders }: Parts): Entry[] {
+export function entries({ members, hosts, tasks, orders, requests }: Parts): Entry[] {
   const works = new Map<string, v1.Task>();
   for (const task of tasks) if (task.status === v1.TaskStatus.IN_PROGRESS) works.set(task.owner, task);
   const running = new Map<string, number>();
@@ -28,7 +30,8 @@ export function entries({ members, hosts, tasks, orders }: Parts): Entry[] {
     const { name, spawnedOn } = member;
     // The order says more about it than its exit.
     if (member.state === v1.MemberState.EXITED && unstarted.has(name)) continue;
-    all.push({ kind: "member", key: `member ${name}`, name, member, need: memberNeed(member), task: works.get(name) });
+    const need = memberNeed(member, requests);
+    all.push({ kind: "member", key: `member ${name}`, name, member, need, task: works.get(name) });
     if (spawnedOn && !hasEnded(member.state)) running.set(spawnedOn, (running.get(spawnedOn) ?? 0) + 1);
   }
   for (const host of hosts) {

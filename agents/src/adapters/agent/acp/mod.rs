@@ -6,6 +6,7 @@
 //! The protocol has no field for the reason of a refusal, and opencode ends its turn at one. So the reason follows as another
 //! prompt, and only when that is answered is the first prompt processed.
 
+mod gemini;
 mod narrator;
 mod permissions;
 mod program;
@@ -13,7 +14,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, mem, path};
+use std::{collections::HashMap, env, ffi::OsString, mem, path};
 
 use agent_client_protocol_schema::{
     ProtocolVersion,
@@ -31,7 +32,7 @@ use self::{
     permissions::{Answer, Permissions, allowing, wish},
     program::Program,
 };
-use super::protocol::{Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, Usage};
+use super::protocol::{Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, Usage, unreadable_rpc};
 use crate::{agent_text::escaped, incarnation::Additions};
 
 /// What the program was asked and has not answered yet.
@@ -101,6 +102,19 @@ impl Acp {
             cost_before: setup.resume.is_none().then_some(0.0),
             context_tokens: 0,
             setup,
+        }
+    }
+
+    /// Prepares the files of the session that the program is about to resume. `environment`: the variables that the program gets
+    /// in addition to the runner's.
+    pub(super) fn repair_session(&self, environment: &[(OsString, OsString)]) {
+        let variable = |name: &str| {
+            let given = environment.iter().rev().find(|(given, _)| given == name).map(|(_, value)| value.clone());
+            given.or_else(|| env::var_os(name)).filter(|value| !value.is_empty())
+        };
+        let home = variable("GEMINI_CLI_HOME").or_else(|| variable("HOME"));
+        if let (Program::Gemini, Some(session), Some(home)) = (self.program, &self.setup.resume, home) {
+            gemini::keep_largest(home.as_ref(), session);
         }
     }
 
@@ -321,6 +335,10 @@ impl Protocol for Acp {
                 self.answered(asked, answer, out);
             }
         }
+    }
+
+    fn unreadable(&mut self, gist: &Value, out: &mut Outbox) {
+        unreadable_rpc(gist, self, out);
     }
 
     fn accepts_prompt(&self) -> bool {

@@ -1,8 +1,9 @@
 //! What differs between the programs that speak the protocol.
 
-use std::path::Path;
+use std::{ffi::OsString, path::Path};
 
 use agent_client_protocol_schema::v1::{SessionModeId, ToolCallUpdate};
+use uuid::Uuid;
 
 use super::super::protocol::Setup;
 use crate::incarnation::Additions;
@@ -40,11 +41,13 @@ impl Program {
             Self::Opencode if arguments.first().is_none_or(|first| first != "acp") => (&["acp"], &[]),
             Self::Opencode | Self::Other => (&[], &[]),
         };
-        Additions {
-            before: before.iter().map(Into::into).collect(),
-            environment: environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
-            ..Additions::default()
+        let mut environment: Vec<(OsString, OsString)> =
+            environment.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        if self == Self::Opencode {
+            // It opens a port, where any user of the machine could otherwise read its sessions and prompt its agent.
+            environment.push((OPENCODE_PASSWORD.into(), Uuid::new_v4().simple().to_string().into()));
         }
+        Additions { before: before.iter().map(Into::into).collect(), environment, ..Additions::default() }
     }
 
     /// Returns whether the program keeps running when its input has ended, so that only a signal ends it.
@@ -113,6 +116,9 @@ impl Program {
         self == Self::Gemini && text.starts_with("[MODE_UPDATE]")
     }
 }
+
+/// The variable with the password of opencode's port.
+const OPENCODE_PASSWORD: &str = "OPENCODE_SERVER_PASSWORD";
 
 /// Without the first, Gemini CLI applies no settings of the directory. Without the second, a parent process ignores SIGTERM.
 const GEMINI_ENVIRONMENT: [(&str, &str); 2] =

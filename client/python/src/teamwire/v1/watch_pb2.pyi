@@ -114,7 +114,8 @@ class TeamItem(google.protobuf.message.Message):
     @property
     def request(self) -> teamwire.v1.request_pb2.Request:
         """A request. Key: `id`. A snapshot has the pending ones. A request that is no longer pending is sent one last time, in its
-        final state. The client must then remove it itself: `removed` does not contain its key. `content` is left out: see
+        final state. The client must then remove it itself: `removed` does not contain its key. `content` is left out, except that
+        of a request for permission it is one line: up to 140 characters of the beginning and 60 of the end. The whole content:
         RequestService.GetRequest.
         """
 

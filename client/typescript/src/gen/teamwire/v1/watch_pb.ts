@@ -141,7 +141,8 @@ export type TeamItem = Message<"teamwire.v1.TeamItem"> & {
   } | {
     /**
      * A request. Key: `id`. A snapshot has the pending ones. A request that is no longer pending is sent one last time, in its
-     * final state. The client must then remove it itself: `removed` does not contain its key. `content` is left out: see
+     * final state. The client must then remove it itself: `removed` does not contain its key. `content` is left out, except that
+     * of a request for permission it is one line: up to 140 characters of the beginning and 60 of the end. The whole content:
      * RequestService.GetRequest.
      *
      * @generated from field: teamwire.v1.Request request = 4;

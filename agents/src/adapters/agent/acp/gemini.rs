@@ -1,0 +1,71 @@
+//! Repairs the sessions that Gemini CLI keeps, so that it can resume them any number of times.
+//!
+//! A Gemini CLI that resumes a session and is killed leaves a second file with the session's id, which has a header and nothing
+//! else. Its next start takes that file for the session, finds it damaged, and deletes every file of the session.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// How many characters of a session's id are in the names of its files.
+const ID_CHARS: usize = 8;
+
+/// Removes the files of a session beside its largest one. `home`: the user's home directory, as the program sees it.
+pub(super) fn keep_largest(home: &Path, session: &str) {
+    let Some(id) = session.get(..ID_CHARS) else { return };
+    for chats in entries(&home.join(".gemini/tmp")).map(|project| project.join("chats")) {
+        let mut files: Vec<(u64, PathBuf)> = entries(&chats)
+            .filter(|path| is_of_session(path, id))
+            .map(|path| (fs::metadata(&path).map_or(0, |metadata| metadata.len()), path))
+            .collect();
+        files.sort();
+        files.pop();
+        for (_, smaller) in files {
+            if let Err(error) = fs::remove_file(&smaller) {
+                tracing::warn!(%error, path = %smaller.display(), "Gemini CLI may not be able to resume its session");
+            }
+        }
+    }
+}
+
+fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+fn is_of_session(path: &Path, id: &str) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let ends = [format!("-{id}.json"), format!("-{id}.jsonl")];
+    name.starts_with("session-") && ends.iter().any(|end| name.ends_with(end.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_largest_file_of_the_session_stays() {
+        let home = tempfile::tempdir().expect("a directory");
+        let chats = home.path().join(".gemini/tmp/app/chats");
+        fs::create_dir_all(&chats).expect("created");
+        let write = |name: &str, text: &str| fs::write(chats.join(name), text).expect("written");
+        write("session-2026-11-27T12-50-01a2b3c4.jsonl", "header\nmessages");
+        write("session-2026-11-27T12-52-01a2b3c4.jsonl", "header");
+        write("session-2026-11-27T12-53-01a2b3c4.json", "");
+        write("session-2026-11-27T12-53-ffffffff.jsonl", "h");
+        write("notes-01a2b3c4.json", "");
+        keep_largest(home.path(), "01a2b3c4-0000-7000-8000-000000000000");
+        let mut left: Vec<String> =
+            entries(&chats).map(|path| path.file_name().expect("a name").display().to_string()).collect();
+        left.sort();
+        assert_eq!(
+            left,
+            [
+                "notes-01a2b3c4.json",
+                "session-2026-11-27T12-50-01a2b3c4.jsonl",
+                "session-2026-11-27T12-53-ffffffff.jsonl"
+            ]
+        );
+        keep_largest(home.path(), "short");
+    }
+}
