@@ -148,7 +148,9 @@ async fn a_refused_or_repeated_claim_changes_nothing_for_the_others() {
     let other = t.another_coordinator().await;
     let (of_bob, of_eve) =
         (other.claim_next_task(&bob.who, &request("k")).await, other.claim_next_task(&eve.who, &request("k")).await);
-    let stranger = Member::new("ann", &format!("{}0", &ann.credential[..ann.credential.len() - 1]));
+    // One digit differs, whatever the digit is.
+    let digit = if ann.credential.ends_with('0') { '1' } else { '0' };
+    let stranger = Member::new("ann", &format!("{}{digit}", &ann.credential[..ann.credential.len() - 1]));
     let calls =
         [(&ann, "a"), (&bob, "k"), (&planner, "p"), (&eve, "k"), (&stranger, ""), (&fay, "f"), (&fay, "f"), (&bob, "")];
     let (outcomes, _) = together(&t, &gate, &calls).await;
