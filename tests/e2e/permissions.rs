@@ -125,7 +125,7 @@ fn last_means_the_newest_request_to_the_caller_and_the_answer_says_what_it_decid
     // The newest request of all is the lead's own, which ann answers.
     world.cli(LEAD, &["shutdown", "ann", "Well done."]).succeeds();
     let rejected = world.cli(LEAD, &["reject", "last", "--reason", "later"]).succeeds().stdout;
-    assert_eq!(rejected, format!("Rejected ann's permission request: Bash: clean up {second}\n"));
+    assert_eq!(rejected, format!("Rejected ann's permission request: Bash: rm -r target {second}\n"));
     let approved = world.cli(LEAD, &["approve", "last"]).succeeds().stdout;
     let (first, summary) = (first["request_id"].as_str().unwrap(), "Move the files");
     assert!(approved.starts_with("Approved ann's plan: ") && approved.contains(summary), "{approved}");

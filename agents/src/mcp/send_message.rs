@@ -26,10 +26,10 @@ static SCHEMA: LazyLock<Arc<JsonObject>> = LazyLock::new(|| {
                 "description": "Default: message",
             },
             "recipient": string("A teammate's name, or team-lead"),
-            "content": string("The text; the reason of a shutdown request or of a rejection; the feedback on a plan; the detail of a permission request"),
+            "content": string("The text; a reason; the feedback on a plan; the whole command of a permission request"),
             "tool": string("What you ask permission to use"),
             "summary": string("5 to 10 words on one line, shown as a preview; required for message and broadcast"),
-            "in_reply_to": string("The message_id of the message that you answer, if you have several to answer"),
+            "in_reply_to": string("The message_id that you answer"),
             "request_id": string("The id of the request that you answer"),
             "approve": { "type": "boolean", "description": "Your decision on the request" },
             "to": string("The newer spelling of recipient; * for everyone"),
@@ -57,8 +57,7 @@ impl McpServer {
     /// shutdown_request (the lead): recipient, content. shutdown_response: request_id, approve, content if you refuse; when
     /// you approve, your process ends. plan_approval_request: content is your plan. plan_approval_response (the lead):
     /// recipient, request_id, approve, content if you reject. permission_request: tool, summary, content, and recipient if not
-    /// the lead. permission_response: request_id, approve, content if you refuse. Address teammates by name. in_reply_to: the
-    /// message that you answer, if several wait for your answer.
+    /// the lead. permission_response: request_id, approve, content if you refuse.
     #[tool(
         name = "SendMessage",
         input_schema = SCHEMA.clone(),

@@ -1,10 +1,13 @@
 //! Standard input and output of the MCP server. Every line that wants an answer gets one, even if it cannot be read.
 
+use std::{sync::Arc, time::Duration};
+
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, DuplexStream, duplex},
-    sync::mpsc,
+    sync::{mpsc, watch},
     task::JoinHandle,
+    time::timeout,
 };
 
 use crate::line_protocol::{
@@ -18,6 +21,9 @@ const WAITING_BYTES_MAX: usize = 64 * 1024;
 /// How many answers to unreadable lines may wait. Reading stops until there is room.
 const ANSWERS_MAX: usize = 16;
 
+/// How long the last answers may take once the program has closed its output.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+
 /// JSON-RPC's code for a line that is not valid JSON.
 const PARSE_ERROR: i32 = -32700;
 
@@ -29,12 +35,22 @@ pub(super) fn connect(
     let (to_server, reads) = duplex(WAITING_BYTES_MAX);
     let (writes, from_server) = duplex(WAITING_BYTES_MAX);
     let (answers, waiting) = mpsc::channel(ANSWERS_MAX);
-    tokio::spawn(pass_in(input, to_server, answers));
-    ((reads, writes), tokio::spawn(pass_out(from_server, waiting, output)))
+    let unanswered = Arc::new(watch::Sender::new(0));
+    tokio::spawn(pass_in(input, to_server, answers, Arc::clone(&unanswered)));
+    ((reads, writes), tokio::spawn(pass_out(from_server, waiting, output, unanswered)))
 }
 
-/// Passes the program's lines to the server, and answers those that cannot be read.
-async fn pass_in(input: impl AsyncRead + Unpin, mut server: DuplexStream, answers: mpsc::Sender<String>) {
+/// How many calls the server has not answered.
+type Unanswered = Arc<watch::Sender<usize>>;
+
+/// Passes the program's lines to the server, and answers those that cannot be read. When the program has closed its output, waits
+/// for the last answers before it tells the server, which would leave its calls unfinished.
+async fn pass_in(
+    input: impl AsyncRead + Unpin,
+    mut server: DuplexStream,
+    answers: mpsc::Sender<String>,
+    unanswered: Unanswered,
+) {
     let mut lines = Lines::new(input);
     let mut unreadable = Unreadable::default();
     while let Ok(Some(piece)) = lines.next().await {
@@ -48,44 +64,56 @@ async fn pass_in(input: impl AsyncRead + Unpin, mut server: DuplexStream, answer
                 continue;
             }
         };
-        // Most lines are passed on as they are.
-        let passed = match serde_json::from_slice::<Value>(&line) {
-            Ok(_) => line,
-            Err(_) => match json::read(&line) {
-                Some(value) => value.to_string().into_bytes(),
-                None => {
-                    unreadable.add(&line);
-                    answer(&std::mem::take(&mut unreadable), &answers).await;
-                    continue;
-                }
-            },
+        let Some(value) = json::read(&line) else {
+            unreadable.add(&line);
+            answer(&std::mem::take(&mut unreadable), &answers).await;
+            continue;
         };
-        if server.write_all(&[&passed[..], b"\n"].concat()).await.is_err() {
+        if is_call(&value) {
+            unanswered.send_modify(|unanswered| *unanswered += 1);
+        }
+        if server.write_all(format!("{value}\n").as_bytes()).await.is_err() {
             return;
         }
     }
+    let _ = timeout(LAST_ANSWERS, unanswered.subscribe().wait_for(|unanswered| *unanswered == 0)).await;
+}
+
+/// Returns whether a line wants an answer.
+fn is_call(line: &Value) -> bool {
+    !line["id"].is_null() && !line["method"].is_null()
 }
 
 async fn answer(unreadable: &Unreadable, answers: &mpsc::Sender<String>) {
     let gist = unreadable.gist();
-    // A notification wants no answer, and an answer to the server is not expected.
-    if !gist["id"].is_null() && !gist["method"].is_null() {
+    if is_call(&gist) {
         let error = json!({ "code": PARSE_ERROR, "message": "This call is longer than 1 MiB, or damaged. It was not carried out." });
         let _ = answers.send(json!({ "jsonrpc": "2.0", "id": gist["id"], "error": error }).to_string()).await;
     }
 }
 
 /// Passes the server's lines to the program, and the answers between them.
-async fn pass_out(server: DuplexStream, mut answers: mpsc::Receiver<String>, mut output: impl AsyncWrite + Unpin) {
+async fn pass_out(
+    server: DuplexStream,
+    mut answers: mpsc::Receiver<String>,
+    mut output: impl AsyncWrite + Unpin,
+    unanswered: Unanswered,
+) {
     let mut lines = Lines::new(server);
     let mut is_within_line = false;
     loop {
+        let mut is_answer = false;
         let bytes = tokio::select! {
             Some(answer) = answers.recv(), if !is_within_line => [answer.as_bytes(), b"\n"].concat(),
             piece = lines.next() => match piece {
-                Ok(Some(Piece::Line(line))) => [&line[..], b"\n"].concat(),
+                Ok(Some(Piece::Line(line))) => {
+                    is_answer = serde_json::from_slice::<Value>(&line).is_ok_and(|line| line["method"].is_null());
+                    [&line[..], b"\n"].concat()
+                }
+                // The server's own calls are short.
                 Ok(Some(Piece::Part(part))) => {
                     is_within_line = !part.ends_with(b"\n");
+                    is_answer = !is_within_line;
                     part
                 }
                 Ok(None) | Err(_) => return,
@@ -93,6 +121,9 @@ async fn pass_out(server: DuplexStream, mut answers: mpsc::Receiver<String>, mut
         };
         if output.write_all(&bytes).await.is_err() || output.flush().await.is_err() {
             return;
+        }
+        if is_answer {
+            unanswered.send_modify(|unanswered| *unanswered = unanswered.saturating_sub(1));
         }
     }
 }
@@ -117,16 +148,23 @@ mod tests {
         let (output, mut written) = duplex(1 << 20);
         let ((reads, mut writes), done) = connect(input, output);
         let mut reads = BufReader::new(reads).lines();
-        let mut next = async || reads.next_line().await.expect("readable").expect("a line");
-        assert_eq!(serde_json::from_str::<Value>(&next().await).expect("JSON")["params"]["a"], "\u{fffd}");
-        assert_eq!(next().await, lines[4], "as it was");
-        writes.write_all(b"{\"id\":3}\n").await.expect("written");
+        let mut next = async || -> Value {
+            serde_json::from_str(&reads.next_line().await.expect("readable").expect("a line")).expect("JSON")
+        };
+        assert_eq!(next().await["params"]["a"], "\u{fffd}");
+        assert_eq!(next().await["id"], 3);
+        writes.write_all(b"{\"id\":1}\n{\"id\":3}\n").await.expect("written");
+        // The program's calls are answered, so its end reaches the server.
+        assert_eq!(reads.next_line().await.expect("readable"), None);
         drop(writes);
         done.await.expect("ended");
         let mut all = String::new();
         written.read_to_string(&mut all).await.expect("text");
         let ids: Vec<Value> =
             all.lines().map(|line| serde_json::from_str::<Value>(line).expect("a whole line")["id"].clone()).collect();
-        assert!([json!(2), json!("x"), json!(3)].iter().all(|id| ids.contains(id)) && ids.len() == 3, "{all}");
+        assert!(
+            [json!(1), json!(2), json!("x"), json!(3)].iter().all(|id| ids.contains(id)) && ids.len() == 4,
+            "{all}"
+        );
     }
 }

@@ -123,7 +123,10 @@ fn members_talk_and_share_tasks_through_their_tools(world: World) {
     // The classic form, answered in the newer one. The answer says what it answers, although no field of the tool does.
     lead.does("SendMessage", json!({"type": "message", "recipient": "ann", "content": "<b>Go</b>", "summary": "go"}));
     let read = ann.does("CheckInbox", json!({}));
-    let element = "<teammate-message teammate_id=\"lead\" summary=\"go\">&lt;b&gt;Go&lt;/b&gt;</teammate-message>";
+    let id = world.history(LEAD).last().unwrap()["message"]["id"].as_str().unwrap().to_owned();
+    let element = format!(
+        "<teammate-message teammate_id=\"lead\" message_id=\"{id}\" summary=\"go\">&lt;b&gt;Go&lt;/b&gt;</teammate-message>"
+    );
     assert_eq!(read, element);
     ann.does("SendMessage", json!({"to": "team-lead", "message": "Gone.", "summary": "gone"}));
     let history = world.history(LEAD);
@@ -262,7 +265,10 @@ fn requests_are_answered_with_the_tool_input_that_their_text_shows(world: World)
     let asked = ann.does("SendMessage", ask.clone());
     assert!(asked.starts_with("You asked lead for permission (request_id req_"), "{asked}");
     let text = lead.does("CheckInbox", json!({}));
-    assert!(text.contains("Tool: Bash\nSummary: clean up\nDetail:\nrm -r &lt;target&gt;"), "{text}");
+    assert!(
+        text.contains("Tool: Bash\nWhat the tool would do:\nrm -r &lt;target&gt;\nann describes it as: clean up"),
+        "{text}"
+    );
     lead.does("SendMessage", input(&text, false));
     assert!(ann.does("CheckInbox", json!({})).contains("refused your permission request"));
     ann.does("SendMessage", ask.clone());
