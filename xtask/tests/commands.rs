@@ -535,7 +535,7 @@ fn ci_checks_then_tests_with_ci_set() {
     };
     for order in [
         ["cargo fmt", "cargo clippy", TEST_RUN[0], "teamwire-chaos", TEST_RUN[2]],
-        ["buf lint", "buf generate", "check ", "python -B xtask/charts/check.py", TEST_RUN[2]],
+        ["buf lint", "check ", "buf generate", "python -B xtask/charts/check.py", TEST_RUN[2]],
         [TEST_RUN[0], "client_policies", "git status", TEST_RUN[1], TEST_RUN[2]],
     ] {
         assert!(order.map(at).is_sorted(), "{calls:#?}");
