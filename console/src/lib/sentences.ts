@@ -27,9 +27,7 @@ export function said({ body }: v1.Message): Said {
     case "permissionRequest":
       return {
         summary: permission(body.value, body.value.detail),
-        text: [body.value.detail, body.value.summary && `described as: ${body.value.summary}`]
-          .filter(Boolean)
-          .join("\n\n"),
+        text: `${body.value.detail}\n\ndescribed as: ${body.value.summary}`,
       };
     case "spawnOrder":
       return { summary: body.value.summary, text: "" };

@@ -93,25 +93,15 @@ export function oneLine(text: string): string {
     .replace(/\s+/g, " ");
 }
 
-/** Up to how many characters all of it is shown what permission is asked for: more than a shortened one has. */
-const WHOLE_MAX = 240;
-/** How many characters are shown of the beginning and of the end of a longer one. */
-const SHOWN_FIRST = 140;
-const SHOWN_LAST = 60;
-
 /**
  * Returns what permission is asked for, in one line, as `permission` in `proto/src/word.rs` does: the tool, and the command or the
  * edit itself. The summary, in which the member that asks can write anything, only replaces a missing detail.
  */
 export function permission({ tool, summary }: { tool: string; summary: string }, detail: string): string {
-  const words = (text: string) => text.split(/\s+/).filter(Boolean).join(" ");
-  const asked = [...(words(detail) || words(summary))];
-  const more = asked.length - SHOWN_FIRST - SHOWN_LAST;
-  const shown =
-    asked.length > WHOLE_MAX
-      ? `${asked.slice(0, SHOWN_FIRST).join("")} …[${more} more characters]… ${asked.slice(-SHOWN_LAST).join("")}`
-      : asked.join("");
-  return [words(tool), shown].filter(Boolean).join(": ");
+  const asked = oneLine(detail).trim() || oneLine(summary);
+  const { length } = asked;
+  const ends = () => `${asked.slice(0, 140)} …[${length - 200} more characters]… ${asked.slice(-60)}`;
+  return `${oneLine(tool)}: ${length > 240 ? ends() : asked}`;
 }
 
 function name(char: string): string {

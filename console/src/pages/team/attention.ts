@@ -29,12 +29,8 @@ export function memberNeed(member: v1.Member, requests: ReadonlyMap<string, v1.R
     return { rank: 4, reason: `${count(failedTurns.count, "turn")} failed in a row: ${failedTurns.error}` };
   }
   if (member.inboxFull) return { rank: 4, reason: `Its inbox is full (${unread}) and accepts no more.` };
-  const [first, ...others] = member.pendingPermissions;
-  if (first) {
-    const request = requests.get(first);
-    const asks = request ? `Asks for permission: ${permission(request, request.content)}` : "Asks for permission";
-    return { rank: 3, reason: others.length > 0 ? `${asks} (and ${others.length} more)` : asks };
-  }
+  const request = requests.get(member.pendingPermissions[0] ?? "");
+  if (request) return { rank: 3, reason: `Asks for permission: ${permission(request, request.content)}` };
   if (member.pendingPlan) return { rank: 3, reason: "Waits for the answer to its plan." };
   if (hasNoLease(member))
     return { rank: 3, reason: "Its lease has run out. It will soon count as lost unless it makes a call." };
