@@ -51,6 +51,10 @@ pub(super) fn nothing_lost(index: &Index<'_>) -> Vec<String> {
     lost
 }
 
+/// How long after its acknowledgement was confirmed a message may still be received, in microseconds: it was in flight to an earlier
+/// process, which `member-paused` stops for up to 8 s before it reads on.
+const IN_FLIGHT_US: u64 = 13_000_000;
+
 /// Returns the acknowledgements that each process saw confirmed, and when.
 fn confirmed<'e>(index: &Index<'e>) -> Vec<((Process<'e>, &'e str), u64)> {
     let mut taken: HashMap<Process<'e>, Vec<&'e str>> = HashMap::new();
@@ -138,9 +142,8 @@ pub(super) fn nothing_duplicated(index: &Index<'_>) -> Vec<String> {
     }
     for event in index.events {
         let What::Delivered { message_id, .. } = &event.what else { continue };
-        // A delivery shortly after the confirmation may have been in flight.
-        if done.get(&(event.member.as_str(), message_id.as_str())).is_some_and(|at_us| at_us + 5_000_000 < event.at_us)
-        {
+        let confirmed_us = done.get(&(event.member.as_str(), message_id.as_str()));
+        if confirmed_us.is_some_and(|at_us| at_us + IN_FLIGHT_US < event.at_us) {
             doubled.push(format!("{} received {message_id} after its acknowledgement was confirmed", event.member));
         }
     }
