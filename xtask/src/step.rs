@@ -52,14 +52,17 @@ impl Step {
     /// Creates a step that runs the cargo that runs this program.
     pub(crate) fn cargo(arguments: &[&str]) -> Self {
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut step = Self::new(cargo, arguments);
-        // Variables that cargo has set for this package would make some build scripts rerun.
+        Self::new(cargo, arguments).without_variables_of_this_package()
+    }
+
+    /// Removes what cargo has set for this package, which would make a cargo below rerun some build scripts.
+    pub(crate) fn without_variables_of_this_package(mut self) -> Self {
         for (variable, _) in env::vars_os() {
             if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| variable.to_string_lossy().starts_with(prefix)) {
-                step.command.env_remove(variable);
+                self.command.env_remove(variable);
             }
         }
-        step
+        self
     }
 
     /// Sets an environment variable.

@@ -64,7 +64,7 @@ impl Tests {
     fn nextest(&self, selection: &[&str]) -> Result<(), Failure> {
         let threads = available_parallelism().map_or(1, |processors| processors.get() * THREADS_PER_PROCESSOR);
         let run = [&["nextest", "run"], &build::ALL[..], selection].concat();
-        let step = self.step(Step::new(&self.nextest, &run));
+        let step = self.step(Step::new(&self.nextest, &run).without_variables_of_this_package());
         let threads = env::var_os("NEXTEST_TEST_THREADS").unwrap_or_else(|| threads.to_string().into());
         step.env("NEXTEST_TEST_THREADS", threads).run()
     }
