@@ -91,7 +91,7 @@ test("a permission request appears without a reload, with its edit as a differen
   await page.getByRole("link", { name: /Bash: .*src\/a\.rs/ }).waitFor({ timeout: 2_000 });
   await page.getByText("ann describes it as: change a line").waitFor();
   await page.waitForFunction(() => document.title.startsWith("(1) Approvals"));
-  await page.getByText("src/a.rs").waitFor();
+  await page.getByText("src/a.rs", { exact: true }).waitFor();
   const diff = page.getByRole("region", { name: "Edit 1" });
   assert.match(await diff.locator(".added").innerText(), /three/);
   assert.match(await diff.locator(".removed").innerText(), /two/);
@@ -235,7 +235,7 @@ test("hostile contents are shown as text", async () => {
   // On a phone, nothing opens before it is touched.
   await page.getByRole("link", { name: /img src/ }).click();
   const detail = page.getByRole("region", { name: "The request" });
-  await detail.getByText('<img src=x onerror="document.title=1">').waitFor();
+  await detail.locator("pre").getByText('<img src=x onerror="document.title=1">').waitFor();
   assert.equal(await detail.locator("img").count(), 0);
   await detail.locator("pre .hidden-char", { hasText: "\\u{202e}" }).waitFor();
   assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 360);

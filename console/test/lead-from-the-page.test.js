@@ -137,7 +137,7 @@ test("a person leads a team from the page, from its creation to its deletion", {
 
   // Now that it may begin, ann claims its task, and asks before it does it.
   await page.getByRole("button", { name: "Next request for you" }).click();
-  await request.getByText("redis-benchmark -q").waitFor();
+  await request.getByRole("heading", { name: "redis-benchmark -q" }).waitFor();
   await request
     .getByRole("button", { name: /^Approve/ })
     .first()
