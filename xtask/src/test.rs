@@ -84,6 +84,8 @@ pub(crate) fn run() -> Result<(), Failure> {
 pub(crate) fn on_both_stores() -> Result<(), Failure> {
     let mut tests = Tests::prepare(true)?;
     tests.environment.push((STORES, "both".into()));
+    // The scenarios run programs of other packages, which nextest does not build for them.
+    build::workspace()?;
     tests.nextest(&["--test", "e2e"])
 }
 
