@@ -54,7 +54,7 @@ impl Worktree {
                 ))
             });
         }
-        match self.missing(root).await.map_err(failed)? {
+        match missing(root, &common) {
             Some(registered) => self.restore(root, &registered).await,
             None => self.add(root).await,
         }
@@ -106,18 +106,6 @@ impl Worktree {
         Ok(Registration { git_directory, common_directory })
     }
 
-    /// Returns the directory of a worktree that the repository knows at this path, although there is none.
-    async fn missing(&self, root: &Path) -> Result<Option<PathBuf>, String> {
-        let common = self.common_directory().await?;
-        let Ok(entries) = fs::read_dir(common.join("worktrees")) else { return Ok(None) };
-        let link = canonical_parent(root).join(".git");
-        let is_it = |directory: &PathBuf| {
-            let back = fs::read_to_string(directory.join("gitdir")).unwrap_or_default();
-            canonical_parent(Path::new(back.trim_end()).parent().unwrap_or(root)).join(".git") == link
-        };
-        Ok(entries.flatten().map(|entry| entry.path()).find(is_it))
-    }
-
     /// Makes the directory of a worktree again that the repository still knows: with what was staged, and with its log.
     async fn restore(&self, root: &Path, registered: &Path) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("{}: {error}", root.display());
@@ -151,6 +139,17 @@ impl Worktree {
         }
         Git::truthful(&self.repository).run(&["update-ref", "-d", branch, commit]).await.map(drop)
     }
+}
+
+/// Returns the directory of a worktree that the repository knows at this path, although there is none.
+fn missing(root: &Path, common: &Path) -> Option<PathBuf> {
+    let entries = fs::read_dir(common.join("worktrees")).ok()?;
+    let link = canonical_parent(root).join(".git");
+    let is_it = |directory: &PathBuf| {
+        let back = fs::read_to_string(directory.join("gitdir")).unwrap_or_default();
+        canonical_parent(Path::new(back.trim_end()).parent().unwrap_or(root)).join(".git") == link
+    };
+    entries.flatten().map(|entry| entry.path()).find(is_it)
 }
 
 /// Waits until no other host adds or removes a worktree of this repository.
