@@ -2,13 +2,21 @@
 
 use std::str;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// How many bytes of the beginning and of the end of a line are kept that cannot be read.
 const KEPT_BYTES: usize = 4 * 1024;
 
 /// The fields that say what a line is, and to what it wants an answer.
 const FIELDS: [&str; 5] = ["id", "method", "type", "subtype", "request_id"];
+
+/// JSON-RPC's code for a line that is not valid JSON.
+const PARSE_ERROR: i32 = -32700;
+
+/// Returns JSON-RPC's answer to a line that could not be read. `id`: the line's.
+pub(crate) fn parse_error(id: &Value, message: &str) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id, "error": { "code": PARSE_ERROR, "message": message } })
+}
 
 /// Reads a line. Half of a surrogate pair counts as U+FFFD: a program that cuts a text in the middle of an emoji writes one.
 pub(crate) fn read(line: &[u8]) -> Option<Value> {
@@ -109,7 +117,6 @@ fn last_id(text: &str) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::json;
 
     use super::*;
 

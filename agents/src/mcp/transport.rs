@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, DuplexStream, duplex},
     sync::{mpsc, watch},
@@ -23,9 +23,6 @@ const ANSWERS_MAX: usize = 16;
 
 /// How long the last answers may take once the program has closed its output.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
-
-/// JSON-RPC's code for a line that is not valid JSON.
-const PARSE_ERROR: i32 = -32700;
 
 /// Connects the server with a program. Returns the server's ends, and what ends once everything that the server wrote is written.
 pub(super) fn connect(
@@ -87,8 +84,8 @@ fn is_call(line: &Value) -> bool {
 async fn answer(unreadable: &Unreadable, answers: &mpsc::Sender<String>) {
     let gist = unreadable.gist();
     if is_call(&gist) {
-        let error = json!({ "code": PARSE_ERROR, "message": "This call is longer than 1 MiB, or damaged. It was not carried out." });
-        let _ = answers.send(json!({ "jsonrpc": "2.0", "id": gist["id"], "error": error }).to_string()).await;
+        let why = "This call is longer than 1 MiB, or damaged. It was not carried out.";
+        let _ = answers.send(json::parse_error(&gist["id"], why).to_string()).await;
     }
 }
 
@@ -130,6 +127,7 @@ async fn pass_out(
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
     use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 
     use super::*;

@@ -6,10 +6,13 @@
 
 use std::{collections::VecDeque, path::PathBuf};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use teamwire_proto::v1;
 
-use crate::{incarnation::Additions, line_protocol::output_parser::micros};
+use crate::{
+    incarnation::Additions,
+    line_protocol::{json, output_parser::micros},
+};
 
 /// A prompt's number, unique within one process of the program.
 pub(super) type PromptId = u64;
@@ -282,16 +285,13 @@ impl Outbox {
 
 /// Handles an unreadable line of JSON-RPC: refuses a request, and fails the request that it answers.
 pub(super) fn unreadable_rpc(gist: &Value, protocol: &mut dyn Protocol, out: &mut Outbox) {
-    let why = json!({ "code": PARSE_ERROR, "message": "The line could not be read." });
+    let answer = |id| json::parse_error(id, "The line could not be read.");
     match (&gist["id"], &gist["method"]) {
         (Value::Null, _) => {}
-        (id, Value::Null) => protocol.read(json!({ "jsonrpc": "2.0", "id": id, "error": why }), out),
-        (id, _) => out.write(json!({ "jsonrpc": "2.0", "id": id, "error": why })),
+        (id, Value::Null) => protocol.read(answer(id), out),
+        (id, _) => out.write(answer(id)),
     }
 }
-
-/// JSON-RPC's code for a line that is not valid JSON.
-const PARSE_ERROR: i32 = -32700;
 
 /// Returns a text field of a line. Empty: it has none.
 pub(super) fn text<'a>(value: &'a Value, field: &str) -> &'a str {
