@@ -123,9 +123,10 @@ impl Exit {
 }
 
 /// Why an incarnation ended.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) enum Why {
     /// The program exited by itself.
+    #[default]
     Exited,
     /// Its shutdown was approved.
     Approved,
@@ -164,7 +165,7 @@ impl Why {
 }
 
 /// The end of an incarnation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct End {
     /// Why it ended.
     pub(crate) why: Why,
@@ -175,6 +176,8 @@ pub(crate) struct End {
     /// True: the program would probably fail in the same way again, because it was never ready to work or has said so. It is not
     /// restarted.
     pub(crate) is_final: bool,
+    /// True: the program is started again, whatever the policy, because only its session has failed.
+    pub(crate) starts_over: bool,
 }
 
 impl End {
@@ -235,7 +238,7 @@ mod tests {
     use super::*;
 
     fn code(why: Why, exit: Option<Exit>) -> u8 {
-        End { why, exit, is_outcome_unknown: false, is_final: false }.runner_exit(false).code
+        End { why, exit, ..End::default() }.runner_exit(false).code
     }
 
     fn exited(code: i32) -> Option<Exit> {
@@ -267,11 +270,11 @@ mod tests {
     #[test]
     fn an_unconfirmed_end_has_an_unknown_outcome() {
         for why in [Why::Exited, Why::Approved] {
-            let end = End { why, exit: exited(0), is_outcome_unknown: false, is_final: false };
+            let end = End { why, exit: exited(0), ..End::default() };
             assert_eq!(end.runner_exit(true).code, 75);
         }
         assert_eq!(
-            End { why: Why::Exited, exit: exited(0), is_outcome_unknown: true, is_final: false }
+            End { why: Why::Exited, exit: exited(0), is_outcome_unknown: true, ..End::default() }
                 .runner_exit(false)
                 .code,
             75

@@ -5,13 +5,14 @@ use teamwire_scripted_model::{Request, Rule};
 
 use crate::{
     setup::{Setup, approval},
-    world::LEAD,
+    world::{LEAD, eventually},
 };
 
 scenarios! {
     a_turn_outlasts_an_outage_of_the_model,
     a_turn_outlasts_the_coordinator,
-    the_lead_learns_of_a_message_that_keeps_failing_and_can_end_the_member,
+    a_session_that_the_model_refuses_for_good_is_replaced_by_a_new_one,
+    a_message_that_every_session_fails_on_becomes_a_dead_letter,
 }
 
 fn a_turn_outlasts_an_outage_of_the_model(setup: Setup) {
@@ -53,7 +54,26 @@ fn a_turn_outlasts_the_coordinator(mut setup: Setup) {
     setup.shut_down(backend);
 }
 
-fn the_lead_learns_of_a_message_that_keeps_failing_and_can_end_the_member(setup: Setup) {
+fn a_session_that_the_model_refuses_for_good_is_replaced_by_a_new_one(setup: Setup) {
+    let backend = setup.backend(&[]);
+    setup.send("Remember this.");
+    setup.await_receipt("Remember this.", "processed");
+    let program = backend.program();
+    setup.model.fail(400);
+    setup.send("Are you there?");
+    let notice =
+        setup.world.await_inbox(LEAD, "the notice", |message: &Value| message["notice"]["kind"] == "work_failed");
+    assert!(notice["content"].as_str().unwrap().contains("begins a new session"), "{notice}");
+    setup.model.recover();
+    setup.await_receipt("Are you there?", "processed");
+    assert_ne!(backend.program(), program);
+    let asked = |requests: &[Request]| requests.iter().rfind(|it| it.text.contains("Are you there?")).cloned();
+    let last = setup.model.await_requests("the new session", asked);
+    assert!(!last.text.contains("Remember this."), "the session is the one that was refused: {}", last.text);
+    setup.shut_down(backend);
+}
+
+fn a_message_that_every_session_fails_on_becomes_a_dead_letter(setup: Setup) {
     // Ahead of the rule that fails: a failed turn stays in the session, so the model reads both.
     setup.model.add(approval());
     setup.model.add(Rule::when("a poisoned message").fails(400).always());
@@ -74,6 +94,8 @@ fn the_lead_learns_of_a_message_that_keeps_failing_and_can_end_the_member(setup:
         error.contains("400") || error.contains("the script says so"),
         "the notice does not say what failed: {text}"
     );
-    assert_eq!(setup.receipt("a poisoned message"), "delivered");
+    // Five sessions fail, and the sixth has nothing to do.
+    eventually("the third session", || (backend.log().matches("started process").count() >= 3).then_some(()));
+    setup.await_receipt("a poisoned message", "dead_lettered");
     setup.shut_down(backend);
 }

@@ -27,7 +27,7 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, ack: AckPolicy) -> En
     let welcome = incarnation.welcome().await;
     let mut process = match incarnation.start_program(&welcome, Additions::default()).await {
         Ok(process) => process,
-        Err(exit) => return End { why: Why::Exited, exit: Some(exit), is_outcome_unknown: false, is_final: false },
+        Err(exit) => return End { why: Why::Exited, exit: Some(exit), ..End::default() },
     };
     let mut conversation = Conversation {
         input: Input::new(process.take_stdin(), welcome.line),
@@ -46,7 +46,7 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, ack: AckPolicy) -> En
     let hurry = incarnation.hurry.clone();
     let is_heard = matches!(hurry.bound(timeout(patience, conversation.hear_out(incarnation))).await, Some(Ok(())));
     let why = incarnation.settle(why).await;
-    End { why, exit: Some(exit), is_outcome_unknown: !is_heard, is_final: false }
+    End { why, exit: Some(exit), is_outcome_unknown: !is_heard, ..End::default() }
 }
 
 /// The conversation between the runner and the program.

@@ -15,6 +15,7 @@ mod program;
 mod program_output;
 mod program_session;
 mod recent_ids;
+mod refusals;
 mod responder;
 mod task_claimer;
 mod welcome;
@@ -37,8 +38,13 @@ use self::{
     own_requests::OwnRequests, responder::Responder, task_claimer::TaskClaimer,
 };
 pub(crate) use self::{
-    intake::is_urgent, passthrough::Passthrough, program::Additions, program_session::ProgramSession,
-    responder::Action, task_claimer::delay_after,
+    intake::is_urgent,
+    passthrough::Passthrough,
+    program::Additions,
+    program_session::ProgramSession,
+    refusals::{Next, Refusals},
+    responder::Action,
+    task_claimer::delay_after,
 };
 use crate::{
     config::{Mode, RunnerConfig},
@@ -112,6 +118,8 @@ pub(crate) struct Lasting {
     pub(crate) session: ProgramSession,
     /// Whether a program was ready to work in this incarnation or an earlier one.
     pub(crate) was_ready: bool,
+    /// The refusals of the model's API since the program last succeeded.
+    pub(crate) refusals: Refusals,
     /// Until when the last calls of an incarnation may be retried. None: it has not come to them.
     pub(crate) last_calls_by: Option<Instant>,
 }
@@ -348,6 +356,9 @@ impl<'a> Incarnation<'a> {
             }
         }
         let _ = hurry.bound(timeout(LAST_REPORT_DEADLINE, self.reporter.finish())).await;
+        if let Some(mut report) = self.failure_report.take() {
+            let _ = hurry.bound(timeout(LAST_REPORT_DEADLINE, background::finished(&mut report))).await;
+        }
         if !self.lasting.passthrough.is_empty() {
             let _ = hurry.bound(timeout(FLUSH_DEADLINE, self.lasting.passthrough.write())).await;
         }

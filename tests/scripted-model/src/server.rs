@@ -55,6 +55,8 @@ async fn handle(
         let _ = script.gates.subscribe().wait_for(|open| open.contains(&gate)).await;
     }
     match decision.status {
+        // An API refuses a session that has become too long.
+        Some(400) => failure(400, "prompt is too long: the script says so"),
         Some(status) => failure(status, "the script says so"),
         None => send(api.reply(path, &body, &decision.answer)),
     }
@@ -113,8 +115,12 @@ fn beside_the_model(path: &str) -> Response {
 
 /// Returns an error that every program understands.
 fn failure(status: u16, message: &str) -> Response {
-    let kind = if status == 529 { "overloaded_error" } else { "api_error" };
-    let error = json!({"type": kind, "code": status, "status": "UNAVAILABLE", "message": message});
+    let (kind, name) = match status {
+        400 => ("invalid_request_error", "INVALID_ARGUMENT"),
+        529 => ("overloaded_error", "UNAVAILABLE"),
+        _ => ("api_error", "UNAVAILABLE"),
+    };
+    let error = json!({"type": kind, "code": status, "status": name, "message": message});
     json_response(status, &json!({"type": "error", "error": error}))
 }
 

@@ -3,7 +3,7 @@
 //! Messages and tasks reach the agent as prompts: between turns, and in the middle of a turn if the program takes them there. A
 //! message is acknowledged when the turn that took it has succeeded. A prompt whose turn has failed is handed over again after
 //! a delay of 1 s that doubles to 30 s, and one that the program had in hand when it died is delivered again by the
-//! coordinator. A restarted program resumes its own session.
+//! coordinator. A restarted program resumes its own session, unless the model's API refuses that session for good.
 //!
 //! The agent has the member's tools ([`mcp`](crate::mcp)): it sends and answers with them, and not by what it writes. When the
 //! program wants to leave its plan mode, the plan becomes a request to the team's lead, whose decision goes back to the
@@ -42,7 +42,7 @@ use crate::{
     config::{AgentProtocol, Permissions},
     event::RunnerEvent,
     exit::{End, Exit, Why},
-    incarnation::{Incarnation, News},
+    incarnation::{Incarnation, News, Next, ProgramSession},
     line_protocol::{
         input::Input,
         input_lines::Welcome,
@@ -85,7 +85,7 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
     };
     let mut process = match incarnation.start_program(&welcome, protocol.launch()).await {
         Ok(process) => process,
-        Err(exit) => return End { why: Why::Exited, exit: Some(exit), is_outcome_unknown: false, is_final: false },
+        Err(exit) => return End { why: Why::Exited, exit: Some(exit), ..End::default() },
     };
     let mut agent = Agent {
         protocol,
@@ -103,6 +103,7 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
         is_closing: false,
         is_wrapped_up: CancellationToken::new(),
         is_broken: false,
+        is_starting_over: false,
     };
     agent.protocol.start(&mut agent.out);
     let why = agent.hold(incarnation, &mut process).await;
@@ -110,11 +111,16 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
     let hurry = incarnation.hurry.clone();
     let _ = hurry.bound(timeout(LAST_LINES_DEADLINE, agent.hear_out(incarnation))).await;
     let why = incarnation.settle(why).await;
+    if agent.is_starting_over {
+        incarnation.lasting.session = ProgramSession::default();
+        incarnation.keep_program_session();
+    }
     End {
         why,
         exit: Some(exit),
         is_outcome_unknown: false,
         is_final: agent.is_broken || !incarnation.lasting.was_ready,
+        starts_over: agent.is_starting_over && !agent.is_broken,
     }
 }
 
@@ -193,6 +199,8 @@ struct Agent {
     /// Cancelled: the program gets no more time to end by itself.
     is_wrapped_up: CancellationToken,
     is_broken: bool,
+    /// The program's session is of no use any more: the model's API refuses it.
+    is_starting_over: bool,
 }
 
 impl Agent {
@@ -201,7 +209,7 @@ impl Agent {
         let ready_by = Instant::now() + READY_DEADLINE;
         loop {
             self.settle_outbox(incarnation);
-            if self.is_broken {
+            if self.is_broken || self.is_starting_over {
                 return Why::Exited;
             }
             let takes_prompts = self.is_ready && self.input.accepts_line() && self.protocol.accepts_prompt();
@@ -351,6 +359,7 @@ impl Agent {
                 let asked = self.prompts.processed(id, incarnation);
                 self.reminders.turn_ended(asked);
                 incarnation.keep_program_session();
+                incarnation.lasting.refusals.succeeded();
                 incarnation.failed_turns(0, "");
                 incarnation.note_turn_ended(&self.done_last);
             }
@@ -360,6 +369,10 @@ impl Agent {
                 let error = first_line(&detail, SUMMARY_CHARS_MAX);
                 let error = if error.is_empty() { "the program does not say why".to_owned() } else { error };
                 incarnation.failed_turns(in_a_row, &error);
+                let next = incarnation.lasting.refusals.failed(&detail);
+                if next != Next::Retry {
+                    return self.start_over(next, &error, incarnation);
+                }
                 if let Some(report) = report {
                     incarnation.report_failure(v1::WorkFailure { error, ..report });
                 }
@@ -394,6 +407,20 @@ impl Agent {
                 self.is_broken = true;
             }
         }
+    }
+
+    /// Gives up a session that the model's API refuses, and tells the lead.
+    fn start_over(&mut self, next: Next, error: &str, incarnation: &mut Incarnation<'_>) {
+        let (is_stopping, what) = match next {
+            Next::Stop => (true, "and new ones as well, so the program is stopped"),
+            _ => (false, "so the program begins a new session"),
+        };
+        let error: String = error.chars().take(SUMMARY_CHARS_MAX / 2).collect();
+        let text = format!("The model's API refuses the session, {what}: {error}");
+        warn(incarnation, &text);
+        incarnation.report_failure(v1::WorkFailure { error: text, ..self.prompts.failing() });
+        self.is_starting_over = true;
+        self.is_broken |= is_stopping;
     }
 
     fn permission_wanted(&mut self, wish: Wish, incarnation: &mut Incarnation<'_>) {

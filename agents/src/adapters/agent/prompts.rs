@@ -208,6 +208,11 @@ impl Prompts {
         Some(Failure { in_a_row, after: delay, report })
     }
 
+    /// Returns what fails, as a report names it, without the error.
+    pub(super) fn failing(&self) -> v1::WorkFailure {
+        v1::WorkFailure { attempts: self.attempts, ..self.failing.clone() }
+    }
+
     /// Takes the next part. A shutdown request overtakes the parts of failed prompts.
     fn next_item(&mut self, incarnation: &mut Incarnation<'_>) -> Option<Item> {
         let is_first_urgent = incarnation.waiting().front().is_some_and(|first| is_urgent(first));

@@ -80,7 +80,7 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, batch_messages_max: u
     };
     let (why, exit) = *ended;
     let why = exec.incarnation.settle(why).await;
-    End { why, exit, is_outcome_unknown: false, is_final: false }
+    End { why, exit, ..End::default() }
 }
 
 impl Exec<'_, '_> {
