@@ -132,7 +132,7 @@ fn a_terminal_shows_what_a_command_waits_for() {
     world.create_team("acme");
     world.join("ann");
     let typed = "shutdown ann --wait --deadline 2";
-    let waiting = world.spawn_shell(LEAD, &format!("script --quiet --command \"$0 {typed}\" /dev/null"));
+    let waiting = world.spawn_shell(LEAD, &format!("TERM=xterm script --quiet --command \"$0 {typed}\" /dev/null"));
     waiting.await_said("ann has not read the request; 0:0");
     let output = waiting.output();
     assert!(output.stdout.contains("expired"), "{}", output.stdout);
