@@ -13,7 +13,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -111,11 +113,11 @@ func open(o Options) (*Client, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	addresses, isTLS, err := parseAddresses(o.Address)
+	addresses, err := parseAddresses(o.Address)
 	if err != nil {
 		return nil, err
 	}
-	if o.bound != "" && !isTLS {
+	if o.bound != "" && addresses[0].scheme == "http" {
 		return nil, fmt.Errorf("teamwire: %s is not sent over http: write the address with https://, or leave it out "+
 			"(TEAMWIRE_ADDRESS)", o.bound)
 	}
@@ -134,7 +136,13 @@ func open(o Options) (*Client, error) {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.session.Store(noSession)
 	for _, address := range addresses {
-		conn, err := o.dial(address, isTLS)
+		if address.scheme == "unix" {
+			if err := refuseForeignSocket(address.place); err != nil {
+				c.Close()
+				return nil, err
+			}
+		}
+		conn, err := o.dial(address)
 		if err != nil {
 			c.Close()
 			return nil, err
@@ -148,18 +156,28 @@ func open(o Options) (*Client, error) {
 	return c, nil
 }
 
-// dial returns a connection to HOST:PORT, which connects on first use.
-func (o Options) dial(address string, isTLS bool) (*grpc.ClientConn, error) {
-	creds := insecure.NewCredentials()
-	if isTLS {
-		host, _, _ := net.SplitHostPort(address)
+// dial returns a connection to an address, which connects on first use.
+func (o Options) dial(address address) (*grpc.ClientConn, error) {
+	target, creds := "dns:///"+address.place, insecure.NewCredentials()
+	options := o.DialOptions
+	switch address.scheme {
+	case "https":
+		host, _, _ := net.SplitHostPort(address.place)
 		config, err := o.config(host)
 		if err != nil {
 			return nil, err
 		}
 		creds = credentials.NewTLS(config)
+	case "unix":
+		target = "passthrough:///localhost"
+		options = append([]grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			if err := refuseForeignSocket(address.place); err != nil {
+				return nil, err
+			}
+			return (&net.Dialer{}).DialContext(ctx, "unix", address.place)
+		})}, options...)
 	}
-	return grpc.NewClient("dns:///"+address, append([]grpc.DialOption{
+	return grpc.NewClient(target, append([]grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
 		grpc.WithNoProxy(),
 		// Try the addresses of a name one after the other, in random order.
@@ -172,7 +190,7 @@ func (o Options) dial(address string, isTLS bool) (*grpc.ClientConn, error) {
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: 20 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true,
 		}),
-	}, o.DialOptions...)...)
+	}, options...)...)
 }
 
 // Close ends all calls, subscriptions and connections. Acknowledgements that are not flushed are lost, and their messages are
@@ -189,28 +207,58 @@ func isHTTPS(address string) bool { return strings.HasPrefix(strings.ToLower(add
 
 var addressForm = regexp.MustCompile(`^(?:(https?)://)?(?:([a-z0-9._-]{1,253})|\[([0-9a-f:.]+)\])(?::([0-9]{1,5}))?/?$`)
 
-// parseAddresses returns each address as HOST:PORT, and whether to use TLS. It returns a single address twice, so that the
-// client has a second connection to switch to. Errors do not quote the text: it may be a join string.
-func parseAddresses(text string) (addresses []string, isTLS bool, err error) {
-	parts := strings.Split(strings.ToLower(text), ",")
+// address is where a coordinator is: HOST:PORT, or with the scheme unix the path of a socket.
+type address struct{ scheme, place string }
+
+// parseAddresses returns a single address twice, so that the client has a second connection to switch to. Errors do not quote
+// the text: it may be a join string.
+func parseAddresses(text string) (addresses []address, err error) {
+	parts := strings.Split(text, ",")
 	for n, part := range parts {
-		form := addressForm.FindStringSubmatch(strings.TrimSpace(part))
-		if form == nil || len(parts) > 16 || form[3] != "" && net.ParseIP(form[3]) == nil {
-			return nil, false, fmt.Errorf("teamwire: address %d is malformed: write http://HOST:PORT or https://HOST:PORT, or up "+
-				"to 16 of them separated by commas", n+1)
+		parsed, err := parseAddress(strings.TrimSpace(part))
+		if err != nil || len(parts) > 16 {
+			return nil, fmt.Errorf("teamwire: address %d is malformed: write https://HOST:PORT, http://HOST:PORT or unix:///PATH, or "+
+				"up to 16 of them separated by commas", n+1)
 		}
-		scheme, host := cmp.Or(form[1], "http"), cmp.Or(form[2], form[3])
-		port := cmp.Or(form[4], map[string]string{"http": "80", "https": "443"}[scheme])
-		if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
-			return nil, false, fmt.Errorf("teamwire: the port of address %d must be 1 to 65535", n+1)
+		if n > 0 && addresses[0].scheme != parsed.scheme {
+			return nil, errors.New("teamwire: the addresses mix http, https and unix")
 		}
-		if n > 0 && isTLS != (scheme == "https") {
-			return nil, false, errors.New("teamwire: the addresses mix http and https")
-		}
-		addresses, isTLS = append(addresses, net.JoinHostPort(host, port)), scheme == "https"
+		addresses = append(addresses, parsed)
 	}
 	if len(addresses) == 1 {
 		addresses = append(addresses, addresses[0])
 	}
-	return addresses, isTLS, nil
+	return addresses, nil
+}
+
+var errMalformed = errors.New("malformed")
+
+func parseAddress(text string) (address, error) {
+	if scheme, path, _ := strings.Cut(text, "://"); strings.EqualFold(scheme, "unix") {
+		path, err := url.PathUnescape(path)
+		if err != nil || !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") || strings.Contains(path, "\x00") {
+			return address{}, errMalformed
+		}
+		return address{"unix", path}, nil
+	}
+	form := addressForm.FindStringSubmatch(strings.ToLower(text))
+	if form == nil || form[3] != "" && net.ParseIP(form[3]) == nil {
+		return address{}, errMalformed
+	}
+	scheme, host := cmp.Or(form[1], "http"), cmp.Or(form[2], form[3])
+	port := cmp.Or(form[4], map[string]string{"http": "80", "https": "443"}[scheme])
+	if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
+		return address{}, errMalformed
+	}
+	return address{scheme, net.JoinHostPort(host, port)}, nil
+}
+
+// isUnproven returns whether any program of this machine could listen at one of the addresses.
+func isUnproven(text string) bool {
+	addresses, _ := parseAddresses(text)
+	return slices.ContainsFunc(addresses, func(a address) bool {
+		host, _, _ := net.SplitHostPort(a.place)
+		isLocal := host == "localhost" || strings.HasSuffix(host, ".localhost") || net.ParseIP(host).IsLoopback()
+		return a.scheme == "http" && isLocal
+	})
 }

@@ -48,6 +48,11 @@ func newFake(t *testing.T, answers ...error) *fake {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serve(t, listener, answers...)
+}
+
+// serve starts a fake that accepts connections from a listener.
+func serve(t *testing.T, listener net.Listener, answers ...error) *fake {
 	f := &fake{
 		address: "http://" + listener.Addr().String(), answers: answers, acks: make(chan []string, 9),
 		streams: make(chan func(grpc.ServerStreamingServer[v1.StreamResponse]) error, 9),

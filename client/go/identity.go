@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,8 +18,8 @@ import (
 // Options are a client's identity and the address of its coordinator. Empty fields come from the environment and, if neither
 // has a credential, from the context file that `teamwire join` writes.
 type Options struct {
-	// Address is http://HOST:PORT or https://HOST:PORT, or up to 16 of coordinators that share a store, separated by
-	// commas. Environment: TEAMWIRE_ADDRESS. Default: http://127.0.0.1:7420.
+	// Address is https://HOST:PORT, http://HOST:PORT or unix:///PATH, or up to 16 of coordinators that share a store, separated
+	// by commas. Environment: TEAMWIRE_ADDRESS. Default: the socket of this user's coordinator on this machine.
 	Address string
 	// Credential is a secret. Environment: TEAMWIRE_CREDENTIAL.
 	Credential string
@@ -58,6 +59,10 @@ func (o *Options) complete() error {
 		if err != nil {
 			return err
 		}
+		if o.Address == "" && isUnproven(identity.Address) {
+			return fmt.Errorf("teamwire: %s@%s was saved for %s, where any program on this machine can listen, so its credential is "+
+				"not sent there unasked: if the coordinator is there, set TEAMWIRE_ADDRESS", identity.Member, identity.Team, identity.Address)
+		}
 		o.Credential, o.Address = identity.Credential, cmp.Or(o.Address, identity.Address)
 		o.fill(identity.TLS)
 		if isHTTPS(identity.Address) {
@@ -67,9 +72,18 @@ func (o *Options) complete() error {
 	if !credentialForm.MatchString(o.Credential) {
 		return errors.New("teamwire: the credential has invalid characters: paste it exactly as it was issued")
 	}
-	o.Address = cmp.Or(o.Address, "http://127.0.0.1:7420")
+	o.Address = cmp.Or(o.Address, defaultAddress())
 	o.Patience = cmp.Or(o.Patience, 10*time.Minute)
 	return nil
+}
+
+// defaultAddress returns the socket of this user's coordinator, in its state directory.
+func defaultAddress() string {
+	home, _ := os.UserHomeDir()
+	directory := cmp.Or(os.Getenv("XDG_STATE_HOME"), filepath.Join(home, ".local", "state"))
+	state := cmp.Or(os.Getenv("TEAMWIRE_STATE_DIR"), filepath.Join(directory, "teamwire"))
+	path := (&url.URL{Path: filepath.Join(state, "coordinator.sock")}).EscapedPath()
+	return "unix://" + strings.ReplaceAll(path, ",", "%2C")
 }
 
 // contextFile holds this user's identities, one per team and member.

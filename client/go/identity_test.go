@@ -118,6 +118,28 @@ func TestACredentialForHTTPSIsNotSentOverHTTP(t *testing.T) {
 	}
 }
 
+func TestACredentialForPlainLoopbackIsNotSentThereUnasked(t *testing.T) {
+	environment(t, strings.Replace(bob, "https://a:1", "http://localhost:1", 1))
+	if _, err := open(Options{}); err == nil || !strings.Contains(err.Error(), "any program on this machine can listen") {
+		t.Errorf("%v", err)
+	}
+	t.Setenv("TEAMWIRE_ADDRESS", "http://localhost:1")
+	c, err := open(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}
+
+func TestTheDefaultAddressIsTheSocketInTheStateDirectory(t *testing.T) {
+	environment(t, bob)
+	t.Setenv("TEAMWIRE_STATE_DIR", "/a b")
+	o := Options{Credential: "two:x"}
+	if err := o.complete(); err != nil || o.Address != "unix:///a%20b/coordinator.sock" {
+		t.Errorf("%q %v", o.Address, err)
+	}
+}
+
 func TestWithinARunnerOnlyTheRunnersMemberIsUsed(t *testing.T) {
 	const own, lead = "twm:acme:ann:0123456789abcdef", "twm:acme:lead:0123456789abcdef"
 	within := func(given string, pairs ...string) error {

@@ -5,6 +5,7 @@ package teamwire
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 )
 
@@ -21,4 +22,21 @@ func refuseShared(path string) error {
 	}
 	return fmt.Errorf("teamwire: other users can access %[1]s (mode %[2]o), so it is not trusted. If only you have written there, "+
 		"make it private: chmod 600 %[1]s", path, mode)
+}
+
+// refuseForeignSocket returns an error if a socket is not this user's or root's, or if others could have put it there.
+func refuseForeignSocket(path string) error {
+	for _, place := range []string{filepath.Dir(path), path} {
+		info, err := os.Stat(place)
+		if err != nil {
+			return nil // connecting reports the error
+		}
+		owner, mode := int(info.Sys().(*syscall.Stat_t).Uid), info.Mode()
+		isShared := mode.IsDir() && mode.Perm()&0o022 != 0 && mode&os.ModeSticky == 0
+		if owner != os.Geteuid() && owner != 0 || isShared {
+			return fmt.Errorf("teamwire: %s belongs to user %d or can be changed by others, so nothing is sent to a coordinator there",
+				place, owner)
+		}
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-//! Where a coordinator is: `http://HOST:PORT` or `https://HOST:PORT`.
+//! Where a coordinator is: `http://HOST:PORT`, `https://HOST:PORT`, or `unix:///PATH` for a socket on this machine.
 
 use std::{
     fmt,
@@ -6,15 +6,32 @@ use std::{
     str::FromStr,
 };
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
 /// How many addresses may stand in one list.
 pub const ADDRESSES_MAX: usize = 16;
 
 /// The most characters that a host may have.
 const HOST_CHARS_MAX: usize = 253;
 
-/// An address of a coordinator. Its text has no path, no user and, for the port that the scheme implies, no port.
+/// The most bytes that the path of a socket may have. Linux allows 107, macOS 103.
+pub const SOCKET_PATH_BYTES_MAX: usize = 103;
+
+/// What a socket's path is written without: all that could end it in a list, in a join string, or at a shell.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_');
+
+/// An address of a coordinator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Address {
+pub enum Address {
+    /// Over the network.
+    Tcp(TcpAddress),
+    /// The absolute path of a Unix socket on this machine.
+    Unix(String),
+}
+
+/// An address on the network. Its text has no path, no user and, for the port that the scheme implies, no port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TcpAddress {
     /// True: `https`, spoken over TLS.
     pub is_tls: bool,
     /// A name or an IP address; IPv6 without its brackets. In lower case.
@@ -29,28 +46,63 @@ pub struct Address {
 pub struct AddressError(&'static str);
 
 impl Address {
-    /// Reads a list of 1 to [`ADDRESSES_MAX`] addresses with commas between them: all with TLS, or all without, so that
-    /// a client cannot be led from the one to the other.
+    /// Reads a list of 1 to [`ADDRESSES_MAX`] addresses with commas between them: all with the same scheme, so that a client
+    /// cannot be led from one that proves who answers to one that does not.
     pub fn parse_list(text: &str) -> Result<Vec<Self>, AddressError> {
         // Counted before they are collected: the text is untrusted.
         if text.split(',').count() > ADDRESSES_MAX {
             return Err(AddressError("it lists more than 16"));
         }
         let addresses = text.split(',').map(|part| part.trim().parse()).collect::<Result<Vec<Self>, _>>()?;
-        if addresses.iter().any(|address| address.is_tls != addresses[0].is_tls) {
-            return Err(AddressError("it mixes http and https"));
+        if addresses.iter().any(|address| address.scheme() != addresses[0].scheme()) {
+            return Err(AddressError("it mixes http, https and unix"));
         }
         Ok(addresses)
     }
 
+    /// Returns whether TLS is spoken there.
+    pub fn is_tls(&self) -> bool {
+        matches!(self, Self::Tcp(TcpAddress { is_tls: true, .. }))
+    }
+
+    /// Returns whether what is sent there can be read by others on the way, or by whatever listens there.
+    pub fn is_plain(&self) -> bool {
+        matches!(self, Self::Tcp(TcpAddress { is_tls: false, .. }))
+    }
+
+    /// Returns what goes into `:authority`: the host and, unless the scheme implies it, the port.
+    pub fn authority(&self) -> String {
+        match self {
+            Self::Tcp(address) => address.authority(),
+            Self::Unix(_) => "localhost".to_owned(),
+        }
+    }
+
+    /// Returns whether only this machine can reach it.
+    pub fn is_loopback(&self) -> bool {
+        match self {
+            Self::Tcp(address) => address.is_loopback(),
+            Self::Unix(_) => true,
+        }
+    }
+
+    fn scheme(&self) -> &'static str {
+        match self {
+            Self::Tcp(TcpAddress { is_tls: true, .. }) => "https",
+            Self::Tcp(_) => "http",
+            Self::Unix(_) => "unix",
+        }
+    }
+}
+
+impl TcpAddress {
     /// Returns what goes into `:authority`: the host and, unless the scheme implies it, the port.
     pub fn authority(&self) -> String {
         let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
         if self.port == port_of(self.is_tls) { host } else { format!("{host}:{}", self.port) }
     }
 
-    /// Returns whether only this machine can reach it.
-    pub fn is_loopback(&self) -> bool {
+    fn is_loopback(&self) -> bool {
         let name_is_local = self.host == "localhost" || self.host.ends_with(".localhost");
         name_is_local || self.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
     }
@@ -58,6 +110,21 @@ impl Address {
 
 fn port_of(is_tls: bool) -> u16 {
     if is_tls { 443 } else { 80 }
+}
+
+/// Reads what follows `unix://`.
+fn socket_path(text: &str) -> Result<String, AddressError> {
+    let path = percent_decode_str(text).decode_utf8().map_err(|_| AddressError("the path is not UTF-8"))?;
+    if !path.starts_with('/') || path.ends_with('/') {
+        return Err(AddressError("unix:// needs the absolute path of a socket"));
+    }
+    if path.len() > SOCKET_PATH_BYTES_MAX {
+        return Err(AddressError("the path of a socket has at most 103 bytes"));
+    }
+    if path.contains('\0') {
+        return Err(AddressError("a path contains no null"));
+    }
+    Ok(path.into_owned())
 }
 
 impl FromStr for Address {
@@ -68,7 +135,8 @@ impl FromStr for Address {
         let (is_tls, rest) = match text.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
-            Some(_) => return Err(AddressError("only http and https are spoken")),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("unix") => return socket_path(rest).map(Self::Unix),
+            Some(_) => return Err(AddressError("only http, https and unix are spoken")),
             None => (false, text),
         };
         let rest = rest.strip_suffix('/').unwrap_or(rest);
@@ -100,11 +168,20 @@ impl FromStr for Address {
             },
             Some(_) => return Err(AddressError("nothing but a port may follow the host")),
         };
-        Ok(Self { is_tls, host, port })
+        Ok(Self::Tcp(TcpAddress { is_tls, host, port }))
     }
 }
 
 impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix://{}", utf8_percent_encode(path, ESCAPED)),
+        }
+    }
+}
+
+impl fmt::Display for TcpAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}", if self.is_tls { "https" } else { "http" }, self.authority())
     }
@@ -125,6 +202,8 @@ mod tests {
             ("https://[::1]:7420", "https://[::1]:7420"),
             ("https://[0:0::1]", "https://[::1]"),
             ("https://a_b:443", "https://a_b"),
+            ("unix:///run/teamwire/coordinator.sock", "unix:///run/teamwire/coordinator.sock"),
+            ("UNIX:///a b/c,d@e+f/%C3%A9", "unix:///a%20b/c%2Cd%40e%2Bf/%C3%A9"),
         ] {
             assert_eq!(text.parse::<Address>().map(|address| address.to_string()), Ok(written.to_owned()), "{text}");
         }
@@ -148,10 +227,19 @@ mod tests {
             "http://a:1:2",
             "a?b",
             "::1",
+            "unix://",
+            "unix://a/b",
+            "unix:///",
+            "unix:///a/",
+            "unix:///a%00b",
+            "unix:///a%FFb",
+            &format!("unix:///{}", "a".repeat(SOCKET_PATH_BYTES_MAX)),
         ] {
             assert!(text.parse::<Address>().is_err(), "{text}");
         }
-        assert!(Address::parse_list("http://a,https://b").is_err());
+        for mixed in ["http://a,https://b", "unix:///a,http://b", "https://b,unix:///a"] {
+            assert!(Address::parse_list(mixed).is_err(), "{mixed}");
+        }
         assert!(Address::parse_list(&vec!["a"; 17].join(",")).is_err());
         assert_eq!(Address::parse_list("https://a:1, https://b:2").map(|list| list.len()), Ok(2));
     }
@@ -162,6 +250,7 @@ mod tests {
             ("http://localhost:1", true),
             ("http://127.1.2.3", true),
             ("http://[::1]", true),
+            ("unix:///a", true),
             ("http://10.0.0.1", false),
         ] {
             assert_eq!(text.parse::<Address>().map(|address| address.is_loopback()), Ok(is_loopback), "{text}");
@@ -174,6 +263,15 @@ mod tests {
             if let Ok(address) = text.parse::<Address>() {
                 prop_assert_eq!(address.to_string().parse::<Address>(), Ok(address));
             }
+        }
+
+        #[test]
+        fn the_path_of_a_socket_is_read_back_from_words_that_a_list_can_hold(path in "/[^/\\x00]{1,30}") {
+            let written = Address::Unix(path.clone()).to_string();
+            prop_assert!(!written.contains([',', '@', '+', ' ']));
+            let read = written.parse::<Address>();
+            prop_assert_eq!(read.is_ok(), path.len() <= SOCKET_PATH_BYTES_MAX);
+            prop_assert!(read.is_err() || read == Ok(Address::Unix(path)));
         }
 
         #[test]

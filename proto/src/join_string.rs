@@ -2,8 +2,8 @@
 //!
 //! A join token, then the coordinator's addresses, then what its certificate is known by:
 //! `twj:TEAM:ID:SECRET@https://HOST:7420,https://OTHER:7420+sha256:HEX`. Addresses and fingerprint may be missing, so a
-//! bare join token is a join string, too. No character of it means anything to a shell, except the brackets around an
-//! IPv6 address.
+//! bare join token is a join string, too. A coordinator on this machine may have `unix:///PATH` as its
+//! address. No character of it means anything to a shell, except the brackets around an IPv6 address.
 
 use std::{fmt, str::FromStr};
 
@@ -71,7 +71,7 @@ impl JoinString {
     /// Makes a join string. None: the credential is not a join token.
     pub fn new(token: Credential, addresses: Vec<Address>, fingerprint: Option<Fingerprint>) -> Option<Self> {
         // A fingerprint without an address belongs to no coordinator.
-        let fingerprint = fingerprint.filter(|_| addresses.iter().any(|address| address.is_tls));
+        let fingerprint = fingerprint.filter(|_| addresses.iter().any(|address| address.is_tls()));
         matches!(token, Credential::Join { .. }).then_some(Self { token, addresses, fingerprint })
     }
 
@@ -104,7 +104,7 @@ impl JoinString {
         let addresses = Address::parse_list(addresses).map_err(|error| malformed(&error.to_string()))?;
         let fingerprint =
             fingerprint.map(str::parse).transpose().map_err(|error: NoFingerprint| malformed(&error.to_string()))?;
-        if fingerprint.is_some() && !addresses[0].is_tls {
+        if fingerprint.is_some() && !addresses[0].is_tls() {
             return Err(malformed("there is a fingerprint and no https address"));
         }
         Ok(Self { token, addresses, fingerprint })
@@ -150,6 +150,7 @@ mod tests {
             TOKEN.to_owned(),
             format!("{TOKEN}@http://10.0.0.1:7420"),
             format!("{TOKEN}@https://a:7420,https://[::1]:7420+{fingerprint}"),
+            format!("{TOKEN}@unix:///run/a%40b/coordinator.sock"),
         ] {
             let parsed = JoinString::parse(&text).expect(&text);
             assert_eq!(parsed.reveal(), text);
@@ -167,6 +168,7 @@ mod tests {
             format!("{TOKEN}@https://a+sha256:00"),
             format!("{TOKEN}@https://a+md5:00"),
             format!("{TOKEN}@http://a+sha256:{}", "00".repeat(32)),
+            format!("{TOKEN}@unix:///a+sha256:{}", "00".repeat(32)),
             format!("{TOKEN}@{}", "a".repeat(JOIN_STRING_CHARS_MAX)),
             format!("{TOKEN}@https://a@https://b"),
         ] {
@@ -182,7 +184,7 @@ mod tests {
         let token = Credential::parse(TOKEN).expect("a token");
         let text = JoinString::new(token, addresses, Some(Fingerprint([7; 32]))).expect("a join string").reveal();
         // `~`, `#` and `^` would mean something to zsh with its extended patterns.
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || ":@/,.+-_".contains(c);
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || ":@/,.+-_%".contains(c);
         assert!(text.chars().all(is_plain), "{text}");
     }
 

@@ -157,7 +157,7 @@ impl Config {
             pace: self.pace,
             budgets,
             request_bytes_max: self.edge.request_bytes_max,
-            console_enabled: self.console.is_some(),
+            console_address: self.console.as_ref().map(|console| console.address.clone()).unwrap_or_default(),
         }
     }
 }

@@ -57,13 +57,16 @@ impl ConsoleCommand {
         let caller = context.caller()?;
         let request = v1::CreateSignInCodeRequest { read_only: self.read_only, ..Default::default() };
         let reply = caller.client.create_sign_in_code(request).await?;
-        if !reply.console_enabled {
+        if reply.console_address.is_empty() {
             return Err(Failure::usage(
                 "The coordinator does not serve its console: by default, it does only if no other machine can reach it. Set \
                  console.enabled = \"on\" in its configuration, and see `docs/console.md` for what that takes.",
             ));
         }
-        let address = format!("{}/", caller.address.split(',').next().unwrap_or(&caller.address).trim_end_matches('/'));
+        let called = caller.address.split(',').next().unwrap_or(&caller.address);
+        // A browser cannot use a Unix socket.
+        let address = if called.starts_with("unix:") { &reply.console_address } else { called };
+        let address = format!("{}/", address.trim_end_matches('/'));
         let page = if self.no_open { None } else { open(&address, &reply.code) };
         self.print(&Printed {
             address: &address,

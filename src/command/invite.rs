@@ -74,12 +74,18 @@ impl Invite {
             (false, Some(_)) => "teamwire join -",
             (false, None) => "teamwire join --name NAME -",
         };
-        let use_it = format!("Run this on the other machine, and paste the string there: {command}");
+        let use_it = format!("Run this where the new member works, and paste the string there: {command}");
         self.print(value, &join_string, reply.expires_at, &use_it);
         match JoinString::parse(&join_string).map(|joining| joining.addresses).unwrap_or_default().as_slice() {
-            [] => warn("The token does not include the coordinator's address. Join with --address URL."),
+            [] => show::warn("The token does not include the coordinator's address. Join with --address URL."),
+            [Address::Unix(_), ..] => {
+                show::warn(
+                    "The join string works on this machine only, and for your user only. For other users and machines, start the \
+                     coordinator with --listen and --advertise URL.",
+                );
+            }
             addresses if addresses.iter().all(Address::is_loopback) => {
-                warn(
+                show::warn(
                     "The join string works on this machine only. For other machines, start the coordinator with \
                      --advertise URL.",
                 );
@@ -100,9 +106,4 @@ impl Invite {
         let hint = format!("Valid until {}. {use_it}", show::time(until.as_ref()));
         anstream::eprintln!("{}", show::paint(show::dim(), hint));
     }
-}
-
-fn warn(text: &str) {
-    let yellow = anstyle::AnsiColor::Yellow.on_default().bold();
-    anstream::eprintln!("{} {text}", show::paint(yellow, "warning:"));
 }

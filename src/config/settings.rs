@@ -165,7 +165,11 @@ impl Settings {
     /// Returns the names by which browsers may reach the console, besides `localhost` and IP addresses.
     pub(crate) fn console_hosts(&self) -> Vec<String> {
         let advertised = self.advertise.iter().filter_map(|address| address.parse::<Address>().ok());
-        advertised.map(|address| address.host).chain(self.console_hosts.iter().cloned()).collect()
+        let hosts = advertised.filter_map(|address| match address {
+            Address::Tcp(address) => Some(address.host),
+            Address::Unix(_) => None,
+        });
+        hosts.chain(self.console_hosts.iter().cloned()).collect()
     }
 
     /// Returns the additional address for health checks, if there is one.

@@ -5,21 +5,19 @@
 //! a runner started, only the runner's member may be used.
 
 mod advice;
+mod endpoint;
 mod identities;
 mod operator;
 mod private_file;
 mod runner;
 mod waiting;
 
-use std::{env, fs, io, path::PathBuf, time::Duration};
+use std::{fs, io, path::PathBuf, time::Duration};
 
 use clap::Args;
-use teamwire_client::{
-    ADDRESS_DEFAULT, ADDRESS_VARIABLE, CA_VARIABLE, Client, KeptIdentity, Pem, Retry, TlsOptions, v1,
-};
+use teamwire_client::{Client, KeptIdentity, Pem, Retry, state_directory, v1};
 use teamwire_proto::{credential::Credential, join_string::JoinString};
 
-use self::runner::variable;
 pub(crate) use self::{
     advice::{has_ended, may_rejoin},
     identities::identity,
@@ -46,8 +44,8 @@ const HOOKS_DIRECTORY: &str = "hooks";
 /// The global options that select the caller and the coordinator.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ContextArgs {
-    /// The coordinator's address, http[s]://HOST:PORT; comma-separated for several that share a store [env:
-    /// TEAMWIRE_ADDRESS] [default: the identity's, or http://127.0.0.1:7420]
+    /// The coordinator's address, http[s]://HOST:PORT or unix:///PATH; comma-separated for several that share a store [env:
+    /// TEAMWIRE_ADDRESS] [default: the identity's, or the socket in the state directory]
     // `endpoint` reads the environment instead of clap, because a join string outranks it and a flag outranks both.
     #[arg(long, global = true, value_name = "URL", help_heading = "Context")]
     address: Option<String>,
@@ -351,6 +349,7 @@ impl ContextArgs {
             _ => None,
         };
         let (address, tls) = self.endpoint(origin)?;
+        self.warn_of_plaintext(&address);
         let team = self.team.clone().or(own_team);
         let mut client = Client::connect_with(&address, tls)?
             .with_credential(&credential)?
@@ -367,76 +366,6 @@ impl ContextArgs {
     pub(crate) fn anonymous_client(&self) -> Result<Client, Failure> {
         let (address, tls) = self.endpoint(Origin::Bare)?;
         Ok(Client::connect_with(&address, tls)?)
-    }
-
-    /// Returns the coordinator's address, and which CA to trust and certificate to present there.
-    fn endpoint(&self, origin: Origin<'_>) -> Result<(String, TlsOptions), Failure> {
-        let address_variable = variable(ADDRESS_VARIABLE);
-        let ca_variable = variable(CA_VARIABLE).map(|text| absolute(text.into()));
-        let (address, mut tls) = match origin {
-            Origin::Bare | Origin::Operator => {
-                (address_variable, TlsOptions { ca: ca_variable, ..TlsOptions::default() })
-            }
-            Origin::JoinString(joining) => {
-                let address = Some(joining.address()).filter(|address| !address.is_empty()).or(address_variable);
-                let ca = if joining.fingerprint.is_some() { None } else { ca_variable };
-                (address, TlsOptions { ca, fingerprint: joining.fingerprint, ..TlsOptions::default() })
-            }
-            Origin::Saved(identity) => {
-                let address = address_variable.or_else(|| Some(identity.address.clone()));
-                let ca = ca_variable.or_else(|| identity.tls.ca.clone());
-                (address, TlsOptions { ca, ..identity.tls.clone() })
-            }
-        };
-        tls.ca = self.ca.clone().or(tls.ca);
-        if self.cert.is_some() || self.key.is_some() {
-            (tls.cert, tls.key) = (self.cert.clone(), self.key.clone());
-        }
-        if let Some(address) = self.address.clone().or(address) {
-            self.refuse_plaintext(origin, &address)?;
-            return Ok((address, tls));
-        }
-        let state_dir = self.state_dir()?;
-        let Some(written) = self.written_address() else {
-            return Ok((ADDRESS_DEFAULT.to_owned(), tls));
-        };
-        let ca = state_dir.join(CA_FILE);
-        // Another user who can write there could redirect credentials to another coordinator.
-        for path in [&state_dir, &state_dir.join(ADDRESS_FILE), &ca] {
-            refuse_shared(path)?;
-        }
-        if tls.ca.is_none() && tls.fingerprint.is_none() && ca.exists() {
-            tls.ca = Some(Pem::File(ca));
-        }
-        Ok((written, tls))
-    }
-
-    /// Returns the address that --address or the environment gives.
-    pub(crate) fn given_address(&self) -> Option<String> {
-        self.address.clone().or_else(|| variable(ADDRESS_VARIABLE))
-    }
-
-    /// Returns the address that a coordinator left in the state directory.
-    fn written_address(&self) -> Option<String> {
-        let written = fs::read_to_string(self.state_dir().ok()?.join(ADDRESS_FILE)).ok()?;
-        Some(written.trim().to_owned())
-    }
-
-    /// Fails if a credential belongs to an https address and would be sent to an http one.
-    fn refuse_plaintext(&self, origin: Origin<'_>, address: &str) -> Result<(), Failure> {
-        let (whose, secure) = match origin {
-            Origin::Saved(identity) => return Ok(identity.refuse_plaintext(address)?),
-            Origin::JoinString(joining) => ("The join string is", joining.address()),
-            Origin::Operator => ("The operator's credential is", self.written_address().unwrap_or_default()),
-            Origin::Bare => return Ok(()),
-        };
-        if !secure.starts_with("https://") || address.starts_with("https://") {
-            return Ok(());
-        }
-        Err(Failure::usage(format!(
-            "{whose} for {secure}, so it is not sent over http to {address}. Write the address with https://, or leave it out \
-             (--address, {ADDRESS_VARIABLE})."
-        )))
     }
 
     /// Returns the team given by --team or the environment.
@@ -458,10 +387,7 @@ impl ContextArgs {
 
     /// Returns the state directory of this machine's coordinator. Fails if neither it nor HOME is known.
     pub(crate) fn state_dir(&self) -> Result<PathBuf, Failure> {
-        let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let state_home =
-            || variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
-        self.state_dir.clone().or_else(|| Some(state_home()?.join("teamwire"))).ok_or_else(home_not_set)
+        self.state_dir.clone().or_else(state_directory).ok_or_else(home_not_set)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Tests of the endpoint's precedence.
 
+use teamwire_client::TlsOptions;
+
 use super::*;
 
 fn arguments(who: Option<&str>, team: Option<&str>) -> ContextArgs {
@@ -35,7 +37,7 @@ fn a_flag_outranks_the_join_string_and_the_join_string_outranks_the_saved_identi
     let kept = KeptIdentity {
         team: "b".to_owned(),
         member: "lead".to_owned(),
-        address: "http://127.0.0.1:1".to_owned(),
+        address: "http://10.0.0.1:1".to_owned(),
         credential: String::new(),
         tls: TlsOptions { ca: Some(Pem::Text("kept".into())), ..TlsOptions::default() },
     };

@@ -40,7 +40,7 @@ pub(crate) use self::{
         first_line_of_request, last_lines, order_in_full, permission_in_full, request_kind, request_text,
         summary_of_request,
     },
-    style::{bold, dim, paint, warning},
+    style::{bold, dim, paint, warn, warning},
     table::{table, table_with_texts},
     task::{task, task_line, tasks},
     text::{count, one_line, plain, short_id, shorten, size, time},

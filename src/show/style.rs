@@ -17,6 +17,11 @@ pub(crate) fn dim() -> Style {
     Style::new().dimmed()
 }
 
+/// Prints a warning to standard error.
+pub(crate) fn warn(text: &str) {
+    anstream::eprintln!("{} {text}", paint(warning(), "warning:"));
+}
+
 /// Returns the style for problems.
 pub(crate) fn warning() -> Style {
     AnsiColor::Yellow.on_default().bold()

@@ -250,12 +250,12 @@ fn an_excess_connection_is_closed_at_once_and_a_freed_place_is_reused() {
 #[test]
 fn a_coordinator_raises_its_open_file_limit_as_its_connections_require_or_warns() {
     let world = World::embedded();
-    let serve = "exec \"$0\" serve --listen 127.0.0.1:0 --store memory:";
     for (limit, is_enough) in [("ulimit -S -n 48", true), ("ulimit -n 48", false)] {
         let home = world.home(limit);
-        let coordinator = world.spawn_shell(limit, &format!("{limit}; {serve}"));
-        let address = eventually("it serves", || fs::read_to_string(home.join("state/address")).ok());
-        let address = address.trim().trim_start_matches("http://").parse().unwrap();
+        let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let serve = format!("{limit}; exec \"$0\" serve --listen {address} --store memory:");
+        let coordinator = world.spawn_shell(limit, &serve);
+        eventually("it serves", || fs::metadata(home.join("state/address")).ok());
         Runtime::new().unwrap().block_on(async {
             let mut traffic = Vec::new();
             for _ in 0..if is_enough { 100 } else { 10 } {

@@ -1,6 +1,6 @@
 //! Hosts: members that the lead orders, and what happens to them when a host, a runner or a coordinator dies.
 
-use std::{fs, net::TcpListener, process::Command};
+use std::{fs, process::Command};
 
 use nix::sys::signal::Signal;
 use teamwire_client::v1::{self, RequestState};
@@ -101,9 +101,7 @@ fn a_host_prints_two_lines_about_an_outage_of_the_coordinator(mut world: World) 
     let lead = Orderer::new(&world);
     let gpu = host(&world, &lead, agents::WILLING, "");
     world.coordinator.kill();
-    let address = world.coordinator.address();
-    let listener = TcpListener::bind(address.rsplit('/').next().unwrap()).unwrap();
-    listener.set_nonblocking(true).unwrap();
+    let listener = world.coordinator.stand_in();
     for _ in 0..4 {
         eventually("the host tries to reconnect", || listener.accept().ok());
     }

@@ -36,22 +36,25 @@ fn one_paste_joins_and_runs_from_another_machine(world: World) {
     world.create_team("acme");
     let invited = world.cli(LEAD, &["invite", "ann"]).succeeds();
     // The coordinator of a test listens on this machine only.
-    let invited = invited.complains_of("this machine only").complains_of("--advertise");
+    let invited = invited.complains_of("this machine only").complains_of("your user only").complains_of("--advertise");
     let pasted = invited.stdout.trim().to_owned();
     assert!(
-        pasted.starts_with("twj:acme:") && pasted.ends_with(&format!("@{}", world.coordinator.address())),
+        pasted.starts_with("twj:acme:") && pasted.ends_with(&format!("@{}", world.coordinator.local_address())),
         "{pasted}"
     );
     world.cli("ann", &["join", &pasted]).succeeds();
     world.cli("ann", &["send", "lead", "here I am"]).succeeds();
     world.await_inbox(LEAD, "ann's message", |message| message["content"] == "here I am");
     let who = world.cli("ann", &["whoami", "--json"]).succeeds().json();
-    assert_eq!(who["address"], world.coordinator.address());
+    assert_eq!(who["address"], world.coordinator.local_address());
 
     // A program, and the command line inside of it.
     let backend = world.run("backend", &[], agents::WILLING).ready();
     let inside = world.cli(LEAD, &["invite", "inside", "--json"]).succeeds().json();
-    assert_eq!(inside["join_string"], format!("{}@{}", inside["token"].as_str().unwrap(), world.coordinator.address()));
+    assert_eq!(
+        inside["join_string"],
+        format!("{}@{}", inside["token"].as_str().unwrap(), world.coordinator.local_address())
+    );
     let script = format!("{} send lead 'from inside' >&2; cat >/dev/null", env!("CARGO_BIN_EXE_teamwire"));
     let program = world.run("inside", &[], &script);
     world.await_inbox(LEAD, "a message from inside", |message| {

@@ -99,6 +99,7 @@ mod rolling;
 mod secrets;
 mod setup;
 mod shutdowns;
+mod sockets;
 mod spawn;
 mod stores;
 mod takers;

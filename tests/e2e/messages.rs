@@ -1,7 +1,5 @@
 //! Messages, from one hand to the other.
 
-use std::net::TcpListener;
-
 use serde_json::{Value, json};
 use teamwire_client::{Client, Event, SubscribeOptions};
 use tokio::{runtime::Runtime, time::timeout};
@@ -274,11 +272,9 @@ fn an_outage_of_the_coordinator_is_mentioned_once_and_so_is_its_return() {
     world.cli(LEAD, &["send", "ann", "before"]).succeeds();
     let following = world.spawn("ann", &["inbox", "--follow"], "");
     following.await_said("before");
-    let address = world.coordinator.address().replace("http://", "");
     world.coordinator.kill();
     // In the coordinator's place, count several attempts to reconnect.
-    let listener = TcpListener::bind(address).unwrap();
-    listener.set_nonblocking(true).unwrap();
+    let listener = world.coordinator.stand_in();
     for attempt in 1..=4 {
         eventually(&format!("attempt {attempt}"), || listener.accept().ok());
     }

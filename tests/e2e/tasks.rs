@@ -259,7 +259,7 @@ fn a_member_that_must_plan_works_once_the_lead_approves(world: World) {
     world.create_team("acme");
     world.on_task(LEAD, &["create", "one"]);
     let token = world.cli(LEAD, &["invite", "ann", "--plan"]).succeeds().stdout.trim().to_owned();
-    world.cli("ann", &["join", &token, "--address", &world.coordinator.address()]).succeeds();
+    world.cli("ann", &["join", &token, "--address", &world.coordinator.local_address()]).succeeds();
     let is_refused = || {
         for arguments in [&["task", "next"][..], &["task", "claim", "1"], &["task", "complete", "1"]] {
             world.cli("ann", arguments).exits(REFUSED).complains_of("PLAN_REQUIRED");

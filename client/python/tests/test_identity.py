@@ -1,11 +1,12 @@
 """Join strings, addresses, the environment and the context file."""
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
 
-from teamwire._identity import Identity, Tls, find, joining
+from teamwire._identity import Identity, Tls, find, joining, refuse_foreign_socket
 
 SECRET = "0123456789abcdef"
 TOKEN = f"twj:acme:x1:{SECRET}"
@@ -16,14 +17,15 @@ PEM = "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n"
 @pytest.mark.parametrize(
     ("text", "targets"),
     [
-        ("http://127.0.0.1:7420", [(False, "127.0.0.1", 7420)]),
-        ("localhost:7420", [(False, "localhost", 7420)]),
-        ("HTTPS://Coord.Example/", [(True, "coord.example", 443)]),
-        ("https://[0:0::1]", [(True, "::1", 443)]),
-        ("a_b, c:1", [(False, "a_b", 80), (False, "c", 1)]),
+        ("http://127.0.0.1:7420", [("http", "127.0.0.1", 7420)]),
+        ("localhost:7420", [("http", "localhost", 7420)]),
+        ("HTTPS://Coord.Example/", [("https", "coord.example", 443)]),
+        ("https://[0:0::1]", [("https", "::1", 443)]),
+        ("a_b, c:1", [("http", "a_b", 80), ("http", "c", 1)]),
+        ("unix:///A%20b/c.sock", [("unix", "/A b/c.sock", 0)]),
     ],
 )
-def test_addresses_are_parsed(text: str, targets: list[tuple[bool, str, int]]) -> None:
+def test_addresses_are_parsed(text: str, targets: list[tuple[str, str, int]]) -> None:
     assert Identity(text, TOKEN).targets == targets
 
 
@@ -44,7 +46,8 @@ def test_addresses_are_parsed(text: str, targets: list[tuple[bool, str, int]]) -
         "[::1",
         "[::1]x",
     ]
-    + ["[fe80::1%25eth0]", "[1]", "::1", "a:1:2", "a?b", "http://a,https://b", "a,", ",".join("a" * 17), f"{SECRET}@a"],
+    + ["[fe80::1%25eth0]", "[1]", "::1", "a:1:2", "a?b", "http://a,https://b", "a,", ",".join("a" * 17), f"{SECRET}@a"]
+    + ["unix://a", "unix:///", "unix:///a/", "unix:///a%00", "unix:///%ff", "unix:///a,http://b"],
 )
 def test_a_malformed_address_is_refused_without_quoting_it(text: str) -> None:
     with pytest.raises(ValueError, match=r"address") as refused:
@@ -104,7 +107,11 @@ def test_precedence_is_options_then_environment_then_context_file(tmp_path: Path
     assert (found.address, found.tls.ca) == ("https://typed:1", "typed.crt")
     # With its own credential, it ignores the context file.
     found = find(environment={"TEAMWIRE_CONTEXT": str(path), "TEAMWIRE_CREDENTIAL": TOKEN})
-    assert (found.address, found.tls, found.member) == ("http://127.0.0.1:7420", Tls(), "")
+    assert (found.tls, found.member) == (Tls(), "")
+    assert found.address.startswith("unix:///")
+    assert found.address.endswith("/teamwire/coordinator.sock")
+    found = find(environment={"TEAMWIRE_STATE_DIR": "/a b", "TEAMWIRE_CREDENTIAL": TOKEN})
+    assert found.address == "unix:///a%20b/coordinator.sock"
 
 
 @pytest.mark.parametrize(
@@ -209,6 +216,28 @@ def test_a_credential_saved_for_https_is_not_sent_over_http(tmp_path: Path, addr
     for given, variable in ((address, ""), ("", address)):
         with pytest.raises(ValueError, match=r"bob@acme was saved for https://kept:1, .* not sent over http\."):
             find(given, environment={"TEAMWIRE_CONTEXT": str(path), "TEAMWIRE_ADDRESS": variable})
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:7420", "localhost:1", "[::1]:1"])
+def test_a_credential_for_plain_loopback_is_not_sent_there_unasked(tmp_path: Path, address: str) -> None:
+    kept = {"team": "acme", "member": "bob", "address": address, "credential": f"twm:acme:bob:{SECRET}"}
+    path = tmp_path / "context.json"
+    path.write_text(json.dumps({"identities": [kept]}))
+    path.chmod(0o600)
+    with pytest.raises(ValueError, match=r"any program on this machine can listen"):
+        find(environment={"TEAMWIRE_CONTEXT": str(path)})
+    assert find(address, environment={"TEAMWIRE_CONTEXT": str(path)}).member == "bob"
+
+
+def test_a_socket_that_others_could_have_put_there_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        refuse_foreign_socket(str(path))
+        tmp_path.chmod(0o777)
+        with pytest.raises(ValueError, match=r"can be changed by others"):
+            refuse_foreign_socket(str(path))
+    refuse_foreign_socket("/nowhere/c.sock")
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o620, 0o602])

@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use teamwire_proto::address::Address;
 
 use crate::{ADDRESS_VARIABLE, Error, TlsOptions, refuse_shared};
 
@@ -22,7 +23,7 @@ pub struct KeptIdentity {
     pub team: String,
     /// The member's name.
     pub member: String,
-    /// The coordinator's address.
+    /// The coordinator's address, or several separated by commas.
     pub address: String,
     /// The credential of the member's current incarnation.
     pub credential: String,
@@ -55,6 +56,12 @@ impl KeptIdentity {
         refuse_plaintext(&self.name(), &self.address, address)
     }
 
+    /// Fails with [`Error::Context`] if the identity was saved for plain http on this machine: every program here may listen there,
+    /// and would get the credential. Not to be called for an address that the user gave.
+    pub fn refuse_unproven(&self) -> Result<(), Error> {
+        refuse_unproven(&self.name(), &self.address)
+    }
+
     /// Returns `NAME@TEAM`.
     pub fn name(&self) -> String {
         format!("{}@{}", self.member, self.team)
@@ -69,6 +76,17 @@ pub(crate) fn refuse_plaintext(name: &str, saved: &str, address: &str) -> Result
     Err(Error::Context(format!(
         "{name} was saved for {saved}, so its credential is not sent over http to {address}. Write the address with https://, or \
          leave it out (--address, {ADDRESS_VARIABLE})."
+    )))
+}
+
+/// Fails if the credential of `name` would go, unasked, to an address where any program of this machine may listen.
+pub(crate) fn refuse_unproven(name: &str, saved: &str) -> Result<(), Error> {
+    if !Address::parse_list(saved).is_ok_and(|addresses| addresses.iter().any(|it| it.is_plain() && it.is_loopback())) {
+        return Ok(());
+    }
+    Err(Error::Context(format!(
+        "{name} was saved for {saved}, where any program on this machine can listen, so its credential is not sent there unasked. \
+         If the coordinator is there, say so with --address {saved} or {ADDRESS_VARIABLE}."
     )))
 }
 

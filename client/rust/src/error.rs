@@ -61,8 +61,8 @@ pub enum Error {
 
     /// The address of the coordinator cannot be used.
     #[error(
-        "\"{address}\" is not a valid coordinator address: {detail}. Write https://HOST:PORT or http://HOST:PORT, or several \
-             separated by commas."
+        "\"{address}\" is not a valid coordinator address: {detail}. Write https://HOST:PORT, http://HOST:PORT or unix:///PATH, or \
+             several separated by commas."
     )]
     Address {
         /// The address as given.

@@ -1,15 +1,18 @@
 //! Identities: which coordinator to call, and as which member.
 
-use std::{env, fmt};
+use std::{env, fmt, path::PathBuf};
 
-use teamwire_proto::credential::Credential;
+use teamwire_proto::{address::Address, credential::Credential};
 
 use crate::{
     AS_VARIABLE, ContextFile, Error, KeptIdentity, TlsOptions, context::refuse_plaintext, runner::check_within_runner,
 };
 
-/// The default address: the coordinator on this machine.
-pub const ADDRESS_DEFAULT: &str = "http://127.0.0.1:7420";
+/// The name of a coordinator's socket in its state directory.
+pub const SOCKET_FILE: &str = "coordinator.sock";
+
+/// The environment variable for the state directory of this machine's coordinator.
+pub const STATE_DIR_VARIABLE: &str = "TEAMWIRE_STATE_DIR";
 
 /// The environment variable for the coordinator's address, or several separated by commas.
 pub const ADDRESS_VARIABLE: &str = "TEAMWIRE_ADDRESS";
@@ -43,7 +46,7 @@ pub const RUN_VARIABLE: &str = "TEAMWIRE_RUN";
 /// Which coordinator to call, and as which member. The `Debug` form leaves the credential out.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The coordinator's address: `http://HOST:PORT` or `https://HOST:PORT`, or several separated by commas.
+    /// The coordinator's address: `https://HOST:PORT`, `http://HOST:PORT` or `unix:///PATH`, or several separated by commas.
     pub address: String,
     /// For `https` addresses: the authorities to trust, and the certificate to present.
     pub tls: TlsOptions,
@@ -58,7 +61,7 @@ pub struct Identity {
 impl Default for Identity {
     fn default() -> Self {
         Self {
-            address: ADDRESS_DEFAULT.to_owned(),
+            address: default_address().unwrap_or_default(),
             tls: TlsOptions::default(),
             team: None,
             member: None,
@@ -116,7 +119,13 @@ impl Identity {
                 )));
             }
         };
-        let address = given(ADDRESS_VARIABLE).unwrap_or_else(|| chosen.address.clone());
+        let address = match given(ADDRESS_VARIABLE) {
+            Some(address) => address,
+            None => {
+                chosen.refuse_unproven()?;
+                chosen.address.clone()
+            }
+        };
         chosen.refuse_plaintext(&address)?;
         let KeptIdentity { team, member, credential, tls, .. } = chosen.clone();
         let (ca, fingerprint) = match self.tls.ca {
@@ -145,7 +154,7 @@ impl Identity {
             Some(Err(_)) | None => (None, None),
         };
         Self {
-            address: given(ADDRESS_VARIABLE).unwrap_or_else(|| ADDRESS_DEFAULT.to_owned()),
+            address: given(ADDRESS_VARIABLE).or_else(default_address).unwrap_or_default(),
             tls: TlsOptions {
                 ca: given(CA_VARIABLE).map(Into::into),
                 fingerprint: None,
@@ -157,6 +166,21 @@ impl Identity {
             credential,
         }
     }
+}
+
+/// Returns the default address: the socket of the coordinator that this user runs on this machine. `None`: the environment does
+/// not say where its state directory is.
+pub fn default_address() -> Option<String> {
+    let socket = state_directory()?.join(SOCKET_FILE);
+    Some(Address::Unix(socket.to_str()?.to_owned()).to_string())
+}
+
+/// Returns the state directory of this machine's coordinator: [`STATE_DIR_VARIABLE`], or `teamwire` in `$XDG_STATE_HOME` or
+/// `$HOME/.local/state`. `None`: none of these variables is set.
+pub fn state_directory() -> Option<PathBuf> {
+    let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let state_home = || variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
+    variable(STATE_DIR_VARIABLE).or_else(|| Some(state_home()?.join("teamwire")))
 }
 
 impl fmt::Debug for Identity {
@@ -219,6 +243,13 @@ mod tests {
         let empty =
             kept(&[("TEAMWIRE_AS", ""), ("TEAMWIRE_ADDRESS", ""), ("TEAMWIRE_TEAM", ""), ("TEAMWIRE_CREDENTIAL", "")]);
         assert_eq!(empty.expect("empty variables are unset").member.as_deref(), Some("Bob"));
+        let local: ContextFile = serde_json::from_str(
+            r#"{"identities": [{"team": "acme", "member": "Bob", "address": "http://127.0.0.1:1", "credential": "twm:acme:Bob:x"}]}"#,
+        )
+        .expect("a context file");
+        assert!(matches!(from(&[]).or_kept(&local, |_| None), Err(Error::Context(_))), "any program may listen there");
+        let named = |name: &str| (name == ADDRESS_VARIABLE).then(|| "http://127.0.0.1:1".to_owned());
+        assert_eq!(from(&[]).or_kept(&local, named).expect("named").address, "http://127.0.0.1:1");
         for plain in ["http://kept:1", "kept:1"] {
             assert!(matches!(kept(&[("TEAMWIRE_ADDRESS", plain)]), Err(Error::Context(_))), "{plain}");
         }

@@ -105,8 +105,8 @@ pub use context::{AS_VARIABLE, CONTEXT_VARIABLE, ContextFile, KeptIdentity};
 pub use error::Error;
 pub use history::HistoryFollower;
 pub use identity::{
-    ADDRESS_DEFAULT, ADDRESS_VARIABLE, CA_VARIABLE, CERT_VARIABLE, CREDENTIAL_VARIABLE, Identity, JOIN_VARIABLE,
-    KEY_VARIABLE, MEMBER_VARIABLE, RUN_VARIABLE, TEAM_VARIABLE,
+    ADDRESS_VARIABLE, CA_VARIABLE, CERT_VARIABLE, CREDENTIAL_VARIABLE, Identity, JOIN_VARIABLE, KEY_VARIABLE,
+    MEMBER_VARIABLE, RUN_VARIABLE, SOCKET_FILE, STATE_DIR_VARIABLE, TEAM_VARIABLE, default_address, state_directory,
 };
 pub use lead::Shutdown;
 pub use private_file::refuse_shared;

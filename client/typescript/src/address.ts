@@ -14,16 +14,16 @@ export interface Joining {
 
 const ADDRESSES_MAX = 16;
 
-/** The origins of coordinators: all with TLS, or all without. */
+/** The origins of coordinators, or `unix:///PATH` for sockets: all with the same scheme. */
 export type Addresses = readonly [string, ...string[]];
 
-/** Parses 1 to 16 addresses, separated by commas, all with TLS or all without, and returns their origins. */
+/** Parses 1 to 16 addresses, separated by commas, all with the same scheme, and returns their origins. */
 export function parseAddresses(text: string): Addresses {
   const parts = text.split(",");
   if (parts.length > ADDRESSES_MAX) throw new Error("There are more than 16 addresses.");
   const [first = "", ...others] = parts.map(parseAddress);
-  if (others.some((other) => isTls(other) !== isTls(first))) {
-    throw new Error("The addresses mix http and https. Use one of them for all.");
+  if (others.some((other) => scheme(other) !== scheme(first))) {
+    throw new Error("The addresses mix http, https and unix. Use one of them for all.");
   }
   return [first, ...others];
 }
@@ -33,15 +33,40 @@ export function isTls(origin: string): boolean {
   return origin.startsWith("https:");
 }
 
+/** Returns the path of a socket. Absent: the origin is no socket. */
+export function socketPath(origin: string): string | undefined {
+  return origin.startsWith("unix:") ? decodeURIComponent(origin.slice("unix://".length)) : undefined;
+}
+
+/** Returns whether any program on this machine could listen at an origin. */
+export function isUnproven(origin: string): boolean {
+  return origin.startsWith("http:") && /^(?:.*\.)?localhost$|^127\.|^\[::1\]$/.test(new URL(origin).hostname);
+}
+
+function scheme(origin: string): string {
+  return origin.slice(0, origin.indexOf(":"));
+}
+
 function parseAddress(text: string): string {
+  const path = /^\s*unix:\/\/(\/(?:[^\s%,@+?#]|%[\da-f]{2})+)\s*$/i.exec(text)?.[1];
+  if (path !== undefined && !path.endsWith("/") && isPath(path)) return `unix://${path}`;
   const full = text.includes("://") ? text.trim() : `http://${text.trim()}`;
   const isAddress = /^https?:\/\/(\[[\da-f:.]+\]|[\w.-]+)(:\d+)?\/?$/i.test(full) && URL.canParse(full);
   if (!isAddress || new URL(full).port === "0") {
     throw new Error(
-      "The address is malformed. Write http://HOST:PORT or https://HOST:PORT, or several separated by commas.",
+      "The address is malformed. Write https://HOST:PORT, http://HOST:PORT or unix:///PATH, or several separated by commas.",
     );
   }
   return new URL(full).origin;
+}
+
+/** Returns whether an encoded path can be one of a file. */
+function isPath(encoded: string): boolean {
+  try {
+    return !decodeURIComponent(encoded).includes("\0");
+  } catch {
+    return false;
+  }
 }
 
 /** Parses a fingerprint, with or without the prefix `sha256:`. */

@@ -2,9 +2,6 @@
 
 import type { Interceptor, Transport } from "@connectrpc/connect";
 
-/** The default address: a coordinator on this machine. */
-export const ADDRESS_DEFAULT = "http://127.0.0.1:7420";
-
 /** TLS settings for `https` addresses. Not available in browsers, which have their own. */
 export interface TlsOptions {
   /** The only authorities to trust: a file path or PEM. */
@@ -21,7 +18,9 @@ export interface TlsOptions {
  * The credential, the address and other options. In Node, absent ones come from the environment or the context file.
  */
 export interface ClientOptions {
-  /** `http://HOST:PORT` or `https://HOST:PORT`, or up to 16 that share a store, separated by commas. */
+  /**
+   * `https://HOST:PORT`, `http://HOST:PORT` or, in Node, `unix:///PATH`; or up to 16 that share a store, separated by commas.
+   */
   readonly address?: string | undefined;
   readonly credential?: string | undefined;
   /** Filled into every request that names no team. Only an operator needs it. */

@@ -12,6 +12,7 @@ test("addresses are parsed", () => {
     ["localhost:7420", ["http://localhost:7420"]],
     ["HTTPS://Coord.Example/", ["https://coord.example"]],
     ["https://[0:0::1]:443, https://a_b:1", ["https://[::1]", "https://a_b:1"]],
+    ["UNIX:///A%20b/c.sock", ["unix:///A%20b/c.sock"]],
   ] as const) {
     assert.deepEqual(parseAddresses(text), origins);
   }
@@ -28,6 +29,12 @@ test("a malformed address is refused without quoting it", () => {
     "http://a:65536",
     "http://[::1",
     "::1",
+    "unix://a",
+    "unix:///",
+    "unix:///a/",
+    "unix:///a%00",
+    "unix:///%ff",
+    "unix:///a,http://b",
   ];
   const odd = ["http://a:1:2", "a?b", "http://a,https://b", "a,", Array(17).fill("a").join(), `http://u:${SECRET}@a`];
   for (const text of [...malformed, ...odd]) {

@@ -68,7 +68,19 @@ test("precedence is options, then environment, then context file", async () => {
 
   const given = await identify({ address: "http://c", credential: "two:x" }, undefined, said);
   assert.deepEqual([given.address, given.credential], ["http://c", "two:x"]);
-  assert.equal((await identify({ credential: "two:x" }, undefined, {})).address, "http://127.0.0.1:7420");
+  const standard = await identify({ credential: "two:x" }, undefined, { TEAMWIRE_STATE_DIR: "/a b" });
+  assert.equal(standard.address, "unix:///a%20b/coordinator.sock");
+});
+
+test("a credential for plain loopback is not sent there unasked", async () => {
+  const path = join(await mkdtemp(join(tmpdir(), "teamwire-")), "context.json");
+  for (const address of ["http://127.0.0.1:7420", "localhost:1", "http://[::1]:1"]) {
+    const identities = [{ team: "acme", member: "bob", address, credential: "twm:acme:bob:0123456789abcdef" }];
+    await writeFile(path, JSON.stringify({ identities }), { mode: 0o600 });
+    const variables = { TEAMWIRE_CONTEXT: path };
+    await assert.rejects(identify({}, undefined, variables), /any program on this machine can listen/);
+    assert.equal((await identify({ address }, undefined, variables)).address, address);
+  }
 });
 
 test("a join takes from the environment only what the join string leaves open", async () => {

@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
+import { chmod, mkdtemp, rm } from "node:fs/promises";
 import { createServer } from "node:http2";
 import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 import { connect } from "@teamwire/client";
 import { CREDENTIAL } from "./coordinator.js";
@@ -26,4 +29,26 @@ test("a request names the host as in its address", async (context) => {
     await client.close();
     server.close();
   }
+});
+
+test("a Unix socket is used unless others could have put it there", async () => {
+  const directory = await mkdtemp(join(tmpdir(), "teamwire-"));
+  const path = join(directory, "c.sock");
+  const asked: unknown[] = [];
+  const server = createServer().on("stream", (stream, headers) => {
+    asked.push(headers[":authority"]);
+    stream.respond({ ":status": 200, "content-type": "application/grpc", "grpc-status": 16 }, { endStream: true });
+  });
+  await new Promise<void>((resolve) => server.listen(path, () => resolve()));
+  const call = async (wanted: RegExp) => {
+    const client = await connect({ address: `unix://${path}`, credential: CREDENTIAL, patienceMs: 0 });
+    await assert.rejects(client.teams.getTeam({}), wanted);
+    await client.close();
+  };
+  await call(/unauthenticated/);
+  await chmod(directory, 0o777);
+  await call(/can be changed by others/);
+  assert.deepEqual(asked, ["localhost"]);
+  server.close();
+  await rm(directory, { recursive: true });
 });

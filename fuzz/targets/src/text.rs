@@ -63,16 +63,21 @@ pub(crate) fn address(input: &[u8]) {
 fn check_addresses(addresses: &[Address]) {
     assert!((1..=ADDRESSES_MAX).contains(&addresses.len()));
     for address in addresses {
-        assert_eq!(address.is_tls, addresses[0].is_tls, "a client could be led from https to http");
+        assert_eq!(address.is_tls(), addresses[0].is_tls(), "a client could be led from https to http");
         let written = address.to_string();
         assert_eq!(written.parse::<Address>().as_ref(), Ok(address), "{written}");
-        // It becomes the authority of requests. What stands there is the host that was checked, and no other.
         let authority: http::uri::Authority = address.authority().parse().expect("an authority");
-        assert_eq!(authority.host().trim_matches(['[', ']']), address.host);
-        let implied = if address.is_tls { 443 } else { 80 };
-        assert_eq!(authority.port_u16().unwrap_or(implied), address.port);
-        assert!(written.parse::<http::Uri>().is_ok_and(|uri| uri.path() == "/" && uri.query().is_none()));
-        assert!(address.port > 0 && address.host == address.host.to_ascii_lowercase());
+        match address {
+            Address::Unix(path) => assert!(path.starts_with('/') && !path.contains('\0')),
+            Address::Tcp(tcp) => {
+                // It becomes the authority of requests. What stands there is the host that was checked, and no other.
+                assert_eq!(authority.host().trim_matches(['[', ']']), tcp.host);
+                let implied = if tcp.is_tls { 443 } else { 80 };
+                assert_eq!(authority.port_u16().unwrap_or(implied), tcp.port);
+                assert!(written.parse::<http::Uri>().is_ok_and(|uri| uri.path() == "/" && uri.query().is_none()));
+                assert!(tcp.port > 0 && tcp.host == tcp.host.to_ascii_lowercase());
+            }
+        }
     }
 }
 
@@ -88,7 +93,7 @@ pub(crate) fn join_string(input: &[u8]) {
             assert!(is_elsewhere(text, secret) || !format!("{join:?}").contains(secret), "the secret is shown");
             assert_eq!(JoinString::parse(&join.reveal()).as_ref(), Ok(&join));
             if join.fingerprint.is_some() {
-                assert!(join.addresses[0].is_tls, "there is no certificate to know");
+                assert!(join.addresses[0].is_tls(), "there is no certificate to know");
             }
             if !join.addresses.is_empty() {
                 check_addresses(&join.addresses);

@@ -41,6 +41,8 @@ pub struct Console {
     pub origins: Vec<String>,
     /// Whether browsers speak TLS with this coordinator.
     pub is_tls: bool,
+    /// The address at which browsers on this machine reach it.
+    pub address: String,
 }
 
 /// Serves the console. See the [module](self).
@@ -60,7 +62,7 @@ struct ConsoleFiles {
 impl ConsoleLayer {
     /// Makes the layer.
     pub fn new(console: &Console) -> Self {
-        let Console { files, hosts, origins, is_tls } = console;
+        let Console { files, hosts, origins, is_tls, address: _ } = console;
         let shared = ConsoleFiles {
             assets: Assets::new(files),
             origins: Origins::new(hosts, origins, *is_tls),
@@ -160,7 +162,13 @@ mod tests {
 
     fn console(hosts: &[&str], origins: &[&str], is_tls: bool) -> ConsoleLayer {
         let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
-        ConsoleLayer::new(&Console { files: FILES, hosts: owned(hosts), origins: owned(origins), is_tls })
+        ConsoleLayer::new(&Console {
+            files: FILES,
+            hosts: owned(hosts),
+            origins: owned(origins),
+            is_tls,
+            address: String::new(),
+        })
     }
 
     /// Asks for `path`. Returns the status: 0 if the request is passed on.

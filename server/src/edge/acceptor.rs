@@ -4,7 +4,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     sync::mpsc,
     time::{Instant, sleep, timeout_at},
 };
@@ -14,6 +14,7 @@ use tokio_util::either::Either;
 use super::{
     Bounds,
     connection::Connection,
+    listen::{Listen, SOCKET_PEER},
     pace::Pace,
     places::{self, Place, Places},
     tls::Tls,
@@ -25,26 +26,6 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// How many prepared connections wait for the server. There are never more than are open.
 const READY_MAX: usize = 64;
-
-/// A source of connections: the system, or the network of a simulation.
-pub trait Listen: Send + Sync + 'static {
-    /// A connection.
-    type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
-
-    /// Waits for the next connection. Returns it with the peer's address.
-    fn accept(&self) -> impl Future<Output = io::Result<(Self::Stream, SocketAddr)>> + Send;
-}
-
-impl Listen for TcpListener {
-    type Stream = TcpStream;
-
-    async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let (stream, peer) = Self::accept(self).await?;
-        // If this fails, it only costs speed.
-        let _ = stream.set_nodelay(true);
-        Ok((stream, peer))
-    }
-}
 
 /// Accepts connections.
 #[derive(Debug)]
@@ -105,7 +86,9 @@ impl<L: Listen> Acceptor<L> {
             return true;
         };
         let pushes_out = place.pushes_out();
-        let (tls, bounds, ready) = (self.tls.clone(), self.bounds.clone(), ready.clone());
+        // Nothing that is sent over the socket leaves the machine.
+        let tls = self.tls.clone().filter(|_| peer != SOCKET_PEER);
+        let (bounds, ready) = (self.bounds.clone(), ready.clone());
         tokio::spawn(async move {
             match prepare(stream, peer, tls.as_deref(), &bounds, place).await {
                 // If the server no longer takes it, the coordinator is shutting down.

@@ -1,5 +1,6 @@
 //! The network edge: who may connect, how long that may take, and how much a client may demand at once.
 //!
+//! - [`listen`]: the network, and the Unix socket of this machine.
 //! - [`Acceptor`]: accepts connections, and shakes hands.
 //! - [`places`]: how many connections may be open, and whose.
 //! - [`tls`]: certificates, and reloading them while running.
@@ -16,11 +17,13 @@ mod acceptor;
 pub mod auth_gate;
 mod bounds;
 pub mod connection;
+pub mod listen;
 mod pace;
 mod places;
 mod public_listener;
 pub mod tls;
 
-pub use acceptor::{Acceptor, Listen};
+pub use acceptor::Acceptor;
 pub use bounds::Bounds;
+pub use listen::Listen;
 pub use public_listener::PublicListener;

@@ -27,7 +27,7 @@ impl AccessService for Services {
         let (who, request) = self.open(request).await?;
         let reply = self.coordinator.create_sign_in_code(&who, &request).await?;
         let created = Created::from_credential(&reply.code);
-        let reply = v1::CreateSignInCodeResponse { console_enabled: self.console_enabled, ..reply };
+        let reply = v1::CreateSignInCodeResponse { console_address: self.console_address.clone(), ..reply };
         Ok(with_created(reply, created))
     }
 

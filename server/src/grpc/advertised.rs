@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -10,6 +11,8 @@ use tonic::{
     codegen::{Service, http},
     server::NamedService,
 };
+
+use crate::edge::{auth_gate::AuthGate, listen::SOCKET_PEER};
 
 /// The addresses of a coordinator, and the authority to trust there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +23,8 @@ pub struct Advertised {
     /// The SHA-256 of a certificate in the chain that it shows, the authority to trust: `sha256:HEX` or `HEX`. `None`:
     /// clients use their default trust.
     pub ca_fingerprint: Option<String>,
+    /// Its Unix socket. `None`: it has none.
+    pub socket: Option<Address>,
 }
 
 impl Advertised {
@@ -43,7 +48,11 @@ pub(super) struct CalledAt(Address);
 
 impl CalledAt {
     /// Reads it from the pseudo-headers. A proxy that terminates TLS says so in `x-forwarded-proto`.
-    fn of<B>(request: &http::Request<B>) -> Option<Self> {
+    fn of<B>(request: &http::Request<B>, socket: Option<&Address>) -> Option<Self> {
+        let gate = request.extensions().get::<Arc<AuthGate>>();
+        if gate.and_then(|gate| gate.peer()) == Some(SOCKET_PEER) {
+            return socket.cloned().map(Self);
+        }
         let authority = request.uri().authority()?;
         let forwarded = request.headers().get("x-forwarded-proto").and_then(|proto| proto.to_str().ok());
         let scheme = match forwarded.or_else(|| request.uri().scheme_str()) {
@@ -56,7 +65,11 @@ impl CalledAt {
 
 /// Attaches the address that each request used, because handlers do not see the request's URI.
 #[derive(Clone, Debug)]
-pub(super) struct NotesCalledAt<S>(pub(super) S);
+pub(super) struct NotesCalledAt<S> {
+    pub(super) inner: S,
+    /// The address of the coordinator's Unix socket.
+    pub(super) socket: Option<Address>,
+}
 
 impl<S, B> Service<http::Request<B>> for NotesCalledAt<S>
 where
@@ -67,14 +80,14 @@ where
     type Future = S::Future;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.0.poll_ready(cx)
+        self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
-        if let Some(called_at) = CalledAt::of(&request) {
+        if let Some(called_at) = CalledAt::of(&request, self.socket.as_ref()) {
             request.extensions_mut().insert(called_at);
         }
-        self.0.call(request)
+        self.inner.call(request)
     }
 }
 
@@ -93,7 +106,7 @@ mod tests {
         if let Some(forwarded) = forwarded {
             request = request.header("x-forwarded-proto", forwarded);
         }
-        CalledAt::of(&request.body(()).expect("a request"))
+        CalledAt::of(&request.body(()).expect("a request"), None)
     }
 
     #[test]
@@ -102,6 +115,7 @@ mod tests {
         let advertised = Advertised {
             addresses: vec!["https://a:7420".into(), "no address".into(), "https://b:7420".into()],
             ca_fingerprint: Some(fingerprint.clone()),
+            socket: None,
         };
         let here = called_at("http://127.0.0.1:7420/x", None);
         let composed = advertised.join_string(TOKEN, here.as_ref());

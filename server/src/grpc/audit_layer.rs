@@ -31,7 +31,7 @@ use crate::{
         identity::CallerCredentials,
         time::timestamp,
     },
-    edge::auth_gate::AuthGate,
+    edge::{auth_gate::AuthGate, listen::SOCKET_PEER},
 };
 
 /// What a call is about: an extension of its request, in which [`Services::open`](super::Services) notes it.
@@ -259,7 +259,10 @@ impl Call {
         v1::AuditEntry {
             at: Some(timestamp(self.writer.now_ms())),
             caller: Some(caller),
-            address: self.peer.map_or_else(String::new, |peer| peer.to_string()),
+            address: match self.peer {
+                Some(SOCKET_PEER) => "unix".to_owned(),
+                peer => peer.map_or_else(String::new, |peer| peer.to_string()),
+            },
             method: self.method.clone(),
             team: if team.is_empty() { own.unwrap_or_default() } else { team },
             object,

@@ -42,8 +42,8 @@ pub struct ServiceConfig {
     pub budgets: Arc<Budgets>,
     /// How many bytes a request may have.
     pub request_bytes_max: usize,
-    /// Whether this coordinator serves the console.
-    pub console_enabled: bool,
+    /// The address at which browsers on this machine reach the console. Empty: this coordinator does not serve it.
+    pub console_address: String,
 }
 
 /// What every service has at hand.
@@ -59,7 +59,7 @@ pub struct Services {
     budgets: Arc<Budgets>,
     pub(super) watches: Arc<TeamWatches>,
     pub(super) audit: Arc<AuditWriter>,
-    pub(super) console_enabled: bool,
+    pub(super) console_address: String,
     request_bytes_max: usize,
 }
 
@@ -89,7 +89,7 @@ impl Services {
         sessions: TaskTracker,
         config: ServiceConfig,
     ) -> Self {
-        let ServiceConfig { advertised, pace, budgets, request_bytes_max, console_enabled } = config;
+        let ServiceConfig { advertised, pace, budgets, request_bytes_max, console_address } = config;
         let advertised = Arc::new(advertised);
         let watches = Arc::new(TeamWatches::new(Arc::clone(&coordinator), draining.clone()));
         Self {
@@ -102,7 +102,7 @@ impl Services {
             budgets,
             watches,
             audit,
-            console_enabled,
+            console_address,
             request_bytes_max,
         }
     }
@@ -112,7 +112,10 @@ impl Services {
         let of = || self.clone();
         routes
             .add_service(MessageServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
-            .add_service(NotesCalledAt(TeamServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max)))
+            .add_service(NotesCalledAt {
+                inner: TeamServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max),
+                socket: self.advertised.socket.clone(),
+            })
             .add_service(RequestServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
             .add_service(TaskServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))
             .add_service(HistoryServiceServer::new(of()).max_decoding_message_size(self.request_bytes_max))

@@ -38,18 +38,23 @@ pub(super) fn raise_open_file_limit(max: usize) {
     }
 }
 
-/// Binds the listener of the protocol.
-pub(super) fn bind_protocol(at: SocketAddr) -> Result<TcpListener, Failure> {
-    let bind = || {
+/// Binds the listener of the protocol. `may_move`: no one has asked for this port, so if another program has it, any other will do.
+pub(super) fn bind_protocol(at: SocketAddr, may_move: bool) -> Result<TcpListener, Failure> {
+    let bind = |at: SocketAddr| {
         let socket = if at.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
         // Like `TcpListener::bind`, so that a restarted coordinator can bind its port immediately.
         socket.set_reuseaddr(true)?;
         socket.bind(at)?;
         socket.listen(BACKLOG)
     };
-    bind().map_err(|error: io::Error| {
-        Failure::local(&format!("Cannot listen on {at}; is another coordinator running?"), error)
-    })
+    let bound = match bind(at) {
+        Err(error) if may_move && error.kind() == io::ErrorKind::AddrInUse => {
+            tracing::info!("another program listens on {at}; any other port will do");
+            bind(SocketAddr::new(at.ip(), 0))
+        }
+        bound => bound,
+    };
+    bound.map_err(|error| Failure::local(&format!("Cannot listen on {at}; is another coordinator running?"), error))
 }
 
 /// Binds an auxiliary listener, if an address is configured. `what` names its purpose in the error.

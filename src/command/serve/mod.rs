@@ -3,6 +3,7 @@
 mod certificate;
 mod listen;
 pub(in crate::command) mod operator;
+mod socket;
 
 use std::{
     fs,
@@ -17,6 +18,7 @@ use std::{
 use clap::Args;
 use teamwire_server::{
     console::Console,
+    edge::listen::TcpAndSocket,
     grpc::Advertised,
     server::{self, Listeners},
     store::{self, StoreError, backup},
@@ -29,6 +31,7 @@ use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util:
 use self::{
     listen::{bind_auxiliary, bind_protocol, local_address, raise_open_file_limit},
     operator::OperatorFiles,
+    socket::Socket,
 };
 use super::stop_on_signal::stop_on_signal;
 use crate::{
@@ -47,8 +50,9 @@ const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
 /// Run a coordinator
 ///
-/// Without options, the coordinator listens on this machine only and stores everything in one file in its state directory.
-/// The first start creates the operator's credential in the same directory, where the other commands find it.
+/// Without options, only this machine reaches the coordinator, which stores everything in one file in its state directory. The
+/// commands of the same user call it over a Unix socket in that directory, where the first start also creates the operator's
+/// credential. Browsers, and clients of other users, call it at 127.0.0.1:7420.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n\n    teamwire serve\n    teamwire serve --print-config > teamwire.toml\n    teamwire serve --listen 0.0.0.0:7420 --tls-cert certs/server.crt --tls-key certs/server.key \\\n        --advertise https://HOST:7420"
@@ -67,7 +71,8 @@ pub(super) struct Serve {
     /// Print the JSON Schema of the configuration file and exit
     #[arg(long)]
     print_config_schema: bool,
-    /// The address to listen on; port 0 selects a free port [default: 127.0.0.1:7420]
+    /// The address to listen on, besides the Unix socket in the state directory; port 0 selects a free port [default:
+    /// 127.0.0.1:7420, or another port if that one is taken]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
     /// The store: embedded:PATH, memory:, redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DB], redis+unix:///PATH,
@@ -149,7 +154,8 @@ impl Serve {
             OperatorFiles::load(&state_dir, settings.operator_credential.as_deref(), settings.operator_grace)?;
 
         // Bind before opening the store, so that a taken port leaves the store untouched.
-        let listener = bind_protocol(listen)?;
+        let is_listen_given = self.is_listen_given(&settings);
+        let listener = bind_protocol(listen, !is_listen_given)?;
         let metrics_listener = bind_auxiliary(settings.metrics()?, "metrics").await?;
         let health_listener = bind_auxiliary(settings.health()?, "health checks").await?;
         let store_url = store_url(&settings, &state_dir);
@@ -162,6 +168,19 @@ impl Serve {
             return Err(Failure::with_code(UNREACHABLE, text));
         }
 
+        // The store is open, so no other coordinator uses this state directory, unless they share a Redis.
+        let (socket, socket_listener) = match Socket::bind(&state_dir) {
+            Ok(bound) => bound,
+            Err(failure) if !is_listen_given => {
+                store.close().await;
+                return Err(failure);
+            }
+            Err(failure) => {
+                tracing::warn!(error = failure.message(), "there is no Unix socket for clients on this machine");
+                (None, None)
+            }
+        };
+
         let shutdown = stop_on_signal("draining")?;
         if let Some(tls) = &tls {
             certificate::reload_on_hangup(Arc::clone(tls))?;
@@ -169,17 +188,23 @@ impl Serve {
         let operator_secrets = operator.secrets();
         operator.keep_current(settings.tls_reload_interval)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
-        let address = format!("{scheme}://{}", local_address(listener.local_addr()?));
+        let listen = listener.local_addr()?;
+        let tcp_address = format!("{scheme}://{}", local_address(listen));
+        let address = match &socket {
+            Some(socket) if tls.is_none() => socket.address.to_string(),
+            _ => tcp_address.clone(),
+        };
         publish(&state_dir.join(ADDRESS_FILE), format!("{address}\n").as_bytes(), &format!("--address {address}"));
         let ca_fingerprint = tls.as_ref().and_then(|tls| tls.ca_fingerprint());
         certificate::publish_ca(&state_dir, settings.tls_cert.as_deref().filter(|_| ca_fingerprint.is_some()))?;
 
         let is_interactive = settings.log_format == "text" && io::stdin().is_terminal() && io::stderr().is_terminal();
-        let console = settings.serves_console(listener.local_addr()?).then(|| Console {
+        let console = settings.serves_console(listen).then(|| Console {
             files: super::console::FILES,
             hosts: settings.console_hosts(),
             origins: settings.web_origins.clone(),
             is_tls: tls.is_some(),
+            address: tcp_address.clone(),
         });
         let has_console = console.is_some();
         let config = server::Config {
@@ -190,7 +215,11 @@ impl Serve {
             edge: settings.edge,
             tls,
             tls_reload_interval: settings.tls_reload_interval,
-            advertised: Advertised { addresses: settings.advertise, ca_fingerprint },
+            advertised: Advertised {
+                addresses: settings.advertise,
+                ca_fingerprint,
+                socket: socket.as_ref().map(|socket| socket.address.clone()),
+            },
             web_origins: settings.web_origins,
             console,
             drain_grace: settings.drain_grace,
@@ -209,7 +238,7 @@ impl Serve {
         }
         tracing::info!(%address, %listen, store = store_kind(&store_url), "serving");
         if has_console {
-            tracing::info!("the console is at {address}/: sign in with `teamwire console`");
+            tracing::info!("the console is at {tcp_address}/: sign in with `teamwire console`");
         }
         if is_interactive {
             print_next_steps(&address, &state_dir, &context.location_flags());
@@ -217,7 +246,8 @@ impl Serve {
         if let Some(listener) = &health_listener {
             tracing::info!(address = %listener.local_addr()?, "health checks are answered");
         }
-        let listeners = Listeners { protocol: listener, health: health_listener };
+        let protocol = TcpAndSocket { tcp: listener, socket: socket_listener };
+        let listeners = Listeners { protocol, health: health_listener };
         let (hard_stop, draining) = (config.hard_stop, shutdown.clone());
         let is_over = tokio::spawn(async move {
             draining.cancelled().await;
@@ -229,9 +259,16 @@ impl Serve {
             () = store.close() => {}
             _ = is_over => tracing::warn!("the store was not closed in time; the next start checks it"),
         }
+        drop(socket);
         served.map_err(|error| Failure::local("The coordinator failed", error))?;
         tracing::info!("ended");
         Ok(())
+    }
+
+    /// Returns whether the address to listen on was chosen. Otherwise, no client counts on its port.
+    fn is_listen_given(&self, settings: &Settings) -> bool {
+        let is_set = std::env::var_os("TEAMWIRE_LISTEN").is_some_and(|value| !value.is_empty());
+        self.listen.is_some() || is_set || settings.listen != Settings::default().listen
     }
 
     fn load_config(&self) -> Result<Config, Failure> {

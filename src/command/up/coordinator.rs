@@ -1,9 +1,9 @@
 //! The coordinator of a team: finds it, or starts one on this machine.
 
-use std::{env, ffi::OsStr, fs, net::TcpListener};
+use std::{ffi::OsStr, fs};
 
-use teamwire_client::{ADDRESS_DEFAULT, Error, Reason, Retry, v1};
-use teamwire_proto::address::Address;
+use teamwire_client::{Error, Reason, Retry, v1};
+use teamwire_proto::address::{Address, TcpAddress};
 
 use super::{
     background::Background,
@@ -14,9 +14,6 @@ use crate::{
     failure::Failure,
 };
 
-/// The variables that say where `serve` listens.
-const LISTEN_VARIABLES: [&str; 2] = ["TEAMWIRE_LISTEN", "TEAMWIRE_CONFIG"];
-
 /// The coordinator's log in the state directory.
 const LOG: &str = "coordinator.log";
 
@@ -26,8 +23,8 @@ pub(in crate::command) enum Reached {
     Coordinator(Box<Caller>, Option<v1::Team>),
     /// No coordinator runs on this machine, and one may be started.
     Nothing {
-        /// The address at which clients expect it. None: no particular address.
-        address: Option<Address>,
+        /// The address at which clients expect it, besides its socket. None: no particular address.
+        address: Option<TcpAddress>,
     },
 }
 
@@ -39,8 +36,8 @@ pub(in crate::command) async fn reach(context: &ContextArgs, team: &str) -> Resu
     };
     // Without retries: there is no need to wait for a coordinator that can be started.
     let probe = caller.client.clone().with_retry(Retry::none()).is_serving("").await;
-    if let Some(address) = probe.err().as_ref().and_then(startable) {
-        return Ok(Reached::Nothing { address: Some(address) });
+    if let Some(address) = probe.err().as_ref().and_then(|error| startable(context, error)) {
+        return Ok(Reached::Nothing { address });
     }
     match caller.client.get_team(v1::GetTeamRequest::default()).await {
         Ok(reply) => Ok(Reached::Coordinator(Box::new(caller), reply.team)),
@@ -60,30 +57,35 @@ async fn stranger(context: &ContextArgs, failure: Failure) -> Result<Reached, Fa
     }
     let client = context.anonymous_client()?.with_retry(Retry::none());
     match client.is_serving("").await {
-        Err(error) => match startable(&error) {
-            Some(address) => Ok(Reached::Nothing { address: Some(address) }),
+        Err(error) => match startable(context, &error) {
+            Some(address) => Ok(Reached::Nothing { address }),
             None => Err(error.into()),
         },
         Ok(_) => Err(failure),
     }
 }
 
-/// Returns the address at which a coordinator can be started, if a call failed because none runs there.
-fn startable(error: &Error) -> Option<Address> {
+/// Returns at which address a coordinator can be started, if a call failed because none runs there. `Some(None)`: at no address but
+/// its socket.
+fn startable(context: &ContextArgs, error: &Error) -> Option<Option<TcpAddress>> {
     let Error::Unreachable { address, is_refused: true, .. } = error else { return None };
-    // With TLS, only the user knows the certificate. With several addresses, only the user knows their common store.
-    let address: Address = address.parse().ok()?;
-    (address.is_loopback() && !address.is_tls).then_some(address)
+    match address.parse().ok()? {
+        // A socket elsewhere belongs to another state directory.
+        Address::Unix(_) => context.is_own_socket(address).then_some(None),
+        // With TLS, only the user knows the certificate. With several addresses, only the user knows their common store.
+        tcp if tcp.is_tls() || !tcp.is_loopback() => None,
+        Address::Tcp(tcp) => Some(Some(tcp)),
+    }
 }
 
 /// Starts a coordinator in the background, and waits until it serves. Returns its address.
 pub(super) async fn start(
     context: &ContextArgs,
     records: &Records,
-    address: Option<&Address>,
+    address: Option<&TcpAddress>,
 ) -> Result<(String, Background), Failure> {
     let state_directory = context.state_dir()?;
-    let listen = listen(context, address);
+    let listen = address.map(listen);
     let mut arguments = vec![OsStr::new("serve"), OsStr::new("--state-dir"), state_directory.as_os_str()];
     if let Some(listen) = &listen {
         arguments.extend([OsStr::new("--listen"), OsStr::new(listen)]);
@@ -106,21 +108,9 @@ pub(super) async fn start(
     Ok((record.address, started))
 }
 
-/// Returns the address that a coordinator should listen on. None: as its own configuration says.
-fn listen(context: &ContextArgs, address: Option<&Address>) -> Option<String> {
-    let is_configured = LISTEN_VARIABLES.iter().any(|variable| env::var_os(variable).is_some_and(|it| !it.is_empty()));
-    if is_configured && context.given_address().is_none() {
-        return None;
-    }
-    let default: Address = ADDRESS_DEFAULT.parse().ok()?;
-    let written = |address: &Address| {
-        let host = if address.host.ends_with("localhost") { "127.0.0.1" } else { &address.host };
-        Address { host: host.to_owned(), is_tls: true, ..address.clone() }.authority()
-    };
-    match address {
-        Some(address) => Some(written(address)),
-        None if TcpListener::bind(written(&default)).is_ok() => None,
-        // Another user's coordinator is there, for example.
-        None => Some("127.0.0.1:0".to_owned()),
-    }
+/// Returns where a coordinator should listen, so that clients reach it at an address.
+fn listen(address: &TcpAddress) -> String {
+    let host = if address.host.ends_with("localhost") { "127.0.0.1" } else { &address.host };
+    // With its port, even if that is the one which the scheme implies.
+    TcpAddress { host: host.to_owned(), is_tls: address.port == 80, ..address.clone() }.authority()
 }

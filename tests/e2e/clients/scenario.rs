@@ -134,7 +134,8 @@ impl Scenario {
         for member in &self.members {
             world.join(member);
         }
-        let address = world.coordinator.address();
+        // Over the Unix socket, unless the scenario is about TLS.
+        let address = world.coordinator.local_address();
         let environment = self.environment.iter();
         let mut run = Run {
             environment: environment.map(|(name, text)| (name.clone(), text.replace("$address", &address))).collect(),

@@ -5,6 +5,7 @@ use std::{
     fs::{self, File},
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream},
+    os::unix::net::UnixListener,
     path::{Path, PathBuf},
     process::{Child, Stdio},
     thread,
@@ -55,13 +56,31 @@ impl Coordinator {
             environment: Vec::new(),
         };
         started.await_serving();
-        started.address = started.address().rsplit('/').next().unwrap().parse().unwrap();
+        let log = started.log();
+        let listens = log.split("listen=").nth(1).or_else(|| log.split("\"listen\":\"").nth(1)).unwrap();
+        let end = |c: char| c.is_whitespace() || c == '"';
+        started.address = listens.split(end).next().unwrap().parse().unwrap();
         started
     }
 
-    /// Returns its address as a client takes it.
+    /// Returns its address on the network as a client takes it.
     pub(crate) fn address(&self) -> String {
+        let scheme = if self.local_address().starts_with("https:") { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
+    }
+
+    /// Returns the address that it has left for clients on this machine: that of its Unix socket, unless it has TLS.
+    pub(crate) fn local_address(&self) -> String {
         fs::read_to_string(self.state_directory().join("address")).unwrap().trim().to_owned()
+    }
+
+    /// Listens on the Unix socket in place of the coordinator, which was killed. Does not block.
+    pub(crate) fn stand_in(&self) -> UnixListener {
+        let path = self.local_address().replace("unix://", "");
+        fs::remove_file(&path).unwrap();
+        let listener = UnixListener::bind(path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        listener
     }
 
     /// Returns the id of its process.

@@ -86,8 +86,15 @@ impl FreshMachine {
         let mut left: Vec<String> =
             fs::read_dir(self.state()).unwrap().flatten().map(|entry| name_of(&entry)).collect();
         left.sort();
-        let documented =
-            ["address", "coordinator.log", "operator.credential", "teamwire.redb", "teamwire.redb.reserve", "up"];
+        let documented = [
+            "address",
+            "coordinator.lock",
+            "coordinator.log",
+            "operator.credential",
+            "teamwire.redb",
+            "teamwire.redb.reserve",
+            "up",
+        ];
         assert_eq!(left, documented);
         let up: Vec<String> =
             fs::read_dir(self.state().join("up")).unwrap().flatten().map(|entry| name_of(&entry)).collect();

@@ -78,7 +78,7 @@ impl ScriptedHost {
     /// Carries out an order: starts a script as the member, by `teamwire run` in the member's directory.
     #[track_caller]
     pub(crate) fn start(&self, world: &World, order: &Order, script: &str) -> Runner {
-        let join_string = format!("{}@{}", self.take(order).unwrap(), world.coordinator.address());
+        let join_string = format!("{}@{}", self.take(order).unwrap(), world.coordinator.local_address());
         let runner = world.run_again(&order.member, &["--join", &join_string], script);
         order.delivery.ack();
         runner

@@ -218,8 +218,8 @@ type CreateSignInCodeResponse struct {
 	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
 	// When it expires.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// Whether this coordinator serves the console.
-	ConsoleEnabled bool `protobuf:"varint,3,opt,name=console_enabled,json=consoleEnabled,proto3" json:"console_enabled,omitempty"`
+	// The address at which browsers on the coordinator's machine reach the console. Empty: this coordinator does not serve it.
+	ConsoleAddress string `protobuf:"bytes,3,opt,name=console_address,json=consoleAddress,proto3" json:"console_address,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -268,11 +268,11 @@ func (x *CreateSignInCodeResponse) GetExpiresAt() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *CreateSignInCodeResponse) GetConsoleEnabled() bool {
+func (x *CreateSignInCodeResponse) GetConsoleAddress() string {
 	if x != nil {
-		return x.ConsoleEnabled
+		return x.ConsoleAddress
 	}
-	return false
+	return ""
 }
 
 // The request of AccessService.SignIn.
@@ -941,7 +941,7 @@ const file_teamwire_v1_access_proto_rawDesc = "" +
 	"\x04code\x18\x01 \x01(\tB\x03\x80\x01\x01R\x04code\x129\n" +
 	"\n" +
 	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12'\n" +
-	"\x0fconsole_enabled\x18\x03 \x01(\bR\x0econsoleEnabled\"8\n" +
+	"\x0fconsole_address\x18\x03 \x01(\tR\x0econsoleAddress\"8\n" +
 	"\rSignInRequest\x12'\n" +
 	"\x0fidempotency_key\x18\x01 \x01(\tR\x0eidempotencyKey\"\x9d\x01\n" +
 	"\x0eSignInResponse\x12#\n" +

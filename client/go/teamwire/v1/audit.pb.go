@@ -279,8 +279,8 @@ type AuditEntry struct {
 	At *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
 	// Who called. Absent: the entry is not about a call.
 	Caller *AuditCaller `protobuf:"bytes,2,opt,name=caller,proto3" json:"caller,omitempty"`
-	// The address and the port from which the call came; for several calls, those of the first one. Empty: the entry is
-	// not about a call, or is about calls by several callers.
+	// The address and the port from which the call came, or `unix` if it came over the coordinator's Unix socket; for several
+	// calls, those of the first one. Empty: the entry is not about a call, or is about calls by several callers.
 	Address string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
 	// The call, such as `TeamService/ForceStop`; `operator credential` if the operator's credential was replaced; empty if the
 	// entry is about different calls, or not about a call.

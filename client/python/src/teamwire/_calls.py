@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
+from urllib.parse import quote
 
 import grpc
 from google.protobuf import any_pb2
@@ -23,7 +24,7 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 from grpc import StatusCode as Code
 
-from ._identity import Identity
+from ._identity import Identity, refuse_foreign_socket
 from ._policy import ONCE, OUTCOME_UNKNOWN, READ, RETRIED, RETRYABLE, SECRET, WAITS
 
 _T = TypeVar("_T")
@@ -206,9 +207,17 @@ class Calls:
             if self._is_closed:
                 raise Error("The client is closed.", Code.INVALID_ARGUMENT)
             if not self._link:
-                is_tls, host, port = self._targets[0]
+                scheme, host, port = self._targets[0]
                 target = f"dns:///[{host}]:{port}" if ":" in host else f"dns:///{host}:{port}"
-                if is_tls:
+                if scheme == "unix":
+                    try:
+                        refuse_foreign_socket(host)
+                    except ValueError as error:
+                        raise Error(str(error), Code.UNAUTHENTICATED) from None
+                    # gRPC's own authority, the path, is not a valid one.
+                    options = [*_OPTIONS, ("grpc.default_authority", "localhost")]
+                    self._link = grpc.aio.insecure_channel(f"unix:{quote(host)}", options)
+                elif scheme == "https":
                     self._link = grpc.aio.secure_channel(target, await self._credentials(host, port), _OPTIONS)
                 else:
                     self._link = grpc.aio.insecure_channel(target, _OPTIONS)

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from ipaddress import AddressValueError, IPv6Address
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
 
 _ADDRESS = re.compile(r"(?:(https?)://)?(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]{1,253}))(?::([0-9]{1,5}))?/?", re.I | re.A)
+_LOOPBACK = re.compile(r"(?:.*\.)?localhost|127\.[0-9.]+|::1")
 _CREDENTIAL = re.compile(r"[!-~]{1,512}")
 _FINGERPRINT = re.compile(r"(?:sha256:)?([0-9a-f]{64})", re.I)
 _JOIN_STRING = re.compile(r"(tw[jm]:[\w.:-]+)(?:@([^@+]+)(?:\+(sha256:[0-9a-f]{64}))?)?", re.I | re.A)
@@ -32,12 +34,32 @@ class Tls:
     """The SHA-256 of the certificate in the coordinator's chain to trust as the only authority. Ignored with a `ca`."""
 
 
+class Target(NamedTuple):
+    """The address of a coordinator."""
+
+    scheme: str
+    """`https`, `http` or `unix`."""
+    host: str
+    """Without brackets. With `unix`: the path of the socket."""
+    port: int
+    """With `unix`: 0."""
+
+    @property
+    def is_tls(self) -> bool:
+        return self.scheme == "https"
+
+    @property
+    def is_unproven(self) -> bool:
+        """Whether any program on this machine could listen there."""
+        return self.scheme == "http" and bool(_LOOPBACK.fullmatch(self.host))
+
+
 @dataclass(frozen=True)
 class Identity:
     """The address and the credential. Raises ValueError if malformed. Its errors and repr show no secret."""
 
     address: str
-    """1 to 16 addresses, separated by commas: all with TLS, or all without."""
+    """1 to 16 addresses, separated by commas, all with the same scheme."""
     credential: str = field(repr=False)
     team: str = ""
     """Filled into every request that names no team. Only an operator needs it."""
@@ -49,14 +71,14 @@ class Identity:
             raise ValueError("The credential is empty or has invalid characters. Paste it exactly as it was issued.")
         if bool(self.tls.cert) != bool(self.tls.key):
             raise ValueError("A client certificate requires its key: set both TEAMWIRE_CERT and TEAMWIRE_KEY.")
-        if self.tls.fingerprint and not (_FINGERPRINT.fullmatch(self.tls.fingerprint) and self.targets[0][0]):
+        if self.tls.fingerprint and not (_FINGERPRINT.fullmatch(self.tls.fingerprint) and self.targets[0].is_tls):
             raise ValueError("A fingerprint is `sha256:` followed by 64 hexadecimal digits, and requires https.")
-        if len({is_tls for is_tls, _, _ in self.targets}) > 1 or len(self.targets) > 16:
-            raise ValueError("The addresses mix http and https, or there are more than 16.")
+        if len({target.scheme for target in self.targets}) > 1 or len(self.targets) > 16:
+            raise ValueError("The addresses mix http, https and unix, or there are more than 16.")
 
     @property
-    def targets(self) -> list[tuple[bool, str, int]]:
-        """The parsed addresses: whether to use TLS, the host without brackets, the port."""
+    def targets(self) -> list[Target]:
+        """The parsed addresses."""
         return [_parse_address(text.strip()) for text in self.address.split(",", 17)]
 
     @property
@@ -72,9 +94,17 @@ class Identity:
         return parts[1] if len(parts) == 4 else ""
 
 
-def _parse_address(text: str) -> tuple[bool, str, int]:
+def _parse_address(text: str) -> Target:
     # Keep the text out of the error: it may be a join string pasted by mistake.
-    malformed = ValueError("An address is malformed. Write https://HOST:PORT or http://HOST:PORT.")
+    malformed = ValueError("An address is malformed. Write https://HOST:PORT, http://HOST:PORT or unix:///PATH.")
+    if text[:7].lower() == "unix://":
+        try:
+            path = unquote(text[7:], errors="strict")
+        except UnicodeDecodeError:
+            raise malformed from None
+        if not path.startswith("/") or path.endswith("/") or "\0" in path:
+            raise malformed
+        return Target("unix", path, 0)
     if not (match := _ADDRESS.fullmatch(text)):
         raise malformed
     scheme, ipv6, host, port = match.groups()
@@ -85,7 +115,7 @@ def _parse_address(text: str) -> tuple[bool, str, int]:
         raise malformed from None
     if not 1 <= (number := int(port or (443 if is_tls else 80))) <= 65535:
         raise malformed
-    return is_tls, host, number
+    return Target("https" if is_tls else "http", host, number)
 
 
 def find(
@@ -109,9 +139,15 @@ def find(
         trust = {"ca": "", "fingerprint": ""} if source.get("ca") or source.get("fingerprint") else {}
         parts |= trust | {name: str(source[name]) for name in source.keys() & asdict(Tls()) if source[name]}
     saved = str(kept.get("address") or "")
-    address = address or variables["ADDRESS"] or saved or "http://127.0.0.1:7420"
+    given = address or variables["ADDRESS"]
+    address = given or saved or _default_address(environment)
     found = Identity(address, credential or str(kept.get("credential")), team, Tls(**parts))
-    if saved.lower().startswith("https:") and not found.targets[0][0]:
+    if saved and not given and any(target.is_unproven for target in found.targets):
+        raise ValueError(
+            f"{kept['member']}@{kept['team']} was saved for {saved}, where any program on this machine can listen, so "
+            "its credential is not sent there unasked. If the coordinator is there, set TEAMWIRE_ADDRESS."
+        )
+    if saved.lower().startswith("https:") and found.targets[0].scheme == "http":
         raise ValueError(
             f"{kept['member']}@{kept['team']} was saved for {saved}, so its credential is not sent over http. Write "
             "the address with https://, or leave it out (TEAMWIRE_ADDRESS)."
@@ -157,6 +193,27 @@ def joining(text: str, tls: Tls | None = None, environment: Mapping[str, str] = 
     token, address, fingerprint = match.groups("")
     tls = replace(tls or Tls(), fingerprint=fingerprint) if fingerprint else tls
     return find(address, token, "", tls, {**environment, "TEAMWIRE_TEAM": ""})
+
+
+def _default_address(environment: Mapping[str, str]) -> str:
+    """Returns the socket of this user's coordinator, in its state directory."""
+    base = environment.get("XDG_STATE_HOME") or Path(environment.get("HOME") or Path.home(), ".local", "state")
+    directory = environment.get("TEAMWIRE_STATE_DIR") or Path(base, "teamwire")
+    return f"unix://{quote(str(Path(directory, 'coordinator.sock')))}"
+
+
+def refuse_foreign_socket(path: str) -> None:
+    """Raises ValueError if a socket is not this user's or root's, or if others could have put it there."""
+    for place in (Path(path).parent, Path(path)):
+        if not place.exists():
+            return
+        status, me = place.stat(), os.geteuid()
+        is_shared = stat.S_ISDIR(status.st_mode) and status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX
+        if status.st_uid not in (0, me) or is_shared:
+            raise ValueError(
+                f"{place} belongs to user {status.st_uid} or can be changed by others, so nothing is sent to a "
+                "coordinator there."
+            )
 
 
 def _context_path(environment: Mapping[str, str]) -> Path:

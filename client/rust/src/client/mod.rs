@@ -52,8 +52,10 @@ pub(crate) struct Session {
 }
 
 impl Client {
-    /// Creates a client for the coordinator at `http://HOST:PORT` or `https://HOST:PORT`, or for up to 16 that share a
-    /// store, separated by commas.
+    /// Creates a client for the coordinator at `https://HOST:PORT`, `http://HOST:PORT` or `unix:///PATH`, or for up to 16 that
+    /// share a store, separated by commas.
+    ///
+    /// Over a Unix socket, it calls only a coordinator that runs as the same user or as root.
     ///
     /// Sends nothing yet, and reads no files but the system's certificate authorities. Fails with [`Error::Address`].
     pub fn connect(address: &str) -> Result<Self, Error> {

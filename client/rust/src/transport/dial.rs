@@ -15,7 +15,7 @@ use futures::{
 };
 use hyper_util::rt::TokioIo;
 use rand::seq::SliceRandom as _;
-use teamwire_proto::address::Address;
+use teamwire_proto::address::{Address, TcpAddress};
 use tokio::{
     net::TcpStream,
     time::{Instant, sleep, timeout},
@@ -25,8 +25,9 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use tower_service::Service;
 
 use super::{
-    BROKEN_FOR, DialError, Fault, Link, Transport,
+    BROKEN_FOR, DialError, Fault, Link, Peer, Transport,
     connect::Stream,
+    socket,
     wire::{Handshake, Wire},
 };
 
@@ -59,7 +60,8 @@ impl Transport {
         let mut running = FuturesUnordered::new();
         loop {
             if let Some((address, peer)) = candidates.next() {
-                running.push(async move { self.open(id, address, peer).await.map_err(|fault| (address, peer, fault)) });
+                running
+                    .push(async move { self.open(id, address, &peer).await.map_err(|fault| (address, peer, fault)) });
             } else if running.is_empty() {
                 return Err(DialError::new(faults));
             }
@@ -67,8 +69,8 @@ impl Transport {
                 Some(opened) = running.next() => match opened {
                     Ok(link) => return Ok(link),
                     Err((address, peer, fault)) => {
+                        faults.push((name(address, &peer), fault));
                         self.suspect(peer, BROKEN_FOR);
-                        faults.push((name(address, peer), fault));
                     }
                 },
                 () = sleep(HEAD_START), if candidates.len() > 0 => {}
@@ -77,7 +79,7 @@ impl Transport {
     }
 
     /// Returns the coordinators to try, in order, and the names that could not be resolved.
-    async fn candidates(&self) -> (Vec<(&Address, SocketAddr)>, Vec<(String, Fault)>) {
+    async fn candidates(&self) -> (Vec<(&Address, Peer)>, Vec<(String, Fault)>) {
         let (mut candidates, mut faults) = (Vec::new(), Vec::new());
         let resolved = self.addresses.iter().map(|address| async move { (address, self.resolve(address).await) });
         for (address, resolved) in future::join_all(resolved).await {
@@ -94,19 +96,30 @@ impl Transport {
         (candidates, faults)
     }
 
-    async fn resolve(&self, address: &Address) -> io::Result<Vec<SocketAddr>> {
+    async fn resolve(&self, address: &Address) -> io::Result<Vec<Peer>> {
+        let address = match address {
+            Address::Unix(path) => return Ok(vec![Peer::Socket(path.clone())]),
+            Address::Tcp(address) => address,
+        };
         if let Ok(ip) = address.host.parse::<IpAddr>() {
-            return Ok(vec![SocketAddr::new(ip, address.port)]);
+            return Ok(vec![Peer::Ip(SocketAddr::new(ip, address.port))]);
         }
         let resolving = self.resolver.resolve(address.host.clone(), address.port);
         match timeout(CONNECT_TIMEOUT, resolving).await {
             Ok(Ok(peers)) if peers.is_empty() => Err(io::Error::other("the name has no address")),
-            Ok(resolved) => resolved,
+            Ok(resolved) => Ok(resolved?.into_iter().map(Peer::Ip).collect()),
             Err(_) => Err(io::Error::other(format!("the name was not resolved within {CONNECT_TIMEOUT:?}"))),
         }
     }
 
-    async fn connect(&self, peer: SocketAddr) -> io::Result<Stream> {
+    async fn connect(&self, address: &Address, peer: &Peer) -> Result<Stream, Fault> {
+        match peer {
+            Peer::Ip(ip) => self.connect_tcp(*ip).await.map_err(|error| Fault::of(&error, address)),
+            Peer::Socket(path) => socket::connect(path).await,
+        }
+    }
+
+    async fn connect_tcp(&self, peer: SocketAddr) -> io::Result<Stream> {
         if let Some(connector) = &self.connector {
             return connector.connect(peer).await.map(Either::Right);
         }
@@ -116,17 +129,17 @@ impl Transport {
         Ok(Either::Left(stream))
     }
 
-    async fn open(&self, id: u64, address: &Address, peer: SocketAddr) -> Result<Link, Fault> {
+    async fn open(&self, id: u64, address: &Address, peer: &Peer) -> Result<Link, Fault> {
         let opening = async {
             let handshake = Arc::new(Handshake::new(address, Arc::clone(&self.has_connected)));
-            let stream = self.connect(peer).await.map_err(|error| Fault::of(&error, address))?;
-            let stream = match &self.tls {
-                Some(tls) => Either::Left(tls.connect(address, stream, &handshake).await?),
-                None => Either::Right(stream),
+            let stream = self.connect(address, peer).await?;
+            let stream = match (&self.tls, address) {
+                (Some(tls), Address::Tcp(of)) => Either::Left(tls.connect(of, stream, &handshake).await?),
+                _ => Either::Right(stream),
             };
             let channel = channel(address, Wire::new(stream, Arc::clone(&handshake))).await?;
             handshake.completed().await?;
-            Ok(Link { id, channel, peer })
+            Ok(Link { id, channel, peer: peer.clone() })
         };
         timeout(CONNECT_TIMEOUT, opening)
             .await
@@ -138,8 +151,8 @@ impl Transport {
 /// quiet.
 async fn channel(address: &Address, wire: Wire) -> Result<Channel, Fault> {
     let authority = address.authority();
-    let origin: Uri = address
-        .to_string()
+    let scheme = if address.is_tls() { "https" } else { "http" };
+    let origin: Uri = format!("{scheme}://{authority}")
         .parse()
         .map_err(|error| Fault::passing(format!("{address} is not a valid origin: {error}")))?;
     // TLS is already beneath it.
@@ -155,8 +168,13 @@ async fn channel(address: &Address, wire: Wire) -> Result<Channel, Fault> {
 }
 
 /// Names the coordinator that a fault is about.
-fn name(address: &Address, peer: SocketAddr) -> String {
-    if address.host.parse::<IpAddr>().is_ok() { address.to_string() } else { format!("{address} ({})", peer.ip()) }
+fn name(address: &Address, peer: &Peer) -> String {
+    match (address, peer) {
+        (Address::Tcp(TcpAddress { host, .. }), Peer::Ip(peer)) if host.parse::<IpAddr>().is_err() => {
+            format!("{address} ({})", peer.ip())
+        }
+        _ => address.to_string(),
+    }
 }
 
 /// A connector that returns its connection once, and fails afterwards.

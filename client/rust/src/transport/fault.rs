@@ -43,8 +43,8 @@ impl Fault {
     /// Explains an error on a connection to an address.
     pub(super) fn of(error: &io::Error, address: &Address) -> Self {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>()) {
-            Some(error) => Self::of_tls(error, &address.host),
-            None if address.is_tls && error.kind() == io::ErrorKind::UnexpectedEof => {
+            Some(error) => Self::of_tls(error, address),
+            None if address.is_tls() && error.kind() == io::ErrorKind::UnexpectedEof => {
                 Self::passing("it closed the connection during the TLS handshake; it may speak plain http")
             }
             None if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -54,9 +54,9 @@ impl Fault {
         }
     }
 
-    fn of_tls(error: &TlsError, host: &str) -> Self {
+    fn of_tls(error: &TlsError, address: &Address) -> Self {
         match error {
-            TlsError::InvalidCertificate(error) => Self::of_certificate(error, host),
+            TlsError::InvalidCertificate(error) => Self::of_certificate(error, address),
             TlsError::InvalidMessage(_) => {
                 Self::lasting("it does not speak TLS. If that is intended, write http:// in front of its address")
             }
@@ -78,7 +78,11 @@ impl Fault {
         }
     }
 
-    fn of_certificate(error: &CertificateError, host: &str) -> Self {
+    fn of_certificate(error: &CertificateError, address: &Address) -> Self {
+        let host = match address {
+            Address::Tcp(address) => address.host.as_str(),
+            Address::Unix(_) => "localhost",
+        };
         Self::lasting(match error {
             CertificateError::UnknownIssuer => {
                 "its certificate comes from an authority that is not trusted here. Give that authority's \

@@ -12,6 +12,7 @@ mod connect;
 mod dial;
 mod fault;
 mod resolve;
+mod socket;
 mod tls;
 mod trust;
 mod wire;
@@ -59,7 +60,7 @@ pub struct ConnectOptions {
     pub tls: TlsOptions,
     /// Resolves host names. Default: the system.
     pub resolver: Arc<dyn Resolve>,
-    /// Makes connections, for simulations. None: the system does, by TCP.
+    /// Makes connections over the network, for simulations. None: the system does, by TCP.
     #[doc(hidden)]
     pub connector: Option<Arc<dyn Connect>>,
 }
@@ -82,7 +83,15 @@ pub(crate) struct Link {
     /// Unique among the links of one transport.
     id: u64,
     channel: Channel,
-    peer: SocketAddr,
+    peer: Peer,
+}
+
+/// What a connection leads to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Peer {
+    Ip(SocketAddr),
+    /// The path of a Unix socket.
+    Socket(String),
 }
 
 impl Link {
@@ -103,24 +112,24 @@ enum State {
 
 /// Keeps a link to one of several coordinators.
 pub(crate) struct Transport {
-    /// At least one; all with TLS, or all without.
+    /// At least one; all with the same scheme.
     addresses: Vec<Address>,
     resolver: Arc<dyn Resolve>,
     /// None: the system connects.
     connector: Option<Arc<dyn Connect>>,
-    /// None: the addresses are plain http.
+    /// None: the addresses are not https.
     tls: Option<Tls>,
     state: Mutex<State>,
     ids: AtomicU64,
     /// The peers to try last, and until when.
-    suspects: Mutex<HashMap<SocketAddr, Instant>>,
+    suspects: Mutex<HashMap<Peer, Instant>>,
     /// A coordinator has answered before, so a later fault may be repaired and is not final.
     has_connected: Arc<AtomicBool>,
 }
 
 impl Transport {
     pub(crate) fn new(addresses: Vec<Address>, options: ConnectOptions) -> Result<Self, Error> {
-        let is_tls = addresses.first().is_some_and(|address| address.is_tls);
+        let is_tls = addresses.first().is_some_and(|address| address.is_tls());
         let tls = is_tls.then(|| Tls::new(options.tls)).transpose()?;
         Ok(Self {
             addresses,
@@ -189,7 +198,7 @@ impl Transport {
     }
 
     fn leave_for(&self, link: &Link, long: Duration) {
-        self.suspect(link.peer, long);
+        self.suspect(link.peer.clone(), long);
         let mut state = self.state.lock();
         if matches!(&*state, State::Up(up) if up.id == link.id) {
             *state = State::None;
@@ -197,7 +206,7 @@ impl Transport {
     }
 
     /// Makes a peer the last to try for some time. Never shortens the time that was set before.
-    fn suspect(&self, peer: SocketAddr, long: Duration) {
+    fn suspect(&self, peer: Peer, long: Duration) {
         let now = Instant::now();
         let mut suspects = self.suspects.lock();
         suspects.retain(|_, until| *until > now);

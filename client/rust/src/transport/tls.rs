@@ -4,7 +4,10 @@ use std::{convert::Infallible, fmt, fs, path::PathBuf, str::FromStr, sync::Arc};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use teamwire_proto::{address::Address, join_string::Fingerprint};
+use teamwire_proto::{
+    address::{Address, TcpAddress},
+    join_string::Fingerprint,
+};
 use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
@@ -156,7 +159,7 @@ impl Tls {
     /// Does the TLS handshake with a coordinator.
     pub(super) async fn connect(
         &self,
-        address: &Address,
+        address: &TcpAddress,
         stream: Stream,
         handshake: &Arc<Handshake>,
     ) -> Result<TlsStream<Stream>, Fault> {
@@ -168,7 +171,7 @@ impl Tls {
             handshake: Arc::clone(handshake),
         });
         let connector = TlsConnector::from(Arc::new(config));
-        connector.connect(name, stream).await.map_err(|error| Fault::of(&error, address))
+        connector.connect(name, stream).await.map_err(|error| Fault::of(&error, &Address::Tcp(address.clone())))
     }
 
     /// Returns the configuration. Reads files again, since renewed certificates replace them.

@@ -90,7 +90,7 @@ impl Handshake {
         match (load(&self.is_certificate_asked), load(&self.is_certificate_shown)) {
             (true, true) => Fault::certificate_refused(""),
             (true, false) => Fault::certificate_required(),
-            (false, _) if self.address.is_tls => {
+            (false, _) if self.address.is_tls() => {
                 Fault::passing("it closed the connection right after the TLS handshake")
             }
             (false, _) => Fault::passing("it closed the connection without a reply; if it speaks TLS, write https://"),
@@ -98,7 +98,7 @@ impl Handshake {
     }
 
     fn heard(&self, first: u8) -> Option<Fault> {
-        let fault = match (self.address.is_tls, first) {
+        let fault = match (self.address.is_tls(), first) {
             (false, TLS_ALERT) => Fault::lasting("it speaks TLS. Write https:// in front of its address"),
             (_, HTTP_1) => {
                 Fault::lasting("it speaks HTTP/1, so it is not a coordinator, or it is a proxy without HTTP/2")

@@ -1,8 +1,8 @@
 /** The browser platform: gRPC-web over fetch, without environment or TLS settings. */
 
 import { createGrpcWebTransport } from "@connectrpc/connect-web";
-import { type Addresses, type Joining, parseAddresses } from "../address.js";
-import { ADDRESS_DEFAULT, type ClientOptions, type Route, type Settings } from "../settings.js";
+import { type Addresses, type Joining, parseAddresses, socketPath } from "../address.js";
+import type { ClientOptions, Route, Settings } from "../settings.js";
 
 export async function settings(options: ClientOptions, joining?: Joining): Promise<Settings> {
   const credential = joining?.token ?? options.credential;
@@ -10,7 +10,11 @@ export async function settings(options: ClientOptions, joining?: Joining): Promi
   if (options.tls ?? joining?.fingerprint) {
     throw new Error("A browser has its own trusted authorities. Omit `tls`, and the fingerprint of the join string.");
   }
-  const addresses = parseAddresses(options.address ?? joining?.address ?? ADDRESS_DEFAULT);
+  const address = options.address ?? joining?.address;
+  if (!address) throw new Error("There is no address. Pass the coordinator's to `connect`.");
+  const addresses = parseAddresses(address);
+  if (socketPath(addresses[0]) !== undefined)
+    throw new Error("A browser cannot use a Unix socket. Use an https address.");
   return { ...options, credential, route: routeTo(addresses) };
 }
 

@@ -3,8 +3,8 @@
 import { readFile, stat } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { isTls, type Joining, parseAddresses } from "../address.js";
-import { ADDRESS_DEFAULT, type ClientOptions, type TlsOptions } from "../settings.js";
+import { isUnproven, type Joining, parseAddresses } from "../address.js";
+import type { ClientOptions, TlsOptions } from "../settings.js";
 
 type Variables = Readonly<Record<string, string | undefined>>;
 
@@ -33,7 +33,14 @@ export async function identify(options: ClientOptions, joining: Joining | undefi
   const places: ClientOptions[] = [options, joined, environment, kept ?? {}];
   const trust = places.find(({ tls }) => tls?.ca || tls?.fingerprint)?.tls;
   const shown = places.find(({ tls }) => tls?.cert || tls?.key)?.tls;
-  const address = places.find(({ address }) => address)?.address ?? ADDRESS_DEFAULT;
+  const place = places.find(({ address }) => address);
+  const address = place?.address ?? defaultAddress(variable);
+  if (kept && place === kept && parseAddresses(address).some(isUnproven)) {
+    throw new Error(
+      `${kept.member}@${kept.team} was saved for ${address}, where any program on this machine can listen, so its credential is ` +
+        "not sent there unasked. If the coordinator is there, set TEAMWIRE_ADDRESS.",
+    );
+  }
   if (joining) refusePlaintext("The join string is", "it", joining.address, address);
   if (kept) refusePlaintext(`${kept.member}@${kept.team} was saved`, "its credential", kept.address, address);
   return {
@@ -45,9 +52,16 @@ export async function identify(options: ClientOptions, joining: Joining | undefi
   };
 }
 
+/** Returns the socket of this user's coordinator, in its state directory. */
+function defaultAddress(variable: (name: string) => string | undefined): string {
+  const base = variable("XDG_STATE_HOME") ?? join(variable("HOME") ?? homedir(), ".local", "state");
+  const directory = variable("TEAMWIRE_STATE_DIR") ?? join(base, "teamwire");
+  return `unix://${join(directory, "coordinator.sock").split("/").map(encodeURIComponent).join("/")}`;
+}
+
 /** Throws if a secret belongs to an https address and would be sent to an http one. */
 function refusePlaintext(whose: string, what: string, secure = "", address: string) {
-  if (!/^https:/i.test(secure) || isTls(parseAddresses(address)[0])) return;
+  if (!/^https:/i.test(secure) || !parseAddresses(address)[0].startsWith("http:")) return;
   throw new Error(
     `${whose} for ${secure}, so ${what} is not sent over http. Write the address with https://, or leave it out ` +
       "(TEAMWIRE_ADDRESS).",

@@ -1,12 +1,14 @@
 /** The Node platform: gRPC over HTTP/2, the environment, the context file, and TLS. */
 
 import type { ClientHttp2Stream } from "node:http2";
+import { connect } from "node:net";
 import { Code, ConnectError, type Interceptor, type Transport } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
-import { type Addresses, isTls, type Joining, parseAddresses } from "../address.js";
+import { type Addresses, isTls, type Joining, parseAddresses, socketPath } from "../address.js";
 import { markUnsent } from "../error.js";
 import type { ClientOptions, Route, Settings } from "../settings.js";
 import { identify } from "./context.js";
+import { refuseForeign } from "./socket.js";
 import { Tls } from "./tls.js";
 
 /** How long connecting, or verifying an idle connection, may take, in milliseconds. */
@@ -37,7 +39,7 @@ class Connections implements Route {
   constructor(addresses: Addresses, tls: Tls | undefined) {
     this.#addresses = addresses;
     this.#tls = tls;
-    this.authority = addresses[0];
+    this.authority = originOf(addresses[0]);
     // Spread clients over the addresses.
     this.turn = Math.floor(Math.random() * addresses.length);
   }
@@ -69,15 +71,24 @@ class Connections implements Route {
   }
 
   async #dial(): Promise<Http2SessionManager> {
-    const origin = this.#addresses[this.turn % this.#addresses.length] ?? this.authority;
+    const address = this.#addresses[this.turn % this.#addresses.length] ?? this.authority;
+    const origin = originOf(address);
+    const path = socketPath(address);
+    if (path !== undefined) await refuseForeign(path);
     const secureContext = await this.#tls?.context(origin);
-    const manager = new Http2SessionManager(origin, KEEPALIVE, secureContext && { secureContext });
+    const options = path === undefined ? secureContext && { secureContext } : { createConnection: () => connect(path) };
+    const manager = new Http2SessionManager(origin, KEEPALIVE, options);
     for (const earlier of this.#managers) {
       if (earlier.state() === "closed" || earlier.state() === "error") this.#managers.delete(earlier);
     }
     this.#managers.add(manager);
     return manager;
   }
+}
+
+/** Returns the origin that requests name. */
+function originOf(address: string): string {
+  return socketPath(address) === undefined ? address : "http://localhost";
 }
 
 /** Waits until the connection is open. */

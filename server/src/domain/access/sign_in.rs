@@ -63,8 +63,8 @@ pub fn create_code(
     let secret = SecretHash::of(&secret);
     tx.put(&id, &SignInCodeRecord { secret, acts_for, proof: who.hash, read_only, expires_ms, used: false });
     let expires_at = Some(timestamp(expires_ms));
-    // `grpc/` says whether this coordinator serves the console.
-    let reply = v1::CreateSignInCodeResponse { code: String::new(), expires_at, console_enabled: false };
+    // `grpc/` says where this coordinator serves the console.
+    let reply = v1::CreateSignInCodeResponse { expires_at, ..Default::default() };
     call.record_reply(tx, &reply);
     Ok(v1::CreateSignInCodeResponse { code, ..reply })
 }

@@ -121,11 +121,11 @@ class CreateSignInCodeResponse(google.protobuf.message.Message):
 
     CODE_FIELD_NUMBER: builtins.int
     EXPIRES_AT_FIELD_NUMBER: builtins.int
-    CONSOLE_ENABLED_FIELD_NUMBER: builtins.int
+    CONSOLE_ADDRESS_FIELD_NUMBER: builtins.int
     code: builtins.str
     """The code. Only CreateSignInCode returns it."""
-    console_enabled: builtins.bool
-    """Whether this coordinator serves the console."""
+    console_address: builtins.str
+    """The address at which browsers on the coordinator's machine reach the console. Empty: this coordinator does not serve it."""
     @property
     def expires_at(self) -> google.protobuf.timestamp_pb2.Timestamp:
         """When it expires."""
@@ -135,10 +135,10 @@ class CreateSignInCodeResponse(google.protobuf.message.Message):
         *,
         code: builtins.str = ...,
         expires_at: google.protobuf.timestamp_pb2.Timestamp | None = ...,
-        console_enabled: builtins.bool = ...,
+        console_address: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["expires_at", b"expires_at"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["code", b"code", "console_enabled", b"console_enabled", "expires_at", b"expires_at"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["code", b"code", "console_address", b"console_address", "expires_at", b"expires_at"]) -> None: ...
 
 Global___CreateSignInCodeResponse: typing_extensions.TypeAlias = CreateSignInCodeResponse
 

@@ -161,8 +161,8 @@ class AuditEntry(google.protobuf.message.Message):
     MISSING_FIELD_NUMBER: builtins.int
     CHECKPOINT_FIELD_NUMBER: builtins.int
     address: builtins.str
-    """The address and the port from which the call came; for several calls, those of the first one. Empty: the entry is
-    not about a call, or is about calls by several callers.
+    """The address and the port from which the call came, or `unix` if it came over the coordinator's Unix socket; for several
+    calls, those of the first one. Empty: the entry is not about a call, or is about calls by several callers.
     """
     method: builtins.str
     """The call, such as `TeamService/ForceStop`; `operator credential` if the operator's credential was replaced; empty if the

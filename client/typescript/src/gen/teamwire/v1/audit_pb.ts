@@ -144,8 +144,8 @@ export type AuditEntry = Message<"teamwire.v1.AuditEntry"> & {
   caller?: AuditCaller | undefined;
 
   /**
-   * The address and the port from which the call came; for several calls, those of the first one. Empty: the entry is
-   * not about a call, or is about calls by several callers.
+   * The address and the port from which the call came, or `unix` if it came over the coordinator's Unix socket; for several
+   * calls, those of the first one. Empty: the entry is not about a call, or is about calls by several callers.
    *
    * @generated from field: string address = 3;
    */

@@ -9,6 +9,8 @@ import io.grpc.TlsChannelCredentials;
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.InputStream;
+import java.net.URI;
+import java.net.URISyntaxException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -30,8 +32,24 @@ final class Channels implements AutoCloseable {
     private static final Pattern ADDRESS = Pattern.compile(
             "(?:(https?)://)?([a-z0-9._-]{1,253}|\\[[0-9a-f:.]{2,45}])(?::(\\d{1,5}))?/?", Pattern.CASE_INSENSITIVE);
 
-    /** The address of a coordinator. The authority is {@code HOST:PORT}. */
-    record Address(boolean isTls, String authority) {}
+    /** A host of this machine. */
+    private static final Pattern LOOPBACK = Pattern.compile("(?:(?:.*\\.)?localhost|127\\.[0-9.]+|\\[::1]):\\d+");
+
+    /** The address of a coordinator. The place is {@code HOST:PORT} or, with the scheme {@code unix}, the path of a socket. */
+    record Address(String scheme, String place) {
+        boolean isTls() {
+            return scheme.equals("https");
+        }
+
+        boolean isSocket() {
+            return scheme.equals("unix");
+        }
+
+        /** Returns whether any program on this machine could listen there. */
+        boolean isUnproven() {
+            return scheme.equals("http") && LOOPBACK.matcher(place).matches();
+        }
+    }
 
     private final List<ManagedChannel> channels;
     private int current;
@@ -47,22 +65,27 @@ final class Channels implements AutoCloseable {
             var credentials = isTls ? credentials(settings) : InsecureChannelCredentials.create();
             channels =
                     addresses.stream().map(each -> channel(each, credentials)).toList();
+        } catch (TeamwireException e) {
+            throw e;
         } catch (IOException | RuntimeException e) {
             throw new TeamwireException(Code.INVALID_ARGUMENT, "Cannot set up TLS: " + e);
         }
     }
 
-    /** Parses 1 to 16 addresses, separated by commas: all with TLS, or all without. */
+    /** Parses 1 to 16 addresses, separated by commas, all with the same scheme. */
     static List<Address> addresses(String text) {
         var addresses = Stream.of(text.split(",", 17)).map(Channels::address).toList();
         if (addresses.size() > 16
-                || addresses.stream().map(Address::isTls).distinct().count() > 1) {
+                || addresses.stream().map(Address::scheme).distinct().count() > 1) {
             throw malformed();
         }
         return addresses;
     }
 
     private static Address address(String text) {
+        if (text.strip().toLowerCase(Locale.ROOT).startsWith("unix://")) {
+            return new Address("unix", socketPath(text.strip()));
+        }
         var parts = ADDRESS.matcher(text.strip());
         if (!parts.matches()) {
             throw malformed();
@@ -72,25 +95,39 @@ final class Channels implements AutoCloseable {
         if (port < 1 || port > 65_535) {
             throw malformed();
         }
-        return new Address(isTls, parts.group(2).toLowerCase(Locale.ROOT) + ":" + port);
+        return new Address(isTls ? "https" : "http", parts.group(2).toLowerCase(Locale.ROOT) + ":" + port);
+    }
+
+    private static String socketPath(String text) {
+        try {
+            var path = new URI(text).getPath();
+            if (path != null && path.startsWith("/") && !path.endsWith("/") && path.indexOf('\0') < 0) {
+                return path;
+            }
+        } catch (URISyntaxException e) {
+            // It is malformed.
+        }
+        throw malformed();
     }
 
     /** Omits the text: it may be a join string, which is secret. */
     private static TeamwireException malformed() {
         return new TeamwireException(
                 Code.INVALID_ARGUMENT,
-                "TEAMWIRE_ADDRESS is malformed. Write https://HOST:PORT or http://HOST:PORT, with a port from 1 to 65535, or"
-                        + " up to 16 of one scheme separated by commas.");
+                "TEAMWIRE_ADDRESS is malformed. Write https://HOST:PORT, http://HOST:PORT or unix:///PATH, with a port from 1"
+                        + " to 65535, or up to 16 of one scheme separated by commas.");
     }
 
     /** Returns an address as a URI for gRPC, with the brackets of IPv6 escaped. */
     private static String target(Address address) {
-        return "dns:///" + address.authority().replace("[", "%5B").replace("]", "%5D");
+        return "dns:///" + address.place().replace("[", "%5B").replace("]", "%5D");
     }
 
     private static ManagedChannel channel(Address address, ChannelCredentials credentials) {
-        return Grpc.newChannelBuilder(target(address), credentials)
-                .keepAliveTime(20, TimeUnit.SECONDS)
+        var builder = address.isSocket()
+                ? Sockets.channelBuilder(address.place())
+                : Grpc.newChannelBuilder(target(address), credentials);
+        return builder.keepAliveTime(20, TimeUnit.SECONDS)
                 .keepAliveTimeout(10, TimeUnit.SECONDS)
                 .keepAliveWithoutCalls(true)
                 .disableServiceConfigLookUp()

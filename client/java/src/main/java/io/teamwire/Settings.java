@@ -4,6 +4,8 @@ import com.google.gson.Gson;
 import com.google.gson.JsonParseException;
 import io.grpc.Status.Code;
 import java.io.IOException;
+import java.net.URI;
+import java.net.URISyntaxException;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
@@ -60,12 +62,20 @@ final class Settings {
         checkWithinRunner(options.getOrDefault(CREDENTIAL, environment.getOrDefault(CREDENTIAL, "")), environment);
         if (!all.containsKey(CREDENTIAL)) {
             var identity = choose(all);
+            if (!all.containsKey(ADDRESS)
+                    && identity.address != null
+                    && Channels.addresses(identity.address).stream().anyMatch(Channels.Address::isUnproven)) {
+                throw refuse(identity.name() + " was saved for " + identity.address
+                        + ", where any program on this machine can"
+                        + " listen, so its credential is not sent there unasked. If the coordinator is there, set"
+                        + " TEAMWIRE_ADDRESS.");
+            }
             all.put(CREDENTIAL, identity.credential);
             Optional.ofNullable(identity.address).ifPresent(address -> all.putIfAbsent(ADDRESS, address));
             Optional.ofNullable(identity.tls)
                     .ifPresent(tls -> tls.forEach(
                             (part, value) -> all.putIfAbsent("TEAMWIRE_" + part.toUpperCase(Locale.ROOT), value)));
-            if (isHttps(identity.address) && !isHttps(all.get(ADDRESS))) {
+            if (isHttps(identity.address) && isHttp(all.get(ADDRESS))) {
                 throw refuse(
                         identity.name() + " was saved for " + identity.address + ", so its credential is not sent over"
                                 + " http. Write the address with https://, or leave it out (TEAMWIRE_ADDRESS).");
@@ -74,8 +84,27 @@ final class Settings {
         if (!all.get(CREDENTIAL).matches("[!-~]+")) {
             throw refuse("The credential has invalid characters. Paste it exactly as it was issued.");
         }
-        all.putIfAbsent(ADDRESS, "http://127.0.0.1:7420");
+        all.putIfAbsent(ADDRESS, defaultAddress(all));
         return all;
+    }
+
+    /** Returns the socket of this user's coordinator, in its state directory. */
+    private static String defaultAddress(Map<String, String> all) {
+        var home = all.getOrDefault("HOME", System.getProperty("user.home"));
+        var otherwise = Path.of(all.getOrDefault("XDG_STATE_HOME", home + "/.local/state"), "teamwire");
+        var state = all.getOrDefault("TEAMWIRE_STATE_DIR", otherwise.toString());
+        try {
+            return "unix://"
+                    + new URI(null, null, state + "/coordinator.sock", null)
+                            .getRawPath()
+                            .replace(",", "%2C");
+        } catch (URISyntaxException e) {
+            throw refuse("TEAMWIRE_STATE_DIR is not a path.");
+        }
+    }
+
+    private static boolean isHttp(String address) {
+        return Channels.addresses(address).get(0).scheme().equals("http");
     }
 
     private static boolean isHttps(String address) {

@@ -3,8 +3,17 @@ package io.teamwire;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
+import java.io.IOException;
+import java.net.StandardProtocolFamily;
+import java.net.UnixDomainSocketAddress;
+import java.nio.channels.ServerSocketChannel;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
 import java.util.Map;
 import java.util.stream.Collectors;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -17,10 +26,11 @@ class ChannelsTest {
         "'http://a:1, b:2/'         , a:1 b:2",
         "https://[::1]:7420         , [::1]:7420 over TLS",
         "'https://a,https://b:65535', a:443 over TLS b:65535 over TLS",
+        "unix:///A%20b/c.sock       , /A b/c.sock socket",
     })
     void addresses_are_parsed(String text, String expected) {
         var read = Channels.addresses(text).stream()
-                .map(address -> address.authority() + (address.isTls() ? " over TLS" : ""))
+                .map(address -> address.place() + (address.isTls() ? " over TLS" : address.isSocket() ? " socket" : ""))
                 .collect(Collectors.joining(" "));
         assertEquals(expected, read);
     }
@@ -30,8 +40,18 @@ class ChannelsTest {
     void every_kind_of_address_gets_a_channel(String text) {
         try (var channels = new Channels(Map.of(Settings.ADDRESS, text))) {
             assertEquals(
-                    Channels.addresses(text).get(0).authority(),
-                    channels.channel().authority());
+                    Channels.addresses(text).get(0).place(), channels.channel().authority());
+        }
+    }
+
+    @Test
+    void a_socket_that_others_could_have_put_there_is_refused(@TempDir Path directory) throws IOException {
+        var path = directory.resolve("c.sock");
+        try (var listener = ServerSocketChannel.open(StandardProtocolFamily.UNIX)) {
+            listener.bind(UnixDomainSocketAddress.of(path));
+            Sockets.refuseForeign(path);
+            Files.setPosixFilePermissions(directory, PosixFilePermissions.fromString("rwxrwxrwx"));
+            assertThrows(TeamwireException.class, () -> Sockets.refuseForeign(path));
         }
     }
 
@@ -50,6 +70,11 @@ class ChannelsTest {
                 "http://a b",
                 "::1",
                 "https://a,http://b",
+                "unix://a",
+                "unix:///",
+                "unix:///a/",
+                "unix:///a%00",
+                "unix:///a,http://b",
                 "a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a,a",
             })
     void a_malformed_address_is_refused(String text) {

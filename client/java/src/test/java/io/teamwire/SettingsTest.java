@@ -86,7 +86,9 @@ class SettingsTest {
         assertEquals("https://there", environment.get(Settings.ADDRESS));
         assertEquals("mine.pem", environment.get(Settings.CA));
         assertEquals("its.pem", find("alice@acme", null).get(Settings.CA));
-        assertEquals("http://127.0.0.1:7420", find("alice@acme", "CREDENTIAL=x").get(Settings.ADDRESS));
+        assertEquals(
+                "unix:///state/coordinator.sock",
+                find("alice@acme", "CREDENTIAL=x STATE_DIR=/state").get(Settings.ADDRESS));
     }
 
     @ParameterizedTest
@@ -135,6 +137,18 @@ class SettingsTest {
         try (var me = Teamwire.connect(Map.of(Settings.CREDENTIAL, "twm:acme:bob:" + SECRET, Settings.ADDRESS, "a"))) {
             assertEquals("Teamwire[bob at a]", me.toString());
         }
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"http://127.0.0.1:7420", "localhost:1", "http://[::1]:1"})
+    void a_credential_for_plain_loopback_is_not_sent_there_unasked(String address) throws IOException {
+        var text =
+                "{\"identities\": [{\"member\": \"bob\", \"team\": \"acme\", \"credential\": \"x\", \"address\": \"%s\"}]}"
+                        .formatted(address);
+        var path = write("context.json", text);
+        var thrown = assertThrows(TeamwireException.class, () -> find(path, null));
+        assertTrue(thrown.getMessage().contains("any program on this machine can listen"), thrown.getMessage());
+        assertEquals(address, find(path, "ADDRESS=" + address).get(Settings.ADDRESS));
     }
 
     @ParameterizedTest
