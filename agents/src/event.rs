@@ -34,6 +34,11 @@ pub enum RunnerEvent {
         /// The session's id.
         session_id: String,
     },
+    /// The program has said what it is.
+    ProgramVersion {
+        /// Its name and version and, if that is another one, the version that was tried.
+        version: String,
+    },
     /// The program was started.
     Started {
         /// Its process id.
@@ -183,6 +188,7 @@ impl fmt::Display for RunnerEvent {
                 f,
                 "resuming the program's session {session_id}, which an earlier run has left; --new-session starts another"
             ),
+            Self::ProgramVersion { version } => write!(f, "the program is {version}"),
             Self::Started { pid } => write!(f, "started process {pid}"),
             Self::Connected { backlog, away } => {
                 f.write_str("connected")?;

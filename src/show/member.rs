@@ -14,6 +14,9 @@ use super::{
 /// How many characters are shown of how a turn failed.
 const ERROR_CHARS_MAX: usize = 200;
 
+/// How many characters are shown of a tool call.
+const TOOL_CHARS_MAX: usize = 60;
+
 /// Prints a table of members.
 pub(crate) fn members(members: &[v1::Member]) {
     // Columns that would be empty only take room.
@@ -65,10 +68,32 @@ pub(crate) fn failed_turns(failed: &v1::FailedTurns) -> String {
     format!("{} in a row, last: {}", count(failed.count.into(), "turn"), shorten(&failed.error, ERROR_CHARS_MAX))
 }
 
+/// Says what a member's program is doing, and what keeps it from its work.
+fn doing(program: &v1::Program) -> Vec<String> {
+    let mut said = Vec::new();
+    if program.version.contains("(tried: ") {
+        said.push(one_line(&program.version));
+    }
+    if !program.trouble.is_empty() {
+        said.push(format!("trouble: {}", shorten(&program.trouble, ERROR_CHARS_MAX)));
+    }
+    if !program.tool.is_empty() {
+        let tool = shorten(&program.tool, TOOL_CHARS_MAX);
+        said.push(format!("runs {tool} since {}", time(program.tool_since.as_ref())));
+    }
+    if program.turn_since.is_some() {
+        said.push(format!("in a turn since {}", time(program.turn_since.as_ref())));
+    }
+    said
+}
+
 pub(super) fn note(member: &v1::Member) -> String {
     let mut notes = Vec::new();
     if let Some(failed) = &member.failed_turns {
         notes.push(format!("failing: {}", failed_turns(failed)));
+    }
+    if let Some(program) = &member.program {
+        notes.extend(doing(program));
     }
     if let Some(exit) = &member.exit {
         notes.push(one_line(&word::exit_and_duration(exit)));

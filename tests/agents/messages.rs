@@ -13,6 +13,7 @@ use crate::{
 scenarios! {
     a_message_is_answered_and_the_reply_is_paired_with_it,
     ten_messages_during_a_tool_call_are_processed_in_order_at_the_end_of_the_turn,
+    the_lead_sees_the_turn_and_the_tool_call_that_runs,
     messages_do_not_cut_off_an_answer_under_way,
     hostile_content_reaches_the_model_as_text,
 }
@@ -82,6 +83,31 @@ fn ten_messages_during_a_tool_call_are_processed_in_order_at_the_end_of_the_turn
     for item in &items {
         assert_eq!(shown.matches(&format!(">{item}<")).count(), 1, "{item} is not new to the model exactly once");
     }
+    setup.shut_down(backend);
+}
+
+fn the_lead_sees_the_turn_and_the_tool_call_that_runs(setup: Setup) {
+    setup.on_shell("start now", "touch running; until [ -e go ]; do sleep 0.05; done; echo finished");
+    setup.model.add(Rule::when("finished").says("Done."));
+    let backend = setup.backend(&["--permissions", "allow"]);
+    setup.send("start now");
+    setup.await_file("running");
+    let running = eventually("the tool call is shown", || {
+        let program = setup.world.member("backend")["program"].clone();
+        program["tool"].as_str().is_some_and(|tool| tool.contains("running")).then_some(program)
+    });
+    assert!(running["turn_since"].is_string() && running["tool_since"].is_string(), "{running}");
+    let version = running["version"].as_str().unwrap();
+    assert!(!version.is_empty() && !version.contains("tried"), "it is the tried one: {version}");
+    let status = setup.world.cli(LEAD, &["status"]).succeeds().stdout;
+    assert!(status.contains("in a turn since"), "{status}");
+    setup.create("go");
+    setup.await_receipt("start now", "processed");
+    eventually("the turn has ended", || {
+        let program = setup.world.member("backend")["program"].clone();
+        let is_over = |field: &str| program[field].as_str().unwrap_or_default().is_empty();
+        ["turn_since", "tool", "tool_since", "trouble"].into_iter().all(is_over).then_some(())
+    });
     setup.shut_down(backend);
 }
 

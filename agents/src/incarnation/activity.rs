@@ -40,11 +40,49 @@ impl Incarnation<'_> {
         self.reporter.waiting.send_modify(|waiting| waiting.usage = Some(usage));
     }
 
+    /// Reports what the program is and does. Never waits. Replaces an earlier report that has not been sent.
+    pub(crate) fn program_state(&self, state: &ProgramState) {
+        self.reporter.waiting.send_if_modified(|waiting| {
+            let is_new = waiting.known_program != *state;
+            if is_new {
+                waiting.known_program = state.clone();
+                waiting.program = Some(state.clone());
+            }
+            is_new
+        });
+    }
+
     /// Reports how many turns of the program have failed in a row, and how the latest one did. Zero: it has not failed. Never
     /// waits. Replaces an earlier report that has not been sent.
     pub(crate) fn failed_turns(&self, count: u32, error: &str) {
         let failed = v1::FailedTurns { count, error: error.to_owned(), since: None };
         self.reporter.waiting.send_modify(|waiting| waiting.failed_turns = Some(failed));
+    }
+}
+
+/// What a program is and does, as far as its adapter knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ProgramState {
+    /// Its name and version. Empty: unknown.
+    pub(crate) version: String,
+    /// When its turn began. None: it is in no turn.
+    pub(crate) turn_since: Option<Instant>,
+    /// The tool call that is running, and when it began.
+    pub(crate) tool: Option<(String, Instant)>,
+    /// What keeps it from its work. Empty: nothing.
+    pub(crate) trouble: String,
+}
+
+impl ProgramState {
+    fn report(&self) -> v1::ReportedProgram {
+        let age = |since: Instant| prost_types::Duration::try_from(since.elapsed()).ok();
+        v1::ReportedProgram {
+            version: self.version.clone(),
+            turn_age: self.turn_since.and_then(age),
+            tool: self.tool.as_ref().map(|(line, _)| line.clone()).unwrap_or_default(),
+            tool_age: self.tool.as_ref().and_then(|(_, since)| age(*since)),
+            trouble: self.trouble.clone(),
+        }
     }
 }
 
@@ -78,6 +116,9 @@ struct Waiting {
     left_out: usize,
     usage: Option<v1::Usage>,
     failed_turns: Option<v1::FailedTurns>,
+    program: Option<ProgramState>,
+    /// What was last to be reported of the program.
+    known_program: ProgramState,
     /// Nothing will be added.
     is_last: bool,
 }
@@ -98,7 +139,7 @@ impl Waiting {
     }
 
     fn is_empty(&self) -> bool {
-        self.lines.is_empty() && self.usage.is_none() && self.failed_turns.is_none()
+        self.lines.is_empty() && self.usage.is_none() && self.failed_turns.is_none() && self.program.is_none()
     }
 
     /// Takes out the contents of the next report.
@@ -116,8 +157,8 @@ impl Waiting {
             }
             lines.extend(self.lines.pop_front());
         }
-        let (usage, failed_turns) = (self.usage.take(), self.failed_turns.take());
-        Report { lines, usage, failed_turns, idempotency_key: Uuid::now_v7().to_string() }
+        let (usage, failed_turns, program) = (self.usage.take(), self.failed_turns.take(), self.program.take());
+        Report { lines, usage, failed_turns, program, idempotency_key: Uuid::now_v7().to_string() }
     }
 }
 
@@ -134,6 +175,7 @@ struct Report {
     lines: Vec<(Instant, String)>,
     usage: Option<v1::Usage>,
     failed_turns: Option<v1::FailedTurns>,
+    program: Option<ProgramState>,
     idempotency_key: String,
 }
 
@@ -144,7 +186,8 @@ impl Report {
             age: prost_types::Duration::try_from(at.elapsed()).ok(),
         });
         let (failed_turns, idempotency_key) = (self.failed_turns.clone(), self.idempotency_key.clone());
-        v1::ReportActivityRequest { lines: lines.collect(), usage: self.usage, failed_turns, idempotency_key }
+        let program = self.program.as_ref().map(ProgramState::report);
+        v1::ReportActivityRequest { lines: lines.collect(), usage: self.usage, failed_turns, idempotency_key, program }
     }
 }
 

@@ -38,6 +38,7 @@ use self::{
     own_requests::OwnRequests, responder::Responder, task_claimer::TaskClaimer,
 };
 pub(crate) use self::{
+    activity::ProgramState,
     intake::is_urgent,
     passthrough::Passthrough,
     program::Additions,

@@ -25,6 +25,7 @@ mod text;
 mod transport;
 
 use std::{
+    fs,
     path::Path,
     sync::{
         Arc,
@@ -66,6 +67,10 @@ const CHECK_INBOX: &str = "CheckInbox";
 /// How long writing the last answers may take.
 const LAST_WRITES: Duration = Duration::from_secs(2);
 
+/// The environment variable with the path of a file that the server creates once the program has asked for its tools. A runner sets
+/// it, and so learns that the program has loaded them.
+pub const LOADED_VARIABLE: &str = "TEAMWIRE_TOOLS_LOADED";
+
 /// Why the server stopped.
 #[derive(Debug, thiserror::Error)]
 #[error("The agent program and this MCP server do not understand each other: {0}.")]
@@ -82,6 +87,8 @@ pub struct McpServer {
     in_runner: bool,
     /// Where hooks record which messages they have handed over. None: there are no hooks.
     hooks_directory: Option<Arc<Path>>,
+    /// The file to create once the program has asked for its tools. None: no one waits for it.
+    loaded_file: Option<Arc<Path>>,
 }
 
 impl McpServer {
@@ -98,12 +105,17 @@ impl McpServer {
             tools.disable_route(CHECK_INBOX);
         }
         let (shown, was_lead) = (Arc::default(), Arc::default());
-        Self { client, tools, shown, was_lead, in_runner, hooks_directory: None }
+        Self { client, tools, shown, was_lead, in_runner, hooks_directory: None, loaded_file: None }
     }
 
     /// Sets the directory of [`Hooks`](crate::hooks::Hooks), so that the agent's messages answer those that hooks handed over.
     pub fn with_hooks(self, directory: &Path) -> Self {
         Self { hooks_directory: Some(directory.into()), ..self }
+    }
+
+    /// Sets the file to create once the program has asked for its tools.
+    pub fn with_loaded_file(self, file: &Path) -> Self {
+        Self { loaded_file: Some(file.into()), ..self }
     }
 
     /// Serves an agent program over this process's standard input and output, until the program closes them.
@@ -174,7 +186,13 @@ impl ServerHandler for McpServer {
         _page: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(self.offered().await))
+        let offered = self.offered().await;
+        if let Some(file) = &self.loaded_file
+            && let Err(error) = fs::write(file, "")
+        {
+            tracing::debug!(%error, "the runner does not learn that the tools are loaded");
+        }
+        Ok(ListToolsResult::with_all_items(offered))
     }
 
     async fn call_tool(

@@ -1,6 +1,6 @@
 //! `TeamStatus`, and the lead's `Invite`, `ForceStop` and `TeamDelete`.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, time::SystemTime};
 
 use rmcp::{handler::server::wrapper::Parameters, schemars::JsonSchema, tool, tool_router};
 use serde::Deserialize;
@@ -115,6 +115,16 @@ impl McpServer {
     }
 }
 
+/// Returns how long ago something began, in its largest useful unit.
+fn age(since: Option<&prost_types::Timestamp>) -> String {
+    let since = since.and_then(|since| SystemTime::try_from(*since).ok());
+    match since.and_then(|since| since.elapsed().ok()).unwrap_or_default().as_secs() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", seconds / 60),
+        seconds => format!("{} h", seconds / 3_600),
+    }
+}
+
 fn member_line(member: &v1::Member) -> String {
     let role = if member.role() == Role::Lead { "lead" } else { "teammate" };
     let mut line = format!("{} ({role}): {}", member.name, word::member_state(member.state()));
@@ -124,6 +134,17 @@ fn member_line(member: &v1::Member) -> String {
     if let Some(failed) = &member.failed_turns {
         let turns = if failed.count == 1 { "turn" } else { "turns" };
         _ = write!(line, ", failing: {} {turns} in a row, last: {}", failed.count, escaped(&failed.error));
+    }
+    if let Some(program) = &member.program {
+        if !program.trouble.is_empty() {
+            _ = write!(line, ", trouble: {}", escaped(&program.trouble));
+        }
+        if !program.tool.is_empty() {
+            _ = write!(line, ", runs {} for {}", escaped(&program.tool), age(program.tool_since.as_ref()));
+        }
+        if program.turn_since.is_some() {
+            _ = write!(line, ", in a turn for {}", age(program.turn_since.as_ref()));
+        }
     }
     if let (MemberState::Exited, Some(exit)) = (member.state(), &member.exit) {
         _ = write!(line, ", {}", escaped(&word::exit(exit)));

@@ -9,7 +9,7 @@ use teamwire_proto::{id, name::Name, v1};
 use super::{
     identity::{self, Admit, CallerCredentials},
     page::Page,
-    records::{ActivityRecord, Failed, Used},
+    records::{ActivityRecord, Failed, Program, Used},
     streams,
     time::{duration_ms, timestamp},
     topics::Topic,
@@ -22,6 +22,12 @@ pub const LINES_MAX: u64 = 200;
 
 /// How many characters of a line are kept.
 const LINE_CHARS_MAX: usize = 500;
+
+/// How many characters of a program's version are kept.
+const VERSION_CHARS_MAX: usize = 100;
+
+/// By how much the beginning of something may differ between two reports: each says how long ago it was.
+const SINCE_ROUNDING_MS: u64 = 2_000;
 
 /// Adds lines to a member's activity, and raises the counters of what it has used. Returns by how much. `kept`: the extent
 /// of its activity, as just read.
@@ -46,7 +52,11 @@ pub fn report(
         None => before.failed.clone(),
         Some(failed) => failed_turns(failed, before.failed.as_ref(), tx.ctx.now_ms),
     };
-    let record = ActivityRecord { last_key: key.to_owned(), life, failed, ..before.clone() };
+    let program = match &request.program {
+        None => before.program.clone(),
+        Some(reported) => Some(program(reported, before.program.as_ref(), tx.ctx.now_ms)),
+    };
+    let record = ActivityRecord { last_key: key.to_owned(), life, failed, program, ..before.clone() };
     if record != before {
         tx.put(name.folded(), &record);
     }
@@ -59,6 +69,24 @@ fn failed_turns(reported: &v1::FailedTurns, before: Option<&Failed>, now_ms: u64
     let error = reported.error.chars().take(LINE_CHARS_MAX).collect();
     let since_ms = before.map_or(now_ms, |before| before.since_ms);
     (reported.count > 0).then_some(Failed { count: reported.count, error, since_ms })
+}
+
+/// Takes over what a report says of the program. `before`: what the previous one said.
+fn program(reported: &v1::ReportedProgram, before: Option<&Program>, now_ms: u64) -> Program {
+    let cut = |text: &str, chars_max| text.chars().take(chars_max).collect::<String>();
+    let since = |age: Option<&prost_types::Duration>, before: Option<u64>| {
+        let since_ms = now_ms.saturating_sub(duration_ms(Some(age?)));
+        Some(before.filter(|before| before.abs_diff(since_ms) <= SINCE_ROUNDING_MS).unwrap_or(since_ms))
+    };
+    let tool = cut(&reported.tool, LINE_CHARS_MAX);
+    let same_tool = before.filter(|before| before.tool == tool);
+    Program {
+        version: cut(&reported.version, VERSION_CHARS_MAX),
+        turn_since_ms: since(reported.turn_age.as_ref(), before.and_then(|before| before.turn_since_ms)),
+        tool_since_ms: since(reported.tool_age.as_ref(), same_tool.and_then(|before| before.tool_since_ms)),
+        tool,
+        trouble: cut(&reported.trouble, LINE_CHARS_MAX),
+    }
 }
 
 /// Appends lines, and removes the oldest ones beyond the limit.

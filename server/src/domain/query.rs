@@ -16,7 +16,7 @@ use super::{
     Context, Limits,
     identity::{CallerCredentials, Principal},
     records::{
-        ActivityRecord, CursorRecord, Failed, Life, MemberRecord, Pending, PresenceRecord, ReceiptRecord,
+        ActivityRecord, CursorRecord, Failed, Life, MemberRecord, Pending, PresenceRecord, Program, ReceiptRecord,
         SessionRecord, TeamRecord,
     },
     time::{duration, ms, timestamp},
@@ -119,6 +119,7 @@ pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts
     };
     let in_life = facts.activity.as_deref().filter(|activity| activity.incarnation == member.incarnation);
     let failed = in_life.and_then(|activity| activity.failed.as_ref()).filter(|_| exit.is_none());
+    let is_live = !matches!(state, MemberState::Exited | MemberState::Lost);
     let is_open = |pending: &&Pending| pending.expires_ms > facts.now_ms;
     let pending =
         |pending: &Option<Pending>| pending.as_ref().filter(is_open).map_or_else(String::new, |p| p.id.clone());
@@ -155,6 +156,7 @@ pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts
         spawned_on: member.ordered.as_ref().map_or_else(String::new, |ordered| ordered.host.to_string()),
         pending_order: pending(&member.pending_order),
         failed_turns: failed.map(Failed::show),
+        program: in_life.and_then(|activity| activity.program.as_ref()).filter(|_| is_live).map(Program::show),
     }
 }
 

@@ -4,7 +4,7 @@ use teamwire_proto::{Reason, v1};
 use teamwire_server::{
     domain::{
         activity::{self, LINES_MAX},
-        records::{ActivityRecord, Failed, Life, Used},
+        records::{ActivityRecord, Failed, Life, Program, Used},
         topics::Topic,
     },
     store::{Extent, Txn, Write},
@@ -136,6 +136,39 @@ fn failed_turns_are_kept_until_one_has_not_failed_or_a_new_life_begins() {
     let world = world.member("ann", |ann| ann.incarnation = 2);
     let (_, txn) = report(&world, "ann", &usage(1, 0), NONE);
     assert_eq!(kept(&txn), None, "another life");
+}
+
+#[test]
+fn what_a_program_does_is_kept_with_when_it_began_until_a_new_life_begins() {
+    let mut world = World::with(&["lead", "ann"]);
+    let seconds = |seconds| Some(prost_types::Duration { seconds, nanos: 0 });
+    let doing = |turn_age, tool: &str, tool_age| v1::ReportActivityRequest {
+        program: Some(v1::ReportedProgram { turn_age, tool: tool.to_owned(), tool_age, ..Default::default() }),
+        ..Default::default()
+    };
+    let kept = |txn: &Txn| put::<ActivityRecord>(txn, "ann").unwrap().program.unwrap();
+    let began_ms = world.ctx.now_ms;
+    world.ctx.now_ms += 5_000;
+    let (_, txn) = report(&world, "ann", &doing(seconds(5), "Bash: make", seconds(1)), NONE);
+    let making = Program {
+        turn_since_ms: Some(began_ms),
+        tool: "Bash: make".to_owned(),
+        tool_since_ms: Some(began_ms + 4_000),
+        ..Program::default()
+    };
+    assert_eq!(kept(&txn), making);
+    world.apply(&txn);
+    world.ctx.now_ms += 1_000;
+    // The ages are rounded, but the turn and the tool call are the same ones.
+    let (_, txn) = report(&world, "ann", &doing(seconds(5), "Bash: make", seconds(3)), NONE);
+    assert!(put::<ActivityRecord>(&txn, "ann").is_none(), "nothing has changed");
+    let (_, txn) = report(&world, "ann", &doing(seconds(6), "Bash: test", seconds(0)), NONE);
+    assert_eq!(kept(&txn).tool_since_ms, Some(began_ms + 6_000));
+    let (_, txn) = report(&world, "ann", &doing(None, "", None), NONE);
+    assert_eq!(kept(&txn), Program::default());
+    let world = world.member("ann", |ann| ann.incarnation = 2);
+    let (_, txn) = report(&world, "ann", &usage(1, 0), NONE);
+    assert_eq!(put::<ActivityRecord>(&txn, "ann").unwrap().program, None, "another life");
 }
 
 #[test]

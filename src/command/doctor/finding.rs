@@ -3,8 +3,9 @@
 /// A finding of the doctor.
 pub(super) struct Finding {
     /// The class, as in `--help`: `not_queued`, `not_delivered`, `not_acknowledged`, `not_exited`, `plan_unanswered`,
-    /// `lost`, `failed`, `failing`, `not_started`, `host_lost`, `setup_outdated`, `store_refuses_writes`, `quota_exceeded`; for notes also `unread`, `dead_letter`,
-    /// `no_profile`, `delete_blocked`, `quota_nearly_used` and `more`.
+    /// `lost`, `failed`, `failing`, `troubled`, `not_started`, `host_lost`, `setup_outdated`, `store_refuses_writes`,
+    /// `quota_exceeded`; for notes also `unread`, `dead_letter`, `no_profile`, `delete_blocked`, `quota_nearly_used`,
+    /// `untried_version` and `more`.
     pub(super) class: &'static str,
     /// False for a note, which does not change the exit code.
     pub(super) is_problem: bool,

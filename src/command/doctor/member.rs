@@ -132,6 +132,31 @@ impl Doctor {
     }
 }
 
+impl Doctor {
+    /// Reports a member whose program runs, and says that something keeps it from its work.
+    pub(super) fn troubled(&self, reader: &Reader, member: &v1::Member) -> Option<Finding> {
+        let (name, program) = (&member.name, member.program.as_ref()?);
+        let is_new = program.turn_since.is_some() && age(program.turn_since.as_ref()) < self.patience();
+        (!program.trouble.is_empty() && !is_new).then(|| {
+            Finding::problem(
+                "troubled",
+                name,
+                format!("{name}'s program cannot work as it should: {}", show::one_line(&program.trouble)),
+                reader.advise(member, format!("See what it did: `teamwire logs {name}`.")),
+            )
+        })
+    }
+}
+
+/// Notes a member whose program has another version than the one that teamwire is tested with.
+pub(super) fn untried(member: &v1::Member) -> Option<Finding> {
+    let program = member.program.as_ref().filter(|program| program.version.contains("(tried: "))?;
+    let (name, version) = (&member.name, show::one_line(&program.version));
+    let text = format!("{name} runs {version}.");
+    let next = format!("If {name} does not behave as documented, install the version that was tried.");
+    Some(Finding::note("untried_version", text, next).of(name))
+}
+
 /// Reports a member whose program failed: a problem if it left messages behind.
 fn failed(reader: &Reader, member: &v1::Member, is_named: bool) -> Finding {
     let name = &member.name;

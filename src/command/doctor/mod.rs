@@ -20,7 +20,7 @@ use teamwire_proto::v1::{RequestKind, RequestState};
 use self::{
     age::{age, duration_text},
     finding::Finding,
-    member::{delete_blocked, unknown},
+    member::{delete_blocked, unknown, untried},
     quota::quota,
     reader::Reader,
 };
@@ -65,6 +65,8 @@ pub(in crate::command) use self::history::crashes;
 /// - failing: the member's program runs, but one of its turns failed at least 30 s ago (see --patience), and none has succeeded
 ///   since
 ///
+/// - troubled: something keeps the member's program from its work, for example that it has not loaded the team's tools
+///
 /// - crashing: the member's program has crashed at least three times in 10 minutes, and its runner restarts it
 ///
 /// - setup outdated: the settings that `teamwire setup` has written on this machine start a teamwire that no longer exists
@@ -80,6 +82,8 @@ pub(in crate::command) use self::history::crashes;
 /// - messages that became dead letters in the last hour
 ///
 /// - programs that failed and left no messages behind
+///
+/// - agent programs of another version than the one that teamwire is tested with
 ///
 /// - hosts that cannot start anyone, because they are lost or offer no profile
 ///
@@ -137,6 +141,8 @@ impl Doctor {
             self.not_queued(&caller, &reader, member, &mut findings).await?;
             self.not_exited(&reader, member, &mut findings);
             findings.extend(self.failing(&reader, member));
+            findings.extend(self.troubled(&reader, member));
+            findings.extend(untried(member));
             findings.extend(self.crashing(&caller, &reader, member).await?);
             self.waiting(&caller, &reader, member, &mut findings).await?;
         }

@@ -13,10 +13,14 @@ mod acp;
 mod claude;
 mod codex;
 mod describe;
+mod loading;
 mod prompts;
 mod protocol;
 mod reminders;
+mod start;
+mod state;
 mod tools;
+mod tried;
 mod wishes;
 
 use std::{mem, pin::pin, time::Duration};
@@ -32,9 +36,12 @@ use self::{
     acp::Acp,
     claude::Claude,
     codex::Codex,
+    loading::{Loading, Look},
     prompts::{Failure, Prompts},
-    protocol::{Decision, Event, McpCommand, Outbox, Protocol, Setup, Usage, Wish},
+    protocol::{Change, Decision, Event, Outbox, Protocol, Usage, Wish},
     reminders::Reminders,
+    start::{setup, start_tools},
+    state::State,
     tools::{Called, Tools},
     wishes::{Answered, Wishes},
 };
@@ -45,16 +52,13 @@ use crate::{
     incarnation::{Incarnation, News, Next, ProgramSession},
     line_protocol::{
         input::Input,
-        input_lines::Welcome,
         json::{self, Unreadable},
         lines::{Lines, Piece, next_piece},
     },
-    process::{Process, find_program},
+    mcp::LOADED_VARIABLE,
+    process::Process,
     visible::shown_line,
 };
-
-/// How long it may take to start the member's tools.
-const TOOLS_DEADLINE: Duration = Duration::from_secs(10);
 
 /// How long the program may take to become ready for prompts.
 const READY_DEADLINE: Duration = Duration::from_secs(120);
@@ -62,10 +66,20 @@ const READY_DEADLINE: Duration = Duration::from_secs(120);
 /// How long to wait for the program's last lines once it has ended.
 const LAST_LINES_DEADLINE: Duration = Duration::from_secs(5);
 
+/// What to say if the program has not asked for the member's tools.
+const TOOLS_MISSING: &str = "The program has not loaded the team's tools (`teamwire mcp`), so the agent cannot answer. See what the \
+                             program says about its MCP servers.";
+
 /// Runs the program through one incarnation.
 pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtocol) -> End {
     let welcome = incarnation.welcome().await;
     let mut setup = setup(incarnation, &welcome);
+    // Codex calls the tools over its own protocol.
+    let is_over_mcp = setup.mcp.is_some() && protocol != AgentProtocol::Codex;
+    let loading = is_over_mcp.then(Loading::new).flatten();
+    if let (Some(mcp), Some(loading)) = (&mut setup.mcp, &loading) {
+        mcp.environment.push((LOADED_VARIABLE.to_owned(), loading.file().to_string_lossy().into_owned()));
+    }
     let used_before = setup.used_before;
     let first = if incarnation.lasting.session.is_begun { "" } else { &incarnation.config.agent.prompt };
     let prompts = Prompts::new(welcome.text.clone(), first);
@@ -83,7 +97,11 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
             Box::new(acp)
         }
     };
-    let mut process = match incarnation.start_program(&welcome, protocol.launch()).await {
+    let mut additions = protocol.launch();
+    if let Some(loading) = &loading {
+        additions.environment.push((LOADED_VARIABLE.into(), loading.file().into()));
+    }
+    let mut process = match incarnation.start_program(&welcome, additions).await {
         Ok(process) => process,
         Err(exit) => return End { why: Why::Exited, exit: Some(exit), ..End::default() },
     };
@@ -104,6 +122,8 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
         is_wrapped_up: CancellationToken::new(),
         is_broken: false,
         is_starting_over: false,
+        state: State::default(),
+        loading,
     };
     agent.protocol.start(&mut agent.out);
     let why = agent.hold(incarnation, &mut process).await;
@@ -121,57 +141,6 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
         is_outcome_unknown: false,
         is_final: agent.is_broken || !incarnation.lasting.was_ready,
         starts_over: agent.is_starting_over && !agent.is_broken,
-    }
-}
-
-/// Returns what the protocol of the program needs to know. Takes the program's session: it is resumed at most once, unless
-/// the program reports it again.
-fn setup(incarnation: &mut Incarnation<'_>, welcome: &Welcome) -> Setup {
-    let config = incarnation.config;
-    let lossy = |text: &std::ffi::OsString| text.to_string_lossy().into_owned();
-    let mcp = config.agent.mcp_command.split_first().map(|(program, arguments)| McpCommand {
-        program: lossy(program),
-        arguments: arguments.iter().map(lossy).collect(),
-        environment: incarnation.environment(),
-    });
-    let program = config.command.first();
-    let resume = incarnation.lasting.session.id.take();
-    Setup {
-        program: program.and_then(|program| find_program(program, config.path(), config.directory.as_deref())),
-        arguments: config.command.iter().skip(1).map(lossy).collect(),
-        directory: config.working_directory(),
-        used_before: resume.as_ref().map(|_| incarnation.lasting.session.usage.into()).unwrap_or_default(),
-        resume,
-        mcp,
-        tools: Vec::new(),
-        plan_first: welcome.plan_required,
-        identity: welcome.identity.clone(),
-        permits_all: config.agent.permissions == Permissions::Allow,
-    }
-}
-
-/// Starts the member's tools, for a program that calls them over its own protocol.
-async fn start_tools(setup: &mut Setup, incarnation: &Incarnation<'_>) -> Option<Tools> {
-    let starting = async {
-        let tools = Tools::start(incarnation.client()).await?;
-        let list = tools.list().await?;
-        Ok::<_, String>((tools, list))
-    };
-    let started = tokio::select! {
-        started = timeout(TOOLS_DEADLINE, starting) => {
-            started.unwrap_or_else(|_| Err("The coordinator does not answer.".to_owned()))
-        }
-        () = incarnation.stop.cancelled() => Err("The runner was asked to stop.".to_owned()),
-    };
-    match started {
-        Ok((tools, list)) => {
-            setup.tools = list;
-            Some(tools)
-        }
-        Err(why) => {
-            warn(incarnation, &format!("The agent has no tools of the team: {why}"));
-            None
-        }
     }
 }
 
@@ -201,6 +170,9 @@ struct Agent {
     is_broken: bool,
     /// The program's session is of no use any more: the model's API refuses it.
     is_starting_over: bool,
+    state: State,
+    /// None: nothing is known of the loading of the tools.
+    loading: Option<Loading>,
 }
 
 impl Agent {
@@ -215,6 +187,7 @@ impl Agent {
             let takes_prompts = self.is_ready && self.input.accepts_line() && self.protocol.accepts_prompt();
             if takes_prompts && let Some(prompt) = self.prompts.next(incarnation) {
                 self.protocol.prompt(prompt, &mut self.out);
+                self.loading.as_mut().map(Loading::begin);
                 continue;
             }
             self.input.advance();
@@ -236,6 +209,7 @@ impl Agent {
                     self.prompts.remind_of_shutdown(&request_id);
                     incarnation.tell(RunnerEvent::ShutdownReminded { request_id });
                 }
+                () = due(&self.loading) => self.look_for_tools(incarnation),
                 () = sleep_until(ready_by), if !is_ready => {
                     let seconds = READY_DEADLINE.as_secs();
                     self.out.tell(Event::Broken(format!("The program was not ready to work within {seconds} s.")));
@@ -332,6 +306,13 @@ impl Agent {
         for line in self.out.lines.drain(..) {
             self.input.reply(&line);
         }
+        for change in self.out.changes.drain(..) {
+            if let Change::Version(version) = &change {
+                incarnation.tell(RunnerEvent::ProgramVersion { version: version.clone() });
+            }
+            self.state.change(change);
+        }
+        incarnation.program_state(&self.state.report(self.prompts.is_in_turn()));
     }
 
     fn act(&mut self, event: Event, incarnation: &mut Incarnation<'_>) {
@@ -409,6 +390,20 @@ impl Agent {
         }
     }
 
+    /// Tells the lead if the program has not loaded the member's tools.
+    fn look_for_tools(&mut self, incarnation: &mut Incarnation<'_>) {
+        match self.loading.as_mut().map(Loading::look) {
+            Some(Look::Missing) => {
+                self.state.set_defect(TOOLS_MISSING);
+                warn(incarnation, TOOLS_MISSING);
+                incarnation.report_failure(v1::WorkFailure { error: TOOLS_MISSING.to_owned(), ..Default::default() });
+            }
+            Some(Look::Loaded) => self.state.set_defect(""),
+            Some(Look::StillMissing) | None => {}
+        }
+        self.settle_outbox(incarnation);
+    }
+
     /// Gives up a session that the model's API refuses, and tells the lead.
     fn start_over(&mut self, next: Next, error: &str, incarnation: &mut Incarnation<'_>) {
         let (is_stopping, what) = match next {
@@ -462,6 +457,14 @@ const SUMMARY_CHARS_MAX: usize = 200;
 fn first_line(text: &str, chars_max: usize) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     shown_line(line).chars().take(chars_max).collect()
+}
+
+/// Waits until it is time to look whether the program has loaded the tools. Cancel-safe.
+async fn due(loading: &Option<Loading>) {
+    match loading {
+        Some(loading) => loading.due().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Waits for the next result of a tool, and forever without tools. Cancel-safe.

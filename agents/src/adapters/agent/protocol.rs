@@ -262,6 +262,19 @@ impl Usage {
     }
 }
 
+/// What has changed in what the program is and does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Its name and version are known.
+    Version(String),
+    /// A tool call has begun. The line describes it.
+    CallBegan { key: String, line: String },
+    /// A tool call has ended.
+    CallEnded { key: String },
+    /// Something keeps it from its work. Empty: no longer.
+    Trouble(String),
+}
+
 /// The output of a protocol, in order.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
@@ -269,6 +282,8 @@ pub(super) struct Outbox {
     pub(super) lines: Vec<Value>,
     /// Events for the loop.
     pub(super) events: VecDeque<Event>,
+    /// What the loop reports of the program.
+    pub(super) changes: Vec<Change>,
 }
 
 impl Outbox {
@@ -280,6 +295,22 @@ impl Outbox {
     /// Adds an event for the loop.
     pub(super) fn tell(&mut self, event: Event) {
         self.events.push_back(event);
+    }
+
+    /// Adds a change.
+    pub(super) fn note(&mut self, change: Change) {
+        self.changes.push(change);
+    }
+
+    /// Adds the event and the change of a tool call that begins.
+    pub(super) fn begin_call(&mut self, key: &str, line: String) {
+        self.tell(Event::Activity(line.clone()));
+        self.note(Change::CallBegan { key: key.to_owned(), line });
+    }
+
+    /// Adds the change of a tool call that has ended.
+    pub(super) fn end_call(&mut self, key: &str) {
+        self.note(Change::CallEnded { key: key.to_owned() });
     }
 }
 

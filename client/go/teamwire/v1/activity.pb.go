@@ -173,6 +173,171 @@ func (x *FailedTurns) GetSince() *timestamppb.Timestamp {
 	return nil
 }
 
+// What a member's program is, and what it is doing, as of its runner's last report. The texts come from the program and may contain
+// any character.
+type Program struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name and version, such as `Claude Code 2.1.330`. Up to 100 characters. Empty: unknown.
+	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	// When its current turn began, by the clock of the store. Absent: it is in no turn.
+	TurnSince *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=turn_since,json=turnSince,proto3" json:"turn_since,omitempty"`
+	// The tool call that is running, as one line of up to 500 characters. Empty: none.
+	Tool string `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
+	// When that tool call began, by the clock of the store. Absent: none is running.
+	ToolSince *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=tool_since,json=toolSince,proto3" json:"tool_since,omitempty"`
+	// What keeps it from its work although it runs, as one line of up to 500 characters. Empty: nothing that is known.
+	Trouble       string `protobuf:"bytes,5,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Program) Reset() {
+	*x = Program{}
+	mi := &file_teamwire_v1_activity_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Program) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Program) ProtoMessage() {}
+
+func (x *Program) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_activity_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Program.ProtoReflect.Descriptor instead.
+func (*Program) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Program) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *Program) GetTurnSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.TurnSince
+	}
+	return nil
+}
+
+func (x *Program) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *Program) GetToolSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ToolSince
+	}
+	return nil
+}
+
+func (x *Program) GetTrouble() string {
+	if x != nil {
+		return x.Trouble
+	}
+	return ""
+}
+
+// What a report says of a program. See Program.
+type ReportedProgram struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Optional. Its name and version. The coordinator keeps the first 100 characters.
+	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	// Optional. How long its current turn has lasted. Absent: it is in no turn.
+	TurnAge *durationpb.Duration `protobuf:"bytes,2,opt,name=turn_age,json=turnAge,proto3" json:"turn_age,omitempty"`
+	// Optional. The tool call that is running. The coordinator keeps the first 500 characters. Empty: none.
+	Tool string `protobuf:"bytes,3,opt,name=tool,proto3" json:"tool,omitempty"`
+	// Optional. How long that tool call has been running.
+	ToolAge *durationpb.Duration `protobuf:"bytes,4,opt,name=tool_age,json=toolAge,proto3" json:"tool_age,omitempty"`
+	// Optional. What keeps it from its work. The coordinator keeps the first 500 characters. Empty: nothing.
+	Trouble       string `protobuf:"bytes,5,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportedProgram) Reset() {
+	*x = ReportedProgram{}
+	mi := &file_teamwire_v1_activity_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportedProgram) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportedProgram) ProtoMessage() {}
+
+func (x *ReportedProgram) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_activity_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportedProgram.ProtoReflect.Descriptor instead.
+func (*ReportedProgram) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ReportedProgram) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *ReportedProgram) GetTurnAge() *durationpb.Duration {
+	if x != nil {
+		return x.TurnAge
+	}
+	return nil
+}
+
+func (x *ReportedProgram) GetTool() string {
+	if x != nil {
+		return x.Tool
+	}
+	return ""
+}
+
+func (x *ReportedProgram) GetToolAge() *durationpb.Duration {
+	if x != nil {
+		return x.ToolAge
+	}
+	return nil
+}
+
+func (x *ReportedProgram) GetTrouble() string {
+	if x != nil {
+		return x.Trouble
+	}
+	return ""
+}
+
 // One thing that a member's program did, such as a tool call.
 type ActivityLine struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -190,7 +355,7 @@ type ActivityLine struct {
 
 func (x *ActivityLine) Reset() {
 	*x = ActivityLine{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[2]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -202,7 +367,7 @@ func (x *ActivityLine) String() string {
 func (*ActivityLine) ProtoMessage() {}
 
 func (x *ActivityLine) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[2]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -215,7 +380,7 @@ func (x *ActivityLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ActivityLine.ProtoReflect.Descriptor instead.
 func (*ActivityLine) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{2}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ActivityLine) GetSequence() uint64 {
@@ -259,7 +424,7 @@ type ReportedLine struct {
 
 func (x *ReportedLine) Reset() {
 	*x = ReportedLine{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[3]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -271,7 +436,7 @@ func (x *ReportedLine) String() string {
 func (*ReportedLine) ProtoMessage() {}
 
 func (x *ReportedLine) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[3]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -284,7 +449,7 @@ func (x *ReportedLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportedLine.ProtoReflect.Descriptor instead.
 func (*ReportedLine) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{3}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ReportedLine) GetText() string {
@@ -313,14 +478,16 @@ type ReportActivityRequest struct {
 	// most recent key.
 	IdempotencyKey string `protobuf:"bytes,3,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	// Optional. Whether the program's turns are failing. Absent: no change.
-	FailedTurns   *FailedTurns `protobuf:"bytes,4,opt,name=failed_turns,json=failedTurns,proto3" json:"failed_turns,omitempty"`
+	FailedTurns *FailedTurns `protobuf:"bytes,4,opt,name=failed_turns,json=failedTurns,proto3" json:"failed_turns,omitempty"`
+	// Optional. What the program is and does. Absent: no change.
+	Program       *ReportedProgram `protobuf:"bytes,5,opt,name=program,proto3" json:"program,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReportActivityRequest) Reset() {
 	*x = ReportActivityRequest{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[4]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -332,7 +499,7 @@ func (x *ReportActivityRequest) String() string {
 func (*ReportActivityRequest) ProtoMessage() {}
 
 func (x *ReportActivityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[4]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -345,7 +512,7 @@ func (x *ReportActivityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportActivityRequest.ProtoReflect.Descriptor instead.
 func (*ReportActivityRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{4}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ReportActivityRequest) GetLines() []*ReportedLine {
@@ -376,6 +543,13 @@ func (x *ReportActivityRequest) GetFailedTurns() *FailedTurns {
 	return nil
 }
 
+func (x *ReportActivityRequest) GetProgram() *ReportedProgram {
+	if x != nil {
+		return x.Program
+	}
+	return nil
+}
+
 // The reply of TeamService.ReportActivity.
 type ReportActivityResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -385,7 +559,7 @@ type ReportActivityResponse struct {
 
 func (x *ReportActivityResponse) Reset() {
 	*x = ReportActivityResponse{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[5]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -397,7 +571,7 @@ func (x *ReportActivityResponse) String() string {
 func (*ReportActivityResponse) ProtoMessage() {}
 
 func (x *ReportActivityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[5]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -410,7 +584,7 @@ func (x *ReportActivityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportActivityResponse.ProtoReflect.Descriptor instead.
 func (*ReportActivityResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{5}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{7}
 }
 
 // The request of TeamService.ListActivity.
@@ -435,7 +609,7 @@ type ListActivityRequest struct {
 
 func (x *ListActivityRequest) Reset() {
 	*x = ListActivityRequest{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[6]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -447,7 +621,7 @@ func (x *ListActivityRequest) String() string {
 func (*ListActivityRequest) ProtoMessage() {}
 
 func (x *ListActivityRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[6]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -460,7 +634,7 @@ func (x *ListActivityRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActivityRequest.ProtoReflect.Descriptor instead.
 func (*ListActivityRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{6}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListActivityRequest) GetTeam() string {
@@ -520,7 +694,7 @@ type ListActivityResponse struct {
 
 func (x *ListActivityResponse) Reset() {
 	*x = ListActivityResponse{}
-	mi := &file_teamwire_v1_activity_proto_msgTypes[7]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -532,7 +706,7 @@ func (x *ListActivityResponse) String() string {
 func (*ListActivityResponse) ProtoMessage() {}
 
 func (x *ListActivityResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_activity_proto_msgTypes[7]
+	mi := &file_teamwire_v1_activity_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -545,7 +719,7 @@ func (x *ListActivityResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListActivityResponse.ProtoReflect.Descriptor instead.
 func (*ListActivityResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{7}
+	return file_teamwire_v1_activity_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListActivityResponse) GetLines() []*ActivityLine {
@@ -583,7 +757,21 @@ const file_teamwire_v1_activity_proto_rawDesc = "" +
 	"\vFailedTurns\x12\x14\n" +
 	"\x05count\x18\x01 \x01(\rR\x05count\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x120\n" +
-	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\x8c\x01\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xc7\x01\n" +
+	"\aProgram\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x129\n" +
+	"\n" +
+	"turn_since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tturnSince\x12\x12\n" +
+	"\x04tool\x18\x03 \x01(\tR\x04tool\x129\n" +
+	"\n" +
+	"tool_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\ttoolSince\x12\x18\n" +
+	"\atrouble\x18\x05 \x01(\tR\atrouble\"\xc5\x01\n" +
+	"\x0fReportedProgram\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x124\n" +
+	"\bturn_age\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\aturnAge\x12\x12\n" +
+	"\x04tool\x18\x03 \x01(\tR\x04tool\x124\n" +
+	"\btool_age\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\atoolAge\x12\x18\n" +
+	"\atrouble\x18\x05 \x01(\tR\atrouble\"\x8c\x01\n" +
 	"\fActivityLine\x12\x1a\n" +
 	"\bsequence\x18\x01 \x01(\x04R\bsequence\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12 \n" +
@@ -591,12 +779,13 @@ const file_teamwire_v1_activity_proto_rawDesc = "" +
 	"\x04text\x18\x04 \x01(\tR\x04text\"O\n" +
 	"\fReportedLine\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12+\n" +
-	"\x03age\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03age\"\xd8\x01\n" +
+	"\x03age\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03age\"\x90\x02\n" +
 	"\x15ReportActivityRequest\x12/\n" +
 	"\x05lines\x18\x01 \x03(\v2\x19.teamwire.v1.ReportedLineR\x05lines\x12(\n" +
 	"\x05usage\x18\x02 \x01(\v2\x12.teamwire.v1.UsageR\x05usage\x12'\n" +
 	"\x0fidempotency_key\x18\x03 \x01(\tR\x0eidempotencyKey\x12;\n" +
-	"\ffailed_turns\x18\x04 \x01(\v2\x18.teamwire.v1.FailedTurnsR\vfailedTurns\"\x18\n" +
+	"\ffailed_turns\x18\x04 \x01(\v2\x18.teamwire.v1.FailedTurnsR\vfailedTurns\x126\n" +
+	"\aprogram\x18\x05 \x01(\v2\x1c.teamwire.v1.ReportedProgramR\aprogram\"\x18\n" +
 	"\x16ReportActivityResponse\"\xdd\x01\n" +
 	"\x13ListActivityRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
@@ -624,33 +813,40 @@ func file_teamwire_v1_activity_proto_rawDescGZIP() []byte {
 	return file_teamwire_v1_activity_proto_rawDescData
 }
 
-var file_teamwire_v1_activity_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_teamwire_v1_activity_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_teamwire_v1_activity_proto_goTypes = []any{
 	(*Usage)(nil),                  // 0: teamwire.v1.Usage
 	(*FailedTurns)(nil),            // 1: teamwire.v1.FailedTurns
-	(*ActivityLine)(nil),           // 2: teamwire.v1.ActivityLine
-	(*ReportedLine)(nil),           // 3: teamwire.v1.ReportedLine
-	(*ReportActivityRequest)(nil),  // 4: teamwire.v1.ReportActivityRequest
-	(*ReportActivityResponse)(nil), // 5: teamwire.v1.ReportActivityResponse
-	(*ListActivityRequest)(nil),    // 6: teamwire.v1.ListActivityRequest
-	(*ListActivityResponse)(nil),   // 7: teamwire.v1.ListActivityResponse
-	(*timestamppb.Timestamp)(nil),  // 8: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),    // 9: google.protobuf.Duration
+	(*Program)(nil),                // 2: teamwire.v1.Program
+	(*ReportedProgram)(nil),        // 3: teamwire.v1.ReportedProgram
+	(*ActivityLine)(nil),           // 4: teamwire.v1.ActivityLine
+	(*ReportedLine)(nil),           // 5: teamwire.v1.ReportedLine
+	(*ReportActivityRequest)(nil),  // 6: teamwire.v1.ReportActivityRequest
+	(*ReportActivityResponse)(nil), // 7: teamwire.v1.ReportActivityResponse
+	(*ListActivityRequest)(nil),    // 8: teamwire.v1.ListActivityRequest
+	(*ListActivityResponse)(nil),   // 9: teamwire.v1.ListActivityResponse
+	(*timestamppb.Timestamp)(nil),  // 10: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),    // 11: google.protobuf.Duration
 }
 var file_teamwire_v1_activity_proto_depIdxs = []int32{
-	8, // 0: teamwire.v1.FailedTurns.since:type_name -> google.protobuf.Timestamp
-	8, // 1: teamwire.v1.ActivityLine.at:type_name -> google.protobuf.Timestamp
-	9, // 2: teamwire.v1.ReportedLine.age:type_name -> google.protobuf.Duration
-	3, // 3: teamwire.v1.ReportActivityRequest.lines:type_name -> teamwire.v1.ReportedLine
-	0, // 4: teamwire.v1.ReportActivityRequest.usage:type_name -> teamwire.v1.Usage
-	1, // 5: teamwire.v1.ReportActivityRequest.failed_turns:type_name -> teamwire.v1.FailedTurns
-	9, // 6: teamwire.v1.ListActivityRequest.wait:type_name -> google.protobuf.Duration
-	2, // 7: teamwire.v1.ListActivityResponse.lines:type_name -> teamwire.v1.ActivityLine
-	8, // [8:8] is the sub-list for method output_type
-	8, // [8:8] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	10, // 0: teamwire.v1.FailedTurns.since:type_name -> google.protobuf.Timestamp
+	10, // 1: teamwire.v1.Program.turn_since:type_name -> google.protobuf.Timestamp
+	10, // 2: teamwire.v1.Program.tool_since:type_name -> google.protobuf.Timestamp
+	11, // 3: teamwire.v1.ReportedProgram.turn_age:type_name -> google.protobuf.Duration
+	11, // 4: teamwire.v1.ReportedProgram.tool_age:type_name -> google.protobuf.Duration
+	10, // 5: teamwire.v1.ActivityLine.at:type_name -> google.protobuf.Timestamp
+	11, // 6: teamwire.v1.ReportedLine.age:type_name -> google.protobuf.Duration
+	5,  // 7: teamwire.v1.ReportActivityRequest.lines:type_name -> teamwire.v1.ReportedLine
+	0,  // 8: teamwire.v1.ReportActivityRequest.usage:type_name -> teamwire.v1.Usage
+	1,  // 9: teamwire.v1.ReportActivityRequest.failed_turns:type_name -> teamwire.v1.FailedTurns
+	3,  // 10: teamwire.v1.ReportActivityRequest.program:type_name -> teamwire.v1.ReportedProgram
+	11, // 11: teamwire.v1.ListActivityRequest.wait:type_name -> google.protobuf.Duration
+	4,  // 12: teamwire.v1.ListActivityResponse.lines:type_name -> teamwire.v1.ActivityLine
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_activity_proto_init() }
@@ -665,7 +861,7 @@ func file_teamwire_v1_activity_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_activity_proto_rawDesc), len(file_teamwire_v1_activity_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

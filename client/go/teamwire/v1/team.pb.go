@@ -573,7 +573,9 @@ type Member struct {
 	PendingOrder string `protobuf:"bytes,25,opt,name=pending_order,json=pendingOrder,proto3" json:"pending_order,omitempty"`
 	// The turns of its program that have failed in a row, in a life that has not ended. Absent: the latest turn has not failed, or
 	// nothing was reported.
-	FailedTurns   *FailedTurns `protobuf:"bytes,26,opt,name=failed_turns,json=failedTurns,proto3" json:"failed_turns,omitempty"`
+	FailedTurns *FailedTurns `protobuf:"bytes,26,opt,name=failed_turns,json=failedTurns,proto3" json:"failed_turns,omitempty"`
+	// What its program is and does, in a life that has not ended. Absent: nothing was reported.
+	Program       *Program `protobuf:"bytes,27,opt,name=program,proto3" json:"program,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -772,6 +774,13 @@ func (x *Member) GetPendingOrder() string {
 func (x *Member) GetFailedTurns() *FailedTurns {
 	if x != nil {
 		return x.FailedTurns
+	}
+	return nil
+}
+
+func (x *Member) GetProgram() *Program {
+	if x != nil {
+		return x.Program
 	}
 	return nil
 }
@@ -2023,7 +2032,7 @@ type WorkFailure struct {
 	// Optional. The task that it was given. Zero: it was given messages.
 	TaskId uint64 `protobuf:"varint,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
 	// Required if there is no task, unless the program was given only its runner's `--prompt`. The id of the first
-	// message that it was given.
+	// message that it was given. With neither a task nor a message, and `attempts` zero, the failure is about the program itself.
 	MessageId string `protobuf:"bytes,3,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	// Optional. How many messages it was given. Zero counts as 1.
 	Messages uint32 `protobuf:"varint,4,opt,name=messages,proto3" json:"messages,omitempty"`
@@ -2505,7 +2514,7 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"task_bytes\x18\x03 \x01(\x04R\ttaskBytes\x12$\n" +
 	"\x0etask_bytes_max\x18\x04 \x01(\x04R\ftaskBytesMax\x12,\n" +
 	"\x12task_history_bytes\x18\x05 \x01(\x04R\x10taskHistoryBytes\x123\n" +
-	"\x16task_history_bytes_max\x18\x06 \x01(\x04R\x13taskHistoryBytesMax\"\xa6\b\n" +
+	"\x16task_history_bytes_max\x18\x06 \x01(\x04R\x13taskHistoryBytesMax\"\xd6\b\n" +
 	"\x06Member\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12%\n" +
 	"\x04role\x18\x02 \x01(\x0e2\x11.teamwire.v1.RoleR\x04role\x12.\n" +
@@ -2539,7 +2548,8 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\n" +
 	"spawned_on\x18\x18 \x01(\tR\tspawnedOn\x12#\n" +
 	"\rpending_order\x18\x19 \x01(\tR\fpendingOrder\x12;\n" +
-	"\ffailed_turns\x18\x1a \x01(\v2\x18.teamwire.v1.FailedTurnsR\vfailedTurns\"\x9d\x02\n" +
+	"\ffailed_turns\x18\x1a \x01(\v2\x18.teamwire.v1.FailedTurnsR\vfailedTurns\x12.\n" +
+	"\aprogram\x18\x1b \x01(\v2\x14.teamwire.v1.ProgramR\aprogram\"\x9d\x02\n" +
 	"\x10MemberAttributes\x12\x1d\n" +
 	"\n" +
 	"agent_type\x18\x01 \x01(\tR\tagentType\x12\x14\n" +
@@ -2765,10 +2775,11 @@ var file_teamwire_v1_team_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),    // 39: google.protobuf.Duration
 	(*Usage)(nil),                  // 40: teamwire.v1.Usage
 	(*FailedTurns)(nil),            // 41: teamwire.v1.FailedTurns
-	(*ReportActivityRequest)(nil),  // 42: teamwire.v1.ReportActivityRequest
-	(*ListActivityRequest)(nil),    // 43: teamwire.v1.ListActivityRequest
-	(*ReportActivityResponse)(nil), // 44: teamwire.v1.ReportActivityResponse
-	(*ListActivityResponse)(nil),   // 45: teamwire.v1.ListActivityResponse
+	(*Program)(nil),                // 42: teamwire.v1.Program
+	(*ReportActivityRequest)(nil),  // 43: teamwire.v1.ReportActivityRequest
+	(*ListActivityRequest)(nil),    // 44: teamwire.v1.ListActivityRequest
+	(*ReportActivityResponse)(nil), // 45: teamwire.v1.ReportActivityResponse
+	(*ListActivityResponse)(nil),   // 46: teamwire.v1.ListActivityResponse
 }
 var file_teamwire_v1_team_proto_depIdxs = []int32{
 	37, // 0: teamwire.v1.Team.created_at:type_name -> google.protobuf.Timestamp
@@ -2785,68 +2796,69 @@ var file_teamwire_v1_team_proto_depIdxs = []int32{
 	40, // 11: teamwire.v1.Member.usage:type_name -> teamwire.v1.Usage
 	40, // 12: teamwire.v1.Member.total_usage:type_name -> teamwire.v1.Usage
 	41, // 13: teamwire.v1.Member.failed_turns:type_name -> teamwire.v1.FailedTurns
-	36, // 14: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
-	8,  // 15: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
-	2,  // 16: teamwire.v1.CreateTeamRequest.lead_liveness:type_name -> teamwire.v1.Liveness
-	5,  // 17: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
-	7,  // 18: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
-	5,  // 19: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
-	5,  // 20: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
-	39, // 21: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
-	37, // 22: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
-	39, // 23: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
-	37, // 24: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
-	8,  // 25: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
-	2,  // 26: teamwire.v1.JoinRequest.liveness:type_name -> teamwire.v1.Liveness
-	38, // 27: teamwire.v1.JoinRequest.previous_exit:type_name -> teamwire.v1.ExitReport
-	5,  // 28: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
-	7,  // 29: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
-	38, // 30: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
-	7,  // 31: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
-	4,  // 32: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
-	28, // 33: teamwire.v1.HeartbeatRequest.failure:type_name -> teamwire.v1.WorkFailure
-	38, // 34: teamwire.v1.WorkFailure.exit:type_name -> teamwire.v1.ExitReport
-	39, // 35: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
-	1,  // 36: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
-	7,  // 37: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
-	5,  // 38: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
-	3,  // 39: teamwire.v1.SetNoticeLevelRequest.level:type_name -> teamwire.v1.NoticeLevel
-	7,  // 40: teamwire.v1.SetNoticeLevelResponse.member:type_name -> teamwire.v1.Member
-	9,  // 41: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
-	11, // 42: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
-	13, // 43: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
-	15, // 44: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
-	17, // 45: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
-	19, // 46: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
-	21, // 47: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
-	23, // 48: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
-	25, // 49: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
-	27, // 50: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
-	42, // 51: teamwire.v1.TeamService.ReportActivity:input_type -> teamwire.v1.ReportActivityRequest
-	43, // 52: teamwire.v1.TeamService.ListActivity:input_type -> teamwire.v1.ListActivityRequest
-	30, // 53: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
-	32, // 54: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
-	34, // 55: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
-	10, // 56: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
-	12, // 57: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
-	14, // 58: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
-	16, // 59: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
-	18, // 60: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
-	20, // 61: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
-	22, // 62: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
-	24, // 63: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
-	26, // 64: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
-	29, // 65: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
-	44, // 66: teamwire.v1.TeamService.ReportActivity:output_type -> teamwire.v1.ReportActivityResponse
-	45, // 67: teamwire.v1.TeamService.ListActivity:output_type -> teamwire.v1.ListActivityResponse
-	31, // 68: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
-	33, // 69: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
-	35, // 70: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
-	56, // [56:71] is the sub-list for method output_type
-	41, // [41:56] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	42, // 14: teamwire.v1.Member.program:type_name -> teamwire.v1.Program
+	36, // 15: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
+	8,  // 16: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
+	2,  // 17: teamwire.v1.CreateTeamRequest.lead_liveness:type_name -> teamwire.v1.Liveness
+	5,  // 18: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
+	7,  // 19: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
+	5,  // 20: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
+	5,  // 21: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
+	39, // 22: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
+	37, // 23: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
+	39, // 24: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
+	37, // 25: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
+	8,  // 26: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
+	2,  // 27: teamwire.v1.JoinRequest.liveness:type_name -> teamwire.v1.Liveness
+	38, // 28: teamwire.v1.JoinRequest.previous_exit:type_name -> teamwire.v1.ExitReport
+	5,  // 29: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
+	7,  // 30: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
+	38, // 31: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
+	7,  // 32: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
+	4,  // 33: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
+	28, // 34: teamwire.v1.HeartbeatRequest.failure:type_name -> teamwire.v1.WorkFailure
+	38, // 35: teamwire.v1.WorkFailure.exit:type_name -> teamwire.v1.ExitReport
+	39, // 36: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
+	1,  // 37: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
+	7,  // 38: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
+	5,  // 39: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
+	3,  // 40: teamwire.v1.SetNoticeLevelRequest.level:type_name -> teamwire.v1.NoticeLevel
+	7,  // 41: teamwire.v1.SetNoticeLevelResponse.member:type_name -> teamwire.v1.Member
+	9,  // 42: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
+	11, // 43: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
+	13, // 44: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
+	15, // 45: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
+	17, // 46: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
+	19, // 47: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
+	21, // 48: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
+	23, // 49: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
+	25, // 50: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
+	27, // 51: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
+	43, // 52: teamwire.v1.TeamService.ReportActivity:input_type -> teamwire.v1.ReportActivityRequest
+	44, // 53: teamwire.v1.TeamService.ListActivity:input_type -> teamwire.v1.ListActivityRequest
+	30, // 54: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
+	32, // 55: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
+	34, // 56: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
+	10, // 57: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
+	12, // 58: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
+	14, // 59: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
+	16, // 60: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
+	18, // 61: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
+	20, // 62: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
+	22, // 63: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
+	24, // 64: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
+	26, // 65: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
+	29, // 66: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
+	45, // 67: teamwire.v1.TeamService.ReportActivity:output_type -> teamwire.v1.ReportActivityResponse
+	46, // 68: teamwire.v1.TeamService.ListActivity:output_type -> teamwire.v1.ListActivityResponse
+	31, // 69: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
+	33, // 70: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
+	35, // 71: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
+	57, // [57:72] is the sub-list for method output_type
+	42, // [42:57] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_team_proto_init() }

@@ -31,6 +31,7 @@ pub(super) fn report_failure(
         (Some(_), 0) => "Its runner tries again.",
         (None, _) => "Its runner tries again, and other work waits.",
     };
+    let is_general = failure.attempts == 0 && failure.task_id == 0 && failure.message_id.is_empty() && exit.is_none();
     let (what, task) = match failure.task_id {
         0 if failure.message_id.is_empty() && exit.is_none() => ("its first prompt".to_owned(), None),
         0 => {
@@ -51,7 +52,10 @@ pub(super) fn report_failure(
     let notice = v1::Notice {
         kind: NoticeKind::WorkFailed.into(),
         member: name.to_string(),
-        text: format!("{name}'s program failed{times} on {what} ({how}). {next}"),
+        text: match is_general {
+            true => format!("{name} cannot work as it should: {how}"),
+            false => format!("{name}'s program failed{times} on {what} ({how}). {next}"),
+        },
         message_id: if failure.task_id == 0 { failure.message_id.clone() } else { String::new() },
         task,
         exit,

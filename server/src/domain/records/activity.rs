@@ -20,6 +20,9 @@ pub struct ActivityRecord {
     /// The turns of that life that have failed in a row. `None`: its latest turn has not failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<Failed>,
+    /// What the program of that life is and does. `None`: nothing was reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<Program>,
 }
 
 stored_as_json!(ActivityRecord, "activity");
@@ -36,6 +39,34 @@ impl ActivityRecord {
     /// Returns what all lives have used.
     pub fn total(&self) -> Used {
         self.earlier.each(self.life, u64::saturating_add)
+    }
+}
+
+/// What a program is and does. See `Program` of the protocol.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// Its name and version. Empty: unknown.
+    pub version: String,
+    /// When its turn began. `None`: it is in no turn.
+    pub turn_since_ms: Option<u64>,
+    /// The tool call that is running. Empty: none.
+    pub tool: String,
+    /// When that began. `None`: none is running.
+    pub tool_since_ms: Option<u64>,
+    /// What keeps it from its work. Empty: nothing.
+    pub trouble: String,
+}
+
+impl Program {
+    /// Returns the protocol form.
+    pub fn show(&self) -> v1::Program {
+        v1::Program {
+            version: self.version.clone(),
+            turn_since: self.turn_since_ms.map(timestamp),
+            tool: self.tool.clone(),
+            tool_since: self.tool_since_ms.map(timestamp),
+            trouble: self.trouble.clone(),
+        }
     }
 }
 

@@ -74,10 +74,14 @@ impl Narrator {
         let has_begun = update.fields.status.is_some_and(|status| status != ToolCallStatus::Pending);
         if has_begun && !mem::replace(&mut call.is_reported, true) {
             let tool = self.program.tool_name(update, Some(&call.first_title));
-            out.tell(Event::Activity(match tool.and_then(|tool| self.program.our_tool(tool)) {
+            let line = match tool.and_then(|tool| self.program.our_tool(tool)) {
                 Some(tool) => line_of_ours(tool, update),
                 None => line_of(call.kind, &call.title),
-            }));
+            };
+            out.begin_call(&update.tool_call_id.0, line);
+        }
+        if matches!(update.fields.status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed)) {
+            out.end_call(&update.tool_call_id.0);
         }
     }
 

@@ -10,7 +10,10 @@ use agent_client_protocol_schema::{
 use serde_json::Value;
 
 use super::{
-    super::protocol::{Event, Outbox},
+    super::{
+        protocol::{Change, Event, Outbox},
+        tried,
+    },
     Acp, Asked,
     program::SERVER,
 };
@@ -30,6 +33,10 @@ impl Acp {
                 return;
             }
         };
+        if let Some(program) = &initialized.agent_info {
+            let name = program.title.as_deref().unwrap_or(&program.name);
+            out.note(Change::Version(tried::version(name, &program.version)));
+        }
         let can = initialized.agent_capabilities;
         let (directory, servers) = (self.setup.directory.clone(), self.mcp_servers());
         match self.setup.resume.clone() {

@@ -17,7 +17,8 @@ use uuid::Uuid;
 
 use super::{
     describe::{self, telling_part},
-    protocol::{Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, Usage, Wish, list, text},
+    protocol::{Change, Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, Usage, Wish, list, text},
+    tried,
 };
 use crate::incarnation::Additions;
 
@@ -43,6 +44,10 @@ pub(super) struct Claude {
     turns: u64,
     /// What the program counted before this process, which it includes in its own count. None: it has not reported any yet.
     counted_before: Option<Usage>,
+    /// What was reported at the end of the last turn.
+    reported: Usage,
+    /// What each reply of the model in this turn has used, by the reply's id: its parts come one by one, with the same usage.
+    replies: HashMap<String, Usage>,
     /// Why the last turn failed. Empty: it did not.
     last_error: String,
 }
@@ -57,6 +62,8 @@ impl Claude {
             wishes: HashMap::new(),
             turns: 0,
             counted_before: None,
+            reported: Usage::default(),
+            replies: HashMap::new(),
             last_error: String::new(),
         }
     }
@@ -93,13 +100,18 @@ impl Claude {
                 if self.session_id != session_id {
                     session_id.clone_into(&mut self.session_id);
                     out.tell(Event::Ready { session_id: Some(session_id.to_owned()) });
+                    if let Some(version) = line["claude_code_version"].as_str() {
+                        out.note(Change::Version(tried::version("Claude Code", version)));
+                    }
                     self.check_tools(line, out);
                 }
             }
             "compact_boundary" => out.tell(Event::Compacted),
             "api_retry" => {
                 let error = text(line, "error");
-                out.tell(Event::Activity(format!("The model does not answer ({error}); trying again.")));
+                let trouble = format!("The model does not answer ({error}); trying again.");
+                out.tell(Event::Activity(trouble.clone()));
+                out.note(Change::Trouble(trouble));
             }
             _ => {}
         }
@@ -117,6 +129,11 @@ impl Claude {
     }
 
     fn user(&mut self, line: &Value, out: &mut Outbox) {
+        if line["parent_tool_use_id"].is_null() {
+            for block in list(&line["message"]["content"]).iter().filter(|block| text(block, "type") == "tool_result") {
+                out.end_call(text(block, "tool_use_id"));
+            }
+        }
         if line["isReplay"] != json!(true) {
             return;
         }
@@ -126,26 +143,65 @@ impl Claude {
         }
     }
 
-    fn assistant(line: &Value, out: &mut Outbox) {
+    fn assistant(&mut self, line: &Value, out: &mut Outbox) {
+        self.count_reply(&line["message"], out);
         // The lines of subagents are not the member's own.
         if !line["parent_tool_use_id"].is_null() {
             return;
         }
+        out.note(Change::Trouble(String::new()));
         for block in list(&line["message"]["content"]) {
             match text(block, "type") {
                 "text" => out.tell(Event::Activity(text(block, "text").to_owned())),
-                "tool_use" => out.tell(Event::Activity(activity_of(text(block, "name"), &block["input"]))),
+                "tool_use" => out.begin_call(text(block, "id"), activity_of(text(block, "name"), &block["input"])),
                 _ => {}
             }
         }
+    }
+
+    /// Reports what the turn has used so far. The cost follows when the turn ends.
+    fn count_reply(&mut self, message: &Value, out: &mut Outbox) {
+        let count = |field: &str| message["usage"][field].as_u64().unwrap_or_default();
+        let cached_tokens = count("cache_read_input_tokens");
+        let used = Usage {
+            input_tokens: count("input_tokens") + cached_tokens + count("cache_creation_input_tokens"),
+            cached_tokens,
+            output_tokens: count("output_tokens"),
+            ..Usage::default()
+        };
+        if used == Usage::default() || self.replies.insert(text(message, "id").to_owned(), used) == Some(used) {
+            return;
+        }
+        out.tell(Event::Usage(self.reported.plus(self.used_in_turn())));
+    }
+
+    fn used_in_turn(&self) -> Usage {
+        self.replies.values().fold(Usage::default(), |sum, used| sum.plus(*used))
+    }
+
+    /// Returns what the program counted before this process, as its first count shows. It counts for its whole session, but forgets
+    /// what a process counted that was killed, or the last part of it.
+    fn counted_before(&self, in_session: Usage) -> Usage {
+        let (used_before, in_turn) = (self.setup.used_before, self.used_in_turn());
+        if in_session.is_below(used_before) {
+            return Usage::default();
+        }
+        if in_turn == Usage::default() {
+            return used_before;
+        }
+        let remembered = Usage { cost_usd: None, ..in_session.minus(in_turn) };
+        if remembered.input_tokens >= used_before.input_tokens {
+            return used_before;
+        }
+        #[allow(clippy::cast_precision_loss)]
+        let part = remembered.input_tokens as f64 / used_before.input_tokens as f64;
+        Usage { cost_usd: used_before.cost_usd.map(|cost| cost * part), ..remembered }
     }
 
     fn result(&mut self, line: &Value, out: &mut Outbox) {
         let usage = &line["modelUsage"];
         let sum =
             |field: &str| usage.as_object().into_iter().flatten().filter_map(|(_, each)| each[field].as_u64()).sum();
-        // The program counts for its whole session, including what its earlier processes used. But it forgets what a process
-        // counted that was killed.
         let in_session = Usage {
             turns: 0,
             input_tokens: sum("inputTokens") + sum("cacheReadInputTokens") + sum("cacheCreationInputTokens"),
@@ -154,11 +210,11 @@ impl Claude {
             cost_usd: line["total_cost_usd"].as_f64(),
         };
         self.turns += 1;
-        let used_before = self.setup.used_before;
-        let has_forgotten = in_session.is_below(used_before);
-        let counted_before =
-            *self.counted_before.get_or_insert(if has_forgotten { Usage::default() } else { used_before });
-        out.tell(Event::Usage(Usage { turns: self.turns, ..in_session.minus(counted_before) }));
+        let counted_before = self.counted_before.unwrap_or_else(|| self.counted_before(in_session));
+        self.counted_before = Some(counted_before);
+        self.reported = Usage { turns: self.turns, ..in_session.minus(counted_before) };
+        self.replies.clear();
+        out.tell(Event::Usage(self.reported));
         let is_error = line["is_error"] == json!(true);
         self.end_turn(is_error.then(|| text(line, "result").to_owned()), out);
     }
@@ -258,7 +314,7 @@ impl Protocol for Claude {
             "command_lifecycle" => self.lifecycle(&line, out),
             "system" => self.system(&line, out),
             "user" => self.user(&line, out),
-            "assistant" => Self::assistant(&line, out),
+            "assistant" => self.assistant(&line, out),
             "result" => self.result(&line, out),
             "control_request" => self.control_request(&line, out),
             "control_cancel_request" => {

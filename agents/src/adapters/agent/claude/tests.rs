@@ -45,6 +45,56 @@ fn a_resumed_session_is_not_counted_twice() {
 }
 
 #[test]
+fn usage_is_reported_within_a_turn_and_each_reply_is_counted_once() {
+    let mut claude = Claude::new(Setup::default());
+    let part = |id: &str, output: u64| {
+        json!({"type": "assistant", "parent_tool_use_id": null, "message": {"id": id, "content": [],
+            "usage": {"input_tokens": 5, "cache_read_input_tokens": 2, "output_tokens": output}}})
+    };
+    let used = |input_tokens, cached_tokens, output_tokens| {
+        Event::Usage(Usage { input_tokens, cached_tokens, output_tokens, ..Usage::default() })
+    };
+    let out = read(&mut claude, [part("a", 1), part("a", 1), part("b", 3)]);
+    assert_eq!(out.events, [used(7, 2, 1), used(14, 4, 4)]);
+    let result = json!({"type": "result", "total_cost_usd": 0.5,
+        "modelUsage": {"m": {"inputTokens": 10, "cacheReadInputTokens": 4, "outputTokens": 4}}});
+    let ended = Usage { turns: 1, input_tokens: 14, cached_tokens: 4, output_tokens: 4, cost_usd: Some(0.5) };
+    assert_eq!(read(&mut claude, [result]).events, [Event::Usage(ended)]);
+    let next = Usage { input_tokens: 21, cached_tokens: 6, output_tokens: 5, ..ended };
+    assert_eq!(read(&mut claude, [part("c", 1)]).events, [Event::Usage(next)]);
+}
+
+#[test]
+fn a_process_that_was_killed_in_the_middle_of_a_turn_does_not_hide_what_its_successor_uses() {
+    // The runner knows of 100 tokens. The program remembers 60 of them, and uses 50 in the first turn after the kill.
+    let used_before = Usage { turns: 2, input_tokens: 100, output_tokens: 10, cost_usd: Some(1.0), ..Usage::default() };
+    let mut claude = Claude::new(Setup { resume: Some("s".to_owned()), used_before, ..Setup::default() });
+    let reply = json!({"type": "assistant", "parent_tool_use_id": null, "message": {"id": "a", "content": [],
+        "usage": {"input_tokens": 50, "output_tokens": 5}}});
+    let result = json!({"type": "result", "total_cost_usd": 1.1,
+        "modelUsage": {"m": {"inputTokens": 110, "outputTokens": 11}}});
+    let out = read(&mut claude, [reply, result]);
+    let Some(Event::Usage(used)) = out.events.back() else { panic!("{out:?}") };
+    assert_eq!((used.input_tokens, used.output_tokens), (50, 5));
+    assert!((used.cost_usd.unwrap() - 0.5).abs() < 1e-9, "{used:?}");
+}
+
+#[test]
+fn the_version_and_the_calls_that_run_are_noted() {
+    let mut claude = Claude::new(Setup::default());
+    let init = json!({"type": "system", "subtype": "init", "session_id": "s", "claude_code_version": "2.1.197"});
+    let call = json!({"type": "assistant", "parent_tool_use_id": null, "message": {"content": [
+        {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "make"}}]}});
+    let result = json!({"type": "user", "parent_tool_use_id": null, "message": {"content": [
+        {"type": "tool_result", "tool_use_id": "t1", "content": "done"}]}});
+    let out = read(&mut claude, [init, call, result]);
+    let began = Change::CallBegan { key: "t1".to_owned(), line: "Bash: make".to_owned() };
+    let over = Change::Trouble(String::new());
+    let version = Change::Version("Claude Code 2.1.197 (tried: 2.1.330)".to_owned());
+    assert_eq!(out.changes, [version, over, began, Change::CallEnded { key: "t1".to_owned() }]);
+}
+
+#[test]
 fn usage_of_a_killed_process_is_not_subtracted_from_its_successors() {
     let used_before =
         Usage { turns: 2, input_tokens: 20, output_tokens: 40, cost_usd: Some(0.00088), ..Usage::default() };

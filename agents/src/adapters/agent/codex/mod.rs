@@ -24,7 +24,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use serde_json::{Value, json};
 
 use self::{arguments::Arguments, planning::Planning, requests::Wanted, usage::Counter};
-use super::protocol::{Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, ToolResult, text, unreadable_rpc};
+use super::{
+    protocol::{Change, Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, ToolResult, text, unreadable_rpc},
+    tried,
+};
 use crate::incarnation::Additions;
 
 /// What a client id begins with. A prompt's number follows.
@@ -131,7 +134,12 @@ impl Codex {
 
     fn respond(&mut self, asked: Asked, result: Result<&Value, String>, out: &mut Outbox) {
         match (asked, result) {
-            (Asked::Initialize, Ok(_)) => {
+            (Asked::Initialize, Ok(initialized)) => {
+                // Such as `teamwire/0.169.0 (Debian 12.0.0; x86_64) …`.
+                let agent = text(initialized, "userAgent").split_once('/');
+                if let Some(version) = agent.and_then(|(_, rest)| rest.split_whitespace().next()) {
+                    out.note(Change::Version(tried::version("Codex", version)));
+                }
                 out.write(json!({ "method": "initialized" }));
                 self.open_thread(self.setup.resume.clone(), out);
             }
@@ -222,7 +230,9 @@ impl Codex {
             }
             "error" if params["willRetry"] == json!(true) => {
                 let why = describe::error(&params["error"]);
-                out.tell(Event::Activity(format!("The model does not answer. Codex tries again. {why}")));
+                let trouble = format!("The model does not answer. Codex tries again. {why}");
+                out.tell(Event::Activity(trouble.clone()));
+                out.note(Change::Trouble(trouble));
             }
             "warning" | "guardianWarning" => self.warn(text(params, "message"), out),
             "configWarning" => self.warn(text(params, "summary"), out),
@@ -240,14 +250,16 @@ impl Codex {
         if TOOLS.contains(&text(item, "type")) {
             self.running_tools.insert(text(item, "id").to_owned());
         }
+        out.note(Change::Trouble(String::new()));
         if let Some(line) = describe::begun(item) {
-            out.tell(Event::Activity(line));
+            out.begin_call(text(item, "id"), line);
         }
     }
 
     fn item_completed(&mut self, params: &Value, out: &mut Outbox) {
         let (item, turn) = (&params["item"], text(params, "turnId"));
         self.running_tools.remove(text(item, "id"));
+        out.end_call(text(item, "id"));
         match text(item, "type") {
             "userMessage" => self.taken(text(item, "clientId"), turn, out),
             "fileChange" => _ = self.changes.remove(text(item, "id")),

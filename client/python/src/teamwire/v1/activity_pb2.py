@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from teamwire.v1 import options_pb2 as teamwire_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ateamwire/v1/activity.proto\x12\x0bteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/options.proto\"y\n\x05Usage\x12\r\n\x05turns\x18\x01 \x01(\x04\x12\x14\n\x0cinput_tokens\x18\x02 \x01(\x04\x12\x1b\n\x13\x63\x61\x63hed_input_tokens\x18\x03 \x01(\x04\x12\x15\n\routput_tokens\x18\x04 \x01(\x04\x12\x17\n\x0f\x63ost_usd_micros\x18\x05 \x01(\x04\"V\n\x0b\x46\x61iledTurns\x12\r\n\x05\x63ount\x18\x01 \x01(\r\x12\r\n\x05\x65rror\x18\x02 \x01(\t\x12)\n\x05since\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"k\n\x0c\x41\x63tivityLine\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12&\n\x02\x61t\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\x0c\n\x04text\x18\x04 \x01(\t\"D\n\x0cReportedLine\x12\x0c\n\x04text\x18\x01 \x01(\t\x12&\n\x03\x61ge\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xad\x01\n\x15ReportActivityRequest\x12(\n\x05lines\x18\x01 \x03(\x0b\x32\x19.teamwire.v1.ReportedLine\x12!\n\x05usage\x18\x02 \x01(\x0b\x32\x12.teamwire.v1.Usage\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\x12.\n\x0c\x66\x61iled_turns\x18\x04 \x01(\x0b\x32\x18.teamwire.v1.FailedTurns\"\x18\n\x16ReportActivityResponse\"\xa5\x01\n\x13ListActivityRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0e\n\x06member\x18\x02 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x03 \x01(\x04\x12\x11\n\tpage_size\x18\x04 \x01(\r\x12\x12\n\npage_token\x18\x05 \x01(\t\x12\x31\n\x04wait\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\x8a\xb5\x18\x04\x12\x02\x08<\"p\n\x14ListActivityResponse\x12(\n\x05lines\x18\x01 \x03(\x0b\x32\x19.teamwire.v1.ActivityLine\x12\x15\n\rlast_sequence\x18\x02 \x01(\x04\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\tB`\n\x0eio.teamwire.v1B\rActivityProtoP\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ateamwire/v1/activity.proto\x12\x0bteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/options.proto\"y\n\x05Usage\x12\r\n\x05turns\x18\x01 \x01(\x04\x12\x14\n\x0cinput_tokens\x18\x02 \x01(\x04\x12\x1b\n\x13\x63\x61\x63hed_input_tokens\x18\x03 \x01(\x04\x12\x15\n\routput_tokens\x18\x04 \x01(\x04\x12\x17\n\x0f\x63ost_usd_micros\x18\x05 \x01(\x04\"V\n\x0b\x46\x61iledTurns\x12\r\n\x05\x63ount\x18\x01 \x01(\r\x12\r\n\x05\x65rror\x18\x02 \x01(\t\x12)\n\x05since\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x99\x01\n\x07Program\x12\x0f\n\x07version\x18\x01 \x01(\t\x12.\n\nturn_since\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04tool\x18\x03 \x01(\t\x12.\n\ntool_since\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07trouble\x18\x05 \x01(\t\"\x9b\x01\n\x0fReportedProgram\x12\x0f\n\x07version\x18\x01 \x01(\t\x12+\n\x08turn_age\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0c\n\x04tool\x18\x03 \x01(\t\x12+\n\x08tool_age\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07trouble\x18\x05 \x01(\t\"k\n\x0c\x41\x63tivityLine\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12&\n\x02\x61t\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\x0c\n\x04text\x18\x04 \x01(\t\"D\n\x0cReportedLine\x12\x0c\n\x04text\x18\x01 \x01(\t\x12&\n\x03\x61ge\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xdc\x01\n\x15ReportActivityRequest\x12(\n\x05lines\x18\x01 \x03(\x0b\x32\x19.teamwire.v1.ReportedLine\x12!\n\x05usage\x18\x02 \x01(\x0b\x32\x12.teamwire.v1.Usage\x12\x17\n\x0fidempotency_key\x18\x03 \x01(\t\x12.\n\x0c\x66\x61iled_turns\x18\x04 \x01(\x0b\x32\x18.teamwire.v1.FailedTurns\x12-\n\x07program\x18\x05 \x01(\x0b\x32\x1c.teamwire.v1.ReportedProgram\"\x18\n\x16ReportActivityResponse\"\xa5\x01\n\x13ListActivityRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x0e\n\x06member\x18\x02 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x03 \x01(\x04\x12\x11\n\tpage_size\x18\x04 \x01(\r\x12\x12\n\npage_token\x18\x05 \x01(\t\x12\x31\n\x04wait\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationB\x08\x8a\xb5\x18\x04\x12\x02\x08<\"p\n\x14ListActivityResponse\x12(\n\x05lines\x18\x01 \x03(\x0b\x32\x19.teamwire.v1.ActivityLine\x12\x15\n\rlast_sequence\x18\x02 \x01(\x04\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\tB`\n\x0eio.teamwire.v1B\rActivityProtoP\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,16 +41,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_USAGE']._serialized_end=256
   _globals['_FAILEDTURNS']._serialized_start=258
   _globals['_FAILEDTURNS']._serialized_end=344
-  _globals['_ACTIVITYLINE']._serialized_start=346
-  _globals['_ACTIVITYLINE']._serialized_end=453
-  _globals['_REPORTEDLINE']._serialized_start=455
-  _globals['_REPORTEDLINE']._serialized_end=523
-  _globals['_REPORTACTIVITYREQUEST']._serialized_start=526
-  _globals['_REPORTACTIVITYREQUEST']._serialized_end=699
-  _globals['_REPORTACTIVITYRESPONSE']._serialized_start=701
-  _globals['_REPORTACTIVITYRESPONSE']._serialized_end=725
-  _globals['_LISTACTIVITYREQUEST']._serialized_start=728
-  _globals['_LISTACTIVITYREQUEST']._serialized_end=893
-  _globals['_LISTACTIVITYRESPONSE']._serialized_start=895
-  _globals['_LISTACTIVITYRESPONSE']._serialized_end=1007
+  _globals['_PROGRAM']._serialized_start=347
+  _globals['_PROGRAM']._serialized_end=500
+  _globals['_REPORTEDPROGRAM']._serialized_start=503
+  _globals['_REPORTEDPROGRAM']._serialized_end=658
+  _globals['_ACTIVITYLINE']._serialized_start=660
+  _globals['_ACTIVITYLINE']._serialized_end=767
+  _globals['_REPORTEDLINE']._serialized_start=769
+  _globals['_REPORTEDLINE']._serialized_end=837
+  _globals['_REPORTACTIVITYREQUEST']._serialized_start=840
+  _globals['_REPORTACTIVITYREQUEST']._serialized_end=1060
+  _globals['_REPORTACTIVITYRESPONSE']._serialized_start=1062
+  _globals['_REPORTACTIVITYRESPONSE']._serialized_end=1086
+  _globals['_LISTACTIVITYREQUEST']._serialized_start=1089
+  _globals['_LISTACTIVITYREQUEST']._serialized_end=1254
+  _globals['_LISTACTIVITYRESPONSE']._serialized_start=1256
+  _globals['_LISTACTIVITYRESPONSE']._serialized_end=1368
 # @@protoc_insertion_point(module_scope)

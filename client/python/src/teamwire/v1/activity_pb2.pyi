@@ -88,6 +88,86 @@ class FailedTurns(google.protobuf.message.Message):
 Global___FailedTurns: typing_extensions.TypeAlias = FailedTurns
 
 @typing.final
+class Program(google.protobuf.message.Message):
+    """What a member's program is, and what it is doing, as of its runner's last report. The texts come from the program and may contain
+    any character.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: builtins.int
+    TURN_SINCE_FIELD_NUMBER: builtins.int
+    TOOL_FIELD_NUMBER: builtins.int
+    TOOL_SINCE_FIELD_NUMBER: builtins.int
+    TROUBLE_FIELD_NUMBER: builtins.int
+    version: builtins.str
+    """Its name and version, such as `Claude Code 2.1.330`. Up to 100 characters. Empty: unknown."""
+    tool: builtins.str
+    """The tool call that is running, as one line of up to 500 characters. Empty: none."""
+    trouble: builtins.str
+    """What keeps it from its work although it runs, as one line of up to 500 characters. Empty: nothing that is known."""
+    @property
+    def turn_since(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """When its current turn began, by the clock of the store. Absent: it is in no turn."""
+
+    @property
+    def tool_since(self) -> google.protobuf.timestamp_pb2.Timestamp:
+        """When that tool call began, by the clock of the store. Absent: none is running."""
+
+    def __init__(
+        self,
+        *,
+        version: builtins.str = ...,
+        turn_since: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        tool: builtins.str = ...,
+        tool_since: google.protobuf.timestamp_pb2.Timestamp | None = ...,
+        trouble: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["tool_since", b"tool_since", "turn_since", b"turn_since"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["tool", b"tool", "tool_since", b"tool_since", "trouble", b"trouble", "turn_since", b"turn_since", "version", b"version"]) -> None: ...
+
+Global___Program: typing_extensions.TypeAlias = Program
+
+@typing.final
+class ReportedProgram(google.protobuf.message.Message):
+    """What a report says of a program. See Program."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    VERSION_FIELD_NUMBER: builtins.int
+    TURN_AGE_FIELD_NUMBER: builtins.int
+    TOOL_FIELD_NUMBER: builtins.int
+    TOOL_AGE_FIELD_NUMBER: builtins.int
+    TROUBLE_FIELD_NUMBER: builtins.int
+    version: builtins.str
+    """Optional. Its name and version. The coordinator keeps the first 100 characters."""
+    tool: builtins.str
+    """Optional. The tool call that is running. The coordinator keeps the first 500 characters. Empty: none."""
+    trouble: builtins.str
+    """Optional. What keeps it from its work. The coordinator keeps the first 500 characters. Empty: nothing."""
+    @property
+    def turn_age(self) -> google.protobuf.duration_pb2.Duration:
+        """Optional. How long its current turn has lasted. Absent: it is in no turn."""
+
+    @property
+    def tool_age(self) -> google.protobuf.duration_pb2.Duration:
+        """Optional. How long that tool call has been running."""
+
+    def __init__(
+        self,
+        *,
+        version: builtins.str = ...,
+        turn_age: google.protobuf.duration_pb2.Duration | None = ...,
+        tool: builtins.str = ...,
+        tool_age: google.protobuf.duration_pb2.Duration | None = ...,
+        trouble: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["tool_age", b"tool_age", "turn_age", b"turn_age"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["tool", b"tool", "tool_age", b"tool_age", "trouble", b"trouble", "turn_age", b"turn_age", "version", b"version"]) -> None: ...
+
+Global___ReportedProgram: typing_extensions.TypeAlias = ReportedProgram
+
+@typing.final
 class ActivityLine(google.protobuf.message.Message):
     """One thing that a member's program did, such as a tool call."""
 
@@ -155,6 +235,7 @@ class ReportActivityRequest(google.protobuf.message.Message):
     USAGE_FIELD_NUMBER: builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: builtins.int
     FAILED_TURNS_FIELD_NUMBER: builtins.int
+    PROGRAM_FIELD_NUMBER: builtins.int
     idempotency_key: builtins.str
     """Optional. A report with the same key as the member's previous report changes nothing. The coordinator remembers only the
     most recent key.
@@ -173,6 +254,10 @@ class ReportActivityRequest(google.protobuf.message.Message):
     def failed_turns(self) -> Global___FailedTurns:
         """Optional. Whether the program's turns are failing. Absent: no change."""
 
+    @property
+    def program(self) -> Global___ReportedProgram:
+        """Optional. What the program is and does. Absent: no change."""
+
     def __init__(
         self,
         *,
@@ -180,9 +265,10 @@ class ReportActivityRequest(google.protobuf.message.Message):
         usage: Global___Usage | None = ...,
         idempotency_key: builtins.str = ...,
         failed_turns: Global___FailedTurns | None = ...,
+        program: Global___ReportedProgram | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["failed_turns", b"failed_turns", "usage", b"usage"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["failed_turns", b"failed_turns", "idempotency_key", b"idempotency_key", "lines", b"lines", "usage", b"usage"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["failed_turns", b"failed_turns", "program", b"program", "usage", b"usage"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["failed_turns", b"failed_turns", "idempotency_key", b"idempotency_key", "lines", b"lines", "program", b"program", "usage", b"usage"]) -> None: ...
 
 Global___ReportActivityRequest: typing_extensions.TypeAlias = ReportActivityRequest
 

@@ -322,6 +322,7 @@ class Member(google.protobuf.message.Message):
     SPAWNED_ON_FIELD_NUMBER: builtins.int
     PENDING_ORDER_FIELD_NUMBER: builtins.int
     FAILED_TURNS_FIELD_NUMBER: builtins.int
+    PROGRAM_FIELD_NUMBER: builtins.int
     name: builtins.str
     """As first written. Case-insensitive."""
     role: Global___Role.ValueType
@@ -390,6 +391,10 @@ class Member(google.protobuf.message.Message):
         nothing was reported.
         """
 
+    @property
+    def program(self) -> teamwire.v1.activity_pb2.Program:
+        """What its program is and does, in a life that has not ended. Absent: nothing was reported."""
+
     def __init__(
         self,
         *,
@@ -417,9 +422,10 @@ class Member(google.protobuf.message.Message):
         spawned_on: builtins.str = ...,
         pending_order: builtins.str = ...,
         failed_turns: teamwire.v1.activity_pb2.FailedTurns | None = ...,
+        program: teamwire.v1.activity_pb2.Program | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["attributes", b"attributes", "exit", b"exit", "failed_turns", b"failed_turns", "joined_at", b"joined_at", "lease_left", b"lease_left", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "connected", b"connected", "exit", b"exit", "failed_turns", b"failed_turns", "inbox_depth", b"inbox_depth", "inbox_full", b"inbox_full", "incarnation", b"incarnation", "joined_at", b"joined_at", "last_summary", b"last_summary", "lease_left", b"lease_left", "liveness", b"liveness", "name", b"name", "notice_level", b"notice_level", "pending_order", b"pending_order", "pending_permissions", b"pending_permissions", "pending_plan", b"pending_plan", "pending_shutdown", b"pending_shutdown", "plan_required", b"plan_required", "role", b"role", "spawned_on", b"spawned_on", "state", b"state", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["attributes", b"attributes", "exit", b"exit", "failed_turns", b"failed_turns", "joined_at", b"joined_at", "lease_left", b"lease_left", "program", b"program", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attributes", b"attributes", "connected", b"connected", "exit", b"exit", "failed_turns", b"failed_turns", "inbox_depth", b"inbox_depth", "inbox_full", b"inbox_full", "incarnation", b"incarnation", "joined_at", b"joined_at", "last_summary", b"last_summary", "lease_left", b"lease_left", "liveness", b"liveness", "name", b"name", "notice_level", b"notice_level", "pending_order", b"pending_order", "pending_permissions", b"pending_permissions", "pending_plan", b"pending_plan", "pending_shutdown", b"pending_shutdown", "plan_required", b"plan_required", "program", b"program", "role", b"role", "spawned_on", b"spawned_on", "state", b"state", "state_since", b"state_since", "total_usage", b"total_usage", "usage", b"usage"]) -> None: ...
 
 Global___Member: typing_extensions.TypeAlias = Member
 
@@ -1013,7 +1019,7 @@ class WorkFailure(google.protobuf.message.Message):
     """Optional. The task that it was given. Zero: it was given messages."""
     message_id: builtins.str
     """Required if there is no task, unless the program was given only its runner's `--prompt`. The id of the first
-    message that it was given.
+    message that it was given. With neither a task nor a message, and `attempts` zero, the failure is about the program itself.
     """
     messages: builtins.int
     """Optional. How many messages it was given. Zero counts as 1."""

@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/activity.proto.
  */
 export const file_teamwire_v1_activity: GenFile = /*@__PURE__*/
-  fileDesc("Chp0ZWFtd2lyZS92MS9hY3Rpdml0eS5wcm90bxILdGVhbXdpcmUudjEieQoFVXNhZ2USDQoFdHVybnMYASABKAQSFAoMaW5wdXRfdG9rZW5zGAIgASgEEhsKE2NhY2hlZF9pbnB1dF90b2tlbnMYAyABKAQSFQoNb3V0cHV0X3Rva2VucxgEIAEoBBIXCg9jb3N0X3VzZF9taWNyb3MYBSABKAQiVgoLRmFpbGVkVHVybnMSDQoFY291bnQYASABKA0SDQoFZXJyb3IYAiABKAkSKQoFc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wImsKDEFjdGl2aXR5TGluZRIQCghzZXF1ZW5jZRgBIAEoBBImCgJhdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEwoLaW5jYXJuYXRpb24YAyABKAQSDAoEdGV4dBgEIAEoCSJECgxSZXBvcnRlZExpbmUSDAoEdGV4dBgBIAEoCRImCgNhZ2UYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24irQEKFVJlcG9ydEFjdGl2aXR5UmVxdWVzdBIoCgVsaW5lcxgBIAMoCzIZLnRlYW13aXJlLnYxLlJlcG9ydGVkTGluZRIhCgV1c2FnZRgCIAEoCzISLnRlYW13aXJlLnYxLlVzYWdlEhcKD2lkZW1wb3RlbmN5X2tleRgDIAEoCRIuCgxmYWlsZWRfdHVybnMYBCABKAsyGC50ZWFtd2lyZS52MS5GYWlsZWRUdXJucyIYChZSZXBvcnRBY3Rpdml0eVJlc3BvbnNlIqUBChNMaXN0QWN0aXZpdHlSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEhYKDmFmdGVyX3NlcXVlbmNlGAMgASgEEhEKCXBhZ2Vfc2l6ZRgEIAEoDRISCgpwYWdlX3Rva2VuGAUgASgJEjEKBHdhaXQYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CCIq1GAQSAgg8InAKFExpc3RBY3Rpdml0eVJlc3BvbnNlEigKBWxpbmVzGAEgAygLMhkudGVhbXdpcmUudjEuQWN0aXZpdHlMaW5lEhUKDWxhc3Rfc2VxdWVuY2UYAiABKAQSFwoPbmV4dF9wYWdlX3Rva2VuGAMgASgJQmAKDmlvLnRlYW13aXJlLnYxQg1BY3Rpdml0eVByb3RvUAFaPWdpdGh1Yi5jb20vdGVhbXdpcmUvdGVhbXdpcmUvY2xpZW50L2dvL3RlYW13aXJlL3YxO3RlYW13aXJldjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_options]);
+  fileDesc("Chp0ZWFtd2lyZS92MS9hY3Rpdml0eS5wcm90bxILdGVhbXdpcmUudjEieQoFVXNhZ2USDQoFdHVybnMYASABKAQSFAoMaW5wdXRfdG9rZW5zGAIgASgEEhsKE2NhY2hlZF9pbnB1dF90b2tlbnMYAyABKAQSFQoNb3V0cHV0X3Rva2VucxgEIAEoBBIXCg9jb3N0X3VzZF9taWNyb3MYBSABKAQiVgoLRmFpbGVkVHVybnMSDQoFY291bnQYASABKA0SDQoFZXJyb3IYAiABKAkSKQoFc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIpkBCgdQcm9ncmFtEg8KB3ZlcnNpb24YASABKAkSLgoKdHVybl9zaW5jZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEdG9vbBgDIAEoCRIuCgp0b29sX3NpbmNlGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgd0cm91YmxlGAUgASgJIpsBCg9SZXBvcnRlZFByb2dyYW0SDwoHdmVyc2lvbhgBIAEoCRIrCgh0dXJuX2FnZRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIMCgR0b29sGAMgASgJEisKCHRvb2xfYWdlGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEg8KB3Ryb3VibGUYBSABKAkiawoMQWN0aXZpdHlMaW5lEhAKCHNlcXVlbmNlGAEgASgEEiYKAmF0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBITCgtpbmNhcm5hdGlvbhgDIAEoBBIMCgR0ZXh0GAQgASgJIkQKDFJlcG9ydGVkTGluZRIMCgR0ZXh0GAEgASgJEiYKA2FnZRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiLcAQoVUmVwb3J0QWN0aXZpdHlSZXF1ZXN0EigKBWxpbmVzGAEgAygLMhkudGVhbXdpcmUudjEuUmVwb3J0ZWRMaW5lEiEKBXVzYWdlGAIgASgLMhIudGVhbXdpcmUudjEuVXNhZ2USFwoPaWRlbXBvdGVuY3lfa2V5GAMgASgJEi4KDGZhaWxlZF90dXJucxgEIAEoCzIYLnRlYW13aXJlLnYxLkZhaWxlZFR1cm5zEi0KB3Byb2dyYW0YBSABKAsyHC50ZWFtd2lyZS52MS5SZXBvcnRlZFByb2dyYW0iGAoWUmVwb3J0QWN0aXZpdHlSZXNwb25zZSKlAQoTTGlzdEFjdGl2aXR5UmVxdWVzdBIMCgR0ZWFtGAEgASgJEg4KBm1lbWJlchgCIAEoCRIWCg5hZnRlcl9zZXF1ZW5jZRgDIAEoBBIRCglwYWdlX3NpemUYBCABKA0SEgoKcGFnZV90b2tlbhgFIAEoCRIxCgR3YWl0GAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQgiKtRgEEgIIPCJwChRMaXN0QWN0aXZpdHlSZXNwb25zZRIoCgVsaW5lcxgBIAMoCzIZLnRlYW13aXJlLnYxLkFjdGl2aXR5TGluZRIVCg1sYXN0X3NlcXVlbmNlGAIgASgEEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCUJgCg5pby50ZWFtd2lyZS52MUINQWN0aXZpdHlQcm90b1ABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_options]);
 
 /**
  * How much a member's program has used its model, as the program reports it. Counters, which only grow. The coordinator does
@@ -104,6 +104,105 @@ export const FailedTurnsSchema: GenMessage<FailedTurns> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_activity, 1);
 
 /**
+ * What a member's program is, and what it is doing, as of its runner's last report. The texts come from the program and may contain
+ * any character.
+ *
+ * @generated from message teamwire.v1.Program
+ */
+export type Program = Message<"teamwire.v1.Program"> & {
+  /**
+   * Its name and version, such as `Claude Code 2.1.330`. Up to 100 characters. Empty: unknown.
+   *
+   * @generated from field: string version = 1;
+   */
+  version: string;
+
+  /**
+   * When its current turn began, by the clock of the store. Absent: it is in no turn.
+   *
+   * @generated from field: google.protobuf.Timestamp turn_since = 2;
+   */
+  turnSince?: Timestamp | undefined;
+
+  /**
+   * The tool call that is running, as one line of up to 500 characters. Empty: none.
+   *
+   * @generated from field: string tool = 3;
+   */
+  tool: string;
+
+  /**
+   * When that tool call began, by the clock of the store. Absent: none is running.
+   *
+   * @generated from field: google.protobuf.Timestamp tool_since = 4;
+   */
+  toolSince?: Timestamp | undefined;
+
+  /**
+   * What keeps it from its work although it runs, as one line of up to 500 characters. Empty: nothing that is known.
+   *
+   * @generated from field: string trouble = 5;
+   */
+  trouble: string;
+};
+
+/**
+ * Describes the message teamwire.v1.Program.
+ * Use `create(ProgramSchema)` to create a new message.
+ */
+export const ProgramSchema: GenMessage<Program> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_activity, 2);
+
+/**
+ * What a report says of a program. See Program.
+ *
+ * @generated from message teamwire.v1.ReportedProgram
+ */
+export type ReportedProgram = Message<"teamwire.v1.ReportedProgram"> & {
+  /**
+   * Optional. Its name and version. The coordinator keeps the first 100 characters.
+   *
+   * @generated from field: string version = 1;
+   */
+  version: string;
+
+  /**
+   * Optional. How long its current turn has lasted. Absent: it is in no turn.
+   *
+   * @generated from field: google.protobuf.Duration turn_age = 2;
+   */
+  turnAge?: Duration | undefined;
+
+  /**
+   * Optional. The tool call that is running. The coordinator keeps the first 500 characters. Empty: none.
+   *
+   * @generated from field: string tool = 3;
+   */
+  tool: string;
+
+  /**
+   * Optional. How long that tool call has been running.
+   *
+   * @generated from field: google.protobuf.Duration tool_age = 4;
+   */
+  toolAge?: Duration | undefined;
+
+  /**
+   * Optional. What keeps it from its work. The coordinator keeps the first 500 characters. Empty: nothing.
+   *
+   * @generated from field: string trouble = 5;
+   */
+  trouble: string;
+};
+
+/**
+ * Describes the message teamwire.v1.ReportedProgram.
+ * Use `create(ReportedProgramSchema)` to create a new message.
+ */
+export const ReportedProgramSchema: GenMessage<ReportedProgram> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_activity, 3);
+
+/**
  * One thing that a member's program did, such as a tool call.
  *
  * @generated from message teamwire.v1.ActivityLine
@@ -143,7 +242,7 @@ export type ActivityLine = Message<"teamwire.v1.ActivityLine"> & {
  * Use `create(ActivityLineSchema)` to create a new message.
  */
 export const ActivityLineSchema: GenMessage<ActivityLine> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 2);
+  messageDesc(file_teamwire_v1_activity, 4);
 
 /**
  * A line in a report.
@@ -171,7 +270,7 @@ export type ReportedLine = Message<"teamwire.v1.ReportedLine"> & {
  * Use `create(ReportedLineSchema)` to create a new message.
  */
 export const ReportedLineSchema: GenMessage<ReportedLine> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 3);
+  messageDesc(file_teamwire_v1_activity, 5);
 
 /**
  * The request of TeamService.ReportActivity.
@@ -208,6 +307,13 @@ export type ReportActivityRequest = Message<"teamwire.v1.ReportActivityRequest">
    * @generated from field: teamwire.v1.FailedTurns failed_turns = 4;
    */
   failedTurns?: FailedTurns | undefined;
+
+  /**
+   * Optional. What the program is and does. Absent: no change.
+   *
+   * @generated from field: teamwire.v1.ReportedProgram program = 5;
+   */
+  program?: ReportedProgram | undefined;
 };
 
 /**
@@ -215,7 +321,7 @@ export type ReportActivityRequest = Message<"teamwire.v1.ReportActivityRequest">
  * Use `create(ReportActivityRequestSchema)` to create a new message.
  */
 export const ReportActivityRequestSchema: GenMessage<ReportActivityRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 4);
+  messageDesc(file_teamwire_v1_activity, 6);
 
 /**
  * The reply of TeamService.ReportActivity.
@@ -230,7 +336,7 @@ export type ReportActivityResponse = Message<"teamwire.v1.ReportActivityResponse
  * Use `create(ReportActivityResponseSchema)` to create a new message.
  */
 export const ReportActivityResponseSchema: GenMessage<ReportActivityResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 5);
+  messageDesc(file_teamwire_v1_activity, 7);
 
 /**
  * The request of TeamService.ListActivity.
@@ -287,7 +393,7 @@ export type ListActivityRequest = Message<"teamwire.v1.ListActivityRequest"> & {
  * Use `create(ListActivityRequestSchema)` to create a new message.
  */
 export const ListActivityRequestSchema: GenMessage<ListActivityRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 6);
+  messageDesc(file_teamwire_v1_activity, 8);
 
 /**
  * The reply of TeamService.ListActivity.
@@ -322,5 +428,5 @@ export type ListActivityResponse = Message<"teamwire.v1.ListActivityResponse"> &
  * Use `create(ListActivityResponseSchema)` to create a new message.
  */
 export const ListActivityResponseSchema: GenMessage<ListActivityResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_activity, 7);
+  messageDesc(file_teamwire_v1_activity, 9);
 

@@ -1,0 +1,89 @@
+//! Whether the program has loaded the member's tools.
+//!
+//! The MCP server creates a file when the program asks it for its tools. A program that never does looks healthy, but its agent
+//! cannot answer.
+
+use std::{path::PathBuf, time::Duration};
+
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep_until};
+
+/// How long after its first prompt a program may take to load the tools.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until the program has loaded its tools.
+#[derive(Debug)]
+pub(super) struct Loading {
+    directory: TempDir,
+    /// When to look again. None: the program has no prompt yet, or has loaded the tools.
+    look_at: Option<Instant>,
+    is_missing: bool,
+}
+
+/// What a look has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// The tools are loaded.
+    Loaded,
+    /// They are not, which was unknown.
+    Missing,
+    /// They are still not.
+    StillMissing,
+}
+
+impl Loading {
+    /// Creates the directory of the file. None: that is impossible, so no one will know.
+    pub(super) fn new() -> Option<Self> {
+        let directory = tempfile::Builder::new().prefix("teamwire-tools-").tempdir().ok()?;
+        Some(Self { directory, look_at: None, is_missing: false })
+    }
+
+    /// Returns the file that the MCP server creates.
+    pub(super) fn file(&self) -> PathBuf {
+        self.directory.path().join("loaded")
+    }
+
+    /// Records that the program has its first prompt.
+    pub(super) fn begin(&mut self) {
+        self.look_at.get_or_insert_with(|| Instant::now() + PATIENCE);
+    }
+
+    /// Waits until it is time to look. Cancel-safe.
+    pub(super) async fn due(&self) {
+        match self.look_at {
+            Some(at) => sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Looks whether the tools are loaded.
+    pub(super) fn look(&mut self) -> Look {
+        if self.file().exists() {
+            // No later look is due.
+            self.look_at = Some(Instant::now() + Duration::from_secs(365 * 24 * 3_600));
+            return Look::Loaded;
+        }
+        self.look_at = Some(Instant::now() + PATIENCE);
+        if std::mem::replace(&mut self.is_missing, true) { Look::StillMissing } else { Look::Missing }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn tools_that_are_not_loaded_in_time_are_missing_until_they_are() {
+        let mut loading = Loading::new().unwrap();
+        let began = Instant::now();
+        loading.begin();
+        loading.due().await;
+        assert_eq!((began.elapsed(), loading.look()), (PATIENCE, Look::Missing));
+        loading.begin();
+        loading.due().await;
+        assert_eq!(loading.look(), Look::StillMissing);
+        std::fs::write(loading.file(), "").unwrap();
+        loading.due().await;
+        assert_eq!((began.elapsed(), loading.look()), (PATIENCE * 3, Look::Loaded));
+    }
+}

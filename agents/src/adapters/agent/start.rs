@@ -1,0 +1,68 @@
+//! What a protocol needs before its program starts.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::{
+    protocol::{McpCommand, Setup},
+    tools::Tools,
+    warn,
+};
+use crate::{
+    config::Permissions, incarnation::Incarnation, line_protocol::input_lines::Welcome, process::find_program,
+};
+
+/// How long it may take to start the member's tools.
+const TOOLS_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Returns what the protocol of the program needs to know. Takes the program's session: it is resumed at most once, unless
+/// the program reports it again.
+pub(super) fn setup(incarnation: &mut Incarnation<'_>, welcome: &Welcome) -> Setup {
+    let config = incarnation.config;
+    let lossy = |text: &std::ffi::OsString| text.to_string_lossy().into_owned();
+    let mcp = config.agent.mcp_command.split_first().map(|(program, arguments)| McpCommand {
+        program: lossy(program),
+        arguments: arguments.iter().map(lossy).collect(),
+        environment: incarnation.environment(),
+    });
+    let program = config.command.first();
+    let resume = incarnation.lasting.session.id.take();
+    Setup {
+        program: program.and_then(|program| find_program(program, config.path(), config.directory.as_deref())),
+        arguments: config.command.iter().skip(1).map(lossy).collect(),
+        directory: config.working_directory(),
+        used_before: resume.as_ref().map(|_| incarnation.lasting.session.usage.into()).unwrap_or_default(),
+        resume,
+        mcp,
+        tools: Vec::new(),
+        plan_first: welcome.plan_required,
+        identity: welcome.identity.clone(),
+        permits_all: config.agent.permissions == Permissions::Allow,
+    }
+}
+
+/// Starts the member's tools, for a program that calls them over its own protocol.
+pub(super) async fn start_tools(setup: &mut Setup, incarnation: &Incarnation<'_>) -> Option<Tools> {
+    let starting = async {
+        let tools = Tools::start(incarnation.client()).await?;
+        let list = tools.list().await?;
+        Ok::<_, String>((tools, list))
+    };
+    let started = tokio::select! {
+        started = timeout(TOOLS_DEADLINE, starting) => {
+            started.unwrap_or_else(|_| Err("The coordinator does not answer.".to_owned()))
+        }
+        () = incarnation.stop.cancelled() => Err("The runner was asked to stop.".to_owned()),
+    };
+    match started {
+        Ok((tools, list)) => {
+            setup.tools = list;
+            Some(tools)
+        }
+        Err(why) => {
+            warn(incarnation, &format!("The agent has no tools of the team: {why}"));
+            None
+        }
+    }
+}
