@@ -74,7 +74,8 @@ impl Failure {
     pub(crate) fn message(&self) -> String {
         match self {
             Self::Call(Error::Unreachable { address, is_refused: true, .. }) if is_local(address) => format!(
-                "No coordinator is running on this machine. Start one: teamwire serve (nothing listens at {address})"
+                "No coordinator is running on this machine. Start one: teamwire serve (nothing listens at {address}{})",
+                if address.starts_with("unix:") { ", which leads to the coordinator of this user only" } else { "" }
             ),
             Self::Call(Error::OutcomeUnknown { call, detail, .. }) => format!(
                 "It is not known whether {call} was carried out: {}. {}",

@@ -15,6 +15,10 @@ use tokio::io::AsyncWrite;
 
 use crate::{RunnerEvent, agent_text::Interface};
 
+/// The environment variable with the path of a file that `teamwire mcp` creates once a program has asked for its tools. A runner sets
+/// it, and so learns that its program has loaded them.
+pub const TOOLS_LOADED_VARIABLE: &str = "TEAMWIRE_TOOLS_LOADED";
+
 /// Called with the reply to every Join and the client that made it, before a program starts. Store the new credential
 /// here, together with the address that it is valid at.
 pub type OnJoined = Arc<dyn Fn(&v1::JoinResponse, &Client) + Send + Sync>;

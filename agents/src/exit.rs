@@ -176,8 +176,6 @@ pub(crate) struct End {
     /// True: the program would probably fail in the same way again, because it was never ready to work or has said so. It is not
     /// restarted.
     pub(crate) is_final: bool,
-    /// True: the program is started again, whatever the policy, because only its session has failed.
-    pub(crate) starts_over: bool,
 }
 
 impl End {

@@ -64,7 +64,7 @@ pub mod visible;
 pub use self::{
     config::{
         AckPolicy, AgentOptions, AgentProtocol, Containment, Mode, OnEvent, OnJoined, OnShutdown, Permissions, Restart,
-        RunnerConfig,
+        RunnerConfig, TOOLS_LOADED_VARIABLE,
     },
     event::RunnerEvent,
     exit::{RunnerExit, exit_code},

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"net/url"
@@ -137,7 +138,8 @@ func open(o Options) (*Client, error) {
 	c.session.Store(noSession)
 	for _, address := range addresses {
 		if address.scheme == "unix" {
-			if err := refuseForeignSocket(address.place); err != nil {
+			// A missing one may appear. Every connection is checked, too.
+			if err := refuseForeignSocket(address.place); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				c.Close()
 				return nil, err
 			}

@@ -27,13 +27,13 @@ func refuseShared(path string) error {
 // refuseForeignSocket returns an error if a socket is not this user's or root's, or if others could have put it there.
 func refuseForeignSocket(path string) error {
 	for _, place := range []string{filepath.Dir(path), path} {
-		info, err := os.Stat(place)
+		info, err := os.Lstat(place)
 		if err != nil {
-			return nil // connecting reports the error
+			return fmt.Errorf("teamwire: no coordinator listens at %s: %w", path, err)
 		}
 		owner, mode := int(info.Sys().(*syscall.Stat_t).Uid), info.Mode()
-		isShared := mode.IsDir() && mode.Perm()&0o022 != 0 && mode&os.ModeSticky == 0
-		if owner != os.Geteuid() && owner != 0 || isShared {
+		isShared := mode.IsDir() && mode.Perm()&0o022 != 0
+		if owner != os.Geteuid() && owner != 0 || isShared || mode&os.ModeSymlink != 0 {
 			return fmt.Errorf("teamwire: %s belongs to user %d or can be changed by others, so nothing is sent to a coordinator there",
 				place, owner)
 		}

@@ -80,8 +80,9 @@ impl Invite {
             [] => show::warn("The token does not include the coordinator's address. Join with --address URL."),
             [Address::Unix(_), ..] => {
                 show::warn(
-                    "The join string works on this machine only, and for your user only. For other users and machines, start the \
-                     coordinator with --listen and --advertise URL.",
+                    "The join string works on this machine only, and for your user only. For other users of this machine, add \
+                     --address with the coordinator's http address; for other machines, start the coordinator with --advertise \
+                     URL.",
                 );
             }
             addresses if addresses.iter().all(Address::is_loopback) => {

@@ -3,7 +3,10 @@
 use std::{env, time::Duration};
 
 use clap::Args;
-use teamwire_agents::mcp::{CreateTeam, LOADED_VARIABLE, McpServer, TeamlessServer};
+use teamwire_agents::{
+    TOOLS_LOADED_VARIABLE,
+    mcp::{CreateTeam, McpServer, TeamlessServer},
+};
 use teamwire_client::{Reason, Retry, v1};
 use tokio::time::timeout;
 
@@ -71,7 +74,7 @@ fn server(context: &ContextArgs, caller: Caller) -> Result<McpServer, Failure> {
     let in_runner = is_within_runner();
     let client = if in_runner { caller.client.with_retry(Retry::within(OUTAGE_MAX)) } else { caller.client };
     let server = McpServer::new(client, in_runner).with_hooks(&context.hooks_directory()?);
-    Ok(match env::var_os(LOADED_VARIABLE).filter(|_| in_runner) {
+    Ok(match env::var_os(TOOLS_LOADED_VARIABLE).filter(|_| in_runner) {
         Some(file) => server.with_loaded_file(file.as_ref()),
         None => server,
     })

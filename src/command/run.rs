@@ -374,7 +374,7 @@ impl Run {
         if let Some(text) = join_string(self.join.as_deref(), self.join_file.as_deref())? {
             // A restarted runner has used its token already, so it rejoins with the identity that it saved.
             let joining = context.caller_for_join(&text)?;
-            if let Some(kept) = self.kept(context, name, joining.team.as_deref()).await?
+            if let Some(kept) = self.kept(context, name, joining.team.as_deref(), Some(&joining)).await?
                 && kept.address == joining.address
             {
                 return Ok(kept);
@@ -391,7 +391,7 @@ impl Run {
         let team = caller.as_ref().ok().and_then(|caller| caller.team.clone());
         let known = match &caller {
             Ok(caller) if caller.is(name) => Some(caller.clone()),
-            _ => self.kept(context, name, team.as_deref()).await?,
+            _ => self.kept(context, name, team.as_deref(), None).await?,
         };
         if let Some(known) = known {
             approver::check(&known.client, &self.approver).await?;
@@ -405,13 +405,25 @@ impl Run {
     }
 
     /// Returns the saved identity of a member that ran here before, if it can still begin a new life.
-    async fn kept(&self, context: &ContextArgs, name: &str, team: Option<&str>) -> Result<Option<Caller>, Failure> {
+    /// `joining`: who would join by the join string.
+    async fn kept(
+        &self,
+        context: &ContextArgs,
+        name: &str,
+        team: Option<&str>,
+        joining: Option<&Caller>,
+    ) -> Result<Option<Caller>, Failure> {
         // A program that a runner started uses no saved identity, but it may run others that its member invites.
         if name.is_empty() || is_within_runner() {
             return Ok(None);
         }
         let Some(kept) = context.identity_to_run(name, team)? else { return Ok(None) };
-        let Ok(caller) = context.caller_of(&kept) else { return Ok(None) };
+        let caller = match (context.caller_again(&kept, joining), joining) {
+            (Ok(caller), _) => caller,
+            // It belongs to another coordinator.
+            (Err(_), Some(_)) => return Ok(None),
+            (Err(failure), None) => return Err(failure),
+        };
         match caller.client.get_team(v1::GetTeamRequest::default()).await {
             Err(error) if has_ended(&error) => {
                 context.forget(&[kept])?;

@@ -20,6 +20,7 @@ use teamwire_proto::{credential::Credential, join_string::JoinString};
 
 pub(crate) use self::{
     advice::{has_ended, may_rejoin},
+    endpoint::socket_path,
     identities::identity,
     private_file::{make_private_directory, refuse_shared, try_lock, write_private},
     runner::{is_within_runner, refuse_within_runner},
@@ -115,6 +116,8 @@ pub(crate) enum Origin<'a> {
     JoinString(&'a JoinString),
     /// An identity saved in the context file. The environment outranks its address.
     Saved(&'a KeptIdentity),
+    /// A saved identity at an address that the user has named, with a join string.
+    Named(&'a KeptIdentity),
 }
 
 /// A resolved caller: its identity and a client that uses it.
@@ -302,6 +305,13 @@ impl ContextArgs {
         self.caller_with(identity.credential.clone(), Origin::Saved(identity))
     }
 
+    /// Returns the caller with a saved identity, to continue it where a join string leads. `joining`: who would join by that.
+    pub(crate) fn caller_again(&self, identity: &KeptIdentity, joining: Option<&Caller>) -> Result<Caller, Failure> {
+        let is_named = joining.is_some_and(|joining| joining.address == identity.address);
+        let origin = if is_named { Origin::Named(identity) } else { Origin::Saved(identity) };
+        self.caller_with(identity.credential.clone(), origin)
+    }
+
     /// Returns the operator of this machine's coordinator.
     ///
     /// A given credential takes precedence: an agent that acts for a member must not become the operator because it runs on
@@ -349,7 +359,7 @@ impl ContextArgs {
             _ => None,
         };
         let (address, tls) = self.endpoint(origin)?;
-        self.warn_of_plaintext(&address);
+        self.check_proof(origin, &address)?;
         let team = self.team.clone().or(own_team);
         let mut client = Client::connect_with(&address, tls)?
             .with_credential(&credential)?

@@ -119,8 +119,6 @@ pub(crate) struct Lasting {
     pub(crate) session: ProgramSession,
     /// Whether a program was ready to work in this incarnation or an earlier one.
     pub(crate) was_ready: bool,
-    /// The refusals of the model's API since the program last succeeded.
-    pub(crate) refusals: Refusals,
     /// Until when the last calls of an incarnation may be retried. None: it has not come to them.
     pub(crate) last_calls_by: Option<Instant>,
 }

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Incarnation;
 use crate::{
+    config::TOOLS_LOADED_VARIABLE,
     event::RunnerEvent,
     exit::{Exit, Why},
     line_protocol::input_lines::Welcome,
@@ -32,6 +33,8 @@ pub(crate) struct Additions {
     pub(crate) after: Vec<OsString>,
     /// Environment variables, unless the user has set them.
     pub(crate) environment: Vec<(OsString, OsString)>,
+    /// The file that the MCP server creates once the program has asked it for its tools. None: no one waits for it.
+    pub(crate) tools_loaded: Option<PathBuf>,
 }
 
 impl Incarnation<'_> {
@@ -114,9 +117,11 @@ impl Incarnation<'_> {
         let is_unset = |(name, _): &(OsString, OsString)| env::var_os(name).is_none();
         command.envs(additions.environment.into_iter().filter(is_unset));
         command.envs(self.config.environment.iter().map(|(name, value)| (name, value)));
-        for variable in [CA_VARIABLE, CERT_VARIABLE, KEY_VARIABLE, JOIN_VARIABLE] {
+        // Those of a runner around this one are not for its program.
+        for variable in [CA_VARIABLE, CERT_VARIABLE, KEY_VARIABLE, JOIN_VARIABLE, TOOLS_LOADED_VARIABLE] {
             command.env_remove(variable);
         }
+        command.envs(additions.tools_loaded.map(|file| (TOOLS_LOADED_VARIABLE, file)));
         command.envs(self.environment());
         let path = env::var_os("PATH").unwrap_or_default();
         command.env("PATH", with_own_directory(path, env::current_exe().ok().as_deref()));

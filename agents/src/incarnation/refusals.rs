@@ -6,17 +6,18 @@ const IN_A_ROW: u32 = 3;
 /// How many sessions in a row may be given up. By then, a message that each of them had in hand has become a dead letter.
 const SESSIONS_MAX: u32 = 6;
 
-/// The HTTP statuses with which an API refuses what it was sent. It answers the same request alike, however often.
-const STATUSES: [&str; 3] = ["400", "413", "422"];
-
-/// What APIs and programs say when they refuse what they were sent.
-const PHRASES: [&str; 6] = [
+/// What APIs and programs say when a session does not fit into the model's context. They answer the same session alike, however
+/// often. An error with HTTP status 400 can also mean that a key has expired or a bill is unpaid, which no new session mends.
+const PHRASES: [&str; 9] = [
     "prompt is too long",
+    "input is too long",
     "context window",
     "context length",
     "maximum context",
     "context_length_exceeded",
-    "invalid_request_error",
+    "maximum number of tokens",
+    "request too large",
+    "request_too_large",
 ];
 
 /// What to do after a turn has failed.
@@ -55,11 +56,10 @@ impl Refusals {
     }
 }
 
-/// Returns whether an error says that the API refuses what it was sent. A rate limit, an outage or a missing sign-in is none.
+/// Returns whether an error says that the session does not fit into the model's context.
 fn is_refusal(error: &str) -> bool {
     let error = error.to_ascii_lowercase();
-    let mut words = error.split(|c: char| !c.is_ascii_alphanumeric());
-    PHRASES.iter().any(|phrase| error.contains(phrase)) || words.any(|word| STATUSES.contains(&word))
+    PHRASES.iter().any(|phrase| error.contains(phrase))
 }
 
 #[cfg(test)]
@@ -73,8 +73,8 @@ mod tests {
         for refused in [
             TOO_LONG,
             "Prompt is too long",
-            "unexpected status 400 Bad Request: no",
-            "got status: 413",
+            "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+            "413 {\"error\":{\"type\":\"request_too_large\"}}",
             "Codex ran out of room in the model's context window.",
         ] {
             assert!(is_refusal(refused), "{refused}");

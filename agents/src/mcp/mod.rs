@@ -67,10 +67,6 @@ const CHECK_INBOX: &str = "CheckInbox";
 /// How long writing the last answers may take.
 const LAST_WRITES: Duration = Duration::from_secs(2);
 
-/// The environment variable with the path of a file that the server creates once the program has asked for its tools. A runner sets
-/// it, and so learns that the program has loaded them.
-pub const LOADED_VARIABLE: &str = "TEAMWIRE_TOOLS_LOADED";
-
 /// Why the server stopped.
 #[derive(Debug, thiserror::Error)]
 #[error("The agent program and this MCP server do not understand each other: {0}.")]

@@ -76,7 +76,7 @@ use crate::{
     event::RunnerEvent,
     exit::{End, Exit, RunnerExit, Why, exit_code, not_joined, not_ready},
     hurry::Hurry,
-    incarnation::{Incarnation, Lasting, Passthrough, ProgramSession, Refusals},
+    incarnation::{Incarnation, Lasting, Passthrough, ProgramSession},
     process::{Boundary, check_program},
 };
 
@@ -129,8 +129,7 @@ impl Runner {
         }
         let passthrough = Passthrough::new(mem::replace(&mut self.config.output, Box::new(tokio::io::sink())));
         let session = ProgramSession::default();
-        let refusals = Refusals::default();
-        let mut lasting = Lasting { passthrough, session, was_ready: false, refusals, last_calls_by: None };
+        let mut lasting = Lasting { passthrough, session, was_ready: false, last_calls_by: None };
         let client = match Client::connect_with(&self.config.address, self.config.tls.clone()) {
             Ok(client) => client.with_retry(self.config.retry),
             Err(error) => return not_joined(&error),

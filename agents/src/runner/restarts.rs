@@ -16,9 +16,6 @@ const SETTLED_AFTER: Duration = Duration::from_secs(60);
 /// restarted does not count as lost.
 const DELAY_MAX: Duration = Duration::from_secs(30);
 
-/// The delay before a program begins a new session.
-const NEW_SESSION_DELAY: Duration = Duration::from_secs(1);
-
 /// The failures of a program so far.
 pub(super) struct Restarts {
     policy: Restart,
@@ -34,9 +31,6 @@ impl Restarts {
 
     /// Returns how long to wait before the next start, after an incarnation that ran for `ran`. None: do not restart.
     pub(super) fn next(&mut self, end: &End, ran: Duration) -> Option<Duration> {
-        if end.starts_over && matches!(end.why, Why::Exited) {
-            return Some(NEW_SESSION_DELAY);
-        }
         let has_failed = end.exit.as_ref().is_some_and(|exit| !exit.is_success());
         let failures_max = match self.policy {
             Restart::OnFailure { failures_max } if has_failed => failures_max,
@@ -74,8 +68,6 @@ mod tests {
         assert_eq!(restarts.next(&end(Why::Exited, 1), Duration::ZERO), None);
         assert_eq!(restarts.next(&end(Why::Exited, 1), SETTLED_AFTER), Some(Duration::from_secs(1)));
         assert_eq!(Restarts::new(Restart::Never).next(&end(Why::Exited, 1), Duration::ZERO), None);
-        let new_session = End { starts_over: true, ..end(Why::Exited, 1) };
-        assert_eq!(Restarts::new(Restart::Never).next(&new_session, Duration::ZERO), Some(NEW_SESSION_DELAY));
     }
 
     #[test]

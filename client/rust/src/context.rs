@@ -70,7 +70,8 @@ impl KeptIdentity {
 
 /// Fails if `name` was saved for an https address and would be used at one with http.
 pub(crate) fn refuse_plaintext(name: &str, saved: &str, address: &str) -> Result<(), Error> {
-    if !is_https(saved) || is_https(address) {
+    let is_plain = Address::parse_list(address).is_ok_and(|addresses| addresses.iter().any(Address::is_plain));
+    if !is_https(saved) || !is_plain {
         return Ok(());
     }
     Err(Error::Context(format!(

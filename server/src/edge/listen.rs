@@ -6,12 +6,14 @@ use std::{
     net::{Ipv4Addr, SocketAddr, SocketAddrV4},
     os::unix::fs::{FileTypeExt as _, PermissionsExt as _},
     path::Path,
+    sync::Arc,
 };
 
 use nix::unistd::geteuid;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream, UnixListener, UnixStream},
+    sync::SetOnce,
 };
 use tokio_util::either::Either;
 
@@ -56,20 +58,18 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
 pub struct TcpAndSocket {
     /// The listener on the network.
     pub tcp: TcpListener,
-    /// The one on a Unix socket. `None`: there is none.
-    pub socket: Option<UnixListener>,
+    /// The one on a Unix socket, once there is one.
+    pub socket: Arc<SetOnce<UnixListener>>,
 }
 
 impl Listen for TcpAndSocket {
     type Stream = Either<TcpStream, UnixStream>;
 
     async fn accept(&self) -> io::Result<(Self::Stream, SocketAddr)> {
-        let Some(socket) = &self.socket else {
-            return Listen::accept(&self.tcp).await.map(|(stream, peer)| (Either::Left(stream), peer));
-        };
+        let local = async { self.socket.wait().await.accept().await };
         tokio::select! {
             accepted = Listen::accept(&self.tcp) => accepted.map(|(stream, peer)| (Either::Left(stream), peer)),
-            accepted = socket.accept() => {
+            accepted = local => {
                 let (stream, _) = accepted?;
                 let user = stream.peer_cred()?.uid();
                 if user != 0 && user != geteuid().as_raw() {
@@ -94,7 +94,7 @@ mod tests {
         let listener = bind(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let both = TcpAndSocket { tcp, socket: Some(listener) };
+        let both = TcpAndSocket { tcp, socket: Arc::new(SetOnce::new_with(Some(listener))) };
         let _client = UnixStream::connect(&path).await.unwrap();
         assert_eq!(both.accept().await.unwrap().1, SOCKET_PEER);
         let _client = TcpStream::connect(both.tcp.local_addr().unwrap()).await.unwrap();

@@ -119,7 +119,7 @@ impl HostDirectory {
 
     /// Continues with the identity that the host has.
     async fn resume(&self, context: &ContextArgs, saved: Saved) -> Result<Client, Failure> {
-        let client = context.caller_of(&saved.identity)?.client;
+        let client = context.caller_again(&saved.identity, self.joining.as_ref())?.client;
         if saved.joining.is_some() {
             return self.join(&client, saved).await;
         }

@@ -49,7 +49,7 @@ pub(super) fn bind_protocol(at: SocketAddr, may_move: bool) -> Result<TcpListene
     };
     let bound = match bind(at) {
         Err(error) if may_move && error.kind() == io::ErrorKind::AddrInUse => {
-            tracing::info!("another program listens on {at}; any other port will do");
+            tracing::warn!("another program listens on {at}, so the console is at another port");
             bind(SocketAddr::new(at.ip(), 0))
         }
         bound => bound,

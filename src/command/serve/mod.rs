@@ -24,7 +24,10 @@ use teamwire_server::{
     store::{self, StoreError, backup},
     telemetry::{Metrics, metrics_endpoint},
 };
-use tokio::time::sleep;
+use tokio::{
+    sync::SetOnce,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util::SubscriberInitExt as _};
 
@@ -154,8 +157,7 @@ impl Serve {
             OperatorFiles::load(&state_dir, settings.operator_credential.as_deref(), settings.operator_grace)?;
 
         // Bind before opening the store, so that a taken port leaves the store untouched.
-        let is_listen_given = self.is_listen_given(&settings);
-        let listener = bind_protocol(listen, !is_listen_given)?;
+        let listener = bind_protocol(listen, !self.is_listen_given(&settings))?;
         let metrics_listener = bind_auxiliary(settings.metrics()?, "metrics").await?;
         let health_listener = bind_auxiliary(settings.health()?, "health checks").await?;
         let store_url = store_url(&settings, &state_dir);
@@ -169,15 +171,25 @@ impl Serve {
         }
 
         // The store is open, so no other coordinator uses this state directory, unless they share a Redis.
-        let (socket, socket_listener) = match Socket::bind(&state_dir) {
-            Ok(bound) => bound,
-            Err(failure) if !is_listen_given => {
-                store.close().await;
-                return Err(failure);
+        let socket_listener = Arc::new(SetOnce::new());
+        let socket_is_over = CancellationToken::new();
+        let (mut socket, mut taking_over) = (None, None);
+        let socket_address = match Socket::bind(&state_dir) {
+            Ok(Some((bound, listener))) => {
+                let _ = socket_listener.set(listener);
+                socket = Some(bound);
+                Some(Socket::address(&state_dir)?)
             }
+            Ok(None) => {
+                tracing::info!("another coordinator has the Unix socket; this one takes it over when that one ends");
+                taking_over = Some(Socket::take_over(&state_dir, Arc::clone(&socket_listener), socket_is_over.clone()));
+                Some(Socket::address(&state_dir)?)
+            }
+            // On a full disk, for example.
             Err(failure) => {
-                tracing::warn!(error = failure.message(), "there is no Unix socket for clients on this machine");
-                (None, None)
+                let error = failure.message();
+                tracing::warn!(error, "there is no Unix socket, so clients on this machine need --address");
+                None
             }
         };
 
@@ -190,8 +202,8 @@ impl Serve {
         let scheme = if tls.is_some() { "https" } else { "http" };
         let listen = listener.local_addr()?;
         let tcp_address = format!("{scheme}://{}", local_address(listen));
-        let address = match &socket {
-            Some(socket) if tls.is_none() => socket.address.to_string(),
+        let address = match &socket_address {
+            Some(address) if tls.is_none() => address.to_string(),
             _ => tcp_address.clone(),
         };
         publish(&state_dir.join(ADDRESS_FILE), format!("{address}\n").as_bytes(), &format!("--address {address}"));
@@ -215,11 +227,7 @@ impl Serve {
             edge: settings.edge,
             tls,
             tls_reload_interval: settings.tls_reload_interval,
-            advertised: Advertised {
-                addresses: settings.advertise,
-                ca_fingerprint,
-                socket: socket.as_ref().map(|socket| socket.address.clone()),
-            },
+            advertised: Advertised { addresses: settings.advertise, ca_fingerprint, socket: socket_address },
             web_origins: settings.web_origins,
             console,
             drain_grace: settings.drain_grace,
@@ -260,15 +268,22 @@ impl Serve {
             _ = is_over => tracing::warn!("the store was not closed in time; the next start checks it"),
         }
         drop(socket);
+        socket_is_over.cancel();
+        if let Some(taking_over) = taking_over {
+            let _ = timeout(CLOSE_GRACE, taking_over).await;
+        }
         served.map_err(|error| Failure::local("The coordinator failed", error))?;
         tracing::info!("ended");
         Ok(())
     }
 
-    /// Returns whether the address to listen on was chosen. Otherwise, no client counts on its port.
+    /// Returns whether clients count on the port: it was chosen, or the coordinator is configured for more than this machine's user.
     fn is_listen_given(&self, settings: &Settings) -> bool {
-        let is_set = std::env::var_os("TEAMWIRE_LISTEN").is_some_and(|value| !value.is_empty());
-        self.listen.is_some() || is_set || settings.listen != Settings::default().listen
+        let is_set = ["TEAMWIRE_LISTEN", "TEAMWIRE_CONFIG"]
+            .iter()
+            .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
+        let is_shared = settings.tls_cert.is_some() || !settings.advertise.is_empty();
+        self.listen.is_some() || self.config.is_some() || is_set || is_shared
     }
 
     fn load_config(&self) -> Result<Config, Failure> {

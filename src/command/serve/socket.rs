@@ -1,54 +1,82 @@
-//! The coordinator's Unix socket: where it is, and that only one coordinator uses a state directory.
+//! The coordinator's Unix socket. One of the coordinators that share a state directory has it; the next one takes it over when that
+//! one ends.
 
 use std::{
-    env,
     fs::{self, File},
-    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
 };
 
-use nix::unistd::geteuid;
-use ring::digest::{SHA256, digest};
-use teamwire_client::SOCKET_FILE;
-use teamwire_proto::address::{Address, SOCKET_PATH_BYTES_MAX};
+use teamwire_proto::address::Address;
 use teamwire_server::edge::listen::bind;
-use tokio::net::UnixListener;
+use tokio::{net::UnixListener, sync::SetOnce, time::sleep};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
-    context::{make_private_directory, refuse_shared, try_lock},
-    failure::{Failure, UNREACHABLE},
+    context::{make_private_directory, refuse_shared, socket_path, try_lock},
+    failure::Failure,
 };
 
-/// The file in the state directory that the coordinator locks.
+/// The file in the state directory that the coordinator with the socket locks.
 const LOCK_FILE: &str = "coordinator.lock";
+
+/// How often a coordinator without the socket tries to take it over.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// A Unix socket, removed when it is dropped.
 #[derive(Debug)]
 pub(super) struct Socket {
     path: PathBuf,
-    /// Its address.
-    pub(super) address: Address,
     /// The lock that keeps other coordinators from replacing it.
     _lock: File,
 }
 
 impl Socket {
-    /// Binds the socket of a state directory. Fails if another coordinator has it.
-    pub(super) fn bind(state_dir: &Path) -> Result<(Option<Self>, Option<UnixListener>), Failure> {
-        let lock = try_lock(&state_dir.join(LOCK_FILE))?.ok_or_else(|| {
-            let text = format!(
-                "Another coordinator runs with the state directory {}. End it first, or give this one another directory with \
-                 --state-dir.",
-                state_dir.display()
-            );
-            Failure::with_code(UNREACHABLE, text)
-        })?;
-        let path = path(state_dir)?;
-        let failed = |error| Failure::local(&format!("Cannot listen on {}", path.display()), error);
+    /// Returns its address, which all coordinators that share a state directory use in turn.
+    pub(super) fn address(state_dir: &Path) -> Result<Address, Failure> {
+        let path = socket_path(state_dir)?;
         let text = path.to_str().ok_or_else(|| Failure::usage(format!("{} is not UTF-8.", path.display())))?;
-        let address = Address::Unix(text.to_owned());
+        Ok(Address::Unix(text.to_owned()))
+    }
+
+    /// Binds the socket of a state directory. None: another coordinator has it.
+    pub(super) fn bind(state_dir: &Path) -> Result<Option<(Self, UnixListener)>, Failure> {
+        let Some(lock) = try_lock(&state_dir.join(LOCK_FILE))? else { return Ok(None) };
+        let path = socket_path(state_dir)?;
+        if let Some(directory) = path.parent().filter(|parent| *parent != state_dir) {
+            make_private_directory(directory)?;
+            refuse_shared(directory)?;
+        }
+        let failed = |error| Failure::local(&format!("Cannot listen on {}", path.display()), error);
         let listener = bind(&path).map_err(failed)?;
-        Ok((Some(Self { path, address, _lock: lock }), Some(listener)))
+        Ok(Some((Self { path, _lock: lock }, listener)))
+    }
+
+    /// Takes the socket over once the coordinator that has it has ended. Stops when the returned handle is dropped.
+    pub(super) fn take_over(
+        state_dir: &Path,
+        listener: Arc<SetOnce<UnixListener>>,
+        stop: CancellationToken,
+    ) -> AbortOnDropHandle<()> {
+        let state_dir = state_dir.to_owned();
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            loop {
+                sleep(RETRY).await;
+                match Self::bind(&state_dir) {
+                    Ok(None) => {}
+                    Ok(Some((socket, bound))) => {
+                        tracing::info!("took over the Unix socket");
+                        let _ = listener.set(bound);
+                        stop.cancelled().await;
+                        return drop(socket);
+                    }
+                    Err(failure) => {
+                        return tracing::warn!(error = failure.message(), "cannot take over the Unix socket");
+                    }
+                }
+            }
+        }))
     }
 }
 
@@ -58,40 +86,20 @@ impl Drop for Socket {
     }
 }
 
-/// Returns where the socket of a state directory is: in it or, if that path is too long for a socket, in a private directory among
-/// the temporary files.
-fn path(state_dir: &Path) -> Result<PathBuf, Failure> {
-    let state_dir = std::path::absolute(state_dir)?;
-    let path = state_dir.join(SOCKET_FILE);
-    if path.as_os_str().len() <= SOCKET_PATH_BYTES_MAX {
-        return Ok(path);
-    }
-    let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
-    let runtime = runtime.unwrap_or_else(|| PathBuf::from("/tmp"));
-    let directory = runtime.join(format!("teamwire-{}", geteuid()));
-    make_private_directory(&directory)?;
-    refuse_shared(&directory)?;
-    let name = hex::encode(&digest(&SHA256, state_dir.as_os_str().as_bytes()).as_ref()[..8]);
-    Ok(directory.join(format!("{name}.sock")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_socket_is_in_the_state_directory_unless_its_path_would_be_too_long() {
-        assert_eq!(path(Path::new("/state")).unwrap(), Path::new("/state").join(SOCKET_FILE));
-        let [one, other] = ["a", "b"].map(|end| path(&Path::new("/state").join("x".repeat(100)).join(end)).unwrap());
-        assert!(one.as_os_str().len() <= SOCKET_PATH_BYTES_MAX && one != other, "{}", one.display());
-    }
-
     #[tokio::test]
-    async fn two_coordinators_cannot_use_one_state_directory() {
+    async fn the_next_coordinator_of_a_state_directory_takes_the_socket_over() {
         let directory = tempfile::tempdir().unwrap();
-        let (held, _listener) = Socket::bind(directory.path()).unwrap();
-        assert!(Socket::bind(directory.path()).unwrap_err().message().contains("--state-dir"));
+        let held = Socket::bind(directory.path()).unwrap().unwrap();
+        assert!(Socket::bind(directory.path()).unwrap().is_none());
+        let next = Arc::new(SetOnce::new());
+        let stop = CancellationToken::new();
+        let _taking_over = Socket::take_over(directory.path(), Arc::clone(&next), stop.clone());
         drop(held);
-        Socket::bind(directory.path()).unwrap();
+        let listener = next.wait().await;
+        assert!(listener.local_addr().unwrap().as_pathname().unwrap().exists());
     }
 }

@@ -15,7 +15,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use teamwire_client::{CONTEXT_VARIABLE, Client, Error};
+use teamwire_client::{ADDRESS_VARIABLE, CONTEXT_VARIABLE, Client, Error};
 use tokio::time::sleep;
 
 use crate::{cluster::Process, proxy::Proxy};
@@ -48,6 +48,9 @@ pub struct Hosts {
     twins: usize,
 }
 
+/// The file in a host's directory with the addresses at which it calls.
+const ADDRESS: &str = "address";
+
 impl Hosts {
     /// Starts hosts in a directory, each with its own way to the coordinators at these ports.
     pub(crate) async fn start(teamwire: &Path, directory: &Path, lead: &Client, ports: &[u16]) -> Result<Self, Error> {
@@ -63,6 +66,7 @@ impl Hosts {
             let name = format!("host{number}");
             let directory = hosts.directory.join(&name);
             write_profile(&directory, &history).map_err(failed)?;
+            fs::write(directory.join(ADDRESS), addresses(&links)).map_err(failed)?;
             let join = join_string(lead, &name, &links).await?;
             let process = hosts.launch(&directory, &["--name", &name, "--join", &join], &[]).map_err(failed)?;
             hosts.programs.push(HostProgram { name, process, links, directory });
@@ -156,7 +160,9 @@ impl Hosts {
         let own = self.programs[at].directory.clone();
         let twin = self.directory.join(format!("{}-twin{}", self.programs[at].name, self.twins));
         fs::create_dir_all(&twin)?;
-        fs::copy(own.join("host.toml"), twin.join("host.toml"))?;
+        for file in ["host.toml", ADDRESS] {
+            fs::copy(own.join(file), twin.join(file))?;
+        }
         Ok((own, twin))
     }
 
@@ -165,6 +171,8 @@ impl Hosts {
         command.arg("host").arg("--config").arg(directory.join("host.toml"));
         command.arg("--state-dir").arg(directory.join("state")).args(more);
         command.env(CONTEXT_VARIABLE, directory.join("context.json")).env("HOME", directory);
+        // A credential goes to a plain port of this machine only if its address is named.
+        command.env(ADDRESS_VARIABLE, fs::read_to_string(directory.join(ADDRESS))?);
         command.envs(variables.iter().map(|(name, value)| (name, value)));
         Process::start(command, &directory.join("log"))
     }
@@ -216,8 +224,13 @@ fn write_profile(directory: &Path, history: &Path) -> io::Result<()> {
 /// Invites a host to join over its own links.
 async fn join_string(lead: &Client, name: &str, links: &[Proxy]) -> Result<String, Error> {
     let token = lead.invite_host(name).await?.join_token;
+    Ok(format!("{token}@{}", addresses(links)))
+}
+
+/// Returns the addresses of a host's way to the coordinators, as a client takes them.
+fn addresses(links: &[Proxy]) -> String {
     let addresses: Vec<_> = links.iter().map(|link| format!("http://127.0.0.1:{}", link.port())).collect();
-    Ok(format!("{token}@{}", addresses.join(",")))
+    addresses.join(",")
 }
 
 /// Copies what a program needs to act as another host: its identity, and nothing about what runs.

@@ -37,7 +37,7 @@ use self::{
     claude::Claude,
     codex::Codex,
     loading::{Loading, Look},
-    prompts::{Failure, Prompts},
+    prompts::{Failure, Prompts, Rest},
     protocol::{Change, Decision, Event, Outbox, Protocol, Usage, Wish},
     reminders::Reminders,
     start::{setup, start_tools},
@@ -46,16 +46,16 @@ use self::{
     wishes::{Answered, Wishes},
 };
 use crate::{
-    config::{AgentProtocol, Permissions},
+    config::{AgentProtocol, Permissions, TOOLS_LOADED_VARIABLE},
     event::RunnerEvent,
     exit::{End, Exit, Why},
-    incarnation::{Incarnation, News, Next, ProgramSession},
+    incarnation::{Additions, Incarnation, News, Next, ProgramSession, Refusals},
     line_protocol::{
         input::Input,
+        input_lines::Welcome,
         json::{self, Unreadable},
         lines::{Lines, Piece, next_piece},
     },
-    mcp::LOADED_VARIABLE,
     process::Process,
     visible::shown_line,
 };
@@ -70,19 +70,50 @@ const LAST_LINES_DEADLINE: Duration = Duration::from_secs(5);
 const TOOLS_MISSING: &str = "The program has not loaded the team's tools (`teamwire mcp`), so the agent cannot answer. See what the \
                              program says about its MCP servers.";
 
-/// Runs the program through one incarnation.
+/// Runs the program through one incarnation, with one session after the other if the model's API refuses them.
 pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtocol) -> End {
     let welcome = incarnation.welcome().await;
-    let mut setup = setup(incarnation, &welcome);
+    let (mut refusals, mut rest) = (Refusals::default(), Rest::default());
+    loop {
+        match run_session(incarnation, protocol, &welcome, refusals, rest).await {
+            Ended::Over(end) => return end,
+            Ended::Refused(known, left) => (refusals, rest) = (known, left),
+        }
+        incarnation.lasting.session = ProgramSession::default();
+        incarnation.keep_program_session();
+        if let Some(failed) = rest.failed.take() {
+            // The coordinator delivers all messages again. Only for this one it counts.
+            incarnation.renew_session(&failed).await;
+        }
+    }
+}
+
+/// How a process of the program has ended.
+enum Ended {
+    /// The incarnation is over.
+    Over(End),
+    /// Its session was refused. The refusals so far, and what was not processed.
+    Refused(Refusals, Rest),
+}
+
+/// Runs one process of the program.
+async fn run_session(
+    incarnation: &mut Incarnation<'_>,
+    protocol: AgentProtocol,
+    welcome: &Welcome,
+    refusals: Refusals,
+    rest: Rest,
+) -> Ended {
+    let mut setup = setup(incarnation, welcome);
     // Codex calls the tools over its own protocol.
     let is_over_mcp = setup.mcp.is_some() && protocol != AgentProtocol::Codex;
     let loading = is_over_mcp.then(Loading::new).flatten();
     if let (Some(mcp), Some(loading)) = (&mut setup.mcp, &loading) {
-        mcp.environment.push((LOADED_VARIABLE.to_owned(), loading.file().to_string_lossy().into_owned()));
+        mcp.environment.push((TOOLS_LOADED_VARIABLE.to_owned(), loading.file().to_string_lossy().into_owned()));
     }
     let used_before = setup.used_before;
     let first = if incarnation.lasting.session.is_begun { "" } else { &incarnation.config.agent.prompt };
-    let prompts = Prompts::new(welcome.text.clone(), first);
+    let prompts = Prompts::new(welcome.text.clone(), first, rest);
     let mut tools = None;
     let protocol: Box<dyn Protocol> = match protocol {
         AgentProtocol::Claude => Box::new(Claude::new(setup)),
@@ -97,13 +128,10 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
             Box::new(acp)
         }
     };
-    let mut additions = protocol.launch();
-    if let Some(loading) = &loading {
-        additions.environment.push((LOADED_VARIABLE.into(), loading.file().into()));
-    }
-    let mut process = match incarnation.start_program(&welcome, additions).await {
+    let additions = Additions { tools_loaded: loading.as_ref().map(Loading::file), ..protocol.launch() };
+    let mut process = match incarnation.start_program(welcome, additions).await {
         Ok(process) => process,
-        Err(exit) => return End { why: Why::Exited, exit: Some(exit), ..End::default() },
+        Err(exit) => return Ended::Over(End { why: Why::Exited, exit: Some(exit), ..End::default() }),
     };
     let mut agent = Agent {
         protocol,
@@ -122,6 +150,7 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
         is_wrapped_up: CancellationToken::new(),
         is_broken: false,
         is_starting_over: false,
+        refusals,
         state: State::default(),
         loading,
     };
@@ -130,18 +159,16 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
     let exit = agent.end_program(incarnation, &mut process, &why).await;
     let hurry = incarnation.hurry.clone();
     let _ = hurry.bound(timeout(LAST_LINES_DEADLINE, agent.hear_out(incarnation))).await;
-    let why = incarnation.settle(why).await;
-    if agent.is_starting_over {
-        incarnation.lasting.session = ProgramSession::default();
-        incarnation.keep_program_session();
+    if agent.is_starting_over && !agent.is_broken && !incarnation.stop.is_cancelled() {
+        return Ended::Refused(agent.refusals, agent.prompts.into_rest());
     }
-    End {
+    let why = incarnation.settle(why).await;
+    Ended::Over(End {
         why,
         exit: Some(exit),
         is_outcome_unknown: false,
         is_final: agent.is_broken || !incarnation.lasting.was_ready,
-        starts_over: agent.is_starting_over && !agent.is_broken,
-    }
+    })
 }
 
 /// A running agent program.
@@ -170,6 +197,7 @@ struct Agent {
     is_broken: bool,
     /// The program's session is of no use any more: the model's API refuses it.
     is_starting_over: bool,
+    refusals: Refusals,
     state: State,
     /// None: nothing is known of the loading of the tools.
     loading: Option<Loading>,
@@ -340,17 +368,17 @@ impl Agent {
                 let asked = self.prompts.processed(id, incarnation);
                 self.reminders.turn_ended(asked);
                 incarnation.keep_program_session();
-                incarnation.lasting.refusals.succeeded();
+                self.refusals.succeeded();
                 incarnation.failed_turns(0, "");
                 incarnation.note_turn_ended(&self.done_last);
             }
             Event::Failed(id, detail) => {
                 let detail = first_line(&detail, ACTIVITY_CHARS_MAX);
-                let Some(Failure { in_a_row, after, report }) = self.prompts.failed(id) else { return };
+                let Some(Failure { in_a_row, after, report, is_new_turn }) = self.prompts.failed(id) else { return };
                 let error = first_line(&detail, SUMMARY_CHARS_MAX);
                 let error = if error.is_empty() { "the program does not say why".to_owned() } else { error };
                 incarnation.failed_turns(in_a_row, &error);
-                let next = incarnation.lasting.refusals.failed(&detail);
+                let next = if is_new_turn { self.refusals.failed(&detail) } else { Next::Retry };
                 if next != Next::Retry {
                     return self.start_over(next, &error, incarnation);
                 }
@@ -406,16 +434,16 @@ impl Agent {
 
     /// Gives up a session that the model's API refuses, and tells the lead.
     fn start_over(&mut self, next: Next, error: &str, incarnation: &mut Incarnation<'_>) {
-        let (is_stopping, what) = match next {
-            Next::Stop => (true, "and new ones as well, so the program is stopped"),
-            _ => (false, "so the program begins a new session"),
-        };
         let error: String = error.chars().take(SUMMARY_CHARS_MAX / 2).collect();
+        let (what, failing) = match next {
+            Next::Stop => ("and new ones as well, so the program is stopped", v1::WorkFailure::default()),
+            _ => ("so the program begins a new session", self.prompts.failing()),
+        };
         let text = format!("The model's API refuses the session, {what}: {error}");
         warn(incarnation, &text);
-        incarnation.report_failure(v1::WorkFailure { error: text, ..self.prompts.failing() });
+        incarnation.report_failure(v1::WorkFailure { error: text, ..failing });
         self.is_starting_over = true;
-        self.is_broken |= is_stopping;
+        self.is_broken |= next == Next::Stop;
     }
 
     fn permission_wanted(&mut self, wish: Wish, incarnation: &mut Incarnation<'_>) {

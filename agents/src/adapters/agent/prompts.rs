@@ -40,6 +40,17 @@ pub(super) struct Failure {
     pub(super) after: Duration,
     /// What the lead should know, without the error. None: nothing yet.
     pub(super) report: Option<v1::WorkFailure>,
+    /// False: the turn that took the prompt has taken another one as well, which has failed before.
+    pub(super) is_new_turn: bool,
+}
+
+/// What a process of the program has not processed, for the next process.
+#[derive(Debug, Default)]
+pub(super) struct Rest {
+    /// The message at which it has failed. None: it has failed at something else.
+    pub(super) failed: Option<Box<Delivery>>,
+    /// What goes into the prompts of the next process. Without the messages, if one has failed: they are delivered again.
+    waiting: VecDeque<Item>,
 }
 
 /// A part of a prompt.
@@ -82,12 +93,13 @@ pub(super) struct Prompts {
 }
 
 impl Prompts {
-    /// Creates the prompts of a program that has just started. `first`: what it is asked to do first; empty: nothing.
-    pub(super) fn new(welcome: String, first: &str) -> Self {
+    /// Creates the prompts of a program that has just started. `first`: what it is asked to do first; empty: nothing. `rest`: what an
+    /// earlier process has not processed.
+    pub(super) fn new(welcome: String, first: &str, rest: Rest) -> Self {
         let mut prompts = Self {
             welcome,
             is_welcome_needed: true,
-            waiting: VecDeque::new(),
+            waiting: rest.waiting,
             failed: 0,
             is_retrying: false,
             failing: v1::WorkFailure::default(),
@@ -194,7 +206,8 @@ impl Prompts {
             self.failed += 1;
         }
         if let Some(at) = self.retry_at {
-            return Some(Failure { in_a_row, after: at.saturating_duration_since(Instant::now()), report: None });
+            let after = at.saturating_duration_since(Instant::now());
+            return Some(Failure { in_a_row, after, report: None, is_new_turn: false });
         }
         self.attempts = if first == self.failing { self.attempts.saturating_add(1) } else { 1 };
         self.failing = first.clone();
@@ -205,7 +218,25 @@ impl Prompts {
         self.retry_at = Some(Instant::now() + delay);
         // The program may have lost the welcome.
         self.is_welcome_needed |= id == 1;
-        Some(Failure { in_a_row, after: delay, report })
+        Some(Failure { in_a_row, after: delay, report, is_new_turn: true })
+    }
+
+    /// Takes what was not processed, in order. What failed last comes first.
+    pub(super) fn into_rest(self) -> Rest {
+        let mut waiting: VecDeque<Item> = self.in_hand.into_values().flatten().chain(self.waiting).collect();
+        // Every process begins with it anyway.
+        waiting.retain(|item| !matches!(item, Item::First(_)));
+        match waiting.pop_front() {
+            Some(Item::Message(failed)) => {
+                waiting.retain(|item| !matches!(item, Item::Message(_)));
+                Rest { failed: Some(failed), waiting }
+            }
+            Some(other) => {
+                waiting.push_front(other);
+                Rest { failed: None, waiting }
+            }
+            None => Rest::default(),
+        }
     }
 
     /// Returns what fails, as a report names it, without the error.

@@ -24,7 +24,7 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 from grpc import StatusCode as Code
 
-from ._identity import Identity, refuse_foreign_socket
+from ._identity import Identity, foreign_socket
 from ._policy import ONCE, OUTCOME_UNKNOWN, READ, RETRIED, RETRYABLE, SECRET, WAITS
 
 _T = TypeVar("_T")
@@ -211,9 +211,13 @@ class Calls:
                 target = f"dns:///[{host}]:{port}" if ":" in host else f"dns:///{host}:{port}"
                 if scheme == "unix":
                     try:
-                        refuse_foreign_socket(host)
-                    except ValueError as error:
-                        raise Error(str(error), Code.UNAUTHENTICATED) from None
+                        why = foreign_socket(host)
+                    except OSError as error:
+                        raise Error(
+                            f"{_UNSENT}: no coordinator listens at {host}: {error}.", Code.UNAVAILABLE
+                        ) from None
+                    if why:
+                        raise Error(why, Code.UNAUTHENTICATED)
                     # gRPC's own authority, the path, is not a valid one.
                     options = [*_OPTIONS, ("grpc.default_authority", "localhost")]
                     self._link = grpc.aio.insecure_channel(f"unix:{quote(host)}", options)

@@ -202,18 +202,20 @@ def _default_address(environment: Mapping[str, str]) -> str:
     return f"unix://{quote(str(Path(directory, 'coordinator.sock')))}"
 
 
-def refuse_foreign_socket(path: str) -> None:
-    """Raises ValueError if a socket is not this user's or root's, or if others could have put it there."""
+def foreign_socket(path: str) -> str:
+    """Returns why nothing may be sent to a socket. Empty: no one but this user and root could have put it there.
+
+    Raises OSError if it is not there.
+    """
     for place in (Path(path).parent, Path(path)):
-        if not place.exists():
-            return
-        status, me = place.stat(), os.geteuid()
-        is_shared = stat.S_ISDIR(status.st_mode) and status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX
-        if status.st_uid not in (0, me) or is_shared:
-            raise ValueError(
+        status = place.lstat()
+        is_shared = stat.S_ISDIR(status.st_mode) and status.st_mode & 0o022
+        if status.st_uid not in (0, os.geteuid()) or is_shared or stat.S_ISLNK(status.st_mode):
+            return (
                 f"{place} belongs to user {status.st_uid} or can be changed by others, so nothing is sent to a "
                 "coordinator there."
             )
+    return ""
 
 
 def _context_path(environment: Mapping[str, str]) -> Path:

@@ -74,9 +74,11 @@ class Connections implements Route {
     const address = this.#addresses[this.turn % this.#addresses.length] ?? this.authority;
     const origin = originOf(address);
     const path = socketPath(address);
-    if (path !== undefined) await refuseForeign(path);
+    // Now, so that it fails with its own error; and again for every connection that the manager makes.
+    if (path !== undefined) refuseForeign(path);
     const secureContext = await this.#tls?.context(origin);
-    const options = path === undefined ? secureContext && { secureContext } : { createConnection: () => connect(path) };
+    const options =
+      path === undefined ? secureContext && { secureContext } : { createConnection: () => connectOwn(path) };
     const manager = new Http2SessionManager(origin, KEEPALIVE, options);
     for (const earlier of this.#managers) {
       if (earlier.state() === "closed" || earlier.state() === "error") this.#managers.delete(earlier);
@@ -84,6 +86,11 @@ class Connections implements Route {
     this.#managers.add(manager);
     return manager;
   }
+}
+
+function connectOwn(path: string) {
+  refuseForeign(path);
+  return connect(path);
 }
 
 /** Returns the origin that requests name. */
@@ -105,6 +112,6 @@ function connected(manager: Http2SessionManager): Promise<void> {
       const error = new ConnectError(`${manager.authority}: ${rawMessage}`, code, undefined, undefined, cause);
       if (state === "error") reject(markUnsent(error));
       else resolve();
-    });
+    }, reject);
   });
 }

@@ -1,22 +1,25 @@
 /** Unix sockets in Node. */
 
-import { stat } from "node:fs/promises";
+import { lstatSync, type Stats } from "node:fs";
 import { dirname } from "node:path";
-import { Code } from "@connectrpc/connect";
-import { TeamwireError } from "../error.js";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { markUnsent, TeamwireError } from "../error.js";
 
 const WRITABLE_BY_OTHERS = 0o022;
-const STICKY = 0o1000;
 
-/** Throws if a socket is not this user's or root's, or if others could have put it there. */
-export async function refuseForeign(path: string): Promise<void> {
+/** Throws if a socket is not there, if it is not this user's or root's, or if others could have put it there. */
+export function refuseForeign(path: string): void {
   for (const place of [dirname(path), path]) {
-    // Connecting reports a missing one.
-    const found = await stat(place).catch(() => undefined);
-    if (found === undefined) return;
+    let found: Stats;
+    try {
+      found = lstatSync(place);
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      throw markUnsent(new ConnectError(`no coordinator listens at ${path} (${code})`, Code.Unavailable));
+    }
     const isOurs = found.uid === 0 || found.uid === process.geteuid?.();
-    const isShared = found.isDirectory() && (found.mode & WRITABLE_BY_OTHERS) !== 0 && (found.mode & STICKY) === 0;
-    if (isOurs && !isShared) continue;
+    const isShared = found.isDirectory() && (found.mode & WRITABLE_BY_OTHERS) !== 0;
+    if (isOurs && !isShared && !found.isSymbolicLink()) continue;
     throw new TeamwireError(
       `${place} belongs to user ${found.uid} or can be changed by others, so nothing is sent to a coordinator there.`,
       Code.Unauthenticated,

@@ -28,8 +28,8 @@ export function memberNeed(member: v1.Member, requests: ReadonlyMap<string, v1.R
   if (failedTurns && failedTurns.count > 0) {
     return { rank: 4, reason: `${count(failedTurns.count, "turn")} failed in a row: ${failedTurns.error}` };
   }
-  if (member.program?.trouble) return { rank: 3, reason: member.program.trouble };
   if (member.inboxFull) return { rank: 4, reason: `Its inbox is full (${unread}) and accepts no more.` };
+  if (member.program?.trouble) return { rank: 3, reason: member.program.trouble };
   const request = requests.get(member.pendingPermissions[0] ?? "");
   if (request) return { rank: 3, reason: `Asks for permission: ${permission(request, request.content)}` };
   if (member.pendingPlan) return { rank: 3, reason: "Waits for the answer to its plan." };

@@ -183,19 +183,20 @@ impl Claude {
     /// what a process counted that was killed, or the last part of it.
     fn counted_before(&self, in_session: Usage) -> Usage {
         let (used_before, in_turn) = (self.setup.used_before, self.used_in_turn());
-        if in_session.is_below(used_before) {
-            return Usage::default();
-        }
         if in_turn == Usage::default() {
-            return used_before;
+            return if in_session.is_below(used_before) { Usage::default() } else { used_before };
         }
-        let remembered = Usage { cost_usd: None, ..in_session.minus(in_turn) };
-        if remembered.input_tokens >= used_before.input_tokens {
-            return used_before;
+        let remembered = in_session.minus(in_turn);
+        // The cost of a turn is known only at its end, so what was lost of it is not in the earlier cost.
+        let has_cost = remembered.input_tokens > 0
+            && in_session.cost_usd.zip(used_before.cost_usd).is_some_and(|(cost, before)| cost >= before);
+        Usage {
+            turns: 0,
+            input_tokens: remembered.input_tokens.min(used_before.input_tokens),
+            cached_tokens: remembered.cached_tokens.min(used_before.cached_tokens),
+            output_tokens: remembered.output_tokens.min(used_before.output_tokens),
+            cost_usd: used_before.cost_usd.filter(|_| has_cost),
         }
-        #[allow(clippy::cast_precision_loss)]
-        let part = remembered.input_tokens as f64 / used_before.input_tokens as f64;
-        Usage { cost_usd: used_before.cost_usd.map(|cost| cost * part), ..remembered }
     }
 
     fn result(&mut self, line: &Value, out: &mut Outbox) {

@@ -100,8 +100,10 @@ final class Channels implements AutoCloseable {
 
     private static String socketPath(String text) {
         try {
-            var path = new URI(text).getPath();
-            if (path != null && path.startsWith("/") && !path.endsWith("/") && path.indexOf('\0') < 0) {
+            var uri = new URI(text);
+            var path = uri.getPath();
+            var isPathOnly = uri.getRawAuthority() == null && uri.getRawQuery() == null && uri.getRawFragment() == null;
+            if (isPathOnly && path.startsWith("/") && !path.endsWith("/") && path.indexOf('\0') < 0) {
                 return path;
             }
         } catch (URISyntaxException e) {
