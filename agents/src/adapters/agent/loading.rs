@@ -3,10 +3,14 @@
 //! The MCP server creates a file when the program asks it for its tools. A program that never does looks healthy, but its agent
 //! cannot answer.
 
-use std::{path::PathBuf, time::Duration};
+use std::{future::pending, path::PathBuf, time::Duration};
 
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep_until};
+
+/// What to say if the program has not asked for the member's tools.
+pub(super) const TOOLS_MISSING: &str = "The program has not loaded the team's tools (`teamwire mcp`), so the agent cannot answer. See what the \
+                             program says about its MCP servers.";
 
 /// How long after its first prompt a program may take to load the tools.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -52,7 +56,7 @@ impl Loading {
     pub(super) async fn due(&self) {
         match self.look_at {
             Some(at) => sleep_until(at).await,
-            None => std::future::pending().await,
+            None => pending().await,
         }
     }
 
@@ -65,6 +69,14 @@ impl Loading {
         }
         self.look_at = Some(Instant::now() + PATIENCE);
         if std::mem::replace(&mut self.is_missing, true) { Look::StillMissing } else { Look::Missing }
+    }
+}
+
+/// Waits until it is time to look whether the program has loaded the tools. Cancel-safe.
+pub(super) async fn due(loading: &Option<Loading>) {
+    match loading {
+        Some(loading) => loading.due().await,
+        None => pending().await,
     }
 }
 

@@ -36,7 +36,7 @@ use self::{
     acp::Acp,
     claude::Claude,
     codex::Codex,
-    loading::{Loading, Look},
+    loading::{Loading, Look, TOOLS_MISSING, due},
     prompts::{Failure, Prompts, Rest},
     protocol::{Change, Decision, Event, Outbox, Protocol, Usage, Wish},
     reminders::Reminders,
@@ -65,10 +65,6 @@ const READY_DEADLINE: Duration = Duration::from_secs(120);
 
 /// How long to wait for the program's last lines once it has ended.
 const LAST_LINES_DEADLINE: Duration = Duration::from_secs(5);
-
-/// What to say if the program has not asked for the member's tools.
-const TOOLS_MISSING: &str = "The program has not loaded the team's tools (`teamwire mcp`), so the agent cannot answer. See what the \
-                             program says about its MCP servers.";
 
 /// Runs the program through one incarnation, with one session after the other if the model's API refuses them.
 pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtocol) -> End {
@@ -485,14 +481,6 @@ const SUMMARY_CHARS_MAX: usize = 200;
 fn first_line(text: &str, chars_max: usize) -> String {
     let line = text.trim().lines().next().unwrap_or_default();
     shown_line(line).chars().take(chars_max).collect()
-}
-
-/// Waits until it is time to look whether the program has loaded the tools. Cancel-safe.
-async fn due(loading: &Option<Loading>) {
-    match loading {
-        Some(loading) => loading.due().await,
-        None => std::future::pending().await,
-    }
 }
 
 /// Waits for the next result of a tool, and forever without tools. Cancel-safe.
