@@ -92,11 +92,12 @@ fn the_lead_sees_the_turn_and_the_tool_call_that_runs(setup: Setup) {
     let backend = setup.backend(&["--permissions", "allow"]);
     setup.send("start now");
     setup.await_file("running");
-    let running = eventually("the tool call is shown", || {
+    let running = eventually("the turn and the tool call are shown", || {
         let program = setup.world.member("backend")["program"].clone();
-        program["tool"].as_str().is_some_and(|tool| tool.contains("running")).then_some(program)
+        let has_call = program["tool"].as_str().is_some_and(|tool| tool.contains("running"));
+        (program["turn_since"].is_string() && has_call == setup.program.reports_running_calls).then_some(program)
     });
-    assert!(running["turn_since"].is_string() && running["tool_since"].is_string(), "{running}");
+    assert_eq!(running["tool_since"].is_string(), setup.program.reports_running_calls, "{running}");
     let version = running["version"].as_str().unwrap();
     assert!(!version.is_empty() && !version.contains("tried"), "it is the tried one: {version}");
     let status = setup.world.cli(LEAD, &["status"]).succeeds().stdout;

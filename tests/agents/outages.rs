@@ -74,6 +74,9 @@ fn a_session_that_the_model_refuses_for_good_is_replaced_by_a_new_one(setup: Set
 }
 
 fn a_message_that_every_session_fails_on_becomes_a_dead_letter(setup: Setup) {
+    if setup.program.compacts_refused_sessions {
+        return;
+    }
     // Ahead of the rule that fails: a failed turn stays in the session, so the model reads both.
     setup.model.add(approval());
     setup.model.add(Rule::when("a poisoned message").fails(400).always());

@@ -19,6 +19,10 @@ pub(crate) struct Program {
     pub resumes: bool,
     /// Whether the runner learns that it has compacted its context, which it does once the model has read too much.
     pub reports_compaction: bool,
+    /// Whether it says that a tool call runs, and not only that it has ended.
+    pub reports_running_calls: bool,
+    /// Whether it compacts its session if the model refuses that as too long, and so answers after all.
+    pub compacts_refused_sessions: bool,
     /// Whether it ends when its input does. Otherwise, the runner ends it with SIGTERM.
     pub ends_with_its_input: bool,
     /// The tool that runs a shell command, and the field of its input that holds it.
@@ -33,6 +37,8 @@ const PROGRAMS: [Program; 4] = [
         takes_messages_in_mid_turn: true,
         resumes: true,
         reports_compaction: true,
+        reports_running_calls: true,
+        compacts_refused_sessions: false,
         ends_with_its_input: true,
         shell: ("Bash", "command"),
     },
@@ -42,6 +48,8 @@ const PROGRAMS: [Program; 4] = [
         takes_messages_in_mid_turn: true,
         resumes: true,
         reports_compaction: true,
+        reports_running_calls: true,
+        compacts_refused_sessions: false,
         ends_with_its_input: true,
         shell: ("exec_command", "cmd"),
     },
@@ -52,6 +60,8 @@ const PROGRAMS: [Program; 4] = [
         // It says that it has no sessions for the project.
         resumes: false,
         reports_compaction: false,
+        reports_running_calls: false,
+        compacts_refused_sessions: false,
         ends_with_its_input: false,
         shell: ("run_shell_command", "command"),
     },
@@ -61,6 +71,8 @@ const PROGRAMS: [Program; 4] = [
         takes_messages_in_mid_turn: false,
         resumes: true,
         reports_compaction: true,
+        reports_running_calls: true,
+        compacts_refused_sessions: true,
         ends_with_its_input: true,
         shell: ("bash", "command"),
     },

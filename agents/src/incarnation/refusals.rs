@@ -8,11 +8,12 @@ const SESSIONS_MAX: u32 = 6;
 
 /// What APIs and programs say when a session does not fit into the model's context. They answer the same session alike, however
 /// often. An error with HTTP status 400 can also mean that a key has expired or a bill is unpaid, which no new session mends.
-const PHRASES: [&str; 9] = [
+const PHRASES: [&str; 10] = [
     "prompt is too long",
     "input is too long",
     "context window",
     "context length",
+    "context limit",
     "maximum context",
     "context_length_exceeded",
     "maximum number of tokens",
@@ -75,6 +76,7 @@ mod tests {
             "Prompt is too long",
             "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
             "413 {\"error\":{\"type\":\"request_too_large\"}}",
+            "Conversation history too large to compact - exceeds model context limit",
             "Codex ran out of room in the model's context window.",
         ] {
             assert!(is_refusal(refused), "{refused}");
