@@ -86,6 +86,11 @@ impl Address {
         }
     }
 
+    /// Returns whether any program of this machine could listen there: it has neither TLS nor a Unix socket to prove who answers.
+    pub fn is_unproven(&self) -> bool {
+        self.is_plain() && self.is_loopback()
+    }
+
     fn scheme(&self) -> &'static str {
         match self {
             Self::Tcp(TcpAddress { is_tls: true, .. }) => "https",

@@ -132,8 +132,7 @@ impl ContextArgs {
 
 /// Returns whether any program of this machine could listen at one of these addresses.
 fn is_unproven(addresses: &str) -> bool {
-    let addresses = Address::parse_list(addresses).unwrap_or_default();
-    addresses.iter().any(|address| address.is_plain() && address.is_loopback())
+    Address::parse_list(addresses).is_ok_and(|addresses| addresses.iter().any(Address::is_unproven))
 }
 
 /// Says that the coordinator of this machine can only be reached where any program could listen.

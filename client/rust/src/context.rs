@@ -82,7 +82,7 @@ pub(crate) fn refuse_plaintext(name: &str, saved: &str, address: &str) -> Result
 
 /// Fails if the credential of `name` would go, unasked, to an address where any program of this machine may listen.
 pub(crate) fn refuse_unproven(name: &str, saved: &str) -> Result<(), Error> {
-    if !Address::parse_list(saved).is_ok_and(|addresses| addresses.iter().any(|it| it.is_plain() && it.is_loopback())) {
+    if !Address::parse_list(saved).is_ok_and(|addresses| addresses.iter().any(Address::is_unproven)) {
         return Ok(());
     }
     Err(Error::Context(format!(

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Loading {
     directory: TempDir,
-    /// When to look again. None: the program has no prompt yet, or has loaded the tools.
+    /// When to look again. None: the program has no prompt yet.
     look_at: Option<Instant>,
     is_missing: bool,
 }
@@ -60,11 +60,9 @@ impl Loading {
         }
     }
 
-    /// Looks whether the tools are loaded.
+    /// Looks whether the tools are loaded. Once they are, there is nothing to look for any more.
     pub(super) fn look(&mut self) -> Look {
         if self.file().exists() {
-            // No later look is due.
-            self.look_at = Some(Instant::now() + Duration::from_secs(365 * 24 * 3_600));
             return Look::Loaded;
         }
         self.look_at = Some(Instant::now() + PATIENCE);

@@ -195,7 +195,7 @@ struct Agent {
     is_starting_over: bool,
     refusals: Refusals,
     state: State,
-    /// None: nothing is known of the loading of the tools.
+    /// None: the tools are loaded, or no one can know.
     loading: Option<Loading>,
 }
 
@@ -422,7 +422,10 @@ impl Agent {
                 warn(incarnation, TOOLS_MISSING);
                 incarnation.report_failure(v1::WorkFailure { error: TOOLS_MISSING.to_owned(), ..Default::default() });
             }
-            Some(Look::Loaded) => self.state.set_defect(""),
+            Some(Look::Loaded) => {
+                self.state.set_defect("");
+                self.loading = None;
+            }
             Some(Look::StillMissing) | None => {}
         }
         self.settle_outbox(incarnation);
