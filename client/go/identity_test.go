@@ -176,3 +176,37 @@ func TestAContextFileThatOtherUsersCanAccessIsRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestASocketIsAnotherUsersIfNoOneElseCouldHavePutItThere(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a file away")
+	}
+	const other = 65_534
+	directory, err := os.MkdirTemp("/run", "teamwire-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(directory) })
+	path := filepath.Join(directory, "c.sock")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		owner   int
+		mode    os.FileMode
+		refusal string
+	}{{other, 0o755, ""}, {other, 0o775, "can be changed by others"}, {other - 1, 0o755, "belongs to user 65533"}} {
+		for place, owner := range map[string]int{directory: test.owner, path: other} {
+			if err := os.Chown(place, owner, -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chmod(directory, test.mode); err != nil {
+			t.Fatal(err)
+		}
+		err := refuseForeignSocket(path)
+		if (err == nil) != (test.refusal == "") || err != nil && !strings.Contains(err.Error(), test.refusal) {
+			t.Errorf("%+v: %v", test, err)
+		}
+	}
+}

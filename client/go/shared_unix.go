@@ -24,18 +24,28 @@ func refuseShared(path string) error {
 		"make it private: chmod 600 %[1]s", path, mode)
 }
 
-// refuseForeignSocket returns an error if a socket is not this user's or root's, or if others could have put it there.
+// refuseForeignSocket returns an error unless a socket is certainly this user's, root's, or another user's who, except for root, alone
+// could have put it there.
 func refuseForeignSocket(path string) error {
-	for _, place := range []string{filepath.Dir(path), path} {
+	owner, places := os.Geteuid(), []string{filepath.Dir(path), path}
+	if info, err := os.Lstat(path); err == nil {
+		if its := int(info.Sys().(*syscall.Stat_t).Uid); its != 0 && its != owner {
+			owner = its
+			for above := filepath.Dir(filepath.Dir(path)); above != places[0]; above = filepath.Dir(above) {
+				places = append([]string{above}, places...)
+			}
+		}
+	}
+	for _, place := range places {
 		info, err := os.Lstat(place)
 		if err != nil {
 			return fmt.Errorf("teamwire: no coordinator listens at %s: %w", path, err)
 		}
-		owner, mode := int(info.Sys().(*syscall.Stat_t).Uid), info.Mode()
+		its, mode := int(info.Sys().(*syscall.Stat_t).Uid), info.Mode()
 		isShared := mode.IsDir() && mode.Perm()&0o022 != 0
-		if owner != os.Geteuid() && owner != 0 || isShared || mode&os.ModeSymlink != 0 {
+		if its != owner && its != 0 || isShared || mode&os.ModeSymlink != 0 {
 			return fmt.Errorf("teamwire: %s belongs to user %d or can be changed by others, so nothing is sent to a coordinator there",
-				place, owner)
+				place, its)
 		}
 	}
 	return nil

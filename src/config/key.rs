@@ -96,6 +96,8 @@ macro_rules! take {
 /// Every key, in the order of the default file.
 pub(super) const KEYS: &[Key] = keys! {
     "listen": Text => listen;
+    "socket": File => socket;
+    "socket_group": Text => socket_group;
     "store": Text => store;
     "advertise": List => advertise;
     "insecure_no_tls": Flag => insecure_no_tls;

@@ -18,6 +18,10 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub listen: String,
+    /// `None`: in the state directory.
+    pub socket: Option<PathBuf>,
+    /// Empty: only the coordinator's own user may connect to the socket.
+    pub socket_group: String,
     /// Empty: an embedded store in the state directory.
     pub store: String,
     pub advertise: Vec<String>,
@@ -56,6 +60,8 @@ impl Default for Settings {
         let server = teamwire_server::server::Config::new("");
         Self {
             listen: "127.0.0.1:7420".to_owned(),
+            socket: None,
+            socket_group: String::new(),
             store: String::new(),
             advertise: server.advertised.addresses,
             insecure_no_tls: false,

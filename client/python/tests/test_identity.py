@@ -1,7 +1,9 @@
 """Join strings, addresses, the environment and the context file."""
 
 import json
+import os
 import socket
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -238,6 +240,22 @@ def test_a_socket_that_others_could_have_put_there_is_refused(tmp_path: Path) ->
         assert "can be changed by others" in foreign_socket(str(path))
     with pytest.raises(OSError, match="No such file"):
         foreign_socket("/nowhere/c.sock")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_socket_is_another_users_if_no_one_else_could_have_put_it_there() -> None:
+    with tempfile.TemporaryDirectory(dir="/run") as name, socket.socket(socket.AF_UNIX) as listener:
+        path = Path(name, "c.sock")
+        listener.bind(str(path))
+        for place in (path, path.parent):
+            os.chown(place, 65_534, -1)
+        path.parent.chmod(0o755)
+        assert foreign_socket(str(path)) == ""
+        path.parent.chmod(0o775)
+        assert "can be changed by others" in foreign_socket(str(path))
+        path.parent.chmod(0o755)
+        os.chown(path.parent, 65_533, -1)
+        assert "belongs to user 65533" in foreign_socket(str(path))
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o620, 0o602])

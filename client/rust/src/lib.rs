@@ -110,6 +110,8 @@ pub use identity::{
 };
 pub use lead::Shutdown;
 pub use private_file::refuse_shared;
+#[cfg(unix)]
+pub use private_file::refuse_unowned;
 pub use retry::Retry;
 pub use runner::check_within_runner;
 pub use subscription::{Acks, Closed, Delivery, End, EndReason, Event, SubscribeOptions, Subscription};

@@ -16,6 +16,31 @@ pub fn refuse_shared(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
+/// Fails, with the reason, if anyone but one user and root could have put a socket at a path. A missing one passes if no one else could
+/// put one there.
+#[cfg(unix)]
+pub fn refuse_unowned(path: &Path, user: u32) -> Result<(), String> {
+    use std::{fs, io, os::unix::fs::MetadataExt as _};
+
+    for place in path.ancestors() {
+        let metadata = match fs::symlink_metadata(place) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && place == path => continue,
+            found => found.map_err(|error| format!("{} cannot be read: {error}", place.display()))?,
+        };
+        let owner = metadata.uid();
+        if owner != 0 && owner != user {
+            return Err(format!("{} belongs to user {owner}", place.display()));
+        }
+        if metadata.is_symlink() {
+            return Err(format!("{} is a symbolic link", place.display()));
+        }
+        if metadata.is_dir() && metadata.mode() & 0o022 != 0 {
+            return Err(format!("others can change {}", place.display()));
+        }
+    }
+    Ok(())
+}
+
 #[cfg(unix)]
 mod unix {
     use std::{
@@ -304,6 +329,23 @@ mod tests {
         assert_eq!(refusal(&link), "");
         std::os::unix::fs::lchown(&link, Some(OTHER), None).unwrap();
         assert!(refusal(&link).contains("so it is not trusted"), "{}", refusal(&link));
+    }
+
+    #[test]
+    fn a_socket_counts_as_a_users_if_no_one_else_could_have_put_it_there() {
+        let (me, near) = (nix::unistd::geteuid().as_raw(), Path::new("/etc/no-such-socket"));
+        refuse_unowned(near, 0).unwrap();
+        refuse_unowned(near, OTHER).unwrap();
+        assert!(refuse_unowned(Path::new("/etc/no-such-directory/socket"), 0).unwrap_err().contains("cannot be read"));
+        let (root, _, file) = file_in_directory();
+        let refused = refuse_unowned(&file, me).unwrap_err();
+        assert_eq!(refused, format!("others can change {}", root.path().parent().unwrap().display()));
+        if chown(&file, Some(OTHER), None).is_ok() {
+            assert_eq!(refuse_unowned(&file, me).unwrap_err(), format!("{} belongs to user {OTHER}", file.display()));
+        }
+        let link = root.path().join("link");
+        symlink(&file, &link).unwrap();
+        assert!(refuse_unowned(&link, me).unwrap_err().contains("is a symbolic link"));
     }
 
     #[test]

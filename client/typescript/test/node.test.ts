@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
-import { chmod, mkdtemp, rm } from "node:fs/promises";
+import { chmod, chown, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { connect } from "@teamwire/client";
+import { refuseForeign } from "../src/platform/socket.js";
 import { CREDENTIAL } from "./coordinator.js";
 
 test("a request names the host as in its address", async (context) => {
@@ -29,6 +30,23 @@ test("a request names the host as in its address", async (context) => {
     await client.close();
     server.close();
   }
+});
+
+const isRoot = process.geteuid?.() === 0;
+
+test("a Unix socket of another user is used only if its place is that user's", { skip: !isRoot }, async () => {
+  const directory = await mkdtemp("/run/teamwire-");
+  const path = join(directory, "c.sock");
+  await writeFile(path, "");
+  for (const place of [path, directory]) await chown(place, 65_534, 65_534);
+  await chmod(directory, 0o755);
+  refuseForeign(path);
+  await chmod(directory, 0o775);
+  assert.throws(() => refuseForeign(path), /can be changed by others/);
+  await chmod(directory, 0o755);
+  await chown(directory, 65_533, 65_533);
+  assert.throws(() => refuseForeign(path), /belongs to user 65533/);
+  await rm(directory, { recursive: true });
 });
 
 test("a Unix socket is used unless others could have put it there", async () => {

@@ -34,7 +34,7 @@ use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _, util:
 use self::{
     listen::{bind_auxiliary, bind_protocol, local_address, raise_open_file_limit},
     operator::OperatorFiles,
-    socket::Socket,
+    socket::{Place, Socket},
 };
 use super::stop_on_signal::stop_on_signal;
 use crate::{
@@ -78,6 +78,14 @@ pub(super) struct Serve {
     /// 127.0.0.1:7420, or another port if that one is taken]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
+    /// The path of the Unix socket, in a directory that only you and root can change [default: in the state directory]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<String>,
+    /// Also let the members of this group connect to the socket, such as agents that run as other users; requires --socket
+    ///
+    /// They still need a credential for every call.
+    #[arg(long, value_name = "GROUP")]
+    socket_group: Option<String>,
     /// The store: embedded:PATH, memory:, redis[s]://[[USER]:PASSWORD@]HOST[:PORT][/DB], redis+unix:///PATH,
     /// redis[s]+sentinel://HOST,.../SERVICE[/DB] or redis[s]+cluster://HOST,... [default: a file in the state directory]
     ///
@@ -153,6 +161,7 @@ impl Serve {
         let state_dir = context.state_dir()?;
         make_private_directory(&state_dir)?;
         refuse_shared(&state_dir)?;
+        let place = Place::of(&settings, &state_dir)?;
         let operator =
             OperatorFiles::load(&state_dir, settings.operator_credential.as_deref(), settings.operator_grace)?;
 
@@ -173,17 +182,12 @@ impl Serve {
         // The store is open, so no other coordinator uses this state directory, unless they share a Redis.
         let socket_listener = Arc::new(SetOnce::new());
         let socket_is_over = CancellationToken::new();
-        let (mut socket, mut taking_over) = (None, None);
-        let socket_address = match Socket::bind(&state_dir) {
-            Ok(Some((bound, listener))) => {
-                let _ = socket_listener.set(listener);
-                socket = Some(bound);
-                Some(Socket::address(&state_dir)?)
-            }
-            Ok(None) => {
-                tracing::info!("another coordinator has the Unix socket; this one takes it over when that one ends");
-                taking_over = Some(Socket::take_over(&state_dir, Arc::clone(&socket_listener), socket_is_over.clone()));
-                Some(Socket::address(&state_dir)?)
+        let mut holding = None;
+        let socket_address = match Socket::bind(&place) {
+            Ok(bound) => {
+                let stop = socket_is_over.clone();
+                holding = Some(Socket::hold(place.clone(), bound, Arc::clone(&socket_listener), stop));
+                Some(place.address()?)
             }
             // On a full disk, for example.
             Err(failure) => {
@@ -254,7 +258,7 @@ impl Serve {
         if let Some(listener) = &health_listener {
             tracing::info!(address = %listener.local_addr()?, "health checks are answered");
         }
-        let protocol = TcpAndSocket { tcp: listener, socket: socket_listener };
+        let protocol = TcpAndSocket { tcp: listener, socket: socket_listener, is_shared: place.is_shared() };
         let listeners = Listeners { protocol, health: health_listener };
         let (hard_stop, draining) = (config.hard_stop, shutdown.clone());
         let is_over = tokio::spawn(async move {
@@ -267,10 +271,9 @@ impl Serve {
             () = store.close() => {}
             _ = is_over => tracing::warn!("the store was not closed in time; the next start checks it"),
         }
-        drop(socket);
         socket_is_over.cancel();
-        if let Some(taking_over) = taking_over {
-            let _ = timeout(CLOSE_GRACE, taking_over).await;
+        if let Some(holding) = holding {
+            let _ = timeout(CLOSE_GRACE, holding).await;
         }
         served.map_err(|error| Failure::local("The coordinator failed", error))?;
         tracing::info!("ended");
@@ -305,6 +308,8 @@ impl Serve {
     fn flags(&self) -> Vec<(&'static str, String)> {
         let given = [
             ("listen", &self.listen),
+            ("socket", &self.socket),
+            ("socket_group", &self.socket_group),
             ("store", &self.store),
             ("tls.cert", &self.tls_cert),
             ("tls.key", &self.tls_key),

@@ -203,14 +203,17 @@ def _default_address(environment: Mapping[str, str]) -> str:
 
 
 def foreign_socket(path: str) -> str:
-    """Returns why nothing may be sent to a socket. Empty: no one but this user and root could have put it there.
+    """Returns why nothing may be sent to a socket. Empty: it is certainly this user's, root's, or another user's who,
+    except for root, alone could have put it there.
 
     Raises OSError if it is not there.
     """
-    for place in (Path(path).parent, Path(path)):
+    owner, me, above = Path(path).lstat().st_uid, os.geteuid(), list(Path(path).parents)
+    is_ours = owner in (0, me)
+    for place in (Path(path), *(above[:1] if is_ours else above)):
         status = place.lstat()
         is_shared = stat.S_ISDIR(status.st_mode) and status.st_mode & 0o022
-        if status.st_uid not in (0, os.geteuid()) or is_shared or stat.S_ISLNK(status.st_mode):
+        if status.st_uid not in (0, me if is_ours else owner) or is_shared or stat.S_ISLNK(status.st_mode):
             return (
                 f"{place} belongs to user {status.st_uid} or can be changed by others, so nothing is sent to a "
                 "coordinator there."

@@ -40,10 +40,14 @@ class ChannelsTest {
     }
 
     @Test
-    void only_this_user_and_root_may_listen() throws IOException {
-        Sockets.refuseForeign(0);
-        Sockets.refuseForeign((int) Files.getAttribute(Path.of("/proc/self"), "unix:uid"));
-        assertThrows(IOException.class, () -> Sockets.refuseForeign(65_534));
+    void another_user_may_listen_only_where_no_one_else_can() throws IOException {
+        var path = Files.createTempFile("teamwire", ".sock");
+        Sockets.refuseForeign(0, path);
+        Sockets.refuseForeign((int) Files.getAttribute(Path.of("/proc/self"), "unix:uid"), path);
+        assertThrows(IOException.class, () -> Sockets.refuseForeign(65_534, path));
+        Files.delete(path);
+        // Only root can change it.
+        Sockets.refuseForeign(65_534, Path.of("/etc/passwd"));
     }
 
     @ParameterizedTest
