@@ -28,15 +28,19 @@ pub(crate) fn run() -> Result<(), Failure> {
             parts.run("tools for charts", charts::install)
         },
     )?;
-    beside(
-        || {
-            parts.run("faults", || faults::inject(&["--seconds", "30"]))?;
-            parts.run("faults of hosts", || faults::inject(&["--fault", "mix-hosts", "--seconds", "15"]))
-        },
-        || {
-            parts.run("generated code", generate::check_after_stubs)?;
-            parts.run("charts", charts::check)
-        },
-    )?;
+    let faults = |store: &'static str| {
+        faults::inject(&["--seconds", "30", "--store", store])?;
+        faults::inject(&["--fault", "mix-hosts", "--seconds", "15", "--store", store])
+    };
+    let faults = || {
+        beside(
+            || parts.run("faults on the embedded store", || faults("embedded")),
+            || parts.run("faults on Redis", || faults("redis")),
+        )
+    };
+    beside(faults, || {
+        parts.run("generated code", generate::check_after_stubs)?;
+        parts.run("charts", charts::check)
+    })?;
     parts.run("tests", || tests.map_or(Ok(()), |tests| tests.run()))
 }
