@@ -11,13 +11,14 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const QUOTED_BYTES: usize = 3_000;
 
 /// Settings of the user that hide changes, or run programs of the user.
-const OVERRIDES: [&str; 8] = [
+const OVERRIDES: [&str; 9] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     "core.untrackedCache=false",
     "core.fileMode=true",
     "core.checkStat=default",
     "core.trustctime=true",
+    "core.ignoreCase=false",
     "status.showUntrackedFiles=all",
     "diff.ignoreSubmodules=none",
 ];
@@ -44,7 +45,8 @@ impl Git {
     /// Prepares a command that sees and shows everything, whatever the user's settings are, and changes nothing by itself.
     pub(super) fn truthful(directory: &Path) -> Self {
         let mut git = Self::at(directory);
-        git.command.args(["--no-replace-objects", "--no-optional-locks", "--literal-pathspecs"]);
+        git.command.args(["--no-replace-objects", "--no-optional-locks"]);
+        git.command.env("GIT_GRAFT_FILE", "/dev/null");
         for setting in OVERRIDES {
             git.command.args(["-c", setting]);
         }
@@ -59,11 +61,11 @@ impl Git {
 
     /// Runs it. Returns its output or, if it fails, the last lines of its errors.
     pub(super) async fn run(self, arguments: &[&str]) -> Result<String, String> {
-        Ok(String::from_utf8_lossy(&self.bytes(arguments, "").await?).into_owned())
+        Ok(String::from_utf8_lossy(&self.bytes(arguments, b"").await?).into_owned())
     }
 
     /// Runs it with an input. Returns its output as [`Git::run`] does.
-    pub(super) async fn bytes(mut self, arguments: &[&str], input: &str) -> Result<Vec<u8>, String> {
+    pub(super) async fn bytes(mut self, arguments: &[&str], input: &[u8]) -> Result<Vec<u8>, String> {
         self.command.args(arguments);
         match timeout(PATIENCE, output(self.command, input)).await {
             Ok(Ok(output)) if output.status.success() => Ok(output.stdout),
@@ -78,7 +80,7 @@ impl Git {
     }
 }
 
-async fn output(mut command: Command, input: &str) -> std::io::Result<std::process::Output> {
+async fn output(mut command: Command, input: &[u8]) -> std::io::Result<std::process::Output> {
     if input.is_empty() {
         return command.output().await;
     }
@@ -88,7 +90,7 @@ async fn output(mut command: Command, input: &str) -> std::io::Result<std::proce
     let write = async {
         if let Some(mut stdin) = stdin {
             // A command that has failed reads nothing more. Its status says so.
-            let _ = stdin.write_all(input.as_bytes()).await;
+            let _ = stdin.write_all(input).await;
         }
     };
     let (output, ()) = tokio::join!(child.wait_with_output(), write);

@@ -78,8 +78,36 @@ const ONLY_HERE: &[(&str, &str, &str)] = &[
         "an edit that a filter hides",
         "git config filter.hide.clean 'sed /hidden/d'; git config filter.hide.smudge cat
          echo 'file filter=hide' >$REPOSITORY/.git/info/attributes; echo hidden >>file; git add file",
-        "a filter hides",
+        "changes to file",
     ),
+    (
+        "an edit that a filter by the name of another hides",
+        "git config filter.lfs.clean 'sed /hidden/d'; git config filter.lfs.smudge cat
+         echo 'file filter=lfs' >$REPOSITORY/.git/info/attributes; echo hidden >>file; git add file",
+        "changes to file",
+    ),
+    (
+        "an edit that git takes for its own",
+        "echo '$Id$' >id; echo 'id ident' >.gitattributes; git add .; git commit --quiet --message id; git branch kept
+         printf '$Id: all my work $\\n' >id; git add id",
+        "changes to id",
+    ),
+    (
+        "an edit of a name that is not text, and that a filter hides",
+        "git config filter.hide.clean 'sed /hidden/d'; git config filter.hide.smudge cat
+         name=$(printf 'f\\377'); echo one >$name; git add .; git commit --quiet --message f; git branch kept
+         echo '* filter=hide' >$REPOSITORY/.git/info/attributes; echo hidden >>$name; git add .",
+        "changes to f",
+    ),
+    ("a file that differs in its case only", "git config core.ignorecase true; echo x >FILE", "the new file FILE"),
+    ("a name of two lines", "echo x >'a\nb'", "the new file a\\"),
+    (
+        "a repository in a directory of the commit",
+        "mkdir docs; echo x >docs/x; git add .; git commit --quiet --message docs; git branch kept
+         cd docs; git init --quiet; git config user.email a@example.com; git config user.name a; git add .; git commit --quiet --message inner",
+        "the repository ",
+    ),
+    ("half of a repository", "mkdir -p part/.git; echo x >part/.git/notes", "the repository "),
     ("a staged edit that was taken back", "echo x >file; git add file; echo one >file", "staged changes"),
     ("a file to be added", "echo x >new; git add --intent-to-add new", ""),
     ("an ignored file", "echo x >a.out", "the ignored file a.out"),
@@ -88,7 +116,7 @@ const ONLY_HERE: &[(&str, &str, &str)] = &[
         "echo new >>$REPOSITORY/.git/info/exclude; echo x >new",
         "ignored file new",
     ),
-    ("a repository within", "git init --quiet within; echo x >within/x", "new file within/"),
+    ("a repository within", "git init --quiet within; echo x >within/x", "the repository "),
     (
         "a submodule",
         "git -c protocol.file.allow=always submodule --quiet add $REPOSITORY within
@@ -125,6 +153,40 @@ const ONLY_HERE: &[(&str, &str, &str)] = &[
         "the commit ",
     ),
     (
+        "a commit in the log of a ref of this worktree",
+        "git update-ref --create-reflog refs/worktree/k $(git commit-tree -m x 'HEAD^{tree}'); git update-ref refs/worktree/k main",
+        "the commit ",
+    ),
+    (
+        "a commit that was fetched",
+        "git clone --quiet $REPOSITORY ../clone; cd ../clone; git config user.email a@example.com; git config user.name a
+         git commit --quiet --allow-empty --message x; cd - >/dev/null; git fetch --quiet ../clone; rm -r ../clone",
+        "the commit ",
+    ),
+    (
+        "a commit that is grafted",
+        "git commit --quiet --allow-empty --message x
+         echo $(git rev-parse other) $(git rev-parse HEAD) >$REPOSITORY/.git/info/grafts",
+        "the commit ",
+    ),
+    ("a ref of a name of one's own", "git update-ref SAVED_HEAD $(git commit-tree -m x 'HEAD^{tree}')", "SAVED_HEAD"),
+    ("a message of a tag", "echo x >$(git rev-parse --git-dir)/TAG_EDITMSG", "TAG_EDITMSG"),
+    (
+        "a commit that a symbolic ref names",
+        "git commit --quiet --allow-empty --message x; git symbolic-ref refs/heads/alias refs/heads/teamwire/backend",
+        "the commit ",
+    ),
+    (
+        "a branch that is another name of main",
+        "git switch --quiet --detach; git symbolic-ref refs/heads/teamwire/backend refs/heads/main",
+        "another name of refs/heads/main",
+    ),
+    (
+        "a merge of notes",
+        "git notes add -m ours; git notes --ref theirs add -m theirs; git notes merge -s manual theirs 2>/dev/null || true",
+        "half done",
+    ),
+    (
         "a merge with a conflict",
         "echo x >file; git commit --quiet -am x; git branch kept; git merge --quiet other >/dev/null || true",
         "half done",
@@ -159,6 +221,7 @@ const ONLY_HERE: &[(&str, &str, &str)] = &[
 
 #[tokio::test]
 async fn a_worktree_with_anything_that_exists_nowhere_else_stays() {
+    let mut wrong = Vec::new();
     for (what, script, words) in ONLY_HERE {
         let repository = Repository::new();
         let workspace = repository.workspace(false);
@@ -166,10 +229,13 @@ async fn a_worktree_with_anything_that_exists_nowhere_else_stays() {
         repository.script(&workspace.root, script);
         let all = "find . -path ./.git -prune -o -type f -print0 | sort -z | xargs -0 cksum";
         let before = repository.script(&workspace.root, all);
-        let why = workspace.clean().await.unwrap_or_else(|| panic!("{what}: it was removed"));
-        assert!(why.contains(words), "{what}: {why}");
-        assert_eq!(repository.script(&workspace.root, all), before, "{what}");
+        match workspace.clean().await {
+            Some(why) if why.contains(words) => assert_eq!(repository.script(&workspace.root, all), before, "{what}"),
+            Some(why) => wrong.push(format!("{what}: {why}")),
+            None => wrong.push(format!("{what}: it was removed")),
+        }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[tokio::test]
@@ -177,9 +243,15 @@ async fn a_repository_in_an_ignored_directory_stays_even_if_ignored_files_may_go
     let repository = Repository::new();
     let workspace = repository.workspace(true);
     workspace.prepare().await.expect("prepared");
-    repository.script(&workspace.root, "mkdir -p deep.out/a && git init --quiet deep.out/a/b");
-    let why = workspace.clean().await.expect("it stays");
-    assert!(why.contains("the repository ") && why.ends_with("deep.out/a/b"), "{why}");
+    for (script, named) in [
+        ("mkdir -p deep.out/a && git init --quiet deep.out/a/b", "deep.out/a/b"),
+        ("rm -r deep.out; git init --quiet --bare bare.out", "bare.out"),
+        ("rm -r bare.out; name=$(printf 'd\\377.out'); mkdir $name; git init --quiet $name/r", ".out/r"),
+    ] {
+        repository.script(&workspace.root, script);
+        let why = workspace.clean().await.expect("it stays");
+        assert!(why.contains("the repository ") && why.ends_with(named), "{why}");
+    }
 }
 
 /// What a member leaves behind that git holds elsewhere, too.

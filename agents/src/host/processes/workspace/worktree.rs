@@ -67,6 +67,10 @@ impl Worktree {
         let _lock = lock(&common).await?;
         let registration = self.registration(root, &common).await?;
         let branch = format!("refs/heads/{}", self.branch);
+        // Whatever it names would go with it.
+        if let Ok(target) = Git::truthful(root).run(&["symbolic-ref", "--quiet", &branch]).await {
+            return Err(format!("its branch {} is another name of {}", self.branch, target.trim()));
+        }
         let tip = Git::truthful(root).run(&["rev-parse", "--verify", "--quiet", &branch]).await;
         let search =
             Search { root, registration: &registration, branch: &branch, discard_ignored: self.discard_ignored };
@@ -137,7 +141,7 @@ impl Worktree {
         if worktrees.lines().any(|line| line.strip_prefix("branch ") == Some(branch)) {
             return Err("it is checked out".to_owned());
         }
-        Git::truthful(&self.repository).run(&["update-ref", "-d", branch, commit]).await.map(drop)
+        Git::truthful(&self.repository).run(&["update-ref", "--no-deref", "-d", branch, commit]).await.map(drop)
     }
 }
 
