@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { connect } from "@teamwire/client";
-import { refuseForeign } from "../src/platform/socket.js";
+import { refuseForeign } from "../dist/platform/socket.js";
 import { CREDENTIAL } from "./coordinator.js";
 
 test("a request names the host as in its address", async (context) => {
