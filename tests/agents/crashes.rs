@@ -12,6 +12,7 @@ use crate::{
 
 scenarios! {
     a_killed_program_resumes_and_its_message_comes_again_marked,
+    a_program_that_is_killed_before_it_has_resumed_still_resumes,
     nothing_survives_a_killed_runner_and_its_successor_takes_over,
 }
 
@@ -41,6 +42,23 @@ fn a_killed_program_resumes_and_its_message_comes_again_marked(setup: Setup) {
     eventually("no process of the killed program is left", || (!killed.iter().any(|pid| is_alive(*pid))).then_some(()));
     assert!(!setup.program.resumes || shown.text.contains("xylophone"), "the conversation is lost: {}", shown.text);
     assert_done_once(&setup);
+    setup.shut_down(backend);
+}
+
+fn a_program_that_is_killed_before_it_has_resumed_still_resumes(setup: Setup) {
+    setup.model.add(Rule::when("what was it").says("You know."));
+    let backend = setup.backend(&["--permissions", "allow", "--restart", "on-failure"]);
+    setup.send("remember the word xylophone");
+    setup.await_receipt("remember the word xylophone", "processed");
+    for _ in 0..2 {
+        let killed = backend.program();
+        signal(killed, Signal::SIGKILL);
+        eventually("the program is restarted", || (backend.program() != killed).then_some(()));
+    }
+    setup.send("what was it");
+    let shown = setup.model.await_request("what was it");
+    assert!(!setup.program.resumes || shown.text.contains("xylophone"), "the conversation is lost: {}", shown.text);
+    setup.await_receipt("what was it", "processed");
     setup.shut_down(backend);
 }
 

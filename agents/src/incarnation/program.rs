@@ -114,7 +114,8 @@ impl Incarnation<'_> {
             None => Command::new(program),
         };
         command.args(additions.before).args(arguments).args(additions.after);
-        let is_unset = |(name, _): &(OsString, OsString)| env::var_os(name).is_none();
+        // To a program, an empty variable may be none.
+        let is_unset = |(name, _): &(OsString, OsString)| env::var_os(name).is_none_or(|value| value.is_empty());
         command.envs(additions.environment.into_iter().filter(is_unset));
         command.envs(self.config.environment.iter().map(|(name, value)| (name, value)));
         // Those of a runner around this one are not for its program.

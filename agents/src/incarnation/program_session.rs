@@ -23,6 +23,9 @@ pub(crate) struct ProgramSession {
     pub(crate) id: Option<String>,
     /// True: the program has processed its first prompt, so that no later process of it gets that again.
     pub(crate) is_begun: bool,
+    /// How many processes in a row were killed before they had resumed it.
+    #[serde(default)]
+    pub(crate) kills: u32,
     /// What the session has used, over all processes of the program.
     #[serde(with = "UsageFields")]
     pub(crate) usage: v1::Usage,
@@ -138,7 +141,7 @@ mod tests {
 
     #[test]
     fn only_a_later_incarnation_with_the_same_program_and_directory_resumes() {
-        let session = ProgramSession { id: Some("s".to_owned()), is_begun: true, usage: v1::Usage::default() };
+        let session = ProgramSession { id: Some("s".to_owned()), is_begun: true, ..ProgramSession::default() };
         let kept = |incarnation, change: fn(&mut Kept)| {
             let mut kept = Kept {
                 address: "http://a".to_owned(),

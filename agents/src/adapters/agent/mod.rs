@@ -40,7 +40,7 @@ use self::{
     prompts::{Failure, Prompts, Rest},
     protocol::{Change, Decision, Event, Outbox, Protocol, Usage, Wish},
     reminders::Reminders,
-    start::{setup, start_tools},
+    start::{not_resumed, setup, start_tools},
     state::State,
     tools::{Called, Tools},
     wishes::{Answered, Wishes},
@@ -107,7 +107,7 @@ async fn run_session(
     if let (Some(mcp), Some(loading)) = (&mut setup.mcp, &loading) {
         mcp.environment.push((TOOLS_LOADED_VARIABLE.to_owned(), loading.file().to_string_lossy().into_owned()));
     }
-    let used_before = setup.used_before;
+    let (used_before, is_resuming) = (setup.used_before, setup.resume.is_some());
     let first = if incarnation.lasting.session.is_begun { "" } else { &incarnation.config.agent.prompt };
     let prompts = Prompts::new(welcome.text.clone(), first, rest);
     let mut tools = None;
@@ -155,6 +155,9 @@ async fn run_session(
     let exit = agent.end_program(incarnation, &mut process, &why).await;
     let hurry = incarnation.hurry.clone();
     let _ = hurry.bound(timeout(LAST_LINES_DEADLINE, agent.hear_out(incarnation))).await;
+    if is_resuming && !agent.is_ready && !incarnation.stop.is_cancelled() {
+        not_resumed(incarnation, &exit);
+    }
     if agent.is_starting_over && !agent.is_broken && !incarnation.stop.is_cancelled() {
         return Ended::Refused(agent.refusals, agent.prompts.into_rest());
     }
@@ -346,7 +349,7 @@ impl Agent {
                 incarnation.note_ready();
                 incarnation.note_turn_ended("");
                 if session_id.is_some() {
-                    incarnation.lasting.session.id = session_id;
+                    (incarnation.lasting.session.id, incarnation.lasting.session.kills) = (session_id, 0);
                     incarnation.keep_program_session();
                 }
             }

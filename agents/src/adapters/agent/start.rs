@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use teamwire_proto::v1::RunnerAction;
 use tokio::time::timeout;
 
 use super::{
@@ -10,15 +11,21 @@ use super::{
     warn,
 };
 use crate::{
-    config::Permissions, incarnation::Incarnation, line_protocol::input_lines::Welcome, process::find_program,
+    config::Permissions,
+    exit::Exit,
+    incarnation::{Incarnation, ProgramSession},
+    line_protocol::input_lines::Welcome,
+    process::find_program,
 };
 
 /// How long it may take to start the member's tools.
 const TOOLS_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Returns what the protocol of the program needs to know. Takes the program's session: it is resumed at most once, unless
-/// the program reports it again.
-pub(super) fn setup(incarnation: &mut Incarnation<'_>, welcome: &Welcome) -> Setup {
+/// How many processes in a row may be killed before they have resumed the program's session.
+const KILLS_MAX: u32 = 3;
+
+/// Returns what the protocol of the program needs to know.
+pub(super) fn setup(incarnation: &Incarnation<'_>, welcome: &Welcome) -> Setup {
     let config = incarnation.config;
     let lossy = |text: &std::ffi::OsString| text.to_string_lossy().into_owned();
     let mcp = config.agent.mcp_command.split_first().map(|(program, arguments)| McpCommand {
@@ -27,7 +34,7 @@ pub(super) fn setup(incarnation: &mut Incarnation<'_>, welcome: &Welcome) -> Set
         environment: incarnation.environment(),
     });
     let program = config.command.first();
-    let resume = incarnation.lasting.session.id.take();
+    let resume = incarnation.lasting.session.id.clone();
     Setup {
         program: program.and_then(|program| find_program(program, config.path(), config.directory.as_deref())),
         arguments: config.command.iter().skip(1).map(lossy).collect(),
@@ -40,6 +47,22 @@ pub(super) fn setup(incarnation: &mut Incarnation<'_>, welcome: &Welcome) -> Set
         identity: welcome.identity.clone(),
         permits_all: config.agent.permissions == Permissions::Allow,
     }
+}
+
+/// Gives the program's session up, if its process has ended by itself before it was ready: it may be unable to resume the session. A
+/// kill says nothing about the session, unless there are too many.
+pub(super) fn not_resumed(incarnation: &mut Incarnation<'_>, exit: &Exit) {
+    let session = &mut incarnation.lasting.session;
+    session.kills += 1;
+    if exit.signal != 0 && exit.action == RunnerAction::Unspecified && session.kills < KILLS_MAX {
+        return;
+    }
+    *session = ProgramSession::default();
+    incarnation.keep_program_session();
+    warn(
+        incarnation,
+        "The program ended before it had resumed its session. It starts a new one and remembers nothing.",
+    );
 }
 
 /// Starts the member's tools, for a program that calls them over its own protocol.

@@ -43,10 +43,9 @@ impl Program {
         };
         let mut environment: Vec<(OsString, OsString)> =
             environment.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        if self == Self::Opencode {
-            // It opens a port, where any user of the machine could otherwise read its sessions and prompt its agent.
-            environment.push((OPENCODE_PASSWORD.into(), Uuid::new_v4().simple().to_string().into()));
-        }
+        // opencode, under whatever name it is started, opens a port. There, any user of the machine could otherwise read its sessions
+        // and prompt its agent.
+        environment.push((OPENCODE_PASSWORD.into(), Uuid::new_v4().simple().to_string().into()));
         Additions { before: before.iter().map(Into::into).collect(), environment, ..Additions::default() }
     }
 
