@@ -25,6 +25,11 @@ pub fn has_no_shape(c: char) -> bool {
         || !c.is_ascii() && CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c)
 }
 
+/// Returns whether a character may end a line: in a terminal, in a browser, or for a program.
+pub fn ends_line(c: char) -> bool {
+    matches!(c, '\n'..='\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
 /// Returns whether a reader does not see a character between its neighbors, so that it must be marked. `before`: the character
 /// before it, unless that was marked.
 ///

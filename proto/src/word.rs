@@ -3,6 +3,7 @@
 use crate::{
     duration,
     v1::{ExitReport, MemberState, RunnerAction},
+    visible::ends_line,
 };
 
 /// Returns the name of a member's state.
@@ -28,11 +29,13 @@ const WHOLE_CHARS_MAX: usize = 240;
 const SHOWN_AT_ENDS: [usize; 2] = [140, 60];
 
 /// Returns what permission is asked for, in one line: the tool, and the command or the edit itself. Of a long one, the beginning
-/// and the end, so that nothing hides behind a long beginning. The summary only replaces a missing detail, because the member
-/// that asks can write anything there. The caller must make control characters visible.
+/// and the end, so that nothing hides behind a long beginning. An end of a line is shown: what follows a comment may be a command. The
+/// summary only replaces a missing detail, and is marked, because the member that asks can write anything there. The caller must make
+/// control characters visible.
 pub fn permission(tool: &str, detail: &str, summary: &str) -> String {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let asked = if detail.trim().is_empty() { words(summary) } else { words(detail) };
+    let lines = detail.split(ends_line).map(words).filter(|line| !line.is_empty());
+    let asked = lines.collect::<Vec<_>>().join(" ⏎ ");
     let (count, [first, last]) = (asked.chars().count(), SHOWN_AT_ENDS);
     let asked = if count <= WHOLE_CHARS_MAX {
         asked
@@ -42,6 +45,9 @@ pub fn permission(tool: &str, detail: &str, summary: &str) -> String {
         format!("{beginning} …[{} more characters]… {end}", count - first - last)
     };
     match (words(tool).as_str(), asked.as_str()) {
+        (tool, "") if !summary.trim().is_empty() => {
+            format!("{tool} (described as: {})", words(summary)).trim_start().to_owned()
+        }
         (tool, "") => tool.to_owned(),
         ("", asked) => asked.to_owned(),
         (tool, asked) => format!("{tool}: {asked}"),
@@ -127,9 +133,11 @@ mod tests {
     fn permission_shows_the_command_and_not_its_description() {
         assert_eq!(
             permission("Bash", "rm -rf target &&\n  git push --force", "clean"),
-            "Bash: rm -rf target && git push --force"
+            "Bash: rm -rf target && ⏎ git push --force"
         );
-        assert_eq!(permission("Bash", " \n", "clean the build"), "Bash: clean the build");
+        assert_eq!(permission("Bash", " \n", "clean the build"), "Bash (described as: clean the build)");
+        assert_eq!(permission("Bash", "ls # all:\u{2028}\r\nrm x", "list"), "Bash: ls # all: ⏎ rm x");
+        assert_eq!(permission("", "", "list"), "(described as: list)");
         let hidden = format!("echo {}{}; rm -rf /", "a".repeat(9_000), " ".repeat(9_000));
         let shown = permission("Bash", &hidden, "clean");
         assert!(shown.starts_with("Bash: echo aaa") && shown.ends_with("aaa ; rm -rf /"), "{shown}");

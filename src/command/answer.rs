@@ -126,7 +126,8 @@ fn confirm(request: &v1::Request, yes: bool, output: Output) -> Result<(), Failu
     if yes || output.json || !has_person || request.state() != RequestState::Pending {
         return Ok(());
     }
-    ask("Approve?")
+    // A long command has moved its own beginning off the screen.
+    ask(&format!("Approve {}?", show::summary_of_request(request)))
 }
 
 /// Refuses a request of another kind, and names the command that answers it. Leaves an order to the client, which says what to

@@ -130,5 +130,19 @@ impl Requests {
         });
         let headings = ["request", "kind", "member", "from", "created", "asks for", "state"];
         show::table_with_texts(2, &headings, rows.collect());
+        // A row has no room for a whole command.
+        for request in requests.iter().filter(|request| self.request_id.is_none() && asks_now(request)) {
+            anstream::println!(
+                "\n{} of {}\n{}",
+                show::short_id(&request.id),
+                request.member,
+                show::permission_in_full(request)
+            );
+        }
     }
+}
+
+/// Returns whether a request for permission waits for its decision.
+fn asks_now(request: &v1::Request) -> bool {
+    request.kind() == RequestKind::Permission && request.state() == RequestState::Pending
 }

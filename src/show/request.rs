@@ -38,6 +38,9 @@ pub(crate) fn first_line_of_request(request: &v1::Request) -> String {
     }
 }
 
+/// Up to how many spaces in a row a command is shown with.
+const GAP_CHARS_MAX: usize = 40;
+
 /// Returns what a request for permission asks for, in full: the tool and the whole command first, and only then what the member
 /// says about it.
 pub(crate) fn permission_in_full(request: &v1::Request) -> String {
@@ -45,15 +48,39 @@ pub(crate) fn permission_in_full(request: &v1::Request) -> String {
     if request.content.trim().is_empty() {
         text.push_str("\nThe request does not say what exactly the tool would do.");
     }
-    for line in request.content.lines() {
-        text.push_str("\n    ");
-        text.push_str(&plain(line));
+    let mut blank = 0;
+    for line in request.content.trim_end().lines() {
+        blank = if line.trim().is_empty() { blank + 1 } else { 0 };
+        // So many would move the rest off the screen.
+        match blank {
+            0 => text.push_str(&format!("\n    {}", without_wide_gaps(&plain(line)))),
+            1 => text.push_str("\n    [empty lines]"),
+            _ => {}
+        }
     }
     let summary = one_line(&request.summary);
     if !summary.is_empty() {
         text.push_str(&format!("\n{} describes it as: {summary}", request.member));
     }
     text
+}
+
+/// Names the gaps in a line that would move what follows off the screen.
+fn without_wide_gaps(line: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = line;
+    while let Some(at) = rest.find(char::is_whitespace) {
+        let (before, gap) = rest.split_at(at);
+        let after = gap.trim_start();
+        let gap = &gap[..gap.len() - after.len()];
+        shown.push_str(before);
+        match gap.chars().count() {
+            wide if wide > GAP_CHARS_MAX => shown.push_str(&format!(" [{wide} spaces] ")),
+            _ => shown.push_str(gap),
+        }
+        rest = after;
+    }
+    shown + rest
 }
 
 /// Returns what a request asks for: the tool and the command of a permission, or else its summary, or else the first line of its

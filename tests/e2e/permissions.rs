@@ -70,7 +70,7 @@ fn the_named_approver_answers_and_others_cannot(world: World) {
     world.cli("eve", &["approve", "last"]).exits(1).complains_of("Nothing waits for your answer.");
     world.cli("ann", &["approve", "last"]).exits(1).complains_of("Nothing waits for your answer.");
     let approved = world.cli("bob", &["approve", "last", "-m", "fine"]).succeeds().stdout;
-    assert_eq!(approved, format!("Approved ann's permission request: Bash: clean up {request}\n"));
+    assert_eq!(approved, format!("Approved ann's permission request: Bash (described as: clean up) {request}\n"));
     let answer = world.await_inbox("ann", "the answer", |message| message["request_id"] == request.as_str());
     let said = [&answer["type"], &answer["from"], &answer["approve"], &answer["content"]];
     assert_eq!(said, [&"permission_response".into(), &"bob".into(), &Value::Bool(true), &"fine".into()]);
@@ -98,7 +98,7 @@ fn a_withdrawn_request_ends_the_wait_and_can_no_longer_be_answered(world: World)
     let request = world.await_inbox(LEAD, "the request", |message| message["tool"] == "Bash")["request_id"].clone();
     let withdrawn = world.cli("ann", &["permission", "withdraw", "last"]).succeeds().stdout;
     assert!(
-        withdrawn.starts_with("Your permission request: Bash: clean up is cancelled (withdrawn) req_"),
+        withdrawn.starts_with("Your permission request: Bash (described as: clean up) is cancelled (withdrawn) req_"),
         "{withdrawn}"
     );
     asking.output().exits(4).complains_of("cancelled (withdrawn)");
@@ -182,13 +182,16 @@ fn a_permission_request_appears_everywhere_that_requests_do(world: World) {
     let table = world.cli(LEAD, &["requests"]).succeeds().stdout;
     let has =
         |kind: &str, says: &str| table.lines().any(|line| line.contains(kind) && line.contains(&format!("  {says}  ")));
-    assert!(has("  permission  ", "Bash: rm -r target") && has("  permission  ", "Bash: clean up"), "{table}");
+    assert!(
+        has("  permission  ", "Bash: rm -r target") && has("  permission  ", "Bash (described as: clean up)"),
+        "{table}"
+    );
     assert!(has("  plan  ", "# Move the files"), "{table}");
     assert!(has("  shutdown  ", "Well done."), "{table}");
     assert_eq!(world.member("ann")["pending_permissions"], serde_json::json!([first, second]));
     assert!(world.cli(LEAD, &["status"]).succeeds().stdout.contains("waits for 2 permissions"));
     let inbox = world.cli(LEAD, &["inbox"]).succeeds().stdout;
-    assert!(inbox.contains("Bash: clean up") && inbox.contains("Bash: rm -r target ("), "{inbox}");
+    assert!(inbox.contains("Bash (described as: clean up)") && inbox.contains("Bash: rm -r target ("), "{inbox}");
 
     let doctor = |who| world.cli(who, &["doctor", "--patience", "0", "--json"]).lines();
     let finding = |who| {
@@ -231,7 +234,9 @@ fn the_command_is_shown_wherever_a_lying_request_can_be_decided(world: World) {
     };
     let asked = at_a_terminal("n");
     shows(&asked.stdout);
-    assert!(asked.stdout.contains("Approve? [y/N]"), "{}", asked.stdout);
+    assert!(asked.stdout.contains("[301 spaces]"), "{}", asked.stdout);
+    let question = asked.stdout.lines().find(|line| line.contains("[y/N]")).unwrap_or_default();
+    assert!(question.starts_with("Approve Bash: make clean # ") && question.contains(last), "{question}");
     let state = || world.cli(LEAD, &["requests", &id, "--json"]).succeeds().json()["state"].clone();
     assert_eq!(state(), "pending");
     shows(&at_a_terminal("y").stdout);
@@ -250,7 +255,7 @@ fn a_program_reads_what_is_asked_and_grants_it(world: World) {
     let asking = world.spawn("ann", &[&ASK[..], &["--approver", "guard", "--detail", "rm <x>", "--wait"]].concat(), "");
     let heard = guard.await_heard("the request", |line| line["type"] == "permission_request");
     let text = heard["text"].as_str().unwrap();
-    let ends = "What the tool would do:\nrm &lt;x&gt;\nann describes it as: clean up</teammate-message>";
+    let ends = "What the tool would do:\n    rm &lt;x&gt;\nann describes it as: clean up</teammate-message>";
     assert!(text.contains("teamwire approve") && text.ends_with(ends), "{text}");
     asking.output().succeeds();
     world.cli(LEAD, &["shutdown", "guard", "--wait"]).succeeds();

@@ -8,7 +8,10 @@ mod next_step;
 
 use std::fmt::Write;
 
-use teamwire_proto::v1::{self, message::Body};
+use teamwire_proto::{
+    v1::{self, message::Body},
+    visible::ends_line,
+};
 
 pub use self::next_step::next_step;
 use crate::visible::replace_hidden;
@@ -227,7 +230,12 @@ fn summary_and_body(message: &v1::Message, sender: &str, answer_with: AnswerWith
                 answer_with.permission(&id),
                 attribute(&body.tool),
             );
-            let asks = with_text(asks, "What the tool would do", &body.detail);
+            // Indented, so that no line of it passes for one of ours.
+            let detail = body.detail.split(ends_line).map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n");
+            let asks = match body.detail.is_empty() {
+                true => format!("{asks}\nThe request does not say what exactly the tool would do."),
+                false => with_text(asks, "What the tool would do", &detail),
+            };
             ("Permission request".to_owned(), format!("{asks}\n{from} describes it as: {}", attribute(&body.summary)))
         }
         Some(Body::PermissionResponse(body)) => {

@@ -95,10 +95,13 @@ export function oneLine(text: string): string {
 
 /**
  * Returns what permission is asked for, in one line, as `permission` in `proto/src/word.rs` does: the tool, and the command or the
- * edit itself. The summary, in which the member that asks can write anything, only replaces a missing detail.
+ * edit itself, with the ends of lines shown. The summary, in which the member that asks can write anything, only replaces a missing
+ * detail, and is marked.
  */
 export function permission({ tool, summary }: { tool: string; summary: string }, detail: string): string {
-  const asked = oneLine(detail).trim() || oneLine(summary);
+  const lines = detail.split(/[\n-\r\u0085\u2028\u2029]/).map((line) => oneLine(line).trim());
+  const asked = lines.filter((line) => line !== "").join(" ⏎ ");
+  if (asked === "") return `${oneLine(tool)} (described as: ${oneLine(summary)})`;
   const { length } = asked;
   const ends = () => `${asked.slice(0, 140)} …[${length - 200} more characters]… ${asked.slice(-60)}`;
   return `${oneLine(tool)}: ${length > 240 ? ends() : asked}`;
