@@ -28,7 +28,7 @@ const CONFINED: [&str; 5] = ["--read-only", "--user=65532", "--cap-drop=ALL", "-
 const FILES: [&str; 3] = ["LICENSE", "etc/ssl/certs/ca-certificates.crt", "teamwire"];
 
 /// More than the binary has, and less than anything else would add.
-const BYTES_MAX: u64 = 50_000_000;
+const BYTES_MAX: u64 = 80_000_000;
 
 /// Acknowledges every message after writing its content to a file; approves its shutdown.
 const RECORDER: &str = r#"

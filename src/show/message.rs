@@ -10,7 +10,9 @@ use teamwire_proto::{
 };
 
 use super::{
-    bold, dim, paint, plain, table,
+    bold, dim, paint, plain,
+    request::whole_permission,
+    table,
     text::{date_and_time, precise},
     time,
 };
@@ -99,9 +101,9 @@ pub(crate) fn summary_and_content(message: &v1::Message) -> (String, String) {
         }
         Body::PermissionRequest(asked) => {
             let line = word::permission(&asked.tool, &asked.detail, &asked.summary);
-            let says =
-                if asked.summary.is_empty() { String::new() } else { format!("\ndescribed as: {}", asked.summary) };
-            (format!("{} ({})", plain(&line), message.request_id), plain(&format!("{}{says}", body.text())))
+            let member = message.sender.as_ref().map_or("?", |sender| sender.name.as_str());
+            let whole = whole_permission(member, &asked.tool, &asked.detail, &asked.summary);
+            (format!("{} ({})", plain(&line), message.request_id), whole)
         }
         _ if body.kind().is_answer() => (answer(body.approve(), body.text()), String::new()),
         _ => (plain(body.summary()), plain(body.text())),

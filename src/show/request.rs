@@ -44,12 +44,17 @@ const GAP_CHARS_MAX: usize = 40;
 /// Returns what a request for permission asks for, in full: the tool and the whole command first, and only then what the member
 /// says about it.
 pub(crate) fn permission_in_full(request: &v1::Request) -> String {
-    let mut text = format!("Tool: {}", one_line(&request.tool));
-    if request.content.trim().is_empty() {
+    whole_permission(&request.member, &request.tool, &request.content, &request.summary)
+}
+
+/// Returns what a member asks permission for, in full.
+pub(super) fn whole_permission(member: &str, tool: &str, detail: &str, summary: &str) -> String {
+    let mut text = format!("Tool: {}", one_line(tool));
+    if detail.trim().is_empty() {
         text.push_str("\nThe request does not say what exactly the tool would do.");
     }
     let mut blank = 0;
-    for line in request.content.trim_end().lines() {
+    for line in detail.trim_end().lines() {
         blank = if line.trim().is_empty() { blank + 1 } else { 0 };
         // So many would move the rest off the screen.
         match blank {
@@ -58,9 +63,9 @@ pub(crate) fn permission_in_full(request: &v1::Request) -> String {
             _ => {}
         }
     }
-    let summary = one_line(&request.summary);
+    let summary = one_line(summary);
     if !summary.is_empty() {
-        text.push_str(&format!("\n{} describes it as: {summary}", request.member));
+        text.push_str(&format!("\n{member} describes it as: {summary}"));
     }
     text
 }

@@ -3,7 +3,10 @@
 
 use prost::Message as _;
 use teamwire_agents::agent_text;
-use teamwire_proto::v1::{self, message::Body};
+use teamwire_proto::{
+    v1::{self, message::Body},
+    visible::ends_line,
+};
 
 /// An element as an agent reads it, taken apart.
 struct Element {
@@ -44,11 +47,14 @@ fn check_message(message: &v1::Message) {
         Some(Body::PlanApprovalRequest(body)) => &body.plan,
         Some(Body::PlanApprovalResponse(body)) => &body.feedback,
         Some(Body::PermissionRequest(body)) => {
+            let mut lines = body.detail.split(ends_line).filter(|line| !line.is_empty());
+            let is_shown = |line: &str| element.body.contains(&format!("\n    {line}\n"));
+            assert!(element.body.contains(&body.tool) && lines.all(is_shown), "what was asked is not there");
             assert!(
-                element.body.contains(&body.tool) && element.body.contains(&body.summary),
-                "what was asked is not there"
+                element.body.ends_with(&format!(" describes it as: {}", body.summary)),
+                "its description comes last"
             );
-            &body.detail
+            return;
         }
         Some(Body::PermissionResponse(body)) => &body.reason,
         Some(Body::SpawnOrder(body)) => &body.summary,

@@ -1,4 +1,4 @@
-//! Finds the files of a worktree that its last commit does not hold, byte by byte: whatever git is told to ignore, to skip or to
+//! Finds the files of a worktree that its last commit does not hold, byte by byte: whatever git may ignore, skip or
 //! convert, it would have to write the same bytes again.
 
 use std::{

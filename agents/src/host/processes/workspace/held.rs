@@ -117,8 +117,8 @@ impl Search<'_> {
         Ok(other.map(|name| format!("{} in {}", shown(name), directory.display())))
     }
 
-    /// Finds commits that no other branch and no tag reaches: of the worktree, of its branch, of its own refs, and of all their
-    /// logs.
+    /// Finds commits that no other branch and no tag reaches: the worktree's, its branch's, those of its
+    /// private refs, and those in all their logs.
     async fn commits(&self) -> Result<Option<String>, String> {
         let own = &self.registration.git_directory;
         let mut tips: BTreeSet<String> = BTreeSet::new();
