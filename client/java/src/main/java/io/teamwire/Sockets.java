@@ -37,9 +37,11 @@ final class Sockets {
         @Override
         public void channelActive(ChannelHandlerContext context) throws Exception {
             try {
-                refuseForeign(((EpollDomainSocketChannel) context.channel())
-                        .peerCredentials()
-                        .uid(), path);
+                refuseForeign(
+                        ((EpollDomainSocketChannel) context.channel())
+                                .peerCredentials()
+                                .uid(),
+                        path);
             } catch (IOException e) {
                 context.fireExceptionCaught(e);
                 context.close();
@@ -76,7 +78,8 @@ final class Sockets {
             return;
         }
         for (var place = path; place != null; place = place.getParent()) {
-            var found = Files.readAttributes(place, "unix:uid,mode,isDirectory,isSymbolicLink", LinkOption.NOFOLLOW_LINKS);
+            var found =
+                    Files.readAttributes(place, "unix:uid,mode,isDirectory,isSymbolicLink", LinkOption.NOFOLLOW_LINKS);
             var owner = (int) found.get("uid");
             var isShared = (boolean) found.get("isDirectory") && ((int) found.get("mode") & WRITABLE_BY_OTHERS) != 0;
             if (owner != 0 && owner != user || isShared || (boolean) found.get("isSymbolicLink")) {
