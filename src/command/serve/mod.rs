@@ -189,6 +189,10 @@ impl Serve {
                 holding = Some(Socket::hold(place.clone(), bound, Arc::clone(&socket_listener), stop));
                 Some(place.address()?)
             }
+            Err(failure) if settings.socket.is_some() => {
+                store.close().await;
+                return Err(failure);
+            }
             // On a full disk, for example.
             Err(failure) => {
                 let error = failure.message();
