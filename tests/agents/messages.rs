@@ -1,6 +1,9 @@
 //! Messages: answered, in the middle of a turn, hostile.
 
-use std::iter;
+use std::{
+    iter,
+    time::{Duration, Instant},
+};
 
 use serde_json::json;
 use teamwire_scripted_model::Rule;
@@ -57,8 +60,7 @@ fn ten_messages_during_a_tool_call_are_processed_in_order_at_the_end_of_the_turn
         let (tool, input) = setup.program.shell("true");
         setup.model.add(Rule::when("item-|finished").calls(tool, input).always());
     }
-    let backend = setup.backend(&["--permissions", "allow"]);
-    setup.send("start now");
+    let backend = setup.backend(&["--permissions", "allow", "--prompt", "start now"]);
     setup.await_file("running");
     for item in &items {
         setup.send(item);
@@ -102,8 +104,11 @@ fn the_lead_sees_the_turn_and_the_tool_call_that_runs(setup: Setup) {
     assert!(!version.is_empty() && !version.contains("tried"), "it is the tried one: {version}");
     let status = setup.world.cli(LEAD, &["status"]).succeeds().stdout;
     assert!(status.contains("in a turn since"), "{status}");
+    // Far longer than a member without work stays active.
+    let began = Instant::now();
+    eventually("the turn lasts", || (began.elapsed() > Duration::from_secs(3)).then_some(()));
+    assert_eq!(setup.world.member("backend")["state"], "active", "it works on its first prompt");
     setup.create("go");
-    setup.await_receipt("start now", "processed");
     eventually("the turn has ended", || {
         let program = setup.world.member("backend")["program"].clone();
         let is_over = |field: &str| program[field].as_str().unwrap_or_default().is_empty();

@@ -41,7 +41,8 @@ impl Incarnation<'_> {
     }
 
     /// Reports what the program is and does. Never waits. Replaces an earlier report that has not been sent.
-    pub(crate) fn program_state(&self, state: &ProgramState) {
+    pub(crate) fn program_state(&mut self, state: &ProgramState) {
+        self.in_flight.set_in_turn(state.turn_since.is_some());
         self.reporter.waiting.send_if_modified(|waiting| {
             let is_new = waiting.known_program != *state;
             if is_new {

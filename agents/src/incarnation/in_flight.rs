@@ -33,6 +33,8 @@ pub(crate) struct InFlight {
     /// True: the runner waits before it tries a message again. Until then, the member counts as working, although nothing is in
     /// hand.
     is_retrying: bool,
+    /// True: the program is in a turn, perhaps one that no message began.
+    is_in_turn: bool,
 }
 
 impl InFlight {
@@ -49,6 +51,7 @@ impl InFlight {
             tasks: HashMap::new(),
             is_resting: false,
             is_retrying: false,
+            is_in_turn: false,
         }
     }
 
@@ -172,6 +175,14 @@ impl InFlight {
         self.report("");
     }
 
+    /// Sets whether the program is in a turn.
+    pub(crate) fn set_in_turn(&mut self, is_in_turn: bool) {
+        if self.is_in_turn != is_in_turn {
+            self.is_in_turn = is_in_turn;
+            self.report("");
+        }
+    }
+
     /// Returns whether the member may claim a task: it has nothing in hand, does not rest and tries no message again.
     pub(crate) fn is_free(&self) -> bool {
         self.messages.is_empty() && self.tasks.is_empty() && !self.is_resting && !self.is_retrying
@@ -188,7 +199,7 @@ impl InFlight {
 
     fn report(&self, summary: &str) {
         self.work.send_modify(|work| {
-            work.messages = self.messages.len() + usize::from(self.is_retrying);
+            work.messages = self.messages.len() + usize::from(self.is_retrying || self.is_in_turn);
             work.tasks = self.tasks.len();
             work.has_begun = true;
             work.changed_at = Instant::now();

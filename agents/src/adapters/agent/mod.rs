@@ -155,7 +155,7 @@ async fn run_session(
     let exit = agent.end_program(incarnation, &mut process, &why).await;
     let hurry = incarnation.hurry.clone();
     let _ = hurry.bound(timeout(LAST_LINES_DEADLINE, agent.hear_out(incarnation))).await;
-    if is_resuming && !agent.is_ready && !incarnation.stop.is_cancelled() {
+    if is_resuming && !agent.is_ready && matches!(why, Why::Exited) {
         not_resumed(incarnation, &exit);
     }
     if agent.is_starting_over && !agent.is_broken && !incarnation.stop.is_cancelled() {
