@@ -60,7 +60,8 @@ fn ten_messages_during_a_tool_call_are_processed_in_order_at_the_end_of_the_turn
         let (tool, input) = setup.program.shell("true");
         setup.model.add(Rule::when("item-|finished").calls(tool, input).always());
     }
-    let backend = setup.backend(&["--permissions", "allow", "--prompt", "start now"]);
+    let backend = setup.backend(&["--permissions", "allow"]);
+    setup.send("start now");
     setup.await_file("running");
     for item in &items {
         setup.send(item);
@@ -91,8 +92,7 @@ fn ten_messages_during_a_tool_call_are_processed_in_order_at_the_end_of_the_turn
 fn the_lead_sees_the_turn_and_the_tool_call_that_runs(setup: Setup) {
     setup.on_shell("start now", "touch running; until [ -e go ]; do sleep 0.05; done; echo finished");
     setup.model.add(Rule::when("finished").says("Done."));
-    let backend = setup.backend(&["--permissions", "allow"]);
-    setup.send("start now");
+    let backend = setup.backend(&["--permissions", "allow", "--prompt", "start now"]);
     setup.await_file("running");
     let running = eventually("the turn and the tool call are shown", || {
         let program = setup.world.member("backend")["program"].clone();
