@@ -266,7 +266,7 @@ fn requests_are_answered_with_the_tool_input_that_their_text_shows(world: World)
     assert!(asked.starts_with("You asked lead for permission (request_id req_"), "{asked}");
     let text = lead.does("CheckInbox", json!({}));
     assert!(
-        text.contains("Tool: Bash\nWhat the tool would do:\nrm -r &lt;target&gt;\nann describes it as: clean up"),
+        text.contains("Tool: Bash\nWhat the tool would do:\n    rm -r &lt;target&gt;\nann describes it as: clean up"),
         "{text}"
     );
     lead.does("SendMessage", input(&text, false));
