@@ -54,7 +54,7 @@ pub(super) fn setup(incarnation: &Incarnation<'_>, welcome: &Welcome) -> Setup {
 pub(super) fn not_resumed(incarnation: &mut Incarnation<'_>, exit: &Exit) {
     let session = &mut incarnation.lasting.session;
     session.kills += 1;
-    if exit.signal != 0 && exit.action == RunnerAction::Unspecified && session.kills < KILLS_MAX {
+    if was_killed(exit) && session.kills < KILLS_MAX {
         return;
     }
     *session = ProgramSession::default();
@@ -63,6 +63,11 @@ pub(super) fn not_resumed(incarnation: &mut Incarnation<'_>, exit: &Exit) {
         incarnation,
         "The program ended before it had resumed its session. It starts a new one and remembers nothing.",
     );
+}
+
+/// Returns whether someone other than the runner has killed a program.
+fn was_killed(exit: &Exit) -> bool {
+    exit.signal != 0 && exit.action == RunnerAction::None
 }
 
 /// Starts the member's tools, for a program that calls them over its own protocol.
@@ -87,5 +92,18 @@ pub(super) async fn start_tools(setup: &mut Setup, incarnation: &Incarnation<'_>
             warn(incarnation, &format!("The agent has no tools of the team: {why}"));
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_kill_by_others_says_nothing_about_the_session() {
+        let killed = Exit { signal: 9, action: RunnerAction::None, ..Exit::default() };
+        assert!(was_killed(&killed));
+        assert!(!was_killed(&Exit { action: RunnerAction::Sigkill, ..killed }), "the runner gave up waiting for it");
+        assert!(!was_killed(&Exit { code: Some(1), action: RunnerAction::None, ..Exit::default() }));
     }
 }
