@@ -37,9 +37,10 @@ impl Listen for TcpListener {
     }
 }
 
-/// The length of the kernel's queue of connections to the socket; the kernel may lower it. A whole team reconnects at once after a
-/// restart.
-const BACKLOG: u32 = 4_096;
+/// The length of the kernel's accept queue; the kernel may lower it.
+///
+/// A whole team reconnects at once after a restart, and the kernel silently drops connections that do not fit the queue.
+pub const BACKLOG: u32 = 4_096;
 
 /// What stands for the address of those who connect over the socket. No connection over the network comes from it.
 pub const SOCKET_PEER: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(127, 0, 0, 0), 0));

@@ -6,14 +6,10 @@ use std::{
 };
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use teamwire_server::edge::listen::BACKLOG;
 use tokio::net::{TcpListener, TcpSocket};
 
 use crate::failure::Failure;
-
-/// The length of the kernel's accept queue; the kernel may lower it.
-///
-/// A whole team reconnects at once after a restart, and the kernel silently drops connections that do not fit the queue.
-const BACKLOG: u32 = 4_096;
 
 /// The maximum number of open files besides connections: the store, the listeners, certificates during a reload.
 const OTHER_FILES: u64 = 128;
