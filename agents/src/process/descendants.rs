@@ -98,32 +98,38 @@ impl Family {
         }
     }
 
+    /// Sends a signal to the root's process group, all of it at once: a process cannot outrun it by forking and ending, as it
+    /// can outrun a look at the process table.
+    pub(super) fn signal_group(&self, signal: Signal) {
+        // A group keeps its id while a process is in it, also after its leader is reaped.
+        let is_reused = Entry::of(self.root).is_some_and(|entry| entry.started != self.started);
+        if self.root > 0 && !is_reused {
+            let _ = killpg(Pid::from_raw(self.root), signal);
+        }
+    }
+
     /// Kills all members that live, once. First stops them all, so that none forks or loses its parent, and with it its place
     /// in the family, before it is found; until `deadline`. Returns how many there were.
     pub(super) fn kill(&mut self, deadline: Instant) -> usize {
         if let Some(cgroup) = &self.cgroup {
             cgroup.kill();
         }
+        self.signal_group(Signal::SIGSTOP);
         let mut stopped = HashSet::new();
         let mut live = self.live();
         while Instant::now() < deadline {
-            let is_forking = !stopped.is_empty();
             let running: Vec<Entry> =
                 live.iter().filter(|entry| stopped.insert((entry.pid, entry.started))).copied().collect();
             if running.is_empty() {
                 break;
             }
             running.iter().for_each(|entry| entry.signal(Signal::SIGSTOP));
-            // A process that forks and ends at once is gone before its signal arrives. The whole group cannot outrun one, and
-            // keeps its id while a member lives.
-            if is_forking && running.iter().any(|entry| entry.group == self.root) {
-                let _ = killpg(Pid::from_raw(self.root), Signal::SIGSTOP);
-            }
             live = self.live();
         }
         // Children first: a stopped process may be continued when its parent ends.
         live.sort_by_key(|entry| Reverse(entry.started));
         live.iter().for_each(|entry| entry.signal(Signal::SIGKILL));
+        self.signal_group(Signal::SIGKILL);
         live.len()
     }
 

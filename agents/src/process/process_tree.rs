@@ -8,10 +8,7 @@ use std::{
     time::Duration,
 };
 
-use nix::{
-    sys::signal::{Signal, killpg},
-    unistd::Pid,
-};
+use nix::sys::signal::Signal;
 use teamwire_proto::v1::RunnerAction;
 use tokio::{
     process::{Child, ChildStdin, ChildStdout, Command},
@@ -183,20 +180,17 @@ impl Process {
         {
             self.note_exit(status);
         }
-        let is_waited_for = self.exit.is_some();
-        if !is_waited_for {
+        if self.exit.is_none() {
             self.action = if signal == Signal::SIGKILL { RunnerAction::Sigkill } else { RunnerAction::Sigterm };
-            // The whole group at once, so that none of it can fork in between. The group's id cannot be reused until its
-            // leader is reaped.
-            let _ = killpg(Pid::from_raw(self.pid()), signal);
         }
+        self.family.signal_group(signal);
         if signal == Signal::SIGKILL
             && let Some(cgroup) = &self.family.cgroup
         {
             cgroup.kill();
         }
         let live = self.family.live();
-        for member in live.iter().filter(|member| is_waited_for || member.group != self.pid()) {
+        for member in live.iter().filter(|member| member.group != self.pid()) {
             member.signal(signal);
         }
         live.len()

@@ -113,12 +113,6 @@ impl Watched {
     }
 
     fn kill(&mut self, deadline: Instant) -> usize {
-        // Without /proc, its process group is all that is known of a program.
-        #[cfg(not(target_os = "linux"))]
-        for family in self.families.values().filter(|family| family.root > 0) {
-            let _ =
-                nix::sys::signal::killpg(nix::unistd::Pid::from_raw(family.root), nix::sys::signal::Signal::SIGKILL);
-        }
         self.families.values_mut().map(|family| family.kill(deadline)).sum()
     }
 }
@@ -214,7 +208,8 @@ mod tests {
     #[test]
     fn a_program_that_keeps_forking_and_orphaning_itself_is_stopped_and_killed() {
         // Each process starts the next one and ends.
-        let script = "setsid sh -c 'echo $$; next() { sleep 0.001; next & }; next & next & next & wait' & wait";
+        let script = r#"export NEXT='sleep 0.001; sh -c "$NEXT" &'
+            setsid sh -c 'echo $$; sh -c "$NEXT" & sh -c "$NEXT" & sh -c "$NEXT" & exec sleep 1000' & wait"#;
         let (runner, pids) = runner(script, 1);
         let mut watched = Watched::default();
         watched.apply("watch wd-f ");
