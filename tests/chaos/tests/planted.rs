@@ -99,7 +99,7 @@ async fn broken(bug: Bug) -> Vec<Promise> {
         });
     }
     for config in &configs {
-        members.spawn(member::run(config.clone()));
+        members.spawn(supervised(config.clone()));
     }
     let inbox = lead.with_credential(&created.credential).unwrap();
     members.spawn(async move {
@@ -116,7 +116,7 @@ async fn broken(bug: Bug) -> Vec<Promise> {
         if round % 15 == 10 {
             let config = &mut configs[round % 3];
             config.process += 1;
-            members.spawn(member::run(config.clone()));
+            members.spawn(supervised(config.clone()));
         }
     }
     std::fs::write(directory.path().join(member::QUIET), "").unwrap();
@@ -147,6 +147,14 @@ fn broken_in(bug: Bug, events: &[Event]) -> Vec<Promise> {
     promises.sort_unstable();
     promises.dedup();
     promises
+}
+
+/// Runs a member, and records its end as a supervisor does: its calls that are in flight then never get an outcome.
+async fn supervised(config: member::Config) -> Result<u8, client::Error> {
+    let recorder = history::Recorder::open(&config.directory, &config.member, config.process).unwrap();
+    let ended = member::run(config).await;
+    recorder.note(What::Exited { code: ended.as_ref().ok().map(|code| i32::from(*code)) });
+    ended
 }
 
 /// Waits until no call is in flight, up to 30 s, and until all inboxes are empty, up to 8 s. A bug may prevent both.
