@@ -1,9 +1,32 @@
 //! Runs a team while faults strike, in real processes or on simulated time.
 
+use std::{
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+};
+
 use crate::{
     build, faketime, redis,
-    step::{Failure, Step},
+    step::{Failure, Step, root},
 };
+
+/// Names the program that has Porcupine judge histories.
+pub(crate) const LINEARIZABILITY: &str = "TEAMWIRE_TEST_LINEARIZABILITY";
+
+/// Tests and builds the program that has Porcupine judge histories, once.
+pub(crate) fn linearizability() -> Result<PathBuf, Failure> {
+    static BUILT: Mutex<Option<PathBuf>> = Mutex::new(None);
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(program) = &*built {
+        return Ok(program.clone());
+    }
+    let program = root().join("target/tools/linearizability");
+    let (source, advice) = (root().join("tests/linearizability"), "it needs Go 1.26 or newer");
+    let source = source.to_string_lossy();
+    Step::new("go", &["-C", &source, "test", "."]).advice(advice).run()?;
+    Step::new("go", &["-C", &source, "build", "-o", &program.to_string_lossy()]).advice(advice).run()?;
+    Ok(built.insert(program).clone())
+}
 
 /// Breaks coordinators, stores, networks, clocks and members, and checks the promises. `options` go to `teamwire-chaos run`.
 pub(crate) fn inject(options: &[&str]) -> Result<(), Failure> {
@@ -14,6 +37,7 @@ pub(crate) fn inject(options: &[&str]) -> Result<(), Failure> {
     let step = Step::new(build::program("teamwire-chaos"), &[&["run"], options].concat());
     let step = faketime.into_iter().fold(step, |step, library| step.env(faketime::VARIABLE, library));
     step.env(redis::SERVERS[0].variable, redis)
+        .env(LINEARIZABILITY, linearizability()?)
         .advice("repeat it with the --seed that it names; `teamwire-chaos check DIR/history` checks the run again")
         .run()
 }

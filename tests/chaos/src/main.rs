@@ -12,11 +12,11 @@ use std::{
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng, seq::IndexedRandom as _};
 use teamwire_chaos::{
-    check::{self, Counts, Latencies, PROMISES, Promise, Violation},
+    check::{self, Counts, Latencies, PROMISES, Promise, Violation, porcupine},
     cluster::{Cluster, ClusterSpec, Store},
     faults::{FAULTS, Fault, Mix},
     final_state,
-    history::{self, Recorder, What},
+    history::{self, Event, Recorder, What},
     lead::{self, LEAD},
     member, ordered, orders,
 };
@@ -144,15 +144,16 @@ async fn main() -> ExitCode {
             }
             ExitCode::SUCCESS
         }
-        Command::Check { directory } => match history::read(&directory) {
-            Ok(events) => {
-                let violations = check::check(&events);
-                println!("{:?}, {:?}", check::count(&events), check::latencies(&events));
-                violations.iter().for_each(|violation| println!("{violation}"));
-                if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        Command::Check { directory } => {
+            match history::read(&directory).and_then(|events| Ok((judge(&directory, &events)?, events))) {
+                Ok((violations, events)) => {
+                    println!("{:?}, {:?}", check::count(&events), check::latencies(&events));
+                    violations.iter().for_each(|violation| println!("{violation}"));
+                    if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+                }
+                Err(error) => fail(&format!("the histories cannot be read: {error}")),
             }
-            Err(error) => fail(&format!("the histories cannot be read: {error}")),
-        },
+        }
         Command::Member(args) => run_member(args).await,
         Command::Ordered { directory } => ended(ordered::run(&directory).await),
         Command::Order { directory, op, member, address } => ended(order(&directory, op, &member, &address).await),
@@ -297,7 +298,7 @@ impl Run {
         let mut cluster = Cluster::start_all(directory, &teamwire, store, spec, self.members, seed).await?;
         let injections = self.inject(&mut cluster, faults, seed).await?;
         let events = history::read(&cluster.history()).map_err(failed)?;
-        let violations = check::check(&events);
+        let violations = judge(&cluster.history(), &events).map_err(failed)?;
         let tried = PROMISES.iter().map(|spec| spec.promise).filter(|promise| promise.was_tried(&events)).collect();
         let counts = check::count(&events);
         let mut missing = counts.missing(matches!(spec, ClusterSpec::Hosts { .. }));
@@ -453,6 +454,16 @@ impl Outcome {
             eprintln!("chaos: FAILED: this run proves nothing, because it had no {}", self.missing.join(", no "));
         }
     }
+}
+
+/// Returns what the checkers and Porcupine find in a history.
+fn judge(directory: &Path, events: &[Event]) -> io::Result<Vec<Violation>> {
+    let mut violations = check::check(events);
+    if let Some((found, summary)) = porcupine::judge(directory)? {
+        eprintln!("chaos: {summary}");
+        violations.extend(found);
+    }
+    Ok(violations)
 }
 
 fn copy(from: &Path, to: &Path) -> io::Result<()> {

@@ -134,7 +134,22 @@ async fn broken(bug: Bug) -> Vec<Promise> {
     let events = history::read(directory.path()).unwrap();
     let counts = check::count(&events);
     assert!(counts.sent > 100 && counts.claimed > 10 && counts.sessions > 3, "too little happened: {counts:?}");
+    judge_too(bug, directory.path());
     broken_in(bug, &events)
+}
+
+/// Has Porcupine judge a history, too: it must find the bugs that its models are about, and no other ones.
+fn judge_too(bug: Bug, history: &Path) {
+    let judged = check::porcupine::judge(history).unwrap();
+    assert!(judged.is_some() || std::env::var_os("CI").is_none(), "{} is not set", check::porcupine::VARIABLE);
+    let Some((violations, summary)) = judged else { return };
+    eprintln!("{bug:?}: {summary}");
+    let found = |promise: Promise| violations.iter().any(|violation| violation.promise == promise);
+    match bug {
+        Bug::NoClaimCheck => assert!(found(Promise::Claims), "{violations:?}"),
+        Bug::NoFence => assert!(found(Promise::Fenced), "{violations:?}"),
+        _ => assert_eq!(violations, []),
+    }
 }
 
 /// Returns the promises that a history breaks.

@@ -7,6 +7,7 @@ mod latency;
 mod liveness;
 mod messages;
 mod orders;
+pub mod porcupine;
 mod promise;
 mod store;
 #[cfg(test)]
