@@ -1,9 +1,10 @@
-//! The table of RPCs, from their `idempotency_level`, the `wait_policy` of their requests and the `debug_redact` of their
+//! The table of RPCs, from their `idempotency_level`, their `call_policy`, the `wait_policy` of their requests and the `debug_redact` of their
 //! replies.
 
-use protox::prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor};
+use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor, ReflectMessage as _, Value};
+use protox::prost_reflect;
 
-use super::{by_variant, message, policy, redact::is_secret};
+use super::{by_variant, camel, flag, message, policy, redact::is_secret, text, word};
 
 pub(crate) fn table(pool: &DescriptorPool) -> String {
     let mut methods: Vec<MethodDescriptor> =
@@ -19,7 +20,7 @@ pub(crate) fn table(pool: &DescriptorPool) -> String {
     };
     format!(
         "/// An RPC of the protocol.\n#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]\npub enum Method {{\n{variants}}}\n\
-         impl Method {{\n/// Every RPC, in the order of their names.\npub const ALL: &[Self] = &[{all}];\n{}{}{}{}{}{}{}{}}}\n",
+         impl Method {{\n/// Every RPC, in the order of their names.\npub const ALL: &[Self] = &[{all}];\n{}{}{}{}{}{}{}{}{}{}{}}}\n{}",
         by_variant(
             "name(self) -> &'static str",
             "Returns the RPC's name.",
@@ -60,6 +61,76 @@ pub(crate) fn table(pool: &DescriptorPool) -> String {
             "Returns how long the coordinator may hold back its reply. None: it answers at once.",
             arms(&|method| wait(pool, method)),
         ),
+        by_variant(
+            "audience(self) -> &'static [Audience]",
+            "Returns who may make the call.",
+            arms(&|method| format!("&[{}]", audience(&call_policy(pool, method)))),
+        ),
+        by_variant(
+            "audit(self) -> AuditClass",
+            "Returns what the audit log keeps of the call.",
+            arms(&|method| format!("AuditClass::{}", audit(&call_policy(pool, method)))),
+        ),
+        by_variant(
+            "settles_lease(self) -> bool",
+            "Returns whether the call itself renews the caller's lease, or ends its life.",
+            arms(&|method| flag(&call_policy(pool, method), "settles_lease").to_string()),
+        ),
+        audited(pool, &methods),
+    )
+}
+
+fn call_policy(pool: &DescriptorPool, method: &MethodDescriptor) -> DynamicMessage {
+    policy(pool, &method.options(), "call_policy")
+        .unwrap_or_else(|| panic!("{} has no option (call_policy)", method.full_name()))
+}
+
+fn audience(policy: &DynamicMessage) -> String {
+    let list = policy.get_field_by_name("audience").expect("a field");
+    let list = list.as_list().expect("a list");
+    assert!(!list.is_empty(), "an RPC has no audience");
+    let kind = policy.descriptor().get_field_by_name("audience").expect("a field").kind();
+    let names = kind.as_enum().expect("an enum").clone();
+    let name = |value: &Value| {
+        let value = names.get_value(value.as_enum_number().expect("an enum")).expect("a known value");
+        format!("Audience::{}", camel(value.name().strip_prefix("AUDIENCE_").expect("the prefix")))
+    };
+    list.iter().map(name).collect::<Vec<_>>().join(", ")
+}
+
+fn audit(policy: &DynamicMessage) -> String {
+    let class = camel(&word(policy, "audit", "AUDIT_CLASS_"));
+    assert_ne!(class, "Unspecified", "an RPC has no audit class");
+    class
+}
+
+/// Writes the function that reads from a request what the audit log says of it.
+fn audited(pool: &DescriptorPool, methods: &[MethodDescriptor]) -> String {
+    let arms: String = methods
+        .iter()
+        .filter_map(|method| {
+            let policy = call_policy(pool, method);
+            let field = |option: &str| {
+                let name = text(&policy, option);
+                if name.is_empty() {
+                    return "\"\"".to_owned();
+                }
+                method.input().get_field_by_name(&name).unwrap_or_else(|| panic!("{name} is not a field"));
+                format!("&request.{name}")
+            };
+            let (team, object) = (field("audited_team"), field("audited_object"));
+            let request = method.input().name().to_owned();
+            (team.len().max(object.len()) > 2).then(|| {
+                format!(
+                    "if let Some(request) = request.downcast_ref::<crate::v1::{request}>() {{\n\
+                     return ({team}, {object});\n}}\n"
+                )
+            })
+        })
+        .collect();
+    format!(
+        "/// Returns the texts of a request that name its team, and what it changes within the team, for the audit log.\n\
+         pub fn audited(request: &dyn std::any::Any) -> (&str, &str) {{\n{arms}(\"\", \"\")\n}}\n"
     )
 }
 

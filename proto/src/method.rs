@@ -1,10 +1,23 @@
-//! The RPCs and how clients may repeat them. The table comes from the options in `teamwire/v1`.
+//! The RPCs: who may call them, and how clients may repeat them. The table comes from the options in `teamwire/v1`.
 
-use std::time::Duration;
+use std::{collections::HashMap, sync::LazyLock, time::Duration};
 
-use crate::duration;
+use crate::{
+    duration,
+    v1::{Audience, AuditClass},
+};
 
 include!(concat!(env!("OUT_DIR"), "/method.rs"));
+
+static BY_PATH: LazyLock<HashMap<&'static str, Method>> =
+    LazyLock::new(|| Method::ALL.iter().map(|method| (method.path(), *method)).collect());
+
+impl Method {
+    /// Returns the RPC that clients call at a path. None: there is none.
+    pub fn at(path: &str) -> Option<Self> {
+        BY_PATH.get(path).copied()
+    }
+}
 
 /// What an RPC does to a coordinator, which limits how a client may repeat it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,5 +46,17 @@ impl Wait {
     pub fn asked(&self, field: Option<&prost_types::Duration>) -> Option<Duration> {
         let asked = field.map_or(Some(self.default), |&asked| duration::from_proto(asked))?;
         Some(asked.min(self.max))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_method_is_found_by_the_path_that_clients_call() {
+        assert_eq!(BY_PATH.len(), Method::ALL.len());
+        assert_eq!(Method::at("/teamwire.v1.MessageService/Send"), Some(Method::Send));
+        assert_eq!(Method::at("/teamwire.v1.MessageService/Sent"), None);
     }
 }

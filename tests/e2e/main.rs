@@ -61,6 +61,7 @@ macro_rules! redis_scenarios {
 }
 
 mod access;
+mod audiences;
 mod audit;
 mod backups;
 mod budgets;

@@ -932,7 +932,7 @@ var File_teamwire_v1_access_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_access_proto_rawDesc = "" +
 	"\n" +
-	"\x18teamwire/v1/access.proto\x12\vteamwire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\"s\n" +
+	"\x18teamwire/v1/access.proto\x12\vteamwire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\"s\n" +
 	"\x17CreateSignInCodeRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x1b\n" +
 	"\tread_only\x18\x02 \x01(\bR\breadOnly\x12'\n" +
@@ -1007,13 +1007,18 @@ const file_teamwire_v1_access_proto_rawDesc = "" +
 	"\x17CREDENTIAL_KIND_CONSOLE\x10\x01\x12\x1c\n" +
 	"\x18CREDENTIAL_KIND_OBSERVER\x10\x02\x12\x1e\n" +
 	"\x1aCREDENTIAL_KIND_JOIN_TOKEN\x10\x03\x12\x1a\n" +
-	"\x16CREDENTIAL_KIND_MEMBER\x10\x042\xd7\x03\n" +
-	"\rAccessService\x12d\n" +
-	"\x10CreateSignInCode\x12$.teamwire.v1.CreateSignInCodeRequest\x1a%.teamwire.v1.CreateSignInCodeResponse\"\x03\x90\x02\x02\x12F\n" +
-	"\x06SignIn\x12\x1a.teamwire.v1.SignInRequest\x1a\x1b.teamwire.v1.SignInResponse\"\x03\x90\x02\x02\x12O\n" +
-	"\tGetCaller\x12\x1d.teamwire.v1.GetCallerRequest\x1a\x1e.teamwire.v1.GetCallerResponse\"\x03\x90\x02\x01\x12a\n" +
-	"\x0fListCredentials\x12#.teamwire.v1.ListCredentialsRequest\x1a$.teamwire.v1.ListCredentialsResponse\"\x03\x90\x02\x01\x12d\n" +
-	"\x10RevokeCredential\x12$.teamwire.v1.RevokeCredentialRequest\x1a%.teamwire.v1.RevokeCredentialResponse\"\x03\x90\x02\x02BQ\n" +
+	"\x16CREDENTIAL_KIND_MEMBER\x10\x042\x9d\x04\n" +
+	"\rAccessService\x12u\n" +
+	"\x10CreateSignInCode\x12$.teamwire.v1.CreateSignInCodeRequest\x1a%.teamwire.v1.CreateSignInCodeResponse\"\x14\x8a\xb5\x18\r\n" +
+	"\x03\x01\x04\x05\x10\x02\x1a\x04team\x90\x02\x02\x12O\n" +
+	"\x06SignIn\x12\x1a.teamwire.v1.SignInRequest\x1a\x1b.teamwire.v1.SignInResponse\"\f\x8a\xb5\x18\x05\n" +
+	"\x01\a\x10\x02\x90\x02\x02\x12[\n" +
+	"\tGetCaller\x12\x1d.teamwire.v1.GetCallerRequest\x1a\x1e.teamwire.v1.GetCallerResponse\"\x0f\x8a\xb5\x18\b\n" +
+	"\x04\x01\x03\x04\x05\x10\x01\x90\x02\x01\x12l\n" +
+	"\x0fListCredentials\x12#.teamwire.v1.ListCredentialsRequest\x1a$.teamwire.v1.ListCredentialsResponse\"\x0e\x8a\xb5\x18\a\n" +
+	"\x03\x01\x04\x05\x10\x01\x90\x02\x01\x12y\n" +
+	"\x10RevokeCredential\x12$.teamwire.v1.RevokeCredentialRequest\x1a%.teamwire.v1.RevokeCredentialResponse\"\x18\x8a\xb5\x18\x11\n" +
+	"\x03\x01\x04\x05\x10\x02\x1a\x04team\"\x02id\x90\x02\x02BQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (
@@ -1085,6 +1090,7 @@ func file_teamwire_v1_access_proto_init() {
 		return
 	}
 	file_teamwire_v1_message_proto_init()
+	file_teamwire_v1_options_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

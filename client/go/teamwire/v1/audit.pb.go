@@ -860,7 +860,7 @@ var File_teamwire_v1_audit_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_audit_proto_rawDesc = "" +
 	"\n" +
-	"\x17teamwire/v1/audit.proto\x12\vteamwire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcd\x01\n" +
+	"\x17teamwire/v1/audit.proto\x12\vteamwire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/options.proto\"\xcd\x01\n" +
 	"\vAuditCaller\x120\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1c.teamwire.v1.AuditCallerKindR\x04kind\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12 \n" +
@@ -933,10 +933,12 @@ const file_teamwire_v1_audit_proto_rawDesc = "" +
 	"\x16AUDIT_CALLER_KIND_HOST\x10\x04\x12\x1e\n" +
 	"\x1aAUDIT_CALLER_KIND_OBSERVER\x10\x05\x12 \n" +
 	"\x1cAUDIT_CALLER_KIND_JOIN_TOKEN\x10\x06\x12#\n" +
-	"\x1fAUDIT_CALLER_KIND_ADMINISTRATOR\x10\a2\xd7\x01\n" +
-	"\fAuditService\x12a\n" +
-	"\x0fListAuditChains\x12#.teamwire.v1.ListAuditChainsRequest\x1a$.teamwire.v1.ListAuditChainsResponse\"\x03\x90\x02\x01\x12d\n" +
-	"\x10ListAuditEntries\x12$.teamwire.v1.ListAuditEntriesRequest\x1a%.teamwire.v1.ListAuditEntriesResponse\"\x03\x90\x02\x01BQ\n" +
+	"\x1fAUDIT_CALLER_KIND_ADMINISTRATOR\x10\a2\xea\x01\n" +
+	"\fAuditService\x12j\n" +
+	"\x0fListAuditChains\x12#.teamwire.v1.ListAuditChainsRequest\x1a$.teamwire.v1.ListAuditChainsResponse\"\f\x8a\xb5\x18\x05\n" +
+	"\x01\x05\x10\x01\x90\x02\x01\x12n\n" +
+	"\x10ListAuditEntries\x12$.teamwire.v1.ListAuditEntriesRequest\x1a%.teamwire.v1.ListAuditEntriesResponse\"\r\x8a\xb5\x18\x06\n" +
+	"\x02\x02\x05\x10\x01\x90\x02\x01BQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (
@@ -993,6 +995,7 @@ func file_teamwire_v1_audit_proto_init() {
 	if File_teamwire_v1_audit_proto != nil {
 		return
 	}
+	file_teamwire_v1_options_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -110,12 +110,13 @@ var File_teamwire_v1_backup_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_backup_proto_rawDesc = "" +
 	"\n" +
-	"\x18teamwire/v1/backup.proto\x12\vteamwire.v1\"\x0f\n" +
+	"\x18teamwire/v1/backup.proto\x12\vteamwire.v1\x1a\x19teamwire/v1/options.proto\"\x0f\n" +
 	"\rBackupRequest\"&\n" +
 	"\x0eBackupResponse\x12\x14\n" +
-	"\x05lines\x18\x01 \x01(\fR\x05lines2Y\n" +
-	"\rBackupService\x12H\n" +
-	"\x06Backup\x12\x1a.teamwire.v1.BackupRequest\x1a\x1b.teamwire.v1.BackupResponse\"\x03\x90\x02\x010\x01BQ\n" +
+	"\x05lines\x18\x01 \x01(\fR\x05lines2b\n" +
+	"\rBackupService\x12Q\n" +
+	"\x06Backup\x12\x1a.teamwire.v1.BackupRequest\x1a\x1b.teamwire.v1.BackupResponse\"\f\x8a\xb5\x18\x05\n" +
+	"\x01\x05\x10\x03\x90\x02\x010\x01BQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (
@@ -150,6 +151,7 @@ func file_teamwire_v1_backup_proto_init() {
 	if File_teamwire_v1_backup_proto != nil {
 		return
 	}
+	file_teamwire_v1_options_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

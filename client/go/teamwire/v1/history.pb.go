@@ -1051,7 +1051,7 @@ var File_teamwire_v1_history_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_history_proto_rawDesc = "" +
 	"\n" +
-	"\x19teamwire/v1/history.proto\x12\vteamwire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18teamwire/v1/access.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/request.proto\x1a\x16teamwire/v1/team.proto\"\xd8\x01\n" +
+	"\x19teamwire/v1/history.proto\x12\vteamwire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18teamwire/v1/access.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\x1a\x19teamwire/v1/request.proto\x1a\x16teamwire/v1/team.proto\"\xd8\x01\n" +
 	"\tTeamEvent\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.teamwire.v1.TeamEventKindR\x04kind\x12)\n" +
 	"\x05actor\x18\x02 \x01(\v2\x13.teamwire.v1.SenderR\x05actor\x12\x16\n" +
@@ -1134,10 +1134,12 @@ const file_teamwire_v1_history_proto_rawDesc = "" +
 	"\x19TASK_EVENT_KIND_COMPLETED\x10\x05\x12\x1c\n" +
 	"\x18TASK_EVENT_KIND_RELEASED\x10\x06\x12\x1a\n" +
 	"\x16TASK_EVENT_KIND_LAPSED\x10\a\x12\x1b\n" +
-	"\x17TASK_EVENT_KIND_DELETED\x10\b2\xc6\x01\n" +
-	"\x0eHistoryService\x12U\n" +
-	"\vListHistory\x12\x1f.teamwire.v1.ListHistoryRequest\x1a .teamwire.v1.ListHistoryResponse\"\x03\x90\x02\x01\x12]\n" +
-	"\rFollowHistory\x12!.teamwire.v1.FollowHistoryRequest\x1a\".teamwire.v1.FollowHistoryResponse\"\x03\x90\x02\x010\x01BQ\n" +
+	"\x17TASK_EVENT_KIND_DELETED\x10\b2\xdc\x01\n" +
+	"\x0eHistoryService\x12`\n" +
+	"\vListHistory\x12\x1f.teamwire.v1.ListHistoryRequest\x1a .teamwire.v1.ListHistoryResponse\"\x0e\x8a\xb5\x18\a\n" +
+	"\x03\x01\x04\x05\x10\x01\x90\x02\x01\x12h\n" +
+	"\rFollowHistory\x12!.teamwire.v1.FollowHistoryRequest\x1a\".teamwire.v1.FollowHistoryResponse\"\x0e\x8a\xb5\x18\a\n" +
+	"\x03\x01\x04\x05\x10\x01\x90\x02\x010\x01BQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (
@@ -1217,6 +1219,7 @@ func file_teamwire_v1_history_proto_init() {
 	}
 	file_teamwire_v1_access_proto_init()
 	file_teamwire_v1_message_proto_init()
+	file_teamwire_v1_options_proto_init()
 	file_teamwire_v1_request_proto_init()
 	file_teamwire_v1_team_proto_init()
 	file_teamwire_v1_history_proto_msgTypes[4].OneofWrappers = []any{

@@ -1030,7 +1030,7 @@ var File_teamwire_v1_host_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_host_proto_rawDesc = "" +
 	"\n" +
-	"\x16teamwire/v1/host.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/request.proto\x1a\x16teamwire/v1/team.proto\"\xb4\x03\n" +
+	"\x16teamwire/v1/host.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\x1a\x19teamwire/v1/request.proto\x1a\x16teamwire/v1/team.proto\"\xb4\x03\n" +
 	"\x04Host\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12.\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x18.teamwire.v1.MemberStateR\x05state\x12 \n" +
@@ -1112,16 +1112,22 @@ const file_teamwire_v1_host_proto_rawDesc = "" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12+\n" +
 	"\x04exit\x18\x02 \x01(\v2\x17.teamwire.v1.ExitReportR\x04exit\"A\n" +
 	"\x12ReportExitResponse\x12+\n" +
-	"\x04exit\x18\x01 \x01(\v2\x17.teamwire.v1.ExitReportR\x04exit2\xf3\x03\n" +
-	"\vHostService\x12C\n" +
-	"\x05Spawn\x12\x19.teamwire.v1.SpawnRequest\x1a\x1a.teamwire.v1.SpawnResponse\"\x03\x90\x02\x02\x12O\n" +
-	"\tListHosts\x12\x1d.teamwire.v1.ListHostsRequest\x1a\x1e.teamwire.v1.ListHostsResponse\"\x03\x90\x02\x01\x12R\n" +
+	"\x04exit\x18\x01 \x01(\v2\x17.teamwire.v1.ExitReportR\x04exit2\xb8\x04\n" +
+	"\vHostService\x12Y\n" +
+	"\x05Spawn\x12\x19.teamwire.v1.SpawnRequest\x1a\x1a.teamwire.v1.SpawnResponse\"\x19\x8a\xb5\x18\x12\n" +
+	"\x02\x02\x05\x10\x03\x1a\x04team\"\x04name\x90\x02\x02\x12Z\n" +
+	"\tListHosts\x12\x1d.teamwire.v1.ListHostsRequest\x1a\x1e.teamwire.v1.ListHostsResponse\"\x0e\x8a\xb5\x18\a\n" +
+	"\x03\x01\x04\x05\x10\x01\x90\x02\x01\x12[\n" +
 	"\n" +
-	"UpdateHost\x12\x1e.teamwire.v1.UpdateHostRequest\x1a\x1f.teamwire.v1.UpdateHostResponse\"\x03\x90\x02\x02\x12O\n" +
-	"\tTakeOrder\x12\x1d.teamwire.v1.TakeOrderRequest\x1a\x1e.teamwire.v1.TakeOrderResponse\"\x03\x90\x02\x02\x12U\n" +
-	"\vRefuseOrder\x12\x1f.teamwire.v1.RefuseOrderRequest\x1a .teamwire.v1.RefuseOrderResponse\"\x03\x90\x02\x02\x12R\n" +
+	"UpdateHost\x12\x1e.teamwire.v1.UpdateHostRequest\x1a\x1f.teamwire.v1.UpdateHostResponse\"\f\x8a\xb5\x18\x05\n" +
+	"\x01\x03\x10\x01\x90\x02\x02\x12X\n" +
+	"\tTakeOrder\x12\x1d.teamwire.v1.TakeOrderRequest\x1a\x1e.teamwire.v1.TakeOrderResponse\"\f\x8a\xb5\x18\x05\n" +
+	"\x01\x03\x10\x01\x90\x02\x02\x12^\n" +
+	"\vRefuseOrder\x12\x1f.teamwire.v1.RefuseOrderRequest\x1a .teamwire.v1.RefuseOrderResponse\"\f\x8a\xb5\x18\x05\n" +
+	"\x01\x03\x10\x01\x90\x02\x02\x12[\n" +
 	"\n" +
-	"ReportExit\x12\x1e.teamwire.v1.ReportExitRequest\x1a\x1f.teamwire.v1.ReportExitResponse\"\x03\x90\x02\x02BQ\n" +
+	"ReportExit\x12\x1e.teamwire.v1.ReportExitRequest\x1a\x1f.teamwire.v1.ReportExitResponse\"\f\x8a\xb5\x18\x05\n" +
+	"\x01\x03\x10\x01\x90\x02\x02BQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (
@@ -1210,6 +1216,7 @@ func file_teamwire_v1_host_proto_init() {
 		return
 	}
 	file_teamwire_v1_message_proto_init()
+	file_teamwire_v1_options_proto_init()
 	file_teamwire_v1_request_proto_init()
 	file_teamwire_v1_team_proto_init()
 	type x struct{}

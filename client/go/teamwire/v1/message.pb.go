@@ -3677,14 +3677,20 @@ const file_teamwire_v1_message_proto_rawDesc = "" +
 	"\x1cDEAD_LETTER_CAUSE_INBOX_FULL\x10\x03\x12$\n" +
 	" DEAD_LETTER_CAUSE_MEMBER_REMOVED\x10\x04\x12\x1e\n" +
 	"\x1aDEAD_LETTER_CAUSE_REPLACED\x10\x05\x12!\n" +
-	"\x1dDEAD_LETTER_CAUSE_NOT_STARTED\x10\x062\xfb\x02\n" +
-	"\x0eMessageService\x12@\n" +
-	"\x04Send\x12\x18.teamwire.v1.SendRequest\x1a\x19.teamwire.v1.SendResponse\"\x03\x90\x02\x02\x12C\n" +
-	"\x06Stream\x12\x1a.teamwire.v1.StreamRequest\x1a\x1b.teamwire.v1.StreamResponse0\x01\x12=\n" +
-	"\x03Ack\x12\x17.teamwire.v1.AckRequest\x1a\x18.teamwire.v1.AckResponse\"\x03\x90\x02\x02\x12R\n" +
+	"\x1dDEAD_LETTER_CAUSE_NOT_STARTED\x10\x062\xb1\x03\n" +
+	"\x0eMessageService\x12J\n" +
+	"\x04Send\x12\x18.teamwire.v1.SendRequest\x1a\x19.teamwire.v1.SendResponse\"\r\x8a\xb5\x18\x06\n" +
+	"\x02\x01\x05\x10\x01\x90\x02\x02\x12O\n" +
+	"\x06Stream\x12\x1a.teamwire.v1.StreamRequest\x1a\x1b.teamwire.v1.StreamResponse\"\n" +
+	"\x8a\xb5\x18\x06\n" +
+	"\x02\x01\x03\x10\x010\x01\x12G\n" +
+	"\x03Ack\x12\x17.teamwire.v1.AckRequest\x1a\x18.teamwire.v1.AckResponse\"\r\x8a\xb5\x18\x06\n" +
+	"\x02\x01\x03\x10\x01\x90\x02\x02\x12]\n" +
 	"\n" +
-	"GetMessage\x12\x1e.teamwire.v1.GetMessageRequest\x1a\x1f.teamwire.v1.GetMessageResponse\"\x03\x90\x02\x01\x12O\n" +
-	"\tListInbox\x12\x1d.teamwire.v1.ListInboxRequest\x1a\x1e.teamwire.v1.ListInboxResponse\"\x03\x90\x02\x01BQ\n" +
+	"GetMessage\x12\x1e.teamwire.v1.GetMessageRequest\x1a\x1f.teamwire.v1.GetMessageResponse\"\x0e\x8a\xb5\x18\a\n" +
+	"\x03\x01\x04\x05\x10\x01\x90\x02\x01\x12Z\n" +
+	"\tListInbox\x12\x1d.teamwire.v1.ListInboxRequest\x1a\x1e.teamwire.v1.ListInboxResponse\"\x0e\x8a\xb5\x18\a\n" +
+	"\x03\x01\x04\x05\x10\x01\x90\x02\x01BQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (

@@ -1,5 +1,5 @@
-// The protocol's policy, as options: what a client may do about a refusal, which calls wait, and what each kind of message
-// consists of. Code generators read them here, so that no client keeps such a list by hand.
+// The protocol's policy, as options: who may make a call, what a client may do about a refusal, which calls wait, and what each
+// kind of message consists of. Code generators read them here, so that no client keeps such a list by hand.
 //
 // Two more are standard options. `idempotency_level` says of each RPC whether a client may repeat it while its outcome
 // is unknown: NO_SIDE_EFFECTS, because it changes nothing; IDEMPOTENT, because repeating it, with the same idempotency
@@ -30,6 +30,137 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+// Who may make a call, by the credential. A console credential may make the calls of the caller that it acts for, except those that
+// only a process makes (Stream, Heartbeat, Join, Leave, ReportActivity); one that is read-only changes nothing.
+type Audience int32
+
+const (
+	// Not used.
+	Audience_AUDIENCE_UNSPECIFIED Audience = 0
+	// Any member, including the lead.
+	Audience_AUDIENCE_MEMBER Audience = 1
+	// The lead.
+	Audience_AUDIENCE_LEAD Audience = 2
+	// A host.
+	Audience_AUDIENCE_HOST Audience = 3
+	// An observer.
+	Audience_AUDIENCE_OBSERVER Audience = 4
+	// The operator.
+	Audience_AUDIENCE_OPERATOR Audience = 5
+	// Someone who holds a join token.
+	Audience_AUDIENCE_JOIN_TOKEN Audience = 6
+	// Someone who holds a sign-in code.
+	Audience_AUDIENCE_SIGN_IN_CODE Audience = 7
+)
+
+// Enum value maps for Audience.
+var (
+	Audience_name = map[int32]string{
+		0: "AUDIENCE_UNSPECIFIED",
+		1: "AUDIENCE_MEMBER",
+		2: "AUDIENCE_LEAD",
+		3: "AUDIENCE_HOST",
+		4: "AUDIENCE_OBSERVER",
+		5: "AUDIENCE_OPERATOR",
+		6: "AUDIENCE_JOIN_TOKEN",
+		7: "AUDIENCE_SIGN_IN_CODE",
+	}
+	Audience_value = map[string]int32{
+		"AUDIENCE_UNSPECIFIED":  0,
+		"AUDIENCE_MEMBER":       1,
+		"AUDIENCE_LEAD":         2,
+		"AUDIENCE_HOST":         3,
+		"AUDIENCE_OBSERVER":     4,
+		"AUDIENCE_OPERATOR":     5,
+		"AUDIENCE_JOIN_TOKEN":   6,
+		"AUDIENCE_SIGN_IN_CODE": 7,
+	}
+)
+
+func (x Audience) Enum() *Audience {
+	p := new(Audience)
+	*p = x
+	return p
+}
+
+func (x Audience) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Audience) Descriptor() protoreflect.EnumDescriptor {
+	return file_teamwire_v1_options_proto_enumTypes[0].Descriptor()
+}
+
+func (Audience) Type() protoreflect.EnumType {
+	return &file_teamwire_v1_options_proto_enumTypes[0]
+}
+
+func (x Audience) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Audience.Descriptor instead.
+func (Audience) EnumDescriptor() ([]byte, []int) {
+	return file_teamwire_v1_options_proto_rawDescGZIP(), []int{0}
+}
+
+// What the audit log keeps of a call.
+type AuditClass int32
+
+const (
+	// Not used.
+	AuditClass_AUDIT_CLASS_UNSPECIFIED AuditClass = 0
+	// Only refusals of callers who may not make it.
+	AuditClass_AUDIT_CLASS_REFUSALS AuditClass = 1
+	// Also each success: the call creates or revokes a credential.
+	AuditClass_AUDIT_CLASS_ACCESS AuditClass = 2
+	// Also each success, and each call whose outcome is unknown: only the lead and the operator may make it.
+	AuditClass_AUDIT_CLASS_POWERS AuditClass = 3
+)
+
+// Enum value maps for AuditClass.
+var (
+	AuditClass_name = map[int32]string{
+		0: "AUDIT_CLASS_UNSPECIFIED",
+		1: "AUDIT_CLASS_REFUSALS",
+		2: "AUDIT_CLASS_ACCESS",
+		3: "AUDIT_CLASS_POWERS",
+	}
+	AuditClass_value = map[string]int32{
+		"AUDIT_CLASS_UNSPECIFIED": 0,
+		"AUDIT_CLASS_REFUSALS":    1,
+		"AUDIT_CLASS_ACCESS":      2,
+		"AUDIT_CLASS_POWERS":      3,
+	}
+)
+
+func (x AuditClass) Enum() *AuditClass {
+	p := new(AuditClass)
+	*p = x
+	return p
+}
+
+func (x AuditClass) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AuditClass) Descriptor() protoreflect.EnumDescriptor {
+	return file_teamwire_v1_options_proto_enumTypes[1].Descriptor()
+}
+
+func (AuditClass) Type() protoreflect.EnumType {
+	return &file_teamwire_v1_options_proto_enumTypes[1]
+}
+
+func (x AuditClass) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AuditClass.Descriptor instead.
+func (AuditClass) EnumDescriptor() ([]byte, []int) {
+	return file_teamwire_v1_options_proto_rawDescGZIP(), []int{1}
+}
 
 // The gRPC status codes that refusals come with, numbered as in gRPC.
 type StatusCode int32
@@ -100,11 +231,11 @@ func (x StatusCode) String() string {
 }
 
 func (StatusCode) Descriptor() protoreflect.EnumDescriptor {
-	return file_teamwire_v1_options_proto_enumTypes[0].Descriptor()
+	return file_teamwire_v1_options_proto_enumTypes[2].Descriptor()
 }
 
 func (StatusCode) Type() protoreflect.EnumType {
-	return &file_teamwire_v1_options_proto_enumTypes[0]
+	return &file_teamwire_v1_options_proto_enumTypes[2]
 }
 
 func (x StatusCode) Number() protoreflect.EnumNumber {
@@ -113,7 +244,7 @@ func (x StatusCode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StatusCode.Descriptor instead.
 func (StatusCode) EnumDescriptor() ([]byte, []int) {
-	return file_teamwire_v1_options_proto_rawDescGZIP(), []int{0}
+	return file_teamwire_v1_options_proto_rawDescGZIP(), []int{2}
 }
 
 // Whether a client repeats a refused call, with the same idempotency key.
@@ -154,11 +285,11 @@ func (x Retry) String() string {
 }
 
 func (Retry) Descriptor() protoreflect.EnumDescriptor {
-	return file_teamwire_v1_options_proto_enumTypes[1].Descriptor()
+	return file_teamwire_v1_options_proto_enumTypes[3].Descriptor()
 }
 
 func (Retry) Type() protoreflect.EnumType {
-	return &file_teamwire_v1_options_proto_enumTypes[1]
+	return &file_teamwire_v1_options_proto_enumTypes[3]
 }
 
 func (x Retry) Number() protoreflect.EnumNumber {
@@ -167,7 +298,90 @@ func (x Retry) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Retry.Descriptor instead.
 func (Retry) EnumDescriptor() ([]byte, []int) {
-	return file_teamwire_v1_options_proto_rawDescGZIP(), []int{1}
+	return file_teamwire_v1_options_proto_rawDescGZIP(), []int{3}
+}
+
+// Who may make a call, and what the audit log keeps of it.
+type CallPolicy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Who may make it. Every other caller is refused, with PERMISSION_DENIED or UNAUTHENTICATED. A rule may still refuse a call to a
+	// caller that is listed, such as a member that changes another member's task.
+	Audience []Audience `protobuf:"varint,1,rep,packed,name=audience,proto3,enum=teamwire.v1.Audience" json:"audience,omitempty"`
+	// What the audit log keeps of it.
+	Audit AuditClass `protobuf:"varint,2,opt,name=audit,proto3,enum=teamwire.v1.AuditClass" json:"audit,omitempty"`
+	// The field of the request that names the team, for the audit log. Empty: the caller's team.
+	AuditedTeam string `protobuf:"bytes,3,opt,name=audited_team,json=auditedTeam,proto3" json:"audited_team,omitempty"`
+	// The field of the request that names what the call changes within the team, for the audit log. Empty: no field does.
+	AuditedObject string `protobuf:"bytes,4,opt,name=audited_object,json=auditedObject,proto3" json:"audited_object,omitempty"`
+	// True: the call itself renews the caller's lease, or ends its life. False: a successful call counts as a heartbeat.
+	SettlesLease  bool `protobuf:"varint,5,opt,name=settles_lease,json=settlesLease,proto3" json:"settles_lease,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallPolicy) Reset() {
+	*x = CallPolicy{}
+	mi := &file_teamwire_v1_options_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallPolicy) ProtoMessage() {}
+
+func (x *CallPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_options_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallPolicy.ProtoReflect.Descriptor instead.
+func (*CallPolicy) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_options_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *CallPolicy) GetAudience() []Audience {
+	if x != nil {
+		return x.Audience
+	}
+	return nil
+}
+
+func (x *CallPolicy) GetAudit() AuditClass {
+	if x != nil {
+		return x.Audit
+	}
+	return AuditClass_AUDIT_CLASS_UNSPECIFIED
+}
+
+func (x *CallPolicy) GetAuditedTeam() string {
+	if x != nil {
+		return x.AuditedTeam
+	}
+	return ""
+}
+
+func (x *CallPolicy) GetAuditedObject() string {
+	if x != nil {
+		return x.AuditedObject
+	}
+	return ""
+}
+
+func (x *CallPolicy) GetSettlesLease() bool {
+	if x != nil {
+		return x.SettlesLease
+	}
+	return false
 }
 
 // What a refusal means for a client.
@@ -188,7 +402,7 @@ type ReasonPolicy struct {
 
 func (x *ReasonPolicy) Reset() {
 	*x = ReasonPolicy{}
-	mi := &file_teamwire_v1_options_proto_msgTypes[0]
+	mi := &file_teamwire_v1_options_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -200,7 +414,7 @@ func (x *ReasonPolicy) String() string {
 func (*ReasonPolicy) ProtoMessage() {}
 
 func (x *ReasonPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_options_proto_msgTypes[0]
+	mi := &file_teamwire_v1_options_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -213,7 +427,7 @@ func (x *ReasonPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReasonPolicy.ProtoReflect.Descriptor instead.
 func (*ReasonPolicy) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_options_proto_rawDescGZIP(), []int{0}
+	return file_teamwire_v1_options_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *ReasonPolicy) GetCode() StatusCode {
@@ -259,7 +473,7 @@ type NoticePolicy struct {
 
 func (x *NoticePolicy) Reset() {
 	*x = NoticePolicy{}
-	mi := &file_teamwire_v1_options_proto_msgTypes[1]
+	mi := &file_teamwire_v1_options_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -271,7 +485,7 @@ func (x *NoticePolicy) String() string {
 func (*NoticePolicy) ProtoMessage() {}
 
 func (x *NoticePolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_options_proto_msgTypes[1]
+	mi := &file_teamwire_v1_options_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -284,7 +498,7 @@ func (x *NoticePolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NoticePolicy.ProtoReflect.Descriptor instead.
 func (*NoticePolicy) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_options_proto_rawDescGZIP(), []int{1}
+	return file_teamwire_v1_options_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *NoticePolicy) GetImportant() bool {
@@ -315,7 +529,7 @@ type WaitPolicy struct {
 
 func (x *WaitPolicy) Reset() {
 	*x = WaitPolicy{}
-	mi := &file_teamwire_v1_options_proto_msgTypes[2]
+	mi := &file_teamwire_v1_options_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -327,7 +541,7 @@ func (x *WaitPolicy) String() string {
 func (*WaitPolicy) ProtoMessage() {}
 
 func (x *WaitPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_options_proto_msgTypes[2]
+	mi := &file_teamwire_v1_options_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -340,7 +554,7 @@ func (x *WaitPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitPolicy.ProtoReflect.Descriptor instead.
 func (*WaitPolicy) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_options_proto_rawDescGZIP(), []int{2}
+	return file_teamwire_v1_options_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *WaitPolicy) GetDefault() *durationpb.Duration {
@@ -377,7 +591,7 @@ type KindPolicy struct {
 
 func (x *KindPolicy) Reset() {
 	*x = KindPolicy{}
-	mi := &file_teamwire_v1_options_proto_msgTypes[3]
+	mi := &file_teamwire_v1_options_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -389,7 +603,7 @@ func (x *KindPolicy) String() string {
 func (*KindPolicy) ProtoMessage() {}
 
 func (x *KindPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_options_proto_msgTypes[3]
+	mi := &file_teamwire_v1_options_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -402,7 +616,7 @@ func (x *KindPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KindPolicy.ProtoReflect.Descriptor instead.
 func (*KindPolicy) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_options_proto_rawDescGZIP(), []int{3}
+	return file_teamwire_v1_options_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *KindPolicy) GetNoun() string {
@@ -473,6 +687,14 @@ var file_teamwire_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 		Tag:           "bytes,50002,opt,name=kind_policy",
 		Filename:      "teamwire/v1/options.proto",
 	},
+	{
+		ExtendedType:  (*descriptorpb.MethodOptions)(nil),
+		ExtensionType: (*CallPolicy)(nil),
+		Field:         50001,
+		Name:          "teamwire.v1.call_policy",
+		Tag:           "bytes,50001,opt,name=call_policy",
+		Filename:      "teamwire/v1/options.proto",
+	},
 }
 
 // Extension fields to descriptorpb.EnumValueOptions.
@@ -499,11 +721,26 @@ var (
 	E_KindPolicy = &file_teamwire_v1_options_proto_extTypes[3]
 )
 
+// Extension fields to descriptorpb.MethodOptions.
+var (
+	// Set on every RPC.
+	//
+	// optional teamwire.v1.CallPolicy call_policy = 50001;
+	E_CallPolicy = &file_teamwire_v1_options_proto_extTypes[4]
+)
+
 var File_teamwire_v1_options_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_options_proto_rawDesc = "" +
 	"\n" +
-	"\x19teamwire/v1/options.proto\x12\vteamwire.v1\x1a google/protobuf/descriptor.proto\x1a\x1egoogle/protobuf/duration.proto\"\xb5\x01\n" +
+	"\x19teamwire/v1/options.proto\x12\vteamwire.v1\x1a google/protobuf/descriptor.proto\x1a\x1egoogle/protobuf/duration.proto\"\xdd\x01\n" +
+	"\n" +
+	"CallPolicy\x121\n" +
+	"\baudience\x18\x01 \x03(\x0e2\x15.teamwire.v1.AudienceR\baudience\x12-\n" +
+	"\x05audit\x18\x02 \x01(\x0e2\x17.teamwire.v1.AuditClassR\x05audit\x12!\n" +
+	"\faudited_team\x18\x03 \x01(\tR\vauditedTeam\x12%\n" +
+	"\x0eaudited_object\x18\x04 \x01(\tR\rauditedObject\x12#\n" +
+	"\rsettles_lease\x18\x05 \x01(\bR\fsettlesLease\"\xb5\x01\n" +
 	"\fReasonPolicy\x12+\n" +
 	"\x04code\x18\x01 \x01(\x0e2\x17.teamwire.v1.StatusCodeR\x04code\x12(\n" +
 	"\x05retry\x18\x02 \x01(\x0e2\x12.teamwire.v1.RetryR\x05retry\x12'\n" +
@@ -523,7 +760,22 @@ const file_teamwire_v1_options_proto_rawDesc = "" +
 	"\agoes_to\x18\x03 \x01(\tR\x06goesTo\x12\x1f\n" +
 	"\vanswered_by\x18\x04 \x01(\tR\n" +
 	"answeredBy\x122\n" +
-	"\x15recipient_is_optional\x18\x05 \x01(\bR\x13recipientIsOptional*\xe3\x02\n" +
+	"\x15recipient_is_optional\x18\x05 \x01(\bR\x13recipientIsOptional*\xc1\x01\n" +
+	"\bAudience\x12\x18\n" +
+	"\x14AUDIENCE_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fAUDIENCE_MEMBER\x10\x01\x12\x11\n" +
+	"\rAUDIENCE_LEAD\x10\x02\x12\x11\n" +
+	"\rAUDIENCE_HOST\x10\x03\x12\x15\n" +
+	"\x11AUDIENCE_OBSERVER\x10\x04\x12\x15\n" +
+	"\x11AUDIENCE_OPERATOR\x10\x05\x12\x17\n" +
+	"\x13AUDIENCE_JOIN_TOKEN\x10\x06\x12\x19\n" +
+	"\x15AUDIENCE_SIGN_IN_CODE\x10\a*s\n" +
+	"\n" +
+	"AuditClass\x12\x1b\n" +
+	"\x17AUDIT_CLASS_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14AUDIT_CLASS_REFUSALS\x10\x01\x12\x16\n" +
+	"\x12AUDIT_CLASS_ACCESS\x10\x02\x12\x16\n" +
+	"\x12AUDIT_CLASS_POWERS\x10\x03*\xe3\x02\n" +
 	"\n" +
 	"StatusCode\x12\x1b\n" +
 	"\x17STATUS_CODE_UNSPECIFIED\x10\x00\x12 \n" +
@@ -547,7 +799,9 @@ const file_teamwire_v1_options_proto_rawDesc = "" +
 	"\vwait_policy\x12\x1d.google.protobuf.FieldOptions\x18ц\x03 \x01(\v2\x17.teamwire.v1.WaitPolicyR\n" +
 	"waitPolicy:Y\n" +
 	"\vkind_policy\x12\x1d.google.protobuf.FieldOptions\x18҆\x03 \x01(\v2\x17.teamwire.v1.KindPolicyR\n" +
-	"kindPolicyBQ\n" +
+	"kindPolicy:Z\n" +
+	"\vcall_policy\x12\x1e.google.protobuf.MethodOptions\x18ц\x03 \x01(\v2\x17.teamwire.v1.CallPolicyR\n" +
+	"callPolicyBQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (
@@ -562,37 +816,45 @@ func file_teamwire_v1_options_proto_rawDescGZIP() []byte {
 	return file_teamwire_v1_options_proto_rawDescData
 }
 
-var file_teamwire_v1_options_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_teamwire_v1_options_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_teamwire_v1_options_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_teamwire_v1_options_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_teamwire_v1_options_proto_goTypes = []any{
-	(StatusCode)(0),                       // 0: teamwire.v1.StatusCode
-	(Retry)(0),                            // 1: teamwire.v1.Retry
-	(*ReasonPolicy)(nil),                  // 2: teamwire.v1.ReasonPolicy
-	(*NoticePolicy)(nil),                  // 3: teamwire.v1.NoticePolicy
-	(*WaitPolicy)(nil),                    // 4: teamwire.v1.WaitPolicy
-	(*KindPolicy)(nil),                    // 5: teamwire.v1.KindPolicy
-	(*durationpb.Duration)(nil),           // 6: google.protobuf.Duration
-	(*descriptorpb.EnumValueOptions)(nil), // 7: google.protobuf.EnumValueOptions
-	(*descriptorpb.FieldOptions)(nil),     // 8: google.protobuf.FieldOptions
+	(Audience)(0),                         // 0: teamwire.v1.Audience
+	(AuditClass)(0),                       // 1: teamwire.v1.AuditClass
+	(StatusCode)(0),                       // 2: teamwire.v1.StatusCode
+	(Retry)(0),                            // 3: teamwire.v1.Retry
+	(*CallPolicy)(nil),                    // 4: teamwire.v1.CallPolicy
+	(*ReasonPolicy)(nil),                  // 5: teamwire.v1.ReasonPolicy
+	(*NoticePolicy)(nil),                  // 6: teamwire.v1.NoticePolicy
+	(*WaitPolicy)(nil),                    // 7: teamwire.v1.WaitPolicy
+	(*KindPolicy)(nil),                    // 8: teamwire.v1.KindPolicy
+	(*durationpb.Duration)(nil),           // 9: google.protobuf.Duration
+	(*descriptorpb.EnumValueOptions)(nil), // 10: google.protobuf.EnumValueOptions
+	(*descriptorpb.FieldOptions)(nil),     // 11: google.protobuf.FieldOptions
+	(*descriptorpb.MethodOptions)(nil),    // 12: google.protobuf.MethodOptions
 }
 var file_teamwire_v1_options_proto_depIdxs = []int32{
-	0,  // 0: teamwire.v1.ReasonPolicy.code:type_name -> teamwire.v1.StatusCode
-	1,  // 1: teamwire.v1.ReasonPolicy.retry:type_name -> teamwire.v1.Retry
-	6,  // 2: teamwire.v1.WaitPolicy.default:type_name -> google.protobuf.Duration
-	6,  // 3: teamwire.v1.WaitPolicy.max:type_name -> google.protobuf.Duration
-	7,  // 4: teamwire.v1.reason_policy:extendee -> google.protobuf.EnumValueOptions
-	7,  // 5: teamwire.v1.notice_policy:extendee -> google.protobuf.EnumValueOptions
-	8,  // 6: teamwire.v1.wait_policy:extendee -> google.protobuf.FieldOptions
-	8,  // 7: teamwire.v1.kind_policy:extendee -> google.protobuf.FieldOptions
-	2,  // 8: teamwire.v1.reason_policy:type_name -> teamwire.v1.ReasonPolicy
-	3,  // 9: teamwire.v1.notice_policy:type_name -> teamwire.v1.NoticePolicy
-	4,  // 10: teamwire.v1.wait_policy:type_name -> teamwire.v1.WaitPolicy
-	5,  // 11: teamwire.v1.kind_policy:type_name -> teamwire.v1.KindPolicy
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	8,  // [8:12] is the sub-list for extension type_name
-	4,  // [4:8] is the sub-list for extension extendee
-	0,  // [0:4] is the sub-list for field type_name
+	0,  // 0: teamwire.v1.CallPolicy.audience:type_name -> teamwire.v1.Audience
+	1,  // 1: teamwire.v1.CallPolicy.audit:type_name -> teamwire.v1.AuditClass
+	2,  // 2: teamwire.v1.ReasonPolicy.code:type_name -> teamwire.v1.StatusCode
+	3,  // 3: teamwire.v1.ReasonPolicy.retry:type_name -> teamwire.v1.Retry
+	9,  // 4: teamwire.v1.WaitPolicy.default:type_name -> google.protobuf.Duration
+	9,  // 5: teamwire.v1.WaitPolicy.max:type_name -> google.protobuf.Duration
+	10, // 6: teamwire.v1.reason_policy:extendee -> google.protobuf.EnumValueOptions
+	10, // 7: teamwire.v1.notice_policy:extendee -> google.protobuf.EnumValueOptions
+	11, // 8: teamwire.v1.wait_policy:extendee -> google.protobuf.FieldOptions
+	11, // 9: teamwire.v1.kind_policy:extendee -> google.protobuf.FieldOptions
+	12, // 10: teamwire.v1.call_policy:extendee -> google.protobuf.MethodOptions
+	5,  // 11: teamwire.v1.reason_policy:type_name -> teamwire.v1.ReasonPolicy
+	6,  // 12: teamwire.v1.notice_policy:type_name -> teamwire.v1.NoticePolicy
+	7,  // 13: teamwire.v1.wait_policy:type_name -> teamwire.v1.WaitPolicy
+	8,  // 14: teamwire.v1.kind_policy:type_name -> teamwire.v1.KindPolicy
+	4,  // 15: teamwire.v1.call_policy:type_name -> teamwire.v1.CallPolicy
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	11, // [11:16] is the sub-list for extension type_name
+	6,  // [6:11] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_options_proto_init() }
@@ -605,9 +867,9 @@ func file_teamwire_v1_options_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_options_proto_rawDesc), len(file_teamwire_v1_options_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   4,
-			NumExtensions: 4,
+			NumEnums:      4,
+			NumMessages:   5,
+			NumExtensions: 5,
 			NumServices:   0,
 		},
 		GoTypes:           file_teamwire_v1_options_proto_goTypes,

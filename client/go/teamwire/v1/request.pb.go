@@ -966,13 +966,17 @@ const file_teamwire_v1_request_proto_rawDesc = "" +
 	"\x1aCANCEL_CAUSE_TARGET_EXITED\x10\x02\x12\x17\n" +
 	"\x13CANCEL_CAUSE_FORCED\x10\x03\x12\x1b\n" +
 	"\x17CANCEL_CAUSE_NEWER_PLAN\x10\x04\x12\x1a\n" +
-	"\x16CANCEL_CAUSE_WITHDRAWN\x10\x052\xef\x02\n" +
-	"\x0eRequestService\x12R\n" +
+	"\x16CANCEL_CAUSE_WITHDRAWN\x10\x052\x9a\x03\n" +
+	"\x0eRequestService\x12]\n" +
 	"\n" +
-	"GetRequest\x12\x1e.teamwire.v1.GetRequestRequest\x1a\x1f.teamwire.v1.GetRequestResponse\"\x03\x90\x02\x01\x12X\n" +
-	"\fListRequests\x12 .teamwire.v1.ListRequestsRequest\x1a!.teamwire.v1.ListRequestsResponse\"\x03\x90\x02\x01\x12a\n" +
-	"\x0fWaitForDecision\x12#.teamwire.v1.WaitForDecisionRequest\x1a$.teamwire.v1.WaitForDecisionResponse\"\x03\x90\x02\x01\x12L\n" +
-	"\bWithdraw\x12\x1c.teamwire.v1.WithdrawRequest\x1a\x1d.teamwire.v1.WithdrawResponse\"\x03\x90\x02\x02BQ\n" +
+	"GetRequest\x12\x1e.teamwire.v1.GetRequestRequest\x1a\x1f.teamwire.v1.GetRequestResponse\"\x0e\x8a\xb5\x18\a\n" +
+	"\x03\x01\x04\x05\x10\x01\x90\x02\x01\x12c\n" +
+	"\fListRequests\x12 .teamwire.v1.ListRequestsRequest\x1a!.teamwire.v1.ListRequestsResponse\"\x0e\x8a\xb5\x18\a\n" +
+	"\x03\x01\x04\x05\x10\x01\x90\x02\x01\x12l\n" +
+	"\x0fWaitForDecision\x12#.teamwire.v1.WaitForDecisionRequest\x1a$.teamwire.v1.WaitForDecisionResponse\"\x0e\x8a\xb5\x18\a\n" +
+	"\x03\x01\x04\x05\x10\x01\x90\x02\x01\x12V\n" +
+	"\bWithdraw\x12\x1c.teamwire.v1.WithdrawRequest\x1a\x1d.teamwire.v1.WithdrawResponse\"\r\x8a\xb5\x18\x06\n" +
+	"\x02\x01\x05\x10\x01\x90\x02\x02BQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (

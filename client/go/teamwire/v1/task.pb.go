@@ -1768,21 +1768,31 @@ const file_teamwire_v1_task_proto_rawDesc = "" +
 	"\x13TASK_STATUS_PENDING\x10\x01\x12\x1b\n" +
 	"\x17TASK_STATUS_IN_PROGRESS\x10\x02\x12\x19\n" +
 	"\x15TASK_STATUS_COMPLETED\x10\x03\x12\x17\n" +
-	"\x13TASK_STATUS_DELETED\x10\x042\xdd\x06\n" +
-	"\vTaskService\x12R\n" +
+	"\x13TASK_STATUS_DELETED\x10\x042\xc2\a\n" +
+	"\vTaskService\x12\\\n" +
 	"\n" +
-	"CreateTask\x12\x1e.teamwire.v1.CreateTaskRequest\x1a\x1f.teamwire.v1.CreateTaskResponse\"\x03\x90\x02\x02\x12I\n" +
-	"\aGetTask\x12\x1b.teamwire.v1.GetTaskRequest\x1a\x1c.teamwire.v1.GetTaskResponse\"\x03\x90\x02\x01\x12O\n" +
-	"\tListTasks\x12\x1d.teamwire.v1.ListTasksRequest\x1a\x1e.teamwire.v1.ListTasksResponse\"\x03\x90\x02\x01\x12W\n" +
-	"\vFollowTasks\x12\x1f.teamwire.v1.FollowTasksRequest\x1a .teamwire.v1.FollowTasksResponse\"\x03\x90\x02\x010\x01\x12R\n" +
+	"CreateTask\x12\x1e.teamwire.v1.CreateTaskRequest\x1a\x1f.teamwire.v1.CreateTaskResponse\"\r\x8a\xb5\x18\x06\n" +
+	"\x02\x01\x05\x10\x01\x90\x02\x02\x12T\n" +
+	"\aGetTask\x12\x1b.teamwire.v1.GetTaskRequest\x1a\x1c.teamwire.v1.GetTaskResponse\"\x0e\x8a\xb5\x18\a\n" +
+	"\x03\x01\x04\x05\x10\x01\x90\x02\x01\x12Z\n" +
+	"\tListTasks\x12\x1d.teamwire.v1.ListTasksRequest\x1a\x1e.teamwire.v1.ListTasksResponse\"\x0e\x8a\xb5\x18\a\n" +
+	"\x03\x01\x04\x05\x10\x01\x90\x02\x01\x12b\n" +
+	"\vFollowTasks\x12\x1f.teamwire.v1.FollowTasksRequest\x1a .teamwire.v1.FollowTasksResponse\"\x0e\x8a\xb5\x18\a\n" +
+	"\x03\x01\x04\x05\x10\x01\x90\x02\x010\x01\x12\\\n" +
 	"\n" +
-	"UpdateTask\x12\x1e.teamwire.v1.UpdateTaskRequest\x1a\x1f.teamwire.v1.UpdateTaskResponse\"\x03\x90\x02\x02\x12O\n" +
-	"\tClaimTask\x12\x1d.teamwire.v1.ClaimTaskRequest\x1a\x1e.teamwire.v1.ClaimTaskResponse\"\x03\x90\x02\x02\x12[\n" +
-	"\rClaimNextTask\x12!.teamwire.v1.ClaimNextTaskRequest\x1a\".teamwire.v1.ClaimNextTaskResponse\"\x03\x90\x02\x02\x12X\n" +
-	"\fCompleteTask\x12 .teamwire.v1.CompleteTaskRequest\x1a!.teamwire.v1.CompleteTaskResponse\"\x03\x90\x02\x02\x12U\n" +
-	"\vReleaseTask\x12\x1f.teamwire.v1.ReleaseTaskRequest\x1a .teamwire.v1.ReleaseTaskResponse\"\x03\x90\x02\x02\x12R\n" +
+	"UpdateTask\x12\x1e.teamwire.v1.UpdateTaskRequest\x1a\x1f.teamwire.v1.UpdateTaskResponse\"\r\x8a\xb5\x18\x06\n" +
+	"\x02\x01\x05\x10\x01\x90\x02\x02\x12X\n" +
+	"\tClaimTask\x12\x1d.teamwire.v1.ClaimTaskRequest\x1a\x1e.teamwire.v1.ClaimTaskResponse\"\f\x8a\xb5\x18\x05\n" +
+	"\x01\x01\x10\x01\x90\x02\x02\x12d\n" +
+	"\rClaimNextTask\x12!.teamwire.v1.ClaimNextTaskRequest\x1a\".teamwire.v1.ClaimNextTaskResponse\"\f\x8a\xb5\x18\x05\n" +
+	"\x01\x01\x10\x01\x90\x02\x02\x12b\n" +
+	"\fCompleteTask\x12 .teamwire.v1.CompleteTaskRequest\x1a!.teamwire.v1.CompleteTaskResponse\"\r\x8a\xb5\x18\x06\n" +
+	"\x02\x01\x05\x10\x01\x90\x02\x02\x12_\n" +
+	"\vReleaseTask\x12\x1f.teamwire.v1.ReleaseTaskRequest\x1a .teamwire.v1.ReleaseTaskResponse\"\r\x8a\xb5\x18\x06\n" +
+	"\x02\x01\x05\x10\x01\x90\x02\x02\x12\\\n" +
 	"\n" +
-	"DeleteTask\x12\x1e.teamwire.v1.DeleteTaskRequest\x1a\x1f.teamwire.v1.DeleteTaskResponse\"\x03\x90\x02\x02BQ\n" +
+	"DeleteTask\x12\x1e.teamwire.v1.DeleteTaskRequest\x1a\x1f.teamwire.v1.DeleteTaskResponse\"\r\x8a\xb5\x18\x06\n" +
+	"\x02\x01\x05\x10\x01\x90\x02\x02BQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (

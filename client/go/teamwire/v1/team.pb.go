@@ -2497,7 +2497,7 @@ var File_teamwire_v1_team_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\n" +
-	"\x16teamwire/v1/team.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ateamwire/v1/activity.proto\x1a\x19teamwire/v1/message.proto\"\xe9\x01\n" +
+	"\x16teamwire/v1/team.proto\x12\vteamwire.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1ateamwire/v1/activity.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\"\xe9\x01\n" +
 	"\x04Team\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12 \n" +
@@ -2697,25 +2697,40 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\bActivity\x12\x18\n" +
 	"\x14ACTIVITY_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fACTIVITY_ACTIVE\x10\x01\x12\x11\n" +
-	"\rACTIVITY_IDLE\x10\x022\xd4\t\n" +
-	"\vTeamService\x12R\n" +
+	"\rACTIVITY_IDLE\x10\x022\xc6\v\n" +
+	"\vTeamService\x12l\n" +
 	"\n" +
-	"CreateTeam\x12\x1e.teamwire.v1.CreateTeamRequest\x1a\x1f.teamwire.v1.CreateTeamResponse\"\x03\x90\x02\x02\x12I\n" +
-	"\aGetTeam\x12\x1b.teamwire.v1.GetTeamRequest\x1a\x1c.teamwire.v1.GetTeamResponse\"\x03\x90\x02\x01\x12O\n" +
-	"\tListTeams\x12\x1d.teamwire.v1.ListTeamsRequest\x1a\x1e.teamwire.v1.ListTeamsResponse\"\x03\x90\x02\x01\x12M\n" +
+	"CreateTeam\x12\x1e.teamwire.v1.CreateTeamRequest\x1a\x1f.teamwire.v1.CreateTeamResponse\"\x1d\x8a\xb5\x18\x16\n" +
+	"\x01\x05\x10\x03\x1a\x04name\"\tlead_name\x90\x02\x02\x12T\n" +
+	"\aGetTeam\x12\x1b.teamwire.v1.GetTeamRequest\x1a\x1c.teamwire.v1.GetTeamResponse\"\x0e\x8a\xb5\x18\a\n" +
+	"\x03\x01\x04\x05\x10\x01\x90\x02\x01\x12Z\n" +
+	"\tListTeams\x12\x1d.teamwire.v1.ListTeamsRequest\x1a\x1e.teamwire.v1.ListTeamsResponse\"\x0e\x8a\xb5\x18\a\n" +
+	"\x03\x01\x04\x05\x10\x01\x90\x02\x01\x12a\n" +
 	"\n" +
-	"DeleteTeam\x12\x1e.teamwire.v1.DeleteTeamRequest\x1a\x1f.teamwire.v1.DeleteTeamResponse\x12F\n" +
-	"\x06Invite\x12\x1a.teamwire.v1.InviteRequest\x1a\x1b.teamwire.v1.InviteResponse\"\x03\x90\x02\x02\x12^\n" +
-	"\x0eCreateObserver\x12\".teamwire.v1.CreateObserverRequest\x1a#.teamwire.v1.CreateObserverResponse\"\x03\x90\x02\x02\x12@\n" +
-	"\x04Join\x12\x18.teamwire.v1.JoinRequest\x1a\x19.teamwire.v1.JoinResponse\"\x03\x90\x02\x02\x12C\n" +
-	"\x05Leave\x12\x19.teamwire.v1.LeaveRequest\x1a\x1a.teamwire.v1.LeaveResponse\"\x03\x90\x02\x02\x12U\n" +
-	"\vListMembers\x12\x1f.teamwire.v1.ListMembersRequest\x1a .teamwire.v1.ListMembersResponse\"\x03\x90\x02\x01\x12O\n" +
-	"\tHeartbeat\x12\x1d.teamwire.v1.HeartbeatRequest\x1a\x1e.teamwire.v1.HeartbeatResponse\"\x03\x90\x02\x02\x12^\n" +
-	"\x0eReportActivity\x12\".teamwire.v1.ReportActivityRequest\x1a#.teamwire.v1.ReportActivityResponse\"\x03\x90\x02\x02\x12X\n" +
-	"\fListActivity\x12 .teamwire.v1.ListActivityRequest\x1a!.teamwire.v1.ListActivityResponse\"\x03\x90\x02\x01\x12O\n" +
-	"\tForceStop\x12\x1d.teamwire.v1.ForceStopRequest\x1a\x1e.teamwire.v1.ForceStopResponse\"\x03\x90\x02\x02\x12D\n" +
-	"\aSetLead\x12\x1b.teamwire.v1.SetLeadRequest\x1a\x1c.teamwire.v1.SetLeadResponse\x12^\n" +
-	"\x0eSetNoticeLevel\x12\".teamwire.v1.SetNoticeLevelRequest\x1a#.teamwire.v1.SetNoticeLevelResponse\"\x03\x90\x02\x02BQ\n" +
+	"DeleteTeam\x12\x1e.teamwire.v1.DeleteTeamRequest\x1a\x1f.teamwire.v1.DeleteTeamResponse\"\x12\x8a\xb5\x18\x0e\n" +
+	"\x02\x02\x05\x10\x03\x1a\x04team(\x01\x12^\n" +
+	"\x06Invite\x12\x1a.teamwire.v1.InviteRequest\x1a\x1b.teamwire.v1.InviteResponse\"\x1b\x8a\xb5\x18\x14\n" +
+	"\x02\x02\x05\x10\x03\x1a\x04team\"\x06member\x90\x02\x02\x12n\n" +
+	"\x0eCreateObserver\x12\".teamwire.v1.CreateObserverRequest\x1a#.teamwire.v1.CreateObserverResponse\"\x13\x8a\xb5\x18\f\n" +
+	"\x02\x02\x05\x10\x03\x1a\x04team\x90\x02\x02\x12S\n" +
+	"\x04Join\x12\x18.teamwire.v1.JoinRequest\x1a\x19.teamwire.v1.JoinResponse\"\x16\x8a\xb5\x18\x0f\n" +
+	"\x03\x01\x03\x06\x10\x02\"\x04name(\x01\x90\x02\x02\x12O\n" +
+	"\x05Leave\x12\x19.teamwire.v1.LeaveRequest\x1a\x1a.teamwire.v1.LeaveResponse\"\x0f\x8a\xb5\x18\b\n" +
+	"\x02\x01\x03\x10\x01(\x01\x90\x02\x02\x12`\n" +
+	"\vListMembers\x12\x1f.teamwire.v1.ListMembersRequest\x1a .teamwire.v1.ListMembersResponse\"\x0e\x8a\xb5\x18\a\n" +
+	"\x03\x01\x04\x05\x10\x01\x90\x02\x01\x12[\n" +
+	"\tHeartbeat\x12\x1d.teamwire.v1.HeartbeatRequest\x1a\x1e.teamwire.v1.HeartbeatResponse\"\x0f\x8a\xb5\x18\b\n" +
+	"\x02\x01\x03\x10\x01(\x01\x90\x02\x02\x12g\n" +
+	"\x0eReportActivity\x12\".teamwire.v1.ReportActivityRequest\x1a#.teamwire.v1.ReportActivityResponse\"\f\x8a\xb5\x18\x05\n" +
+	"\x01\x01\x10\x01\x90\x02\x02\x12c\n" +
+	"\fListActivity\x12 .teamwire.v1.ListActivityRequest\x1a!.teamwire.v1.ListActivityResponse\"\x0e\x8a\xb5\x18\a\n" +
+	"\x03\x01\x04\x05\x10\x01\x90\x02\x01\x12g\n" +
+	"\tForceStop\x12\x1d.teamwire.v1.ForceStopRequest\x1a\x1e.teamwire.v1.ForceStopResponse\"\x1b\x8a\xb5\x18\x14\n" +
+	"\x02\x02\x05\x10\x03\x1a\x04team\"\x06member\x90\x02\x02\x12^\n" +
+	"\aSetLead\x12\x1b.teamwire.v1.SetLeadRequest\x1a\x1c.teamwire.v1.SetLeadResponse\"\x18\x8a\xb5\x18\x14\n" +
+	"\x02\x02\x05\x10\x03\x1a\x04team\"\x06member\x12h\n" +
+	"\x0eSetNoticeLevel\x12\".teamwire.v1.SetNoticeLevelRequest\x1a#.teamwire.v1.SetNoticeLevelResponse\"\r\x8a\xb5\x18\x06\n" +
+	"\x02\x01\x05\x10\x01\x90\x02\x02BQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (
@@ -2868,6 +2883,7 @@ func file_teamwire_v1_team_proto_init() {
 	}
 	file_teamwire_v1_activity_proto_init()
 	file_teamwire_v1_message_proto_init()
+	file_teamwire_v1_options_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -519,7 +519,7 @@ var File_teamwire_v1_watch_proto protoreflect.FileDescriptor
 
 const file_teamwire_v1_watch_proto_rawDesc = "" +
 	"\n" +
-	"\x17teamwire/v1/watch.proto\x12\vteamwire.v1\x1a\x1ateamwire/v1/activity.proto\x1a\x16teamwire/v1/host.proto\x1a\x19teamwire/v1/request.proto\x1a\x16teamwire/v1/task.proto\x1a\x16teamwire/v1/team.proto\"I\n" +
+	"\x17teamwire/v1/watch.proto\x12\vteamwire.v1\x1a\x1ateamwire/v1/activity.proto\x1a\x16teamwire/v1/host.proto\x1a\x19teamwire/v1/options.proto\x1a\x19teamwire/v1/request.proto\x1a\x16teamwire/v1/task.proto\x1a\x16teamwire/v1/team.proto\"I\n" +
 	"\x10WatchTeamRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12!\n" +
 	"\fresume_token\x18\x02 \x01(\tR\vresumeToken\"\xca\x01\n" +
@@ -548,9 +548,10 @@ const file_teamwire_v1_watch_proto_rawDesc = "" +
 	"\atask_id\x18\x04 \x01(\x04H\x00R\x06taskId\x12!\n" +
 	"\vactivity_of\x18\x05 \x01(\tH\x00R\n" +
 	"activityOfB\x05\n" +
-	"\x03key2a\n" +
-	"\fWatchService\x12Q\n" +
-	"\tWatchTeam\x12\x1d.teamwire.v1.WatchTeamRequest\x1a\x1e.teamwire.v1.WatchTeamResponse\"\x03\x90\x02\x010\x01BQ\n" +
+	"\x03key2l\n" +
+	"\fWatchService\x12\\\n" +
+	"\tWatchTeam\x12\x1d.teamwire.v1.WatchTeamRequest\x1a\x1e.teamwire.v1.WatchTeamResponse\"\x0e\x8a\xb5\x18\a\n" +
+	"\x03\x01\x04\x05\x10\x01\x90\x02\x010\x01BQ\n" +
 	"\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3"
 
 var (
@@ -605,6 +606,7 @@ func file_teamwire_v1_watch_proto_init() {
 	}
 	file_teamwire_v1_activity_proto_init()
 	file_teamwire_v1_host_proto_init()
+	file_teamwire_v1_options_proto_init()
 	file_teamwire_v1_request_proto_init()
 	file_teamwire_v1_task_proto_init()
 	file_teamwire_v1_team_proto_init()

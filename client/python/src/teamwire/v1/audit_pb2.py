@@ -23,9 +23,10 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
+from teamwire.v1 import options_pb2 as teamwire_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17teamwire/v1/audit.proto\x12\x0bteamwire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x95\x01\n\x0b\x41uditCaller\x12*\n\x04kind\x18\x01 \x01(\x0e\x32\x1c.teamwire.v1.AuditCallerKind\x12\x0e\n\x06member\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\x0f\n\x07is_lead\x18\x04 \x01(\x08\x12\x15\n\rcredential_id\x18\x05 \x01(\t\x12\r\n\x05\x63laim\x18\x06 \x01(\t\"\x90\x01\n\x0f\x41uditCheckpoint\x12\x18\n\x10through_sequence\x18\x01 \x01(\x04\x12\x0c\n\x04hash\x18\x02 \x01(\x0c\x12\x0f\n\x07\x65ntries\x18\x03 \x01(\x04\x12.\n\nthrough_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0c\x62\x65\x63\x61use_full\x18\x05 \x01(\x08\"\xad\x02\n\nAuditEntry\x12&\n\x02\x61t\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12(\n\x06\x63\x61ller\x18\x02 \x01(\x0b\x32\x18.teamwire.v1.AuditCaller\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x0e\n\x06method\x18\x04 \x01(\t\x12\x0c\n\x04team\x18\x05 \x01(\t\x12\x0e\n\x06object\x18\x06 \x01(\t\x12\x0f\n\x07outcome\x18\x07 \x01(\t\x12\r\n\x05\x63\x61lls\x18\x08 \x01(\x04\x12+\n\x07last_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07missing\x18\n \x01(\x04\x12\x30\n\ncheckpoint\x18\x0b \x01(\x0b\x32\x1c.teamwire.v1.AuditCheckpoint\"u\n\x0b\x41uditRecord\x12\r\n\x05\x63hain\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12&\n\x05\x65ntry\x18\x03 \x01(\x0b\x32\x17.teamwire.v1.AuditEntry\x12\x0f\n\x07\x65ncoded\x18\x04 \x01(\x0c\x12\x0c\n\x04hash\x18\x05 \x01(\x0c\"t\n\nAuditChain\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04team\x18\x02 \x01(\t\x12\x16\n\x0e\x66irst_sequence\x18\x03 \x01(\x04\x12\x15\n\rlast_sequence\x18\x04 \x01(\x04\x12\x0c\n\x04hash\x18\x05 \x01(\x0c\x12\r\n\x05\x62ytes\x18\x06 \x01(\x04\"M\n\x16ListAuditChainsRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"[\n\x17ListAuditChainsResponse\x12\'\n\x06\x63hains\x18\x01 \x03(\x0b\x32\x17.teamwire.v1.AuditChain\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x9d\x01\n\x17ListAuditEntriesRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\r\n\x05\x63hain\x18\x02 \x01(\t\x12)\n\x05since\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bwith_proofs\x18\x04 \x01(\x08\x12\x11\n\tpage_size\x18\x05 \x01(\r\x12\x12\n\npage_token\x18\x06 \x01(\t\"^\n\x18ListAuditEntriesResponse\x12)\n\x07records\x18\x01 \x03(\x0b\x32\x18.teamwire.v1.AuditRecord\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*\x95\x02\n\x0f\x41uditCallerKind\x12!\n\x1d\x41UDIT_CALLER_KIND_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x41UDIT_CALLER_KIND_STRANGER\x10\x01\x12\x1e\n\x1a\x41UDIT_CALLER_KIND_OPERATOR\x10\x02\x12\x1c\n\x18\x41UDIT_CALLER_KIND_MEMBER\x10\x03\x12\x1a\n\x16\x41UDIT_CALLER_KIND_HOST\x10\x04\x12\x1e\n\x1a\x41UDIT_CALLER_KIND_OBSERVER\x10\x05\x12 \n\x1c\x41UDIT_CALLER_KIND_JOIN_TOKEN\x10\x06\x12#\n\x1f\x41UDIT_CALLER_KIND_ADMINISTRATOR\x10\x07\x32\xd7\x01\n\x0c\x41uditService\x12\x61\n\x0fListAuditChains\x12#.teamwire.v1.ListAuditChainsRequest\x1a$.teamwire.v1.ListAuditChainsResponse\"\x03\x90\x02\x01\x12\x64\n\x10ListAuditEntries\x12$.teamwire.v1.ListAuditEntriesRequest\x1a%.teamwire.v1.ListAuditEntriesResponse\"\x03\x90\x02\x01\x42Q\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17teamwire/v1/audit.proto\x12\x0bteamwire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19teamwire/v1/options.proto\"\x95\x01\n\x0b\x41uditCaller\x12*\n\x04kind\x18\x01 \x01(\x0e\x32\x1c.teamwire.v1.AuditCallerKind\x12\x0e\n\x06member\x18\x02 \x01(\t\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12\x0f\n\x07is_lead\x18\x04 \x01(\x08\x12\x15\n\rcredential_id\x18\x05 \x01(\t\x12\r\n\x05\x63laim\x18\x06 \x01(\t\"\x90\x01\n\x0f\x41uditCheckpoint\x12\x18\n\x10through_sequence\x18\x01 \x01(\x04\x12\x0c\n\x04hash\x18\x02 \x01(\x0c\x12\x0f\n\x07\x65ntries\x18\x03 \x01(\x04\x12.\n\nthrough_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x14\n\x0c\x62\x65\x63\x61use_full\x18\x05 \x01(\x08\"\xad\x02\n\nAuditEntry\x12&\n\x02\x61t\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12(\n\x06\x63\x61ller\x18\x02 \x01(\x0b\x32\x18.teamwire.v1.AuditCaller\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x0e\n\x06method\x18\x04 \x01(\t\x12\x0c\n\x04team\x18\x05 \x01(\t\x12\x0e\n\x06object\x18\x06 \x01(\t\x12\x0f\n\x07outcome\x18\x07 \x01(\t\x12\r\n\x05\x63\x61lls\x18\x08 \x01(\x04\x12+\n\x07last_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07missing\x18\n \x01(\x04\x12\x30\n\ncheckpoint\x18\x0b \x01(\x0b\x32\x1c.teamwire.v1.AuditCheckpoint\"u\n\x0b\x41uditRecord\x12\r\n\x05\x63hain\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12&\n\x05\x65ntry\x18\x03 \x01(\x0b\x32\x17.teamwire.v1.AuditEntry\x12\x0f\n\x07\x65ncoded\x18\x04 \x01(\x0c\x12\x0c\n\x04hash\x18\x05 \x01(\x0c\"t\n\nAuditChain\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04team\x18\x02 \x01(\t\x12\x16\n\x0e\x66irst_sequence\x18\x03 \x01(\x04\x12\x15\n\rlast_sequence\x18\x04 \x01(\x04\x12\x0c\n\x04hash\x18\x05 \x01(\x0c\x12\r\n\x05\x62ytes\x18\x06 \x01(\x04\"M\n\x16ListAuditChainsRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"[\n\x17ListAuditChainsResponse\x12\'\n\x06\x63hains\x18\x01 \x03(\x0b\x32\x17.teamwire.v1.AuditChain\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x9d\x01\n\x17ListAuditEntriesRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\r\n\x05\x63hain\x18\x02 \x01(\t\x12)\n\x05since\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x13\n\x0bwith_proofs\x18\x04 \x01(\x08\x12\x11\n\tpage_size\x18\x05 \x01(\r\x12\x12\n\npage_token\x18\x06 \x01(\t\"^\n\x18ListAuditEntriesResponse\x12)\n\x07records\x18\x01 \x03(\x0b\x32\x18.teamwire.v1.AuditRecord\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*\x95\x02\n\x0f\x41uditCallerKind\x12!\n\x1d\x41UDIT_CALLER_KIND_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x41UDIT_CALLER_KIND_STRANGER\x10\x01\x12\x1e\n\x1a\x41UDIT_CALLER_KIND_OPERATOR\x10\x02\x12\x1c\n\x18\x41UDIT_CALLER_KIND_MEMBER\x10\x03\x12\x1a\n\x16\x41UDIT_CALLER_KIND_HOST\x10\x04\x12\x1e\n\x1a\x41UDIT_CALLER_KIND_OBSERVER\x10\x05\x12 \n\x1c\x41UDIT_CALLER_KIND_JOIN_TOKEN\x10\x06\x12#\n\x1f\x41UDIT_CALLER_KIND_ADMINISTRATOR\x10\x07\x32\xea\x01\n\x0c\x41uditService\x12j\n\x0fListAuditChains\x12#.teamwire.v1.ListAuditChainsRequest\x1a$.teamwire.v1.ListAuditChainsResponse\"\x0c\x90\x02\x01\x8a\xb5\x18\x05\n\x01\x05\x10\x01\x12n\n\x10ListAuditEntries\x12$.teamwire.v1.ListAuditEntriesRequest\x1a%.teamwire.v1.ListAuditEntriesResponse\"\r\x90\x02\x01\x8a\xb5\x18\x06\n\x02\x02\x05\x10\x01\x42Q\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,29 +35,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\016io.teamwire.v1P\001Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1'
   _globals['_AUDITSERVICE'].methods_by_name['ListAuditChains']._loaded_options = None
-  _globals['_AUDITSERVICE'].methods_by_name['ListAuditChains']._serialized_options = b'\220\002\001'
+  _globals['_AUDITSERVICE'].methods_by_name['ListAuditChains']._serialized_options = b'\220\002\001\212\265\030\005\n\001\005\020\001'
   _globals['_AUDITSERVICE'].methods_by_name['ListAuditEntries']._loaded_options = None
-  _globals['_AUDITSERVICE'].methods_by_name['ListAuditEntries']._serialized_options = b'\220\002\001'
-  _globals['_AUDITCALLERKIND']._serialized_start=1342
-  _globals['_AUDITCALLERKIND']._serialized_end=1619
-  _globals['_AUDITCALLER']._serialized_start=74
-  _globals['_AUDITCALLER']._serialized_end=223
-  _globals['_AUDITCHECKPOINT']._serialized_start=226
-  _globals['_AUDITCHECKPOINT']._serialized_end=370
-  _globals['_AUDITENTRY']._serialized_start=373
-  _globals['_AUDITENTRY']._serialized_end=674
-  _globals['_AUDITRECORD']._serialized_start=676
-  _globals['_AUDITRECORD']._serialized_end=793
-  _globals['_AUDITCHAIN']._serialized_start=795
-  _globals['_AUDITCHAIN']._serialized_end=911
-  _globals['_LISTAUDITCHAINSREQUEST']._serialized_start=913
-  _globals['_LISTAUDITCHAINSREQUEST']._serialized_end=990
-  _globals['_LISTAUDITCHAINSRESPONSE']._serialized_start=992
-  _globals['_LISTAUDITCHAINSRESPONSE']._serialized_end=1083
-  _globals['_LISTAUDITENTRIESREQUEST']._serialized_start=1086
-  _globals['_LISTAUDITENTRIESREQUEST']._serialized_end=1243
-  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_start=1245
-  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_end=1339
-  _globals['_AUDITSERVICE']._serialized_start=1622
-  _globals['_AUDITSERVICE']._serialized_end=1837
+  _globals['_AUDITSERVICE'].methods_by_name['ListAuditEntries']._serialized_options = b'\220\002\001\212\265\030\006\n\002\002\005\020\001'
+  _globals['_AUDITCALLERKIND']._serialized_start=1369
+  _globals['_AUDITCALLERKIND']._serialized_end=1646
+  _globals['_AUDITCALLER']._serialized_start=101
+  _globals['_AUDITCALLER']._serialized_end=250
+  _globals['_AUDITCHECKPOINT']._serialized_start=253
+  _globals['_AUDITCHECKPOINT']._serialized_end=397
+  _globals['_AUDITENTRY']._serialized_start=400
+  _globals['_AUDITENTRY']._serialized_end=701
+  _globals['_AUDITRECORD']._serialized_start=703
+  _globals['_AUDITRECORD']._serialized_end=820
+  _globals['_AUDITCHAIN']._serialized_start=822
+  _globals['_AUDITCHAIN']._serialized_end=938
+  _globals['_LISTAUDITCHAINSREQUEST']._serialized_start=940
+  _globals['_LISTAUDITCHAINSREQUEST']._serialized_end=1017
+  _globals['_LISTAUDITCHAINSRESPONSE']._serialized_start=1019
+  _globals['_LISTAUDITCHAINSRESPONSE']._serialized_end=1110
+  _globals['_LISTAUDITENTRIESREQUEST']._serialized_start=1113
+  _globals['_LISTAUDITENTRIESREQUEST']._serialized_end=1270
+  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_start=1272
+  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_end=1366
+  _globals['_AUDITSERVICE']._serialized_start=1649
+  _globals['_AUDITSERVICE']._serialized_end=1883
 # @@protoc_insertion_point(module_scope)

@@ -22,9 +22,10 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from teamwire.v1 import options_pb2 as teamwire_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18teamwire/v1/backup.proto\x12\x0bteamwire.v1\"\x0f\n\rBackupRequest\"\x1f\n\x0e\x42\x61\x63kupResponse\x12\r\n\x05lines\x18\x01 \x01(\x0c\x32Y\n\rBackupService\x12H\n\x06\x42\x61\x63kup\x12\x1a.teamwire.v1.BackupRequest\x1a\x1b.teamwire.v1.BackupResponse\"\x03\x90\x02\x01\x30\x01\x42Q\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18teamwire/v1/backup.proto\x12\x0bteamwire.v1\x1a\x19teamwire/v1/options.proto\"\x0f\n\rBackupRequest\"\x1f\n\x0e\x42\x61\x63kupResponse\x12\r\n\x05lines\x18\x01 \x01(\x0c\x32\x62\n\rBackupService\x12Q\n\x06\x42\x61\x63kup\x12\x1a.teamwire.v1.BackupRequest\x1a\x1b.teamwire.v1.BackupResponse\"\x0c\x90\x02\x01\x8a\xb5\x18\x05\n\x01\x05\x10\x03\x30\x01\x42Q\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,11 +34,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\016io.teamwire.v1P\001Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1'
   _globals['_BACKUPSERVICE'].methods_by_name['Backup']._loaded_options = None
-  _globals['_BACKUPSERVICE'].methods_by_name['Backup']._serialized_options = b'\220\002\001'
-  _globals['_BACKUPREQUEST']._serialized_start=41
-  _globals['_BACKUPREQUEST']._serialized_end=56
-  _globals['_BACKUPRESPONSE']._serialized_start=58
-  _globals['_BACKUPRESPONSE']._serialized_end=89
-  _globals['_BACKUPSERVICE']._serialized_start=91
-  _globals['_BACKUPSERVICE']._serialized_end=180
+  _globals['_BACKUPSERVICE'].methods_by_name['Backup']._serialized_options = b'\220\002\001\212\265\030\005\n\001\005\020\003'
+  _globals['_BACKUPREQUEST']._serialized_start=68
+  _globals['_BACKUPREQUEST']._serialized_end=83
+  _globals['_BACKUPRESPONSE']._serialized_start=85
+  _globals['_BACKUPRESPONSE']._serialized_end=116
+  _globals['_BACKUPSERVICE']._serialized_start=118
+  _globals['_BACKUPSERVICE']._serialized_end=216
 # @@protoc_insertion_point(module_scope)

@@ -25,11 +25,12 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from teamwire.v1 import access_pb2 as teamwire_dot_v1_dot_access__pb2
 from teamwire.v1 import message_pb2 as teamwire_dot_v1_dot_message__pb2
+from teamwire.v1 import options_pb2 as teamwire_dot_v1_dot_options__pb2
 from teamwire.v1 import request_pb2 as teamwire_dot_v1_dot_request__pb2
 from teamwire.v1 import team_pb2 as teamwire_dot_v1_dot_team__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19teamwire/v1/history.proto\x12\x0bteamwire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18teamwire/v1/access.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/request.proto\x1a\x16teamwire/v1/team.proto\"\xad\x01\n\tTeamEvent\x12(\n\x04kind\x18\x01 \x01(\x0e\x32\x1a.teamwire.v1.TeamEventKind\x12\"\n\x05\x61\x63tor\x18\x02 \x01(\x0b\x32\x13.teamwire.v1.Sender\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x11\n\tread_only\x18\x04 \x01(\x08\x12/\n\ncredential\x18\x05 \x01(\x0e\x32\x1b.teamwire.v1.CredentialKind\"\xba\x01\n\x0bMemberEvent\x12\x0e\n\x06member\x18\x01 \x01(\t\x12\'\n\x05state\x18\x02 \x01(\x0e\x32\x18.teamwire.v1.MemberState\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12%\n\x04\x65xit\x18\x04 \x01(\x0b\x32\x17.teamwire.v1.ExitReport\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\x12&\n\tforced_by\x18\x06 \x01(\x0b\x32\x13.teamwire.v1.Sender\"e\n\x0f\x44\x65\x61\x64LetterEvent\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x11\n\trecipient\x18\x02 \x01(\t\x12+\n\x05\x63\x61use\x18\x03 \x01(\x0e\x32\x1c.teamwire.v1.DeadLetterCause\"\xac\x01\n\tTaskEvent\x12(\n\x04kind\x18\x01 \x01(\x0e\x32\x1a.teamwire.v1.TaskEventKind\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\x12\x0f\n\x07subject\x18\x03 \x01(\t\x12\"\n\x05\x61\x63tor\x18\x04 \x01(\x0b\x32\x13.teamwire.v1.Sender\x12\r\n\x05owner\x18\x05 \x01(\t\x12\x10\n\x08\x61ttempts\x18\x06 \x01(\r\x12\x0e\n\x06\x64\x65tail\x18\x07 \x01(\t\"\xfd\x02\n\x0cHistoryEntry\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12&\n\x02\x61t\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12&\n\x08receipts\x18\x03 \x03(\x0b\x32\x14.teamwire.v1.Receipt\x12\'\n\x07message\x18\x15 \x01(\x0b\x32\x14.teamwire.v1.MessageH\x00\x12(\n\x08\x64\x65\x63ision\x18\x16 \x01(\x0b\x32\x14.teamwire.v1.RequestH\x00\x12*\n\x06member\x18\x17 \x01(\x0b\x32\x18.teamwire.v1.MemberEventH\x00\x12&\n\x04team\x18\x18 \x01(\x0b\x32\x16.teamwire.v1.TeamEventH\x00\x12\x33\n\x0b\x64\x65\x61\x64_letter\x18\x19 \x01(\x0b\x32\x1c.teamwire.v1.DeadLetterEventH\x00\x12&\n\x04task\x18\x1a \x01(\x0b\x32\x16.teamwire.v1.TaskEventH\x00\x42\x07\n\x05\x65vent\"^\n\rHistoryFilter\x12\x0e\n\x06member\x18\x01 \x01(\t\x12\x15\n\rmessages_only\x18\x02 \x01(\x08\x12\x18\n\x10include_receipts\x18\x03 \x01(\x08\x12\x0c\n\x04text\x18\x04 \x01(\t\"\x9d\x01\n\x12ListHistoryRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12*\n\x06\x66ilter\x18\x02 \x01(\x0b\x32\x1a.teamwire.v1.HistoryFilter\x12\x16\n\x0e\x61\x66ter_sequence\x18\x03 \x01(\x04\x12\x0e\n\x06newest\x18\x05 \x01(\x08\x12\x11\n\tpage_size\x18\x04 \x01(\r\x12\x12\n\npage_token\x18\x06 \x01(\t\"q\n\x13ListHistoryResponse\x12*\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x19.teamwire.v1.HistoryEntry\x12\x15\n\rlast_sequence\x18\x02 \x01(\x04\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"h\n\x14\x46ollowHistoryRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12*\n\x06\x66ilter\x18\x02 \x01(\x0b\x32\x1a.teamwire.v1.HistoryFilter\x12\x16\n\x0e\x61\x66ter_sequence\x18\x03 \x01(\x04\"X\n\x15\x46ollowHistoryResponse\x12(\n\x05\x65ntry\x18\x01 \x01(\x0b\x32\x19.teamwire.v1.HistoryEntry\x12\x15\n\rlast_sequence\x18\x02 \x01(\x04*\x9a\x02\n\rTeamEventKind\x12\x1f\n\x1bTEAM_EVENT_KIND_UNSPECIFIED\x10\x00\x12\x1b\n\x17TEAM_EVENT_KIND_CREATED\x10\x01\x12 \n\x1cTEAM_EVENT_KIND_LEAD_CHANGED\x10\x02\x12\x1b\n\x17TEAM_EVENT_KIND_INVITED\x10\x03\x12$\n TEAM_EVENT_KIND_OBSERVER_CREATED\x10\x04\x12\x1f\n\x1bTEAM_EVENT_KIND_WRITES_LOST\x10\x05\x12\x1d\n\x19TEAM_EVENT_KIND_SIGNED_IN\x10\x06\x12&\n\"TEAM_EVENT_KIND_CREDENTIAL_REVOKED\x10\x07*\x9b\x02\n\rTaskEventKind\x12\x1f\n\x1bTASK_EVENT_KIND_UNSPECIFIED\x10\x00\x12\x1b\n\x17TASK_EVENT_KIND_CREATED\x10\x01\x12\x1b\n\x17TASK_EVENT_KIND_UPDATED\x10\x02\x12\x1c\n\x18TASK_EVENT_KIND_ASSIGNED\x10\x03\x12\x1b\n\x17TASK_EVENT_KIND_CLAIMED\x10\x04\x12\x1d\n\x19TASK_EVENT_KIND_COMPLETED\x10\x05\x12\x1c\n\x18TASK_EVENT_KIND_RELEASED\x10\x06\x12\x1a\n\x16TASK_EVENT_KIND_LAPSED\x10\x07\x12\x1b\n\x17TASK_EVENT_KIND_DELETED\x10\x08\x32\xc6\x01\n\x0eHistoryService\x12U\n\x0bListHistory\x12\x1f.teamwire.v1.ListHistoryRequest\x1a .teamwire.v1.ListHistoryResponse\"\x03\x90\x02\x01\x12]\n\rFollowHistory\x12!.teamwire.v1.FollowHistoryRequest\x1a\".teamwire.v1.FollowHistoryResponse\"\x03\x90\x02\x01\x30\x01\x42Q\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19teamwire/v1/history.proto\x12\x0bteamwire.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x18teamwire/v1/access.proto\x1a\x19teamwire/v1/message.proto\x1a\x19teamwire/v1/options.proto\x1a\x19teamwire/v1/request.proto\x1a\x16teamwire/v1/team.proto\"\xad\x01\n\tTeamEvent\x12(\n\x04kind\x18\x01 \x01(\x0e\x32\x1a.teamwire.v1.TeamEventKind\x12\"\n\x05\x61\x63tor\x18\x02 \x01(\x0b\x32\x13.teamwire.v1.Sender\x12\x0e\n\x06member\x18\x03 \x01(\t\x12\x11\n\tread_only\x18\x04 \x01(\x08\x12/\n\ncredential\x18\x05 \x01(\x0e\x32\x1b.teamwire.v1.CredentialKind\"\xba\x01\n\x0bMemberEvent\x12\x0e\n\x06member\x18\x01 \x01(\t\x12\'\n\x05state\x18\x02 \x01(\x0e\x32\x18.teamwire.v1.MemberState\x12\x13\n\x0bincarnation\x18\x03 \x01(\x04\x12%\n\x04\x65xit\x18\x04 \x01(\x0b\x32\x17.teamwire.v1.ExitReport\x12\x0e\n\x06\x64\x65tail\x18\x05 \x01(\t\x12&\n\tforced_by\x18\x06 \x01(\x0b\x32\x13.teamwire.v1.Sender\"e\n\x0f\x44\x65\x61\x64LetterEvent\x12\x12\n\nmessage_id\x18\x01 \x01(\t\x12\x11\n\trecipient\x18\x02 \x01(\t\x12+\n\x05\x63\x61use\x18\x03 \x01(\x0e\x32\x1c.teamwire.v1.DeadLetterCause\"\xac\x01\n\tTaskEvent\x12(\n\x04kind\x18\x01 \x01(\x0e\x32\x1a.teamwire.v1.TaskEventKind\x12\x0f\n\x07task_id\x18\x02 \x01(\x04\x12\x0f\n\x07subject\x18\x03 \x01(\t\x12\"\n\x05\x61\x63tor\x18\x04 \x01(\x0b\x32\x13.teamwire.v1.Sender\x12\r\n\x05owner\x18\x05 \x01(\t\x12\x10\n\x08\x61ttempts\x18\x06 \x01(\r\x12\x0e\n\x06\x64\x65tail\x18\x07 \x01(\t\"\xfd\x02\n\x0cHistoryEntry\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12&\n\x02\x61t\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12&\n\x08receipts\x18\x03 \x03(\x0b\x32\x14.teamwire.v1.Receipt\x12\'\n\x07message\x18\x15 \x01(\x0b\x32\x14.teamwire.v1.MessageH\x00\x12(\n\x08\x64\x65\x63ision\x18\x16 \x01(\x0b\x32\x14.teamwire.v1.RequestH\x00\x12*\n\x06member\x18\x17 \x01(\x0b\x32\x18.teamwire.v1.MemberEventH\x00\x12&\n\x04team\x18\x18 \x01(\x0b\x32\x16.teamwire.v1.TeamEventH\x00\x12\x33\n\x0b\x64\x65\x61\x64_letter\x18\x19 \x01(\x0b\x32\x1c.teamwire.v1.DeadLetterEventH\x00\x12&\n\x04task\x18\x1a \x01(\x0b\x32\x16.teamwire.v1.TaskEventH\x00\x42\x07\n\x05\x65vent\"^\n\rHistoryFilter\x12\x0e\n\x06member\x18\x01 \x01(\t\x12\x15\n\rmessages_only\x18\x02 \x01(\x08\x12\x18\n\x10include_receipts\x18\x03 \x01(\x08\x12\x0c\n\x04text\x18\x04 \x01(\t\"\x9d\x01\n\x12ListHistoryRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12*\n\x06\x66ilter\x18\x02 \x01(\x0b\x32\x1a.teamwire.v1.HistoryFilter\x12\x16\n\x0e\x61\x66ter_sequence\x18\x03 \x01(\x04\x12\x0e\n\x06newest\x18\x05 \x01(\x08\x12\x11\n\tpage_size\x18\x04 \x01(\r\x12\x12\n\npage_token\x18\x06 \x01(\t\"q\n\x13ListHistoryResponse\x12*\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x19.teamwire.v1.HistoryEntry\x12\x15\n\rlast_sequence\x18\x02 \x01(\x04\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"h\n\x14\x46ollowHistoryRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12*\n\x06\x66ilter\x18\x02 \x01(\x0b\x32\x1a.teamwire.v1.HistoryFilter\x12\x16\n\x0e\x61\x66ter_sequence\x18\x03 \x01(\x04\"X\n\x15\x46ollowHistoryResponse\x12(\n\x05\x65ntry\x18\x01 \x01(\x0b\x32\x19.teamwire.v1.HistoryEntry\x12\x15\n\rlast_sequence\x18\x02 \x01(\x04*\x9a\x02\n\rTeamEventKind\x12\x1f\n\x1bTEAM_EVENT_KIND_UNSPECIFIED\x10\x00\x12\x1b\n\x17TEAM_EVENT_KIND_CREATED\x10\x01\x12 \n\x1cTEAM_EVENT_KIND_LEAD_CHANGED\x10\x02\x12\x1b\n\x17TEAM_EVENT_KIND_INVITED\x10\x03\x12$\n TEAM_EVENT_KIND_OBSERVER_CREATED\x10\x04\x12\x1f\n\x1bTEAM_EVENT_KIND_WRITES_LOST\x10\x05\x12\x1d\n\x19TEAM_EVENT_KIND_SIGNED_IN\x10\x06\x12&\n\"TEAM_EVENT_KIND_CREDENTIAL_REVOKED\x10\x07*\x9b\x02\n\rTaskEventKind\x12\x1f\n\x1bTASK_EVENT_KIND_UNSPECIFIED\x10\x00\x12\x1b\n\x17TASK_EVENT_KIND_CREATED\x10\x01\x12\x1b\n\x17TASK_EVENT_KIND_UPDATED\x10\x02\x12\x1c\n\x18TASK_EVENT_KIND_ASSIGNED\x10\x03\x12\x1b\n\x17TASK_EVENT_KIND_CLAIMED\x10\x04\x12\x1d\n\x19TASK_EVENT_KIND_COMPLETED\x10\x05\x12\x1c\n\x18TASK_EVENT_KIND_RELEASED\x10\x06\x12\x1a\n\x16TASK_EVENT_KIND_LAPSED\x10\x07\x12\x1b\n\x17TASK_EVENT_KIND_DELETED\x10\x08\x32\xdc\x01\n\x0eHistoryService\x12`\n\x0bListHistory\x12\x1f.teamwire.v1.ListHistoryRequest\x1a .teamwire.v1.ListHistoryResponse\"\x0e\x90\x02\x01\x8a\xb5\x18\x07\n\x03\x01\x04\x05\x10\x01\x12h\n\rFollowHistory\x12!.teamwire.v1.FollowHistoryRequest\x1a\".teamwire.v1.FollowHistoryResponse\"\x0e\x90\x02\x01\x8a\xb5\x18\x07\n\x03\x01\x04\x05\x10\x01\x30\x01\x42Q\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,33 +39,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\016io.teamwire.v1P\001Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1'
   _globals['_HISTORYSERVICE'].methods_by_name['ListHistory']._loaded_options = None
-  _globals['_HISTORYSERVICE'].methods_by_name['ListHistory']._serialized_options = b'\220\002\001'
+  _globals['_HISTORYSERVICE'].methods_by_name['ListHistory']._serialized_options = b'\220\002\001\212\265\030\007\n\003\001\004\005\020\001'
   _globals['_HISTORYSERVICE'].methods_by_name['FollowHistory']._loaded_options = None
-  _globals['_HISTORYSERVICE'].methods_by_name['FollowHistory']._serialized_options = b'\220\002\001'
-  _globals['_TEAMEVENTKIND']._serialized_start=1774
-  _globals['_TEAMEVENTKIND']._serialized_end=2056
-  _globals['_TASKEVENTKIND']._serialized_start=2059
-  _globals['_TASKEVENTKIND']._serialized_end=2342
-  _globals['_TEAMEVENT']._serialized_start=180
-  _globals['_TEAMEVENT']._serialized_end=353
-  _globals['_MEMBEREVENT']._serialized_start=356
-  _globals['_MEMBEREVENT']._serialized_end=542
-  _globals['_DEADLETTEREVENT']._serialized_start=544
-  _globals['_DEADLETTEREVENT']._serialized_end=645
-  _globals['_TASKEVENT']._serialized_start=648
-  _globals['_TASKEVENT']._serialized_end=820
-  _globals['_HISTORYENTRY']._serialized_start=823
-  _globals['_HISTORYENTRY']._serialized_end=1204
-  _globals['_HISTORYFILTER']._serialized_start=1206
-  _globals['_HISTORYFILTER']._serialized_end=1300
-  _globals['_LISTHISTORYREQUEST']._serialized_start=1303
-  _globals['_LISTHISTORYREQUEST']._serialized_end=1460
-  _globals['_LISTHISTORYRESPONSE']._serialized_start=1462
-  _globals['_LISTHISTORYRESPONSE']._serialized_end=1575
-  _globals['_FOLLOWHISTORYREQUEST']._serialized_start=1577
-  _globals['_FOLLOWHISTORYREQUEST']._serialized_end=1681
-  _globals['_FOLLOWHISTORYRESPONSE']._serialized_start=1683
-  _globals['_FOLLOWHISTORYRESPONSE']._serialized_end=1771
-  _globals['_HISTORYSERVICE']._serialized_start=2345
-  _globals['_HISTORYSERVICE']._serialized_end=2543
+  _globals['_HISTORYSERVICE'].methods_by_name['FollowHistory']._serialized_options = b'\220\002\001\212\265\030\007\n\003\001\004\005\020\001'
+  _globals['_TEAMEVENTKIND']._serialized_start=1801
+  _globals['_TEAMEVENTKIND']._serialized_end=2083
+  _globals['_TASKEVENTKIND']._serialized_start=2086
+  _globals['_TASKEVENTKIND']._serialized_end=2369
+  _globals['_TEAMEVENT']._serialized_start=207
+  _globals['_TEAMEVENT']._serialized_end=380
+  _globals['_MEMBEREVENT']._serialized_start=383
+  _globals['_MEMBEREVENT']._serialized_end=569
+  _globals['_DEADLETTEREVENT']._serialized_start=571
+  _globals['_DEADLETTEREVENT']._serialized_end=672
+  _globals['_TASKEVENT']._serialized_start=675
+  _globals['_TASKEVENT']._serialized_end=847
+  _globals['_HISTORYENTRY']._serialized_start=850
+  _globals['_HISTORYENTRY']._serialized_end=1231
+  _globals['_HISTORYFILTER']._serialized_start=1233
+  _globals['_HISTORYFILTER']._serialized_end=1327
+  _globals['_LISTHISTORYREQUEST']._serialized_start=1330
+  _globals['_LISTHISTORYREQUEST']._serialized_end=1487
+  _globals['_LISTHISTORYRESPONSE']._serialized_start=1489
+  _globals['_LISTHISTORYRESPONSE']._serialized_end=1602
+  _globals['_FOLLOWHISTORYREQUEST']._serialized_start=1604
+  _globals['_FOLLOWHISTORYREQUEST']._serialized_end=1708
+  _globals['_FOLLOWHISTORYRESPONSE']._serialized_start=1710
+  _globals['_FOLLOWHISTORYRESPONSE']._serialized_end=1798
+  _globals['_HISTORYSERVICE']._serialized_start=2372
+  _globals['_HISTORYSERVICE']._serialized_end=2592
 # @@protoc_insertion_point(module_scope)

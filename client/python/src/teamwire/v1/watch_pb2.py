@@ -24,12 +24,13 @@ _sym_db = _symbol_database.Default()
 
 from teamwire.v1 import activity_pb2 as teamwire_dot_v1_dot_activity__pb2
 from teamwire.v1 import host_pb2 as teamwire_dot_v1_dot_host__pb2
+from teamwire.v1 import options_pb2 as teamwire_dot_v1_dot_options__pb2
 from teamwire.v1 import request_pb2 as teamwire_dot_v1_dot_request__pb2
 from teamwire.v1 import task_pb2 as teamwire_dot_v1_dot_task__pb2
 from teamwire.v1 import team_pb2 as teamwire_dot_v1_dot_team__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17teamwire/v1/watch.proto\x12\x0bteamwire.v1\x1a\x1ateamwire/v1/activity.proto\x1a\x16teamwire/v1/host.proto\x1a\x19teamwire/v1/request.proto\x1a\x16teamwire/v1/task.proto\x1a\x16teamwire/v1/team.proto\"6\n\x10WatchTeamRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x14\n\x0cresume_token\x18\x02 \x01(\t\"\x9c\x01\n\x11WatchTeamResponse\x12\r\n\x05reset\x18\x01 \x01(\x08\x12$\n\x05items\x18\x02 \x03(\x0b\x32\x15.teamwire.v1.TeamItem\x12)\n\x07removed\x18\x03 \x03(\x0b\x32\x18.teamwire.v1.TeamItemKey\x12\x11\n\tcaught_up\x18\x04 \x01(\x08\x12\x14\n\x0cresume_token\x18\x05 \x01(\t\"\xfc\x01\n\x08TeamItem\x12!\n\x04team\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.TeamH\x00\x12%\n\x06member\x18\x02 \x01(\x0b\x32\x13.teamwire.v1.MemberH\x00\x12!\n\x04host\x18\x03 \x01(\x0b\x32\x11.teamwire.v1.HostH\x00\x12\'\n\x07request\x18\x04 \x01(\x0b\x32\x14.teamwire.v1.RequestH\x00\x12!\n\x04task\x18\x05 \x01(\x0b\x32\x11.teamwire.v1.TaskH\x00\x12/\n\x08\x61\x63tivity\x18\x06 \x01(\x0b\x32\x1b.teamwire.v1.MemberActivityH\x00\x42\x06\n\x04item\"I\n\x0eMemberActivity\x12\x0e\n\x06member\x18\x01 \x01(\t\x12\'\n\x04line\x18\x02 \x01(\x0b\x32\x19.teamwire.v1.ActivityLine\"v\n\x0bTeamItemKey\x12\x10\n\x06member\x18\x01 \x01(\tH\x00\x12\x0e\n\x04host\x18\x02 \x01(\tH\x00\x12\x14\n\nrequest_id\x18\x03 \x01(\tH\x00\x12\x11\n\x07task_id\x18\x04 \x01(\x04H\x00\x12\x15\n\x0b\x61\x63tivity_of\x18\x05 \x01(\tH\x00\x42\x05\n\x03key2a\n\x0cWatchService\x12Q\n\tWatchTeam\x12\x1d.teamwire.v1.WatchTeamRequest\x1a\x1e.teamwire.v1.WatchTeamResponse\"\x03\x90\x02\x01\x30\x01\x42Q\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17teamwire/v1/watch.proto\x12\x0bteamwire.v1\x1a\x1ateamwire/v1/activity.proto\x1a\x16teamwire/v1/host.proto\x1a\x19teamwire/v1/options.proto\x1a\x19teamwire/v1/request.proto\x1a\x16teamwire/v1/task.proto\x1a\x16teamwire/v1/team.proto\"6\n\x10WatchTeamRequest\x12\x0c\n\x04team\x18\x01 \x01(\t\x12\x14\n\x0cresume_token\x18\x02 \x01(\t\"\x9c\x01\n\x11WatchTeamResponse\x12\r\n\x05reset\x18\x01 \x01(\x08\x12$\n\x05items\x18\x02 \x03(\x0b\x32\x15.teamwire.v1.TeamItem\x12)\n\x07removed\x18\x03 \x03(\x0b\x32\x18.teamwire.v1.TeamItemKey\x12\x11\n\tcaught_up\x18\x04 \x01(\x08\x12\x14\n\x0cresume_token\x18\x05 \x01(\t\"\xfc\x01\n\x08TeamItem\x12!\n\x04team\x18\x01 \x01(\x0b\x32\x11.teamwire.v1.TeamH\x00\x12%\n\x06member\x18\x02 \x01(\x0b\x32\x13.teamwire.v1.MemberH\x00\x12!\n\x04host\x18\x03 \x01(\x0b\x32\x11.teamwire.v1.HostH\x00\x12\'\n\x07request\x18\x04 \x01(\x0b\x32\x14.teamwire.v1.RequestH\x00\x12!\n\x04task\x18\x05 \x01(\x0b\x32\x11.teamwire.v1.TaskH\x00\x12/\n\x08\x61\x63tivity\x18\x06 \x01(\x0b\x32\x1b.teamwire.v1.MemberActivityH\x00\x42\x06\n\x04item\"I\n\x0eMemberActivity\x12\x0e\n\x06member\x18\x01 \x01(\t\x12\'\n\x04line\x18\x02 \x01(\x0b\x32\x19.teamwire.v1.ActivityLine\"v\n\x0bTeamItemKey\x12\x10\n\x06member\x18\x01 \x01(\tH\x00\x12\x0e\n\x04host\x18\x02 \x01(\tH\x00\x12\x14\n\nrequest_id\x18\x03 \x01(\tH\x00\x12\x11\n\x07task_id\x18\x04 \x01(\x04H\x00\x12\x15\n\x0b\x61\x63tivity_of\x18\x05 \x01(\tH\x00\x42\x05\n\x03key2l\n\x0cWatchService\x12\\\n\tWatchTeam\x12\x1d.teamwire.v1.WatchTeamRequest\x1a\x1e.teamwire.v1.WatchTeamResponse\"\x0e\x90\x02\x01\x8a\xb5\x18\x07\n\x03\x01\x04\x05\x10\x01\x30\x01\x42Q\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,17 +39,17 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\016io.teamwire.v1P\001Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1'
   _globals['_WATCHSERVICE'].methods_by_name['WatchTeam']._loaded_options = None
-  _globals['_WATCHSERVICE'].methods_by_name['WatchTeam']._serialized_options = b'\220\002\001'
-  _globals['_WATCHTEAMREQUEST']._serialized_start=167
-  _globals['_WATCHTEAMREQUEST']._serialized_end=221
-  _globals['_WATCHTEAMRESPONSE']._serialized_start=224
-  _globals['_WATCHTEAMRESPONSE']._serialized_end=380
-  _globals['_TEAMITEM']._serialized_start=383
-  _globals['_TEAMITEM']._serialized_end=635
-  _globals['_MEMBERACTIVITY']._serialized_start=637
-  _globals['_MEMBERACTIVITY']._serialized_end=710
-  _globals['_TEAMITEMKEY']._serialized_start=712
-  _globals['_TEAMITEMKEY']._serialized_end=830
-  _globals['_WATCHSERVICE']._serialized_start=832
-  _globals['_WATCHSERVICE']._serialized_end=929
+  _globals['_WATCHSERVICE'].methods_by_name['WatchTeam']._serialized_options = b'\220\002\001\212\265\030\007\n\003\001\004\005\020\001'
+  _globals['_WATCHTEAMREQUEST']._serialized_start=194
+  _globals['_WATCHTEAMREQUEST']._serialized_end=248
+  _globals['_WATCHTEAMRESPONSE']._serialized_start=251
+  _globals['_WATCHTEAMRESPONSE']._serialized_end=407
+  _globals['_TEAMITEM']._serialized_start=410
+  _globals['_TEAMITEM']._serialized_end=662
+  _globals['_MEMBERACTIVITY']._serialized_start=664
+  _globals['_MEMBERACTIVITY']._serialized_end=737
+  _globals['_TEAMITEMKEY']._serialized_start=739
+  _globals['_TEAMITEMKEY']._serialized_end=857
+  _globals['_WATCHSERVICE']._serialized_start=859
+  _globals['_WATCHSERVICE']._serialized_end=967
 # @@protoc_insertion_point(module_scope)

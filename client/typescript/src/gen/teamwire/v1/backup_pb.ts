@@ -6,13 +6,14 @@
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import { file_teamwire_v1_options } from "./options_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file teamwire/v1/backup.proto.
  */
 export const file_teamwire_v1_backup: GenFile = /*@__PURE__*/
-  fileDesc("Chh0ZWFtd2lyZS92MS9iYWNrdXAucHJvdG8SC3RlYW13aXJlLnYxIg8KDUJhY2t1cFJlcXVlc3QiHwoOQmFja3VwUmVzcG9uc2USDQoFbGluZXMYASABKAwyWQoNQmFja3VwU2VydmljZRJICgZCYWNrdXASGi50ZWFtd2lyZS52MS5CYWNrdXBSZXF1ZXN0GhsudGVhbXdpcmUudjEuQmFja3VwUmVzcG9uc2UiA5ACATABQlEKDmlvLnRlYW13aXJlLnYxUAFaPWdpdGh1Yi5jb20vdGVhbXdpcmUvdGVhbXdpcmUvY2xpZW50L2dvL3RlYW13aXJlL3YxO3RlYW13aXJldjFiBnByb3RvMw");
+  fileDesc("Chh0ZWFtd2lyZS92MS9iYWNrdXAucHJvdG8SC3RlYW13aXJlLnYxIg8KDUJhY2t1cFJlcXVlc3QiHwoOQmFja3VwUmVzcG9uc2USDQoFbGluZXMYASABKAwyYgoNQmFja3VwU2VydmljZRJRCgZCYWNrdXASGi50ZWFtd2lyZS52MS5CYWNrdXBSZXF1ZXN0GhsudGVhbXdpcmUudjEuQmFja3VwUmVzcG9uc2UiDJACAYq1GAUKAQUQAzABQlEKDmlvLnRlYW13aXJlLnYxUAFaPWdpdGh1Yi5jb20vdGVhbXdpcmUvdGVhbXdpcmUvY2xpZW50L2dvL3RlYW13aXJlL3YxO3RlYW13aXJldjFiBnByb3RvMw", [file_teamwire_v1_options]);
 
 /**
  * The request of BackupService.Backup.

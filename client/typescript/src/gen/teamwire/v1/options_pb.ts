@@ -1,5 +1,5 @@
-// The protocol's policy, as options: what a client may do about a refusal, which calls wait, and what each kind of message
-// consists of. Code generators read them here, so that no client keeps such a list by hand.
+// The protocol's policy, as options: who may make a call, what a client may do about a refusal, which calls wait, and what each
+// kind of message consists of. Code generators read them here, so that no client keeps such a list by hand.
 //
 // Two more are standard options. `idempotency_level` says of each RPC whether a client may repeat it while its outcome
 // is unknown: NO_SIDE_EFFECTS, because it changes nothing; IDEMPOTENT, because repeating it, with the same idempotency
@@ -12,7 +12,7 @@
 
 import type { GenEnum, GenExtension, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, extDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
-import type { Duration, EnumValueOptions, FieldOptions } from "@bufbuild/protobuf/wkt";
+import type { Duration, EnumValueOptions, FieldOptions, MethodOptions } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_descriptor, file_google_protobuf_duration } from "@bufbuild/protobuf/wkt";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -20,7 +20,57 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/options.proto.
  */
 export const file_teamwire_v1_options: GenFile = /*@__PURE__*/
-  fileDesc("Chl0ZWFtd2lyZS92MS9vcHRpb25zLnByb3RvEgt0ZWFtd2lyZS52MSKJAQoMUmVhc29uUG9saWN5EiUKBGNvZGUYASABKA4yFy50ZWFtd2lyZS52MS5TdGF0dXNDb2RlEiEKBXJldHJ5GAIgASgOMhIudGVhbXdpcmUudjEuUmV0cnkSFwoPb3V0Y29tZV91bmtub3duGAMgASgIEhYKDnN0cmVhbV9yZW9wZW5zGAQgASgIIjAKDE5vdGljZVBvbGljeRIRCglpbXBvcnRhbnQYASABKAgSDQoFYWJvdXQYAiABKAkiYAoKV2FpdFBvbGljeRIqCgdkZWZhdWx0GAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiYKA21heBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJtCgpLaW5kUG9saWN5EgwKBG5vdW4YASABKAkSDAoEdGV4dBgCIAEoCRIPCgdnb2VzX3RvGAMgASgJEhMKC2Fuc3dlcmVkX2J5GAQgASgJEh0KFXJlY2lwaWVudF9pc19vcHRpb25hbBgFIAEoCCrjAgoKU3RhdHVzQ29kZRIbChdTVEFUVVNfQ09ERV9VTlNQRUNJRklFRBAAEiAKHFNUQVRVU19DT0RFX0lOVkFMSURfQVJHVU1FTlQQAxIZChVTVEFUVVNfQ09ERV9OT1RfRk9VTkQQBRIeChpTVEFUVVNfQ09ERV9BTFJFQURZX0VYSVNUUxAGEiEKHVNUQVRVU19DT0RFX1BFUk1JU1NJT05fREVOSUVEEAcSIgoeU1RBVFVTX0NPREVfUkVTT1VSQ0VfRVhIQVVTVEVEEAgSIwofU1RBVFVTX0NPREVfRkFJTEVEX1BSRUNPTkRJVElPThAJEhcKE1NUQVRVU19DT0RFX0FCT1JURUQQChIYChRTVEFUVVNfQ09ERV9JTlRFUk5BTBANEhsKF1NUQVRVU19DT0RFX1VOQVZBSUxBQkxFEA4SHwobU1RBVFVTX0NPREVfVU5BVVRIRU5USUNBVEVEEBAqSQoFUmV0cnkSFQoRUkVUUllfVU5TUEVDSUZJRUQQABITCg9SRVRSWV9BVVRPTUFUSUMQARIUChBSRVRSWV9PTl9SRVFVRVNUEAI6YwoNcmVhc29uX3BvbGljeRIhLmdvb2dsZS5wcm90b2J1Zi5FbnVtVmFsdWVPcHRpb25zGNGGAyABKAsyGS50ZWFtd2lyZS52MS5SZWFzb25Qb2xpY3lSDHJlYXNvblBvbGljeTpjCg1ub3RpY2VfcG9saWN5EiEuZ29vZ2xlLnByb3RvYnVmLkVudW1WYWx1ZU9wdGlvbnMY0oYDIAEoCzIZLnRlYW13aXJlLnYxLk5vdGljZVBvbGljeVIMbm90aWNlUG9saWN5OlkKC3dhaXRfcG9saWN5Eh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxjRhgMgASgLMhcudGVhbXdpcmUudjEuV2FpdFBvbGljeVIKd2FpdFBvbGljeTpZCgtraW5kX3BvbGljeRIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY0oYDIAEoCzIXLnRlYW13aXJlLnYxLktpbmRQb2xpY3lSCmtpbmRQb2xpY3lCUQoOaW8udGVhbXdpcmUudjFQAVo9Z2l0aHViLmNvbS90ZWFtd2lyZS90ZWFtd2lyZS9jbGllbnQvZ28vdGVhbXdpcmUvdjE7dGVhbXdpcmV2MWIGcHJvdG8z", [file_google_protobuf_descriptor, file_google_protobuf_duration]);
+  fileDesc("Chl0ZWFtd2lyZS92MS9vcHRpb25zLnByb3RvEgt0ZWFtd2lyZS52MSKiAQoKQ2FsbFBvbGljeRInCghhdWRpZW5jZRgBIAMoDjIVLnRlYW13aXJlLnYxLkF1ZGllbmNlEiYKBWF1ZGl0GAIgASgOMhcudGVhbXdpcmUudjEuQXVkaXRDbGFzcxIUCgxhdWRpdGVkX3RlYW0YAyABKAkSFgoOYXVkaXRlZF9vYmplY3QYBCABKAkSFQoNc2V0dGxlc19sZWFzZRgFIAEoCCKJAQoMUmVhc29uUG9saWN5EiUKBGNvZGUYASABKA4yFy50ZWFtd2lyZS52MS5TdGF0dXNDb2RlEiEKBXJldHJ5GAIgASgOMhIudGVhbXdpcmUudjEuUmV0cnkSFwoPb3V0Y29tZV91bmtub3duGAMgASgIEhYKDnN0cmVhbV9yZW9wZW5zGAQgASgIIjAKDE5vdGljZVBvbGljeRIRCglpbXBvcnRhbnQYASABKAgSDQoFYWJvdXQYAiABKAkiYAoKV2FpdFBvbGljeRIqCgdkZWZhdWx0GAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiYKA21heBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJtCgpLaW5kUG9saWN5EgwKBG5vdW4YASABKAkSDAoEdGV4dBgCIAEoCRIPCgdnb2VzX3RvGAMgASgJEhMKC2Fuc3dlcmVkX2J5GAQgASgJEh0KFXJlY2lwaWVudF9pc19vcHRpb25hbBgFIAEoCCrBAQoIQXVkaWVuY2USGAoUQVVESUVOQ0VfVU5TUEVDSUZJRUQQABITCg9BVURJRU5DRV9NRU1CRVIQARIRCg1BVURJRU5DRV9MRUFEEAISEQoNQVVESUVOQ0VfSE9TVBADEhUKEUFVRElFTkNFX09CU0VSVkVSEAQSFQoRQVVESUVOQ0VfT1BFUkFUT1IQBRIXChNBVURJRU5DRV9KT0lOX1RPS0VOEAYSGQoVQVVESUVOQ0VfU0lHTl9JTl9DT0RFEAcqcwoKQXVkaXRDbGFzcxIbChdBVURJVF9DTEFTU19VTlNQRUNJRklFRBAAEhgKFEFVRElUX0NMQVNTX1JFRlVTQUxTEAESFgoSQVVESVRfQ0xBU1NfQUNDRVNTEAISFgoSQVVESVRfQ0xBU1NfUE9XRVJTEAMq4wIKClN0YXR1c0NvZGUSGwoXU1RBVFVTX0NPREVfVU5TUEVDSUZJRUQQABIgChxTVEFUVVNfQ09ERV9JTlZBTElEX0FSR1VNRU5UEAMSGQoVU1RBVFVTX0NPREVfTk9UX0ZPVU5EEAUSHgoaU1RBVFVTX0NPREVfQUxSRUFEWV9FWElTVFMQBhIhCh1TVEFUVVNfQ09ERV9QRVJNSVNTSU9OX0RFTklFRBAHEiIKHlNUQVRVU19DT0RFX1JFU09VUkNFX0VYSEFVU1RFRBAIEiMKH1NUQVRVU19DT0RFX0ZBSUxFRF9QUkVDT05ESVRJT04QCRIXChNTVEFUVVNfQ09ERV9BQk9SVEVEEAoSGAoUU1RBVFVTX0NPREVfSU5URVJOQUwQDRIbChdTVEFUVVNfQ09ERV9VTkFWQUlMQUJMRRAOEh8KG1NUQVRVU19DT0RFX1VOQVVUSEVOVElDQVRFRBAQKkkKBVJldHJ5EhUKEVJFVFJZX1VOU1BFQ0lGSUVEEAASEwoPUkVUUllfQVVUT01BVElDEAESFAoQUkVUUllfT05fUkVRVUVTVBACOmMKDXJlYXNvbl9wb2xpY3kSIS5nb29nbGUucHJvdG9idWYuRW51bVZhbHVlT3B0aW9ucxjRhgMgASgLMhkudGVhbXdpcmUudjEuUmVhc29uUG9saWN5UgxyZWFzb25Qb2xpY3k6YwoNbm90aWNlX3BvbGljeRIhLmdvb2dsZS5wcm90b2J1Zi5FbnVtVmFsdWVPcHRpb25zGNKGAyABKAsyGS50ZWFtd2lyZS52MS5Ob3RpY2VQb2xpY3lSDG5vdGljZVBvbGljeTpZCgt3YWl0X3BvbGljeRIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY0YYDIAEoCzIXLnRlYW13aXJlLnYxLldhaXRQb2xpY3lSCndhaXRQb2xpY3k6WQoLa2luZF9wb2xpY3kSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGNKGAyABKAsyFy50ZWFtd2lyZS52MS5LaW5kUG9saWN5UgpraW5kUG9saWN5OloKC2NhbGxfcG9saWN5Eh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMY0YYDIAEoCzIXLnRlYW13aXJlLnYxLkNhbGxQb2xpY3lSCmNhbGxQb2xpY3lCUQoOaW8udGVhbXdpcmUudjFQAVo9Z2l0aHViLmNvbS90ZWFtd2lyZS90ZWFtd2lyZS9jbGllbnQvZ28vdGVhbXdpcmUvdjE7dGVhbXdpcmV2MWIGcHJvdG8z", [file_google_protobuf_descriptor, file_google_protobuf_duration]);
+
+/**
+ * Who may make a call, and what the audit log keeps of it.
+ *
+ * @generated from message teamwire.v1.CallPolicy
+ */
+export type CallPolicy = Message<"teamwire.v1.CallPolicy"> & {
+  /**
+   * Who may make it. Every other caller is refused, with PERMISSION_DENIED or UNAUTHENTICATED. A rule may still refuse a call to a
+   * caller that is listed, such as a member that changes another member's task.
+   *
+   * @generated from field: repeated teamwire.v1.Audience audience = 1;
+   */
+  audience: Audience[];
+
+  /**
+   * What the audit log keeps of it.
+   *
+   * @generated from field: teamwire.v1.AuditClass audit = 2;
+   */
+  audit: AuditClass;
+
+  /**
+   * The field of the request that names the team, for the audit log. Empty: the caller's team.
+   *
+   * @generated from field: string audited_team = 3;
+   */
+  auditedTeam: string;
+
+  /**
+   * The field of the request that names what the call changes within the team, for the audit log. Empty: no field does.
+   *
+   * @generated from field: string audited_object = 4;
+   */
+  auditedObject: string;
+
+  /**
+   * True: the call itself renews the caller's lease, or ends its life. False: a successful call counts as a heartbeat.
+   *
+   * @generated from field: bool settles_lease = 5;
+   */
+  settlesLease: boolean;
+};
+
+/**
+ * Describes the message teamwire.v1.CallPolicy.
+ * Use `create(CallPolicySchema)` to create a new message.
+ */
+export const CallPolicySchema: GenMessage<CallPolicy> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_options, 0);
 
 /**
  * What a refusal means for a client.
@@ -63,7 +113,7 @@ export type ReasonPolicy = Message<"teamwire.v1.ReasonPolicy"> & {
  * Use `create(ReasonPolicySchema)` to create a new message.
  */
 export const ReasonPolicySchema: GenMessage<ReasonPolicy> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_options, 0);
+  messageDesc(file_teamwire_v1_options, 1);
 
 /**
  * Whether notices of one kind are important, and which of these notices replace each other.
@@ -93,7 +143,7 @@ export type NoticePolicy = Message<"teamwire.v1.NoticePolicy"> & {
  * Use `create(NoticePolicySchema)` to create a new message.
  */
 export const NoticePolicySchema: GenMessage<NoticePolicy> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_options, 1);
+  messageDesc(file_teamwire_v1_options, 2);
 
 /**
  * Some requests have a field that says how long the call may wait before the coordinator replies. This option of such a field
@@ -122,7 +172,7 @@ export type WaitPolicy = Message<"teamwire.v1.WaitPolicy"> & {
  * Use `create(WaitPolicySchema)` to create a new message.
  */
 export const WaitPolicySchema: GenMessage<WaitPolicy> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_options, 2);
+  messageDesc(file_teamwire_v1_options, 3);
 
 /**
  * One kind of message. The name of a kind is the name of its field in Message.body. The type of that field shows whether the
@@ -172,7 +222,118 @@ export type KindPolicy = Message<"teamwire.v1.KindPolicy"> & {
  * Use `create(KindPolicySchema)` to create a new message.
  */
 export const KindPolicySchema: GenMessage<KindPolicy> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_options, 3);
+  messageDesc(file_teamwire_v1_options, 4);
+
+/**
+ * Who may make a call, by the credential. A console credential may make the calls of the caller that it acts for, except those that
+ * only a process makes (Stream, Heartbeat, Join, Leave, ReportActivity); one that is read-only changes nothing.
+ *
+ * @generated from enum teamwire.v1.Audience
+ */
+export enum Audience {
+  /**
+   * Not used.
+   *
+   * @generated from enum value: AUDIENCE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Any member, including the lead.
+   *
+   * @generated from enum value: AUDIENCE_MEMBER = 1;
+   */
+  MEMBER = 1,
+
+  /**
+   * The lead.
+   *
+   * @generated from enum value: AUDIENCE_LEAD = 2;
+   */
+  LEAD = 2,
+
+  /**
+   * A host.
+   *
+   * @generated from enum value: AUDIENCE_HOST = 3;
+   */
+  HOST = 3,
+
+  /**
+   * An observer.
+   *
+   * @generated from enum value: AUDIENCE_OBSERVER = 4;
+   */
+  OBSERVER = 4,
+
+  /**
+   * The operator.
+   *
+   * @generated from enum value: AUDIENCE_OPERATOR = 5;
+   */
+  OPERATOR = 5,
+
+  /**
+   * Someone who holds a join token.
+   *
+   * @generated from enum value: AUDIENCE_JOIN_TOKEN = 6;
+   */
+  JOIN_TOKEN = 6,
+
+  /**
+   * Someone who holds a sign-in code.
+   *
+   * @generated from enum value: AUDIENCE_SIGN_IN_CODE = 7;
+   */
+  SIGN_IN_CODE = 7,
+}
+
+/**
+ * Describes the enum teamwire.v1.Audience.
+ */
+export const AudienceSchema: GenEnum<Audience> = /*@__PURE__*/
+  enumDesc(file_teamwire_v1_options, 0);
+
+/**
+ * What the audit log keeps of a call.
+ *
+ * @generated from enum teamwire.v1.AuditClass
+ */
+export enum AuditClass {
+  /**
+   * Not used.
+   *
+   * @generated from enum value: AUDIT_CLASS_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Only refusals of callers who may not make it.
+   *
+   * @generated from enum value: AUDIT_CLASS_REFUSALS = 1;
+   */
+  REFUSALS = 1,
+
+  /**
+   * Also each success: the call creates or revokes a credential.
+   *
+   * @generated from enum value: AUDIT_CLASS_ACCESS = 2;
+   */
+  ACCESS = 2,
+
+  /**
+   * Also each success, and each call whose outcome is unknown: only the lead and the operator may make it.
+   *
+   * @generated from enum value: AUDIT_CLASS_POWERS = 3;
+   */
+  POWERS = 3,
+}
+
+/**
+ * Describes the enum teamwire.v1.AuditClass.
+ */
+export const AuditClassSchema: GenEnum<AuditClass> = /*@__PURE__*/
+  enumDesc(file_teamwire_v1_options, 1);
 
 /**
  * The gRPC status codes that refusals come with, numbered as in gRPC.
@@ -262,7 +423,7 @@ export enum StatusCode {
  * Describes the enum teamwire.v1.StatusCode.
  */
 export const StatusCodeSchema: GenEnum<StatusCode> = /*@__PURE__*/
-  enumDesc(file_teamwire_v1_options, 0);
+  enumDesc(file_teamwire_v1_options, 2);
 
 /**
  * Whether a client repeats a refused call, with the same idempotency key.
@@ -297,7 +458,7 @@ export enum Retry {
  * Describes the enum teamwire.v1.Retry.
  */
 export const RetrySchema: GenEnum<Retry> = /*@__PURE__*/
-  enumDesc(file_teamwire_v1_options, 1);
+  enumDesc(file_teamwire_v1_options, 3);
 
 /**
  * Set on every value of Reason but the unspecified one.
@@ -330,4 +491,12 @@ export const wait_policy: GenExtension<FieldOptions, WaitPolicy> = /*@__PURE__*/
  */
 export const kind_policy: GenExtension<FieldOptions, KindPolicy> = /*@__PURE__*/
   extDesc(file_teamwire_v1_options, 3);
+
+/**
+ * Set on every RPC.
+ *
+ * @generated from extension: teamwire.v1.CallPolicy call_policy = 50001;
+ */
+export const call_policy: GenExtension<MethodOptions, CallPolicy> = /*@__PURE__*/
+  extDesc(file_teamwire_v1_options, 4);
 
