@@ -5,9 +5,9 @@ use std::{sync::Arc, time::Duration};
 use tokio::{net::TcpListener, sync::watch, time::timeout};
 use tokio_stream::StreamExt as _;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tonic::{body::Body, service::Routes};
+use tonic::service::Routes;
 use tonic_health::server::{HealthReporter, health_reporter};
-use tower::util::{MapResponseLayer, option_layer};
+use tower::util::option_layer;
 
 use crate::{
     budget::{Budgets, Rates, Shares},
@@ -18,10 +18,10 @@ use crate::{
         Limits,
         secret::{OperatorSecrets, SecretHash},
     },
-    edge::{self, Acceptor, Listen, auth_gate::AuthGateLayer, tls::Tls},
+    edge::{self, Acceptor, Listen, tls::Tls},
     grpc::{
-        self, Advertised, ServiceConfig, Services, audit_layer::AuditLayer, budget_layer::BudgetLayer,
-        heartbeat_layer::HeartbeatLayer, metrics_layer::MetricsLayer, request_body, request_errors,
+        self, Advertised, ServiceConfig, Services,
+        call_layer::{CallBounds, CallLayer},
     },
     health,
     store::{Store, StoreError},
@@ -160,6 +160,16 @@ impl Config {
             console_address: self.console.as_ref().map(|console| console.address.clone()).unwrap_or_default(),
         }
     }
+
+    fn call_layer(&self, audit: Arc<AuditWriter>, heartbeats: &Arc<Heartbeats>) -> CallLayer {
+        let bounds = CallBounds {
+            request_bytes_max: self.edge.request_bytes_max,
+            request_timeout: self.edge.request_timeout,
+            write_timeout: self.pace.write_timeout,
+        };
+        let socket = self.advertised.socket.clone();
+        CallLayer::new(Arc::clone(&self.metrics), audit, Arc::clone(heartbeats), bounds, socket)
+    }
 }
 
 /// Serves calls until `shutdown` is cancelled and all of them have ended. Layers are listed from the outermost in.
@@ -184,17 +194,7 @@ async fn serve<L: Listen>(
         .layer(option_layer(is_web.then(|| grpc::web::short_headers(config.edge.header_bytes_max))))
         .layer(option_layer(config.console.as_ref().map(ConsoleLayer::new)))
         .layer(option_layer(is_web.then(|| grpc::web::layer(&config.web_origins))))
-        .layer(MapResponseLayer::new(|response: http::Response<_>| response.map(Body::new)))
-        .layer(MetricsLayer::new(Arc::clone(&config.metrics)))
-        .layer(AuthGateLayer)
-        .layer(grpc::credentials::layer())
-        // Around the audit: the answer to a refused call may wait, its entry does not.
-        .layer(BudgetLayer::new(config.pace.write_timeout))
-        .layer(AuditLayer::new(audit))
-        .layer(HeartbeatLayer::new(Arc::clone(heartbeats)))
-        .layer(request_errors::refuse_too_large(config.edge.request_bytes_max))
-        .layer(request_errors::refuse_undecodable())
-        .layer(request_body::whole(config.edge.request_bytes_max, config.edge.request_timeout))
+        .layer(config.call_layer(audit, heartbeats))
         .add_routes(routes)
         .serve_with_incoming_shutdown(incoming, shutdown.clone().cancelled_owned())
         .await?;

@@ -1,8 +1,7 @@
 //! The auth gate: whether a call over a connection has presented a valid credential.
 //!
-//! Each connection has an [`AuthGate`], which travels in tonic's connection info. [`AuthGateLayer`], a layer around all
-//! services, makes a [`GatedCall`] for each call; the services note there that a whole request with a credential has
-//! arrived, and that the credential is valid. While such a call is decided the connection stays open, however long that
+//! Each connection has an [`AuthGate`], which travels in tonic's connection info. Each call has a [`GatedCall`]; admission notes
+//! there that a whole request with a credential has arrived, and that the credential is valid. While such a call is decided the connection stays open, however long that
 //! takes; once a credential was valid the gate stays open. The answer to a call proves nothing, since many calls are
 //! refused without a check of who calls. A connection that loads the console's page needs no credential, and gets more time, if
 //! not too many others do.
@@ -13,16 +12,12 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    task::{Context, Poll},
 };
 
-use futures::{FutureExt as _, future::BoxFuture};
-use http::{Request, Response};
 use parking_lot::Mutex;
 use teamwire_proto::Refusal;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
-use tower::{Layer, Service};
 
 use super::places::Place;
 use crate::budget::{Account, Life, ShownCredentials};
@@ -91,6 +86,21 @@ pub struct GatedCall {
 }
 
 impl GatedCall {
+    /// Makes a call that has presented nothing yet.
+    pub fn new(gate: Arc<AuthGate>) -> Self {
+        Self { gate, has_presented: AtomicBool::new(false) }
+    }
+
+    /// Returns what ends the decision on the call: keep it until the reply has begun.
+    pub fn decision(&self) -> Decision<'_> {
+        Decision(self)
+    }
+
+    /// Returns the address that the call comes from.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.gate.peer
+    }
+
     /// Records that the whole request has arrived, with a credential that can be looked up.
     pub fn has_credential(&self) {
         if !self.has_presented.swap(true, Ordering::AcqRel) {
@@ -126,58 +136,15 @@ impl GatedCall {
     }
 }
 
-impl Drop for GatedCall {
+/// Ends the decision on a call when it is dropped.
+#[derive(Debug)]
+pub struct Decision<'a>(&'a GatedCall);
+
+impl Drop for Decision<'_> {
     fn drop(&mut self) {
-        if self.has_presented.load(Ordering::Acquire) {
-            self.gate.deciding.fetch_sub(1, Ordering::AcqRel);
+        if self.0.has_presented.swap(false, Ordering::AcqRel) {
+            self.0.gate.deciding.fetch_sub(1, Ordering::AcqRel);
         }
-    }
-}
-
-/// The layer that makes a [`GatedCall`] for each call.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct AuthGateLayer;
-
-impl<S> Layer<S> for AuthGateLayer {
-    type Service = AuthGateService<S>;
-
-    fn layer(&self, inner: S) -> AuthGateService<S> {
-        AuthGateService { inner }
-    }
-}
-
-/// A service whose calls pass the gate.
-#[derive(Clone, Debug)]
-pub struct AuthGateService<S> {
-    inner: S,
-}
-
-impl<S, B, R> Service<Request<B>> for AuthGateService<S>
-where
-    S: Service<Request<B>, Response = Response<R>>,
-    S::Future: Send + 'static,
-{
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let Some(gate) = request.extensions().get::<Arc<AuthGate>>().cloned() else {
-            return self.inner.call(request).boxed();
-        };
-        let call = Arc::new(GatedCall { gate, has_presented: AtomicBool::new(false) });
-        request.extensions_mut().insert(Arc::clone(&call));
-        let answer = self.inner.call(request);
-        async move {
-            let answer = answer.await;
-            drop(call);
-            answer
-        }
-        .boxed()
     }
 }
 
@@ -195,22 +162,22 @@ mod tests {
     }
 
     fn call_of(gate: &Arc<AuthGate>) -> GatedCall {
-        GatedCall { gate: Arc::clone(gate), has_presented: AtomicBool::new(false) }
+        GatedCall::new(Arc::clone(gate))
     }
 
     #[test]
     fn only_a_valid_credential_opens_the_gate() {
         let gate = Arc::new(AuthGate::default());
-        drop(call_of(&gate));
+        drop(call_of(&gate).decision());
         assert!(!gate.is_open(), "no credential was presented");
         let call = call_of(&gate);
         call.has_credential();
-        drop(call);
+        drop(call.decision());
         assert!(!gate.is_open(), "the credential is not valid");
         let call = call_of(&gate);
         call.has_credential();
         call.opens(&account(), Life::None, false).expect("a gate without a place");
-        drop(call);
+        drop(call.decision());
         assert!(gate.is_open(), "it stays open");
     }
 
@@ -221,9 +188,9 @@ mod tests {
         one.has_credential();
         one.has_credential();
         other.has_credential();
-        drop(one);
+        drop(one.decision());
         assert!(gate.is_deciding());
-        drop(other);
+        drop(other.decision());
         assert!(!gate.is_deciding());
     }
 }

@@ -9,10 +9,7 @@ use teamwire_proto::{
 use tokio::time::sleep;
 use tonic::{Request, Response, Status};
 
-use super::{
-    audit_layer::{Created, with_created},
-    services::Services,
-};
+use super::{admission::Admitted, services::Services};
 use crate::domain::identity::CallerCredentials;
 
 /// How often the credential of a caller that has a stream open, or waits, is checked: it may be revoked.
@@ -24,11 +21,11 @@ impl AccessService for Services {
         &self,
         request: Request<v1::CreateSignInCodeRequest>,
     ) -> Result<Response<v1::CreateSignInCodeResponse>, Status> {
-        let (who, request) = self.open(request).await?;
+        let (Admitted { who, call, .. }, request) = self.admit(request).await?;
         let reply = self.coordinator.create_sign_in_code(&who, &request).await?;
-        let created = Created::from_credential(&reply.code);
+        call.has_created_credential(&reply.code);
         let reply = v1::CreateSignInCodeResponse { console_address: self.console_address.clone(), ..reply };
-        Ok(with_created(reply, created))
+        Ok(Response::new(reply))
     }
 
     async fn sign_in(&self, request: Request<v1::SignInRequest>) -> Result<Response<v1::SignInResponse>, Status> {

@@ -1,18 +1,10 @@
 //! Where clients elsewhere reach this coordinator, as join strings tell them.
 
-use std::{
-    convert::Infallible,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::net::SocketAddr;
 
 use teamwire_proto::{address::Address, credential::Credential, join_string::JoinString};
-use tonic::{
-    codegen::{Service, http},
-    server::NamedService,
-};
 
-use crate::edge::{auth_gate::AuthGate, listen::SOCKET_PEER};
+use crate::edge::listen::SOCKET_PEER;
 
 /// The addresses of a coordinator, and the authority to trust there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,11 +22,11 @@ pub struct Advertised {
 impl Advertised {
     /// Composes the join string of a token that was created in a call to `called_at`. Returns the token alone if no
     /// address is known.
-    pub(super) fn join_string(&self, token: &str, called_at: Option<&CalledAt>) -> String {
+    pub(super) fn join_string(&self, token: &str, called_at: Option<&Address>) -> String {
         let parse = |address: &String| address.parse::<Address>().ok();
         let mut addresses: Vec<Address> = self.addresses.iter().filter_map(parse).collect();
         if addresses.is_empty() {
-            addresses.extend(called_at.map(|CalledAt(address)| address.clone()));
+            addresses.extend(called_at.cloned());
         }
         let fingerprint = self.ca_fingerprint.as_deref().and_then(|text| text.parse().ok());
         let joined = Credential::parse(token).ok().and_then(|token| JoinString::new(token, addresses, fingerprint));
@@ -42,57 +34,23 @@ impl Advertised {
     }
 }
 
-/// The address that a call used: an extension of its request.
-#[derive(Clone, Debug)]
-pub(super) struct CalledAt(Address);
-
-impl CalledAt {
-    /// Reads it from the pseudo-headers. A proxy that terminates TLS says so in `x-forwarded-proto`.
-    fn of<B>(request: &http::Request<B>, socket: Option<&Address>) -> Option<Self> {
-        let gate = request.extensions().get::<Arc<AuthGate>>();
-        if gate.and_then(|gate| gate.peer()) == Some(SOCKET_PEER) {
-            return socket.cloned().map(Self);
-        }
-        let authority = request.uri().authority()?;
-        let forwarded = request.headers().get("x-forwarded-proto").and_then(|proto| proto.to_str().ok());
-        let scheme = match forwarded.or_else(|| request.uri().scheme_str()) {
-            Some("https") => "https",
-            _ => "http",
-        };
-        format!("{scheme}://{authority}").parse().ok().map(Self)
+/// Reads the address that a call used from its pseudo-headers. A proxy that terminates TLS says so in `x-forwarded-proto`. A call
+/// over the coordinator's Unix socket used the address of that.
+pub(super) fn called_at<B>(
+    request: &http::Request<B>,
+    peer: Option<SocketAddr>,
+    socket: Option<&Address>,
+) -> Option<Address> {
+    if peer == Some(SOCKET_PEER) {
+        return socket.cloned();
     }
-}
-
-/// Attaches the address that each request used, because handlers do not see the request's URI.
-#[derive(Clone, Debug)]
-pub(super) struct NotesCalledAt<S> {
-    pub(super) inner: S,
-    /// The address of the coordinator's Unix socket.
-    pub(super) socket: Option<Address>,
-}
-
-impl<S, B> Service<http::Request<B>> for NotesCalledAt<S>
-where
-    S: Service<http::Request<B>, Error = Infallible>,
-{
-    type Response = S::Response;
-    type Error = Infallible;
-    type Future = S::Future;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.inner.poll_ready(cx)
-    }
-
-    fn call(&mut self, mut request: http::Request<B>) -> Self::Future {
-        if let Some(called_at) = CalledAt::of(&request, self.socket.as_ref()) {
-            request.extensions_mut().insert(called_at);
-        }
-        self.inner.call(request)
-    }
-}
-
-impl<S: NamedService> NamedService for NotesCalledAt<S> {
-    const NAME: &'static str = S::NAME;
+    let authority = request.uri().authority()?;
+    let forwarded = request.headers().get("x-forwarded-proto").and_then(|proto| proto.to_str().ok());
+    let scheme = match forwarded.or_else(|| request.uri().scheme_str()) {
+        Some("https") => "https",
+        _ => "http",
+    };
+    format!("{scheme}://{authority}").parse().ok()
 }
 
 #[cfg(test)]
@@ -101,12 +59,12 @@ mod tests {
 
     const TOKEN: &str = "twj:acme:x1:0123456789abcdef";
 
-    fn called_at(uri: &str, forwarded: Option<&str>) -> Option<CalledAt> {
+    fn called_at(uri: &str, forwarded: Option<&str>) -> Option<Address> {
         let mut request = http::Request::builder().uri(uri);
         if let Some(forwarded) = forwarded {
             request = request.header("x-forwarded-proto", forwarded);
         }
-        CalledAt::of(&request.body(()).expect("a request"), None)
+        super::called_at(&request.body(()).expect("a request"), None, None)
     }
 
     #[test]

@@ -2,41 +2,22 @@
 
 use std::any::Any;
 
-use teamwire_proto::{Reason, Refusal, name::Name, v1};
+use teamwire_proto::{Method, Reason, Refusal, method, name::Name, v1::AuditClass};
 use tonic::Code;
 
 use crate::domain::audit::chain::Subject;
 
-/// What the paths of our methods begin with.
-const OURS: &str = "/teamwire.v1.";
-
-/// The methods that only the lead and the operator may call. Each call that succeeds gets an entry.
-const PRIVILEGED: [&str; 8] = [
-    "BackupService/Backup",
-    "HostService/Spawn",
-    "TeamService/CreateObserver",
-    "TeamService/CreateTeam",
-    "TeamService/DeleteTeam",
-    "TeamService/ForceStop",
-    "TeamService/Invite",
-    "TeamService/SetLead",
-];
-
-/// The other methods that create or revoke a credential.
-const ACCESS: [&str; 4] =
-    ["AccessService/CreateSignInCode", "AccessService/RevokeCredential", "AccessService/SignIn", "TeamService/Join"];
-
-/// Returns a method's name in the audit log. `None`: it is not ours.
-pub(super) fn method_of(path: &str) -> Option<&str> {
-    path.strip_prefix(OURS)
+/// Returns a method's name in the audit log.
+pub(super) fn name_of(method: Method) -> String {
+    format!("{}/{}", method.service(), method.name())
 }
 
 /// Returns which chain gets an entry when a call succeeds. `None`: none.
-pub(super) fn subject_of(method: &str) -> Option<Subject> {
-    if PRIVILEGED.contains(&method) {
-        Some(Subject::Privileged)
-    } else {
-        ACCESS.contains(&method).then_some(Subject::Access)
+pub(super) fn subject_of(method: Method) -> Option<Subject> {
+    match method.audit() {
+        AuditClass::Powers => Some(Subject::Privileged),
+        AuditClass::Access => Some(Subject::Access),
+        AuditClass::Refusals | AuditClass::Unspecified => None,
     }
 }
 
@@ -59,30 +40,10 @@ pub(super) struct About {
     pub(super) object: String,
 }
 
-/// Reads what a request is about. Texts that are no names are left out: they may be anything, such as a secret.
+/// Reads what a request is about. Texts that cannot be names are left out: they may be anything, such as a secret.
 pub(super) fn about(request: &dyn Any) -> About {
-    macro_rules! read {
-        ($($request:ident($team:tt, $object:tt);)*) => {
-            $(if let Some(request) = request.downcast_ref::<v1::$request>() {
-                return About { team: read!(@field request $team), object: read!(@field request $object) };
-            })*
-        };
-        (@field $request:ident none) => { String::new() };
-        (@field $request:ident $field:ident) => { shown(&$request.$field) };
-    }
-    read! {
-        CreateObserverRequest(team, none);
-        CreateSignInCodeRequest(team, none);
-        CreateTeamRequest(name, lead_name);
-        DeleteTeamRequest(team, none);
-        ForceStopRequest(team, member);
-        InviteRequest(team, member);
-        JoinRequest(none, name);
-        RevokeCredentialRequest(team, id);
-        SetLeadRequest(team, member);
-        SpawnRequest(team, name);
-    }
-    About::default()
+    let (team, object) = method::audited(request);
+    About { team: shown(team), object: shown(object) }
 }
 
 /// Returns a text if it is a name.
@@ -102,32 +63,16 @@ impl About {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
-    use prost::Message as _;
-    use teamwire_proto::Method;
+    use teamwire_proto::v1;
 
     use super::*;
 
     #[test]
-    fn every_listed_method_exists() {
-        let set = prost_types::FileDescriptorSet::decode(teamwire_proto::DESCRIPTORS).expect("descriptors");
-        let services = set.file.iter().flat_map(|file| &file.service);
-        let methods: BTreeSet<String> = services
-            .flat_map(|service| service.method.iter().map(|method| format!("{}/{}", service.name(), method.name())))
-            .collect();
-        for listed in PRIVILEGED.iter().chain(&ACCESS) {
-            assert!(methods.contains(*listed), "{listed}");
-        }
-    }
-
-    #[test]
     fn every_call_that_creates_a_credential_is_audited() {
         for method in Method::ALL.iter().filter(|method| method.is_secret()) {
-            let name = format!("{}/{}", method.service(), method.name());
             // A host takes the token of an order that the lead's Spawn has created, and an owner sees the token of its claim.
-            let is_other = method.service() == "TaskService" || name == "HostService/TakeOrder";
-            assert!(subject_of(&name).is_some() || is_other, "{name}");
+            let is_other = method.service() == "TaskService" || *method == Method::TakeOrder;
+            assert!(subject_of(*method).is_some() || is_other, "{}", name_of(*method));
         }
     }
 

@@ -1,32 +1,12 @@
-//! The caller's credentials, read out of a call's metadata once, for the layers and services that need them.
+//! Reads the caller's credentials from a call's metadata.
 
-use std::sync::Arc;
-
-use http::{HeaderMap, Request, header::AUTHORIZATION};
+use http::{HeaderMap, header::AUTHORIZATION};
 use teamwire_proto::{Reason, Refusal, SESSION_METADATA_KEY, credential::Credential, trace_parent};
-use tower::util::MapRequestLayer;
 
 use crate::domain::identity::CallerCredentials;
 
-/// The paths of all methods that take a credential begin so.
-const OURS: &str = "/teamwire.";
-
-/// What a call presented, or why that is refused. An extension of its request.
-pub(super) type CredentialsResult = Result<Arc<CallerCredentials>, Refusal>;
-
-/// Makes the layer that reads credentials.
-pub fn layer<B>() -> MapRequestLayer<impl Fn(Request<B>) -> Request<B> + Clone + Send + 'static> {
-    MapRequestLayer::new(|mut request: Request<B>| {
-        if request.uri().path().starts_with(OURS) {
-            let presented: CredentialsResult = read(request.headers()).map(Arc::new);
-            request.extensions_mut().insert(presented);
-        }
-        request
-    })
-}
-
 /// Reads the credentials of a call.
-fn read(headers: &HeaderMap) -> Result<CallerCredentials, Refusal> {
+pub(super) fn read(headers: &HeaderMap) -> Result<CallerCredentials, Refusal> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next().ok_or_else(missing)?.to_str().map_err(|_| invalid())?;
     if values.next().is_some() {

@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
 use super::{
+    admission::Admitted,
     follow::{FRAMES_MAX, Followed, Follower, Frames, READ_BYTES_MAX},
     services::Services,
-    spending::Examined,
 };
 use crate::{
     budget::Account,
@@ -36,7 +36,7 @@ impl HistoryService for Services {
         &self,
         request: Request<v1::ListHistoryRequest>,
     ) -> Result<Response<v1::ListHistoryResponse>, Status> {
-        let (who, request) = self.open(request).await?;
+        let (Admitted { who, call, .. }, request) = self.admit(request).await?;
         let position = page::number(&request.page_token)?;
         let newest = request.newest;
         let query = HistoryQuery {
@@ -49,20 +49,19 @@ impl HistoryService for Services {
         };
         let page = self.coordinator.history(&who, &request.team, &query).await?;
         let covered = if newest { page.looked_from } else { page.looked_to };
-        let mut reply = Response::new(v1::ListHistoryResponse {
+        call.has_examined(page.examined);
+        Ok(Response::new(v1::ListHistoryResponse {
             entries: page.entries,
             last_sequence: page.looked_to,
             next_page_token: if page.more { page::token(covered) } else { String::new() },
-        });
-        reply.extensions_mut().insert(Examined(page.examined));
-        Ok(reply)
+        }))
     }
 
     async fn follow_history(
         &self,
         request: Request<v1::FollowHistoryRequest>,
     ) -> Result<Response<Self::FollowHistoryStream>, Status> {
-        let (who, account, request) = self.open_with_account(request).await?;
+        let (Admitted { who, account, .. }, request) = self.admit(request).await?;
         let v1::FollowHistoryRequest { team, filter, after_sequence, .. } = request;
         // Refuse at once rather than in the stream.
         self.coordinator.rule(&who, &team, Touches::Team, |tx| team::get(tx, &who, &team)).await?;

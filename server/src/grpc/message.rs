@@ -10,7 +10,7 @@ use teamwire_proto::{
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
-use super::services::Services;
+use super::{admission::Admitted, services::Services};
 use crate::delivery::Session;
 
 type Frames = Pin<Box<dyn Stream<Item = Result<v1::StreamResponse, Status>> + Send>>;
@@ -20,7 +20,7 @@ impl MessageService for Services {
     type StreamStream = Frames;
 
     async fn send(&self, request: Request<v1::SendRequest>) -> Result<Response<v1::SendResponse>, Status> {
-        let (who, account, request) = self.open_with_account(request).await?;
+        let (Admitted { who, account, .. }, request) = self.admit(request).await?;
         if let Some(account) = account {
             account.send(matches!(request.body, Some(Body::Broadcast(_))))?;
         }
@@ -30,7 +30,7 @@ impl MessageService for Services {
     }
 
     async fn stream(&self, request: Request<v1::StreamRequest>) -> Result<Response<Frames>, Status> {
-        let (who, account, request) = self.open_with_account(request).await?;
+        let (Admitted { who, account, .. }, request) = self.admit(request).await?;
         if let Some(account) = account {
             account.begin_session()?;
         }

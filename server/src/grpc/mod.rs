@@ -2,33 +2,34 @@
 //!
 //! - [`message`](self), `team`, `request`, `task`, `history`, `host`, `watch`, `access`, `audit`, `backup`: the services, one file each. [`follow`]: streams that follow a
 //!   team. [`advertised`]: what goes into join strings.
-//! - Layers: [`credentials`] reads them once; [`audit_layer`] passes calls to the audit log, `audited` says which;
-//!   [`budget_layer`] bounds what each call uses, as [`spending`] counts it, [`request_body`] the requests that arrive,
-//!   and [`reply_body`] the replies that wait; [`heartbeat_layer`] counts calls as heartbeats; [`metrics_layer`] counts, logs and
-//!   traces calls; [`request_errors`] explains what tonic refuses; [`web`] translates gRPC-web.
+//! - [`call_layer`]: what happens to a call, step by step. [`call`]: what the steps share. [`credentials`]: who calls. [`admission`]:
+//!   whether the credential is current, and who pays. [`cost`]: what a call costs. [`request_body`]: requests that arrive.
+//!   [`reply_body`]: replies that wait. [`audited`], [`audit_entry`]: what the audit log keeps. [`meter`]: counts, logs and traces
+//!   calls. [`request_errors`]: explains what tonic refuses. [`web`]: translates gRPC-web.
 //!
 //! Architecture invariant: only this module names `tonic::Status`; no rule is in here.
 
 mod access;
+mod admission;
 mod advertised;
 mod audit;
-pub mod audit_layer;
+mod audit_entry;
 mod audited;
 mod backup;
-pub mod budget_layer;
-pub mod credentials;
+mod call;
+pub mod call_layer;
+mod cost;
+mod credentials;
 mod follow;
-pub mod heartbeat_layer;
 mod history;
 mod host;
 mod message;
-pub mod metrics_layer;
+mod meter;
 mod reply_body;
 mod request;
-pub mod request_body;
-pub mod request_errors;
+mod request_body;
+mod request_errors;
 pub mod services;
-mod spending;
 mod task;
 mod team;
 mod watch;

@@ -10,6 +10,7 @@ use std::{
 };
 
 use bytes::{Buf as _, Bytes};
+use http::Response;
 use http_body::{Body as _, Frame, SizeHint};
 use parking_lot::Mutex;
 use teamwire_proto::{Reason, Refusal};
@@ -17,22 +18,48 @@ use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{Status, body::Body};
 
-use super::spending::Spent;
+use super::{call::Call, cost::Spent};
 use crate::budget::Room;
 
 /// How many bytes a connection gets at once, and so how many of each reply wait in it at most.
-pub(super) const PIECE_BYTES: usize = 8 * 1024;
+const PIECE_BYTES: usize = 8 * 1024;
 
 /// What a body hands out.
-pub(super) type Piece = Result<Frame<Bytes>, Status>;
+type Piece = Result<Frame<Bytes>, Status>;
 
 /// A body; see the [module](self).
-pub(super) struct ReplyBody {
+struct ReplyBody {
     waiting: Arc<Mutex<Waiting>>,
     /// What the call has used up until its reply has ended.
     spent: Option<Spent>,
     write_timeout: Duration,
     reaper: Option<AbortOnDropHandle<()>>,
+}
+
+/// Charges what a reply costs, and bounds what of it waits for the client.
+pub(super) async fn charge(call: &Call, reply: Response<Body>, write_timeout: Duration) -> Response<Body> {
+    let Some(mut spent) = call.cost.take() else { return reply };
+    if spent.is_of_stream() {
+        return reply.map(|body| Body::new(ReplyBody::of_stream(body, spent, write_timeout)));
+    }
+    if !spent.is_of_read() {
+        return reply;
+    }
+    let (parts, mut body) = reply.into_parts();
+    let (first, next) = if body.is_end_stream() { Default::default() } else { first_bytes(&mut body).await };
+    let room = spent.read(first.len(), call.examined(), PIECE_BYTES).await;
+    Response::from_parts(parts, Body::new(ReplyBody::of_reply(first, room, (next, body), write_timeout)))
+}
+
+/// Encodes a reply: its only message is the first frame of its body. Otherwise returns what comes instead.
+async fn first_bytes(body: &mut Body) -> (Bytes, Option<Piece>) {
+    match std::future::poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await {
+        Some(Ok(frame)) => match frame.into_data() {
+            Ok(bytes) => (bytes, None),
+            Err(frame) => (Bytes::new(), Some(Ok(frame))),
+        },
+        other => (Bytes::new(), other),
+    }
 }
 
 /// What was not handed out.
@@ -52,18 +79,13 @@ struct Waiting {
 
 impl ReplyBody {
     /// Makes the body of a stream.
-    pub(super) fn of_stream(rest: Body, spent: Spent, write_timeout: Duration) -> Self {
+    fn of_stream(rest: Body, spent: Spent, write_timeout: Duration) -> Self {
         Self::new(Bytes::new(), None, (None, rest), Some(spent), write_timeout)
     }
 
     /// Makes the body of a reply that begins with these bytes, for which there is room. If the client takes none of them for
     /// `write_timeout`, they are freed and the call fails.
-    pub(super) fn of_reply(
-        bytes: Bytes,
-        room: Option<Room>,
-        rest: (Option<Piece>, Body),
-        write_timeout: Duration,
-    ) -> Self {
+    fn of_reply(bytes: Bytes, room: Option<Room>, rest: (Option<Piece>, Body), write_timeout: Duration) -> Self {
         Self::new(bytes, room, rest, None, write_timeout)
     }
 

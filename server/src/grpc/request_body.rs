@@ -9,18 +9,13 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use futures::{FutureExt as _, future::BoxFuture};
-use http::Request;
 use http_body::Frame;
 use teamwire_proto::Refusal;
 use tokio::time::{Sleep, sleep};
 use tonic::{Status, body::Body};
-use tower::util::MapRequestLayer;
 
-use super::spending::Spending;
+use super::call::Call;
 use crate::{budget::RequestRoom, edge::auth_gate::GatedCall};
-
-/// The paths of all methods whose request is one message begin so. Other methods may take as long as they like.
-const OURS: &str = "/teamwire.";
 
 /// How many bytes of a request come before its message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
@@ -28,24 +23,13 @@ const PREFIX: usize = 5;
 /// A request of up to this many bytes needs room only if not all of it has arrived. It is as much as one frame of HTTP/2 has.
 const FREE_BYTES: usize = 16 * 1024;
 
-/// Makes the layer that hands a request on once it is complete. It ends one that is not complete in time, with DEADLINE_EXCEEDED,
-/// and waits until there is room for it.
+/// Makes the body of a request that is handed on once it is complete. It ends one that is not complete in time, with
+/// DEADLINE_EXCEEDED, and waits until there is room for it.
 ///
 /// tonic reserves memory for a whole request as soon as it knows its length, so a few bytes could otherwise take 256 KiB.
-pub fn whole(
-    request_bytes_max: usize,
-    request_timeout: Duration,
-) -> MapRequestLayer<impl Fn(Request<Body>) -> Request<Body> + Clone + Send + 'static> {
-    MapRequestLayer::new(move |request: Request<Body>| {
-        if !request.uri().path().starts_with(OURS) {
-            return request;
-        }
-        let call = request.extensions().get::<Arc<GatedCall>>().cloned();
-        let spending = request.extensions().get::<Arc<Spending>>().cloned();
-        request.map(|body| {
-            Body::new(WholeBody { call, spending, ..WholeBody::new(body, request_bytes_max, request_timeout) })
-        })
-    })
+pub(super) fn whole(body: Body, call: &Arc<Call>, request_bytes_max: usize, request_timeout: Duration) -> Body {
+    let call = Some(Arc::clone(call));
+    Body::new(WholeBody { call, ..WholeBody::new(body, request_bytes_max, request_timeout) })
 }
 
 /// A body that comes in one piece, and fails when it is not complete in time, or if there is no room for it. Before it has room, it
@@ -59,10 +43,8 @@ struct WholeBody {
     /// `None`: nothing had to be waited for so far.
     deadline: Option<Pin<Box<Sleep>>>,
     memory: Memory,
-    /// The call whose connection pays. `None`: no one does.
-    call: Option<Arc<GatedCall>>,
-    /// What keeps the room after the body has ended. `None`: nothing does.
-    spending: Option<Arc<Spending>>,
+    /// The call whose connection pays, and which keeps the room after the body has ended. `None`: no one pays.
+    call: Option<Arc<Call>>,
 }
 
 /// Whether there is room for a request.
@@ -77,16 +59,7 @@ enum Memory {
 
 impl WholeBody {
     fn new(body: Body, bytes_max: usize, timeout: Duration) -> Self {
-        Self {
-            body,
-            bytes_max,
-            timeout,
-            arrived: BytesMut::new(),
-            deadline: None,
-            memory: Memory::Free,
-            call: None,
-            spending: None,
-        }
+        Self { body, bytes_max, timeout, arrived: BytesMut::new(), deadline: None, memory: Memory::Free, call: None }
     }
 
     /// Returns how many bytes the request has, or announces, after its prefix.
@@ -99,7 +72,8 @@ impl WholeBody {
     /// Has the request wait for room, unless it has some or no one pays.
     fn ask_for_room(&mut self) {
         if let Memory::Free = self.memory {
-            self.memory = match self.call.as_ref().and_then(|call| call.payer()) {
+            let gated = self.call.as_ref().and_then(|call| call.gated.as_ref());
+            self.memory = match gated.and_then(GatedCall::payer) {
                 Some(payer) => Memory::Waiting(payer.room_for_request(PREFIX + self.length()).boxed()),
                 None => Memory::Reserved,
             };
@@ -110,8 +84,8 @@ impl WholeBody {
     fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Status>> {
         if let Memory::Waiting(room) = &mut self.memory {
             let room = ready!(room.poll_unpin(context))?;
-            if let Some(spending) = &self.spending {
-                spending.keep(room);
+            if let Some(call) = &self.call {
+                call.cost.keep(room);
             }
             self.memory = Memory::Reserved;
             self.arrived.reserve(PREFIX + self.length() - self.arrived.len());

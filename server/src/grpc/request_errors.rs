@@ -3,43 +3,27 @@
 use http::Response;
 use teamwire_proto::{Reason, Refusal};
 use tonic::{Code, Status, body::Body};
-use tower::util::MapResponseLayer;
 
-/// Makes the layer that replaces the answer to a request of more bytes.
+/// Replaces the answer to a request that has too many bytes, or cannot be decoded.
 ///
-/// tonic says OUT_OF_RANGE and no reason. No reason of teamwire has that code, so nothing else can be meant.
-pub fn refuse_too_large(
-    request_bytes_max: usize,
-) -> MapResponseLayer<impl Fn(Response<Body>) -> Response<Body> + Clone + Send + 'static> {
-    MapResponseLayer::new(move |response: Response<Body>| {
-        let status = Status::from_header_map(response.headers());
-        if status.is_none_or(|status| status.code() != Code::OutOfRange) {
-            return response;
-        }
-        let refusal = Refusal::new(
+/// tonic says OUT_OF_RANGE or INTERNAL, and no reason. No reason of teamwire has the first code, and every refusal with the second
+/// one has a reason, so nothing else can be meant.
+pub(super) fn explain(response: Response<Body>, request_bytes_max: usize) -> Response<Body> {
+    let Some(status) = Status::from_header_map(response.headers()) else { return response };
+    let refusal = match status.code() {
+        Code::OutOfRange => Refusal::new(
             Reason::ContentTooLarge,
             format!(
                 "The request has more than {request_bytes_max} bytes. Send less at once; put larger content elsewhere, and \
                  attach a reference to it."
             ),
-        );
-        Status::from(refusal.with("request_bytes_max", request_bytes_max.to_string())).into_http()
-    })
-}
-
-/// Makes the layer that replaces the answer to a request that cannot be decoded.
-///
-/// tonic says INTERNAL and no reason. Every refusal of teamwire with that code has a reason.
-pub fn refuse_undecodable() -> MapResponseLayer<impl Fn(Response<Body>) -> Response<Body> + Clone + Send + 'static> {
-    MapResponseLayer::new(move |response: Response<Body>| {
-        let status = Status::from_header_map(response.headers());
-        match status.filter(|status| status.code() == Code::Internal && Refusal::from_status(status).is_none()) {
-            Some(status) => Status::from(Refusal::new(
-                Reason::InvalidField,
-                format!("The request cannot be read: {}. Encode it as the .proto files define it.", status.message()),
-            ))
-            .into_http(),
-            None => response,
-        }
-    })
+        )
+        .with("request_bytes_max", request_bytes_max.to_string()),
+        Code::Internal if Refusal::from_status(&status).is_none() => Refusal::new(
+            Reason::InvalidField,
+            format!("The request cannot be read: {}. Encode it as the .proto files define it.", status.message()),
+        ),
+        _ => return response,
+    };
+    Status::from(refusal).into_http()
 }

@@ -12,6 +12,7 @@ use teamwire_proto::{
 use tonic::{Request, Response, Status};
 
 use super::{
+    admission::Admitted,
     follow::{Followed, Follower, Frames, READ_BYTES_MAX},
     services::{self, Services},
 };
@@ -67,7 +68,7 @@ impl TaskService for Services {
         &self,
         request: Request<v1::FollowTasksRequest>,
     ) -> Result<Response<Self::FollowTasksStream>, Status> {
-        let (who, account, request) = self.open_with_account(request).await?;
+        let (Admitted { who, account, .. }, request) = self.admit(request).await?;
         // Refuse at once rather than in the stream.
         let namespace = self.coordinator.may_see_tasks(&who, &request.team).await?;
         let watch = self.coordinator.notifier().watch_tasks(&namespace);

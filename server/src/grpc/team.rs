@@ -6,11 +6,7 @@ use teamwire_proto::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{
-    advertised::CalledAt,
-    audit_layer::{Created, with_created},
-    services::Services,
-};
+use super::{admission::Admitted, services::Services};
 use crate::{coordinator::decide::Touches, domain::membership};
 
 #[tonic::async_trait]
@@ -47,39 +43,40 @@ impl TeamService for Services {
     }
 
     async fn invite(&self, request: Request<v1::InviteRequest>) -> Result<Response<v1::InviteResponse>, Status> {
-        let called_at = request.extensions().get::<CalledAt>().cloned();
-        let (who, request) = self.open(request).await?;
+        let (Admitted { who, call, .. }, request) = self.admit(request).await?;
         let mut reply = self
             .coordinator
             .rule(&who, &request.team, Touches::Team, |tx| membership::invite(tx, &who, &request))
             .await?;
-        reply.join_string = self.advertised.join_string(&reply.join_token, called_at.as_ref());
-        let created = Created::from_credential(&reply.join_token);
-        Ok(with_created(reply, created))
+        reply.join_string = self.advertised.join_string(&reply.join_token, call.called_at.as_ref());
+        call.has_created_credential(&reply.join_token);
+        Ok(Response::new(reply))
     }
 
     async fn create_observer(
         &self,
         request: Request<v1::CreateObserverRequest>,
     ) -> Result<Response<v1::CreateObserverResponse>, Status> {
-        let (who, request) = self.open(request).await?;
+        let (Admitted { who, call, .. }, request) = self.admit(request).await?;
         let reply = self
             .coordinator
             .rule(&who, &request.team, Touches::Team, |tx| membership::create_observer(tx, &who, &request))
             .await?;
-        let created = Created::from_credential(&reply.credential);
-        Ok(with_created(reply, created))
+        call.has_created_credential(&reply.credential);
+        Ok(Response::new(reply))
     }
 
     async fn join(&self, request: Request<v1::JoinRequest>) -> Result<Response<v1::JoinResponse>, Status> {
-        let (who, account, request) = self.open_with_account(request).await?;
+        let (Admitted { who, account, call }, request) = self.admit(request).await?;
         // The lead has said how often a join token may be used.
         if let (Some(account), Credential::Member { .. }) = (account, &who.credential) {
             account.begin_session()?;
         }
         let reply = self.coordinator.join(&who, &request).await?;
-        let joined = reply.member.as_ref().map(|member| Created(member.name.clone()));
-        Ok(with_created(reply, joined))
+        if let Some(member) = &reply.member {
+            call.has_created(member.name.clone());
+        }
+        Ok(Response::new(reply))
     }
 
     async fn leave(&self, request: Request<v1::LeaveRequest>) -> Result<Response<v1::LeaveResponse>, Status> {

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
 use super::{
+    admission::Admitted,
     follow::{Followed, Follower, Frames},
     services::Services,
 };
@@ -36,7 +37,8 @@ impl WatchService for Services {
         &self,
         request: Request<v1::WatchTeamRequest>,
     ) -> Result<Response<Self::WatchTeamStream>, Status> {
-        let (who, account, v1::WatchTeamRequest { team, resume_token, .. }) = self.open_with_account(request).await?;
+        let (Admitted { who, account, .. }, request) = self.admit(request).await?;
+        let v1::WatchTeamRequest { team, resume_token, .. } = request;
         let position = Position::parse(&resume_token)?;
         // Refuse at once rather than in the stream.
         let (namespace, _, caller) = self.coordinator.caller(&who, &team).await?;

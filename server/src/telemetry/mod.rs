@@ -3,7 +3,7 @@
 //! - [`Metrics`]: every number, with its name and help text. [`metrics_endpoint`]: serves them to Prometheus.
 //! - [`metered_store`]: times the store's operations. [`metered_conn`]: counts open connections.
 //!
-//! Calls are counted, logged and traced in `grpc/metrics_layer.rs`.
+//! Calls are counted, logged and traced in `grpc/meter.rs`.
 //!
 //! Architecture invariant: no label holds the name of a team or a member, or anything else that callers choose; so the number
 //! of series is bounded by what is written in this program. The exception is the usage of models (`usage.rs`), if the

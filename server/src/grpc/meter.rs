@@ -1,11 +1,10 @@
 //! Counts, logs and traces every call, from its headers to the end of its reply.
 //!
-//! A layer around all services. The log line of a call has level DEBUG. It holds the method, code, reason, duration,
+//! The log line of a call has level DEBUG. It holds the method, code, reason, duration,
 //! and the names of the caller and the team; never contents or a credential.
 
 use std::{
     collections::HashMap,
-    future::Future,
     pin::Pin,
     sync::{Arc, LazyLock},
     task::{Context, Poll, ready},
@@ -14,13 +13,11 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
-use http_body::{Body, Frame, SizeHint};
+use http_body::{Frame, SizeHint};
 use prost::Message as _;
 use teamwire_proto::{Refusal, credential::Credential, trace_parent};
-use tonic::{Code, Status};
-use tower_layer::Layer;
-use tower_service::Service;
-use tracing::{Instrument as _, Span};
+use tonic::{Code, Status, body::Body};
+use tracing::Span;
 
 use crate::telemetry::Metrics;
 
@@ -46,64 +43,8 @@ static METHODS: LazyLock<HashMap<String, &'static str>> = LazyLock::new(|| {
     methods
 });
 
-/// Wraps services; see the [module](self).
-#[derive(Clone, Debug)]
-pub struct MetricsLayer {
-    metrics: Arc<Metrics>,
-}
-
-impl MetricsLayer {
-    /// Makes a layer that counts into `metrics`.
-    pub fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics }
-    }
-}
-
-impl<S> Layer<S> for MetricsLayer {
-    type Service = MetricsService<S>;
-
-    fn layer(&self, service: S) -> MetricsService<S> {
-        MetricsService { service, metrics: Arc::clone(&self.metrics) }
-    }
-}
-
-/// A service whose calls are counted.
-#[derive(Clone, Debug)]
-pub struct MetricsService<S> {
-    service: S,
-    metrics: Arc<Metrics>,
-}
-
-impl<S, Q, A> Service<Request<Q>> for MetricsService<S>
-where
-    S: Service<Request<Q>, Response = Response<A>>,
-    S::Future: Send + 'static,
-    S::Error: Send,
-    A: Body<Data = Bytes> + Unpin + Send + 'static,
-{
-    type Response = Response<MeteredBody<A>>;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.service.poll_ready(cx)
-    }
-
-    fn call(&mut self, request: Request<Q>) -> Self::Future {
-        let mut call = Call::begin(&request, Arc::clone(&self.metrics));
-        let replied = self.service.call(request).instrument(call.span.clone());
-        Box::pin(async move {
-            let reply = replied.await?;
-            if let Some(status) = Status::from_header_map(reply.headers()) {
-                call.end(&status);
-            }
-            Ok(reply.map(|body| MeteredBody { body, call }))
-        })
-    }
-}
-
-/// A call. It ends with its status, or as cancelled if it is dropped before.
-struct Call {
+/// The meter of a call. The call ends with its status, or as cancelled if the meter is dropped before.
+pub(super) struct Meter {
     metrics: Arc<Metrics>,
     method: &'static str,
     who: Option<String>,
@@ -112,8 +53,9 @@ struct Call {
     has_ended: bool,
 }
 
-impl Call {
-    fn begin<Q>(request: &Request<Q>, metrics: Arc<Metrics>) -> Self {
+impl Meter {
+    /// Begins to meter a call.
+    pub(super) fn begin<Q>(request: &Request<Q>, metrics: Arc<Metrics>) -> Self {
         let method = METHODS.get(request.uri().path()).copied().unwrap_or("other");
         let span = tracing::debug_span!(
             "rpc",
@@ -126,6 +68,19 @@ impl Call {
         trace_parent::adopt(&span, header(request.headers(), trace_parent::METADATA_KEY));
         let who = tracing::enabled!(tracing::Level::DEBUG).then(|| caller(request.headers()));
         Self { metrics, method, who, began: Instant::now(), span, has_ended: false }
+    }
+
+    /// Returns the span of the call.
+    pub(super) fn span(&self) -> Span {
+        self.span.clone()
+    }
+
+    /// Meters the call until its reply has ended.
+    pub(super) fn follow(mut self, reply: Response<Body>) -> Response<Body> {
+        if let Some(status) = Status::from_header_map(reply.headers()) {
+            self.end(&status);
+        }
+        reply.map(|body| Body::new(MeteredBody { body, meter: self }))
     }
 
     fn end(&mut self, status: &Status) {
@@ -145,29 +100,23 @@ impl Call {
     }
 }
 
-impl Drop for Call {
+impl Drop for Meter {
     fn drop(&mut self) {
         self.end(&Status::cancelled(""));
     }
 }
 
 /// The body of a reply; the call ends with it.
-pub struct MeteredBody<A> {
-    body: A,
-    call: Call,
+struct MeteredBody {
+    body: Body,
+    meter: Meter,
 }
 
-impl<A> std::fmt::Debug for MeteredBody<A> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MeteredBody").finish_non_exhaustive()
-    }
-}
+impl http_body::Body for MeteredBody {
+    type Data = Bytes;
+    type Error = Status;
 
-impl<A: Body + Unpin> Body for MeteredBody<A> {
-    type Data = A::Data;
-    type Error = A::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<A::Data>, A::Error>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         let status = match &frame {
             Some(Ok(frame)) => frame.trailers_ref().and_then(Status::from_header_map),
@@ -175,7 +124,7 @@ impl<A: Body + Unpin> Body for MeteredBody<A> {
             None => None,
         };
         if let Some(status) = status {
-            self.call.end(&status);
+            self.meter.end(&status);
         }
         Poll::Ready(frame)
     }

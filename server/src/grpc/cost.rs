@@ -1,22 +1,24 @@
 //! What a call costs and uses, and who pays for it.
+//!
+//! [`admission`](super::admission) notes whose call it is, as soon as its credential is known to be valid; from then on it is that
+//! account's. A call with `idempotency_level` `NO_SIDE_EFFECTS` costs the bytes of its reply, every other one a transaction. Streams
+//! and calls that wait also count as open.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use http::Response;
 use parking_lot::Mutex;
 use teamwire_proto::{Method, Refusal, method::Effect};
+use tonic::{Code, Status, body::Body};
 
 use crate::{
     budget::{Account, OpenStream, ReadSlot, RequestRoom, Room},
     domain::page::PAGE_BYTES_MAX,
 };
 
-/// How many bytes a call has examined besides those that it returns: an extension of its response.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Examined(pub(super) usize);
-
-/// What a call costs, and who pays for it: an extension of its request.
+/// What a call costs, and who pays for it.
 #[derive(Debug)]
-pub(super) struct Spending {
+pub(super) struct Cost {
     method: Method,
     account: Mutex<Option<Arc<Account>>>,
     spent: Mutex<Option<Spent>>,
@@ -35,8 +37,8 @@ pub(super) struct Spent {
     room: Option<Room>,
 }
 
-impl Spending {
-    /// Makes the spending of a call.
+impl Cost {
+    /// Makes the cost of a call for which no one has paid.
     pub(super) fn of(method: Method) -> Self {
         Self { method, account: Mutex::default(), spent: Mutex::default(), request: Mutex::default() }
     }
@@ -52,8 +54,16 @@ impl Spending {
     }
 
     /// Returns the account of the call. `None`: the caller is a stranger.
-    pub(super) fn account(&self) -> Option<Arc<Account>> {
+    fn account(&self) -> Option<Arc<Account>> {
         self.account.lock().clone()
+    }
+
+    /// Returns how long the answer to a refused call must wait, because too many calls of its account are refused. A refusal has its
+    /// status in the headers, since it has no body.
+    pub(super) fn delay_of(&self, reply: &Response<Body>) -> Duration {
+        let code = reply.headers().get(Status::GRPC_STATUS).map(|code| Code::from_bytes(code.as_bytes()));
+        let is_refused = matches!(code, Some(Code::PermissionDenied | Code::Unauthenticated | Code::ResourceExhausted));
+        self.account().filter(|_| is_refused).map_or(Duration::ZERO, |account| account.refused())
     }
 
     /// Records the account of the call, which slows the caller if too many of its calls are refused. The last one counts: until a

@@ -1,0 +1,98 @@
+//! A call of one of the protocol's methods: what the layer, the handlers and the bodies of a call share.
+
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use http::Request;
+use teamwire_proto::{Method, Refusal, address::Address, credential::Credential};
+
+use super::{advertised::called_at, audited::About, cost::Cost, credentials};
+use crate::{
+    domain::identity::CallerCredentials,
+    edge::auth_gate::{AuthGate, GatedCall},
+};
+
+/// A call. The layer makes it, and the request's extensions carry it to the handler; nothing else of ours travels there.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) method: Method,
+    /// What the call presented, or why that is refused.
+    pub(super) credentials: Result<Arc<CallerCredentials>, Refusal>,
+    /// The call at the gate of its connection. `None`: the connection has no gate.
+    pub(super) gated: Option<GatedCall>,
+    /// The address that the call used. `None`: unknown.
+    pub(super) called_at: Option<Address>,
+    /// What the call costs, and who pays for it.
+    pub(super) cost: Cost,
+    about: OnceLock<About>,
+    created: OnceLock<String>,
+    examined: AtomicUsize,
+}
+
+impl Call {
+    /// Makes a call of a request. `socket`: the address of the coordinator's Unix socket.
+    pub(super) fn new<B>(method: Method, request: &Request<B>, socket: Option<&Address>) -> Self {
+        let gated = request.extensions().get::<Arc<AuthGate>>().map(|gate| GatedCall::new(Arc::clone(gate)));
+        let peer = gated.as_ref().and_then(GatedCall::peer);
+        Self {
+            method,
+            credentials: credentials::read(request.headers()).map(Arc::new),
+            called_at: called_at(request, peer, socket),
+            gated,
+            cost: Cost::of(method),
+            about: OnceLock::new(),
+            created: OnceLock::new(),
+            examined: AtomicUsize::new(0),
+        }
+    }
+
+    /// Returns what presented a credential that can be read. `None`: nothing did.
+    pub(super) fn who(&self) -> Option<&Arc<CallerCredentials>> {
+        self.credentials.as_ref().ok()
+    }
+
+    /// Records what the request is about, for the audit log.
+    pub(super) fn is_about(&self, about: About) {
+        let _ = self.about.set(about);
+    }
+
+    /// Returns what the request is about. Empty: it has not been read.
+    pub(super) fn about(&self) -> About {
+        self.about.get().cloned().unwrap_or_default()
+    }
+
+    /// Records what the call has created, for the audit log: the name of a member.
+    pub(super) fn has_created(&self, name: String) {
+        let _ = self.created.set(name);
+    }
+
+    /// Records which credential the call has created, for the audit log: its id.
+    pub(super) fn has_created_credential(&self, text: &str) {
+        if let Ok(
+            Credential::Join { id, .. }
+            | Credential::Observer { id, .. }
+            | Credential::SignInCode { id, .. }
+            | Credential::Console { id, .. },
+        ) = Credential::parse(text)
+        {
+            self.has_created(id);
+        }
+    }
+
+    /// Returns what the call has created. Empty: nothing that the audit log names.
+    pub(super) fn created(&self) -> String {
+        self.created.get().cloned().unwrap_or_default()
+    }
+
+    /// Records how many bytes the call has examined besides those that it returns.
+    pub(super) fn has_examined(&self, bytes: usize) {
+        self.examined.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns how many bytes the call has examined besides those that it returns.
+    pub(super) fn examined(&self) -> usize {
+        self.examined.load(Ordering::Relaxed)
+    }
+}
