@@ -66,10 +66,11 @@ impl<'a> AuditedCall<'a> {
         self.has_ended = true;
         match ended {
             // Boxed, since every call has room for what it may wait for, and few wait for these.
-            Ended::Succeeded => match self.subject {
-                Some(subject) => Box::pin(self.succeeded(subject)).await,
-                None => {}
-            },
+            Ended::Succeeded => {
+                if let Some(subject) = self.subject {
+                    Box::pin(self.succeeded(subject)).await;
+                }
+            }
             Ended::Refused(refusal) if is_denied(refusal.reason) => Box::pin(self.denied(&refusal)).await,
             Ended::Refused(refusal) if refusal.may_have_changed() => self.unknown(refusal.reason.as_str()),
             Ended::Refused(_) | Ended::Failed => {}
