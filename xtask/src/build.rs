@@ -22,5 +22,14 @@ pub(crate) fn cargo(command: &str, arguments: &[&str]) -> Step {
 
 /// Returns the path of a program that [`workspace`] builds.
 pub(crate) fn program(name: &str) -> PathBuf {
-    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from).join("debug").join(name)
+    target().join("debug").join(name)
+}
+
+/// Returns the path of a program that was built with `--release`.
+pub(crate) fn released(name: &str) -> PathBuf {
+    target().join("release").join(name)
+}
+
+fn target() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }

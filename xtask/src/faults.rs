@@ -1,43 +1,63 @@
 //! Runs a team while faults strike, in real processes or on simulated time.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
 
 use crate::{
-    build, faketime, redis,
+    build, faketime,
+    install::in_path,
+    redis,
     step::{Failure, Step, root},
 };
 
 /// Names the program that has Porcupine judge histories.
 pub(crate) const LINEARIZABILITY: &str = "TEAMWIRE_TEST_LINEARIZABILITY";
 
-/// Tests and builds the program that has Porcupine judge histories, once.
-pub(crate) fn linearizability() -> Result<PathBuf, Failure> {
+/// Tests and builds the program that has Porcupine judge histories, once. None: there is no Go, which only CI must have.
+pub(crate) fn linearizability(ci: bool) -> Result<Option<PathBuf>, Failure> {
     static BUILT: Mutex<Option<PathBuf>> = Mutex::new(None);
+    let advice = "install Go 1.26 or newer from your distribution or go.dev";
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(program) = &*built {
-        return Ok(program.clone());
+    if built.is_none() && in_path("go").is_none() {
+        if ci {
+            return Err(Failure::new("Porcupine needs go: no go in PATH", advice));
+        }
+        eprintln!("xtask: Porcupine will not judge the histories, because there is no go in PATH: {advice}");
+        return Ok(None);
     }
-    let program = root().join("target/tools/linearizability");
-    let (source, advice) = (root().join("tests/linearizability"), "it needs Go 1.26 or newer");
-    let source = source.to_string_lossy();
-    Step::new("go", &["-C", &source, "test", "."]).advice(advice).run()?;
-    Step::new("go", &["-C", &source, "build", "-o", &program.to_string_lossy()]).advice(advice).run()?;
-    Ok(built.insert(program).clone())
+    if built.is_none() {
+        let program = root().join("target/tools/linearizability");
+        let source = root().join("tests/linearizability");
+        let source = source.to_string_lossy();
+        Step::new("go", &["-C", &source, "test", "."]).advice(advice).run()?;
+        Step::new("go", &["-C", &source, "build", "-o", &program.to_string_lossy()]).advice(advice).run()?;
+        *built = Some(program);
+    }
+    Ok(built.clone())
 }
 
 /// Breaks coordinators, stores, networks, clocks and members, and checks the promises. `options` go to `teamwire-chaos run`.
 pub(crate) fn inject(options: &[&str]) -> Result<(), Failure> {
-    let redis = redis::SERVERS[0].find()?;
-    let sets_clocks = options.iter().any(|option| *option == "all" || option.contains("clock-"));
-    let faketime = if sets_clocks { Some(faketime::find()?) } else { None };
     build::workspace()?;
-    let step = Step::new(build::program("teamwire-chaos"), &[&["run"], options].concat());
+    run(&build::program("teamwire-chaos"), options)
+}
+
+/// Does the same to the release build, which hostile members keep busy for less long.
+pub(crate) fn inject_release(options: &[&str]) -> Result<(), Failure> {
+    Step::cargo(&["build", "--release", "--locked", "--package", "teamwire", "--package", "teamwire-chaos"]).run()?;
+    run(&build::released("teamwire-chaos"), options)
+}
+
+fn run(chaos: &Path, options: &[&str]) -> Result<(), Failure> {
+    let redis = redis::SERVERS[0].find()?;
+    let sets_clocks = options.iter().any(|option| matches!(*option, "all" | "failures") || option.contains("clock-"));
+    let faketime = if sets_clocks { Some(faketime::find()?) } else { None };
+    let step = Step::new(chaos, &[&["run"], options].concat());
     let step = faketime.into_iter().fold(step, |step, library| step.env(faketime::VARIABLE, library));
+    let step = linearizability(false)?.into_iter().fold(step, |step, program| step.env(LINEARIZABILITY, program));
     step.env(redis::SERVERS[0].variable, redis)
-        .env(LINEARIZABILITY, linearizability()?)
         .advice("repeat it with the --seed that it names; `teamwire-chaos check DIR/history` checks the run again")
         .run()
 }

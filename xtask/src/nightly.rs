@@ -11,10 +11,11 @@ use crate::{
 type Part = (&'static str, fn() -> Result<(), Failure>);
 
 /// Every part.
-const PARTS: [Part; 10] = [
+const PARTS: [Part; 11] = [
     ("stores", test::on_both_stores),
     ("agents", || agents::test(&[])),
     ("faults", faults),
+    ("hostile", || faults::inject_release(&["--fault", "hostile", "--seconds", "10"])),
     ("simulation", simulation),
     ("stories", test::new_stories),
     ("fuzzing", || fuzz::run(&["--seconds", "30"])),
@@ -54,10 +55,10 @@ fn simulation() -> Result<(), Failure> {
     faults::simulate(&["--fleet", "--seeds", "4"])
 }
 
-/// Runs mixes of faults, and then each fault. On both stores at the same time: such runs mostly wait.
+/// Runs mixes of faults, and then each fault that no one causes on purpose. On both stores at the same time: such runs mostly wait.
 fn faults() -> Result<(), Failure> {
     let on = |store: &str| {
-        for (fault, seconds) in [("mix", "120"), ("mix-hosts", "120"), ("all", "20")] {
+        for (fault, seconds) in [("mix", "120"), ("mix-hosts", "120"), ("failures", "20")] {
             faults::inject(&["--fault", fault, "--seconds", seconds, "--store", store])?;
         }
         Ok(())

@@ -44,7 +44,7 @@ impl Tests {
         environment.push((clients::READY, clients::prepare(ci)?.into()));
         let mcp_python = venv("tests/e2e/mcp/requirements.txt", "target/tools/mcp")?.join("python");
         environment.push(("TEAMWIRE_TEST_MCP_PYTHON", mcp_python.into()));
-        environment.push((faults::LINEARIZABILITY, faults::linearizability()?.into()));
+        environment.extend(faults::linearizability(ci)?.map(|program| (faults::LINEARIZABILITY, program.into())));
         environment.push((agents::VARIABLE, agents::prepare(ci)?));
         environment.extend(console::prepare(ci)?.map(|(variable, path)| (variable, path.into())));
         if ci {

@@ -69,7 +69,7 @@ enum Command {
 #[derive(Args, Debug)]
 struct Run {
     /// The fault: a name from `list`, `mix` (a random one each time), `mix-hosts` (the same while members are ordered from
-    /// hosts), or `all` (each in its own run)
+    /// hosts), `failures` (each that no one causes on purpose, in its own run), `hostile` (each of the others), or `all`
     #[arg(long, default_value = "mix")]
     fault: String,
     /// How long each run injects faults, in seconds
@@ -214,7 +214,11 @@ impl Run {
         'all: for store in stores {
             let possible: Vec<_> = FAULTS.into_iter().filter(|fault| fault.applies_to(store)).collect();
             let runs: Vec<(String, Vec<Fault>)> = match self.fault.as_str() {
-                "all" => possible.iter().map(|fault| (fault.name.to_owned(), vec![*fault])).collect(),
+                group @ ("all" | "failures" | "hostile") => possible
+                    .iter()
+                    .filter(|fault| group == "all" || (group == "hostile") == fault.name.starts_with("hostile-"))
+                    .map(|fault| (fault.name.to_owned(), vec![*fault]))
+                    .collect(),
                 "mix" => vec![("mix".to_owned(), mix(&possible, Mix::General))],
                 "mix-hosts" => vec![("mix-hosts".to_owned(), mix(&possible, Mix::Hosts))],
                 name => match Fault::named(name) {
