@@ -76,7 +76,8 @@ impl Machine {
 
     /// Installs a Go that builds programs, and a Python that creates environments.
     fn with_go_and_python(self) -> Self {
-        self.with("go", "[ $1 != install ] || { program=${2%@*} && /bin/mkdir -p $GOBIN && : >$GOBIN/${program##*/}; }").with_python()
+        self.with("go", "[ $1 != install ] || { program=${2%@*} && /bin/mkdir -p $GOBIN && : >$GOBIN/${program##*/}; }")
+            .with_python()
     }
 
     /// Installs a Python that creates environments, each with the tools of all.

@@ -32,9 +32,10 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Makes a call of a request. `socket`: the address of the coordinator's Unix socket.
-    pub(super) fn new<B>(method: Method, request: &Request<B>, socket: Option<&Address>) -> Self {
-        let gated = request.extensions().get::<Arc<AuthGate>>().map(|gate| GatedCall::new(Arc::clone(gate)));
+    /// Makes a call of a request, and takes the gate of the connection out of it. `socket`: the address of the coordinator's Unix
+    /// socket.
+    pub(super) fn new<B>(method: Method, request: &mut Request<B>, socket: Option<&Address>) -> Self {
+        let gated = request.extensions_mut().remove::<Arc<AuthGate>>().map(GatedCall::new);
         let peer = gated.as_ref().and_then(GatedCall::peer);
         Self {
             method,

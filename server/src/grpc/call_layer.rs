@@ -115,7 +115,7 @@ struct Steps {
 
 impl Steps {
     /// Carries out a call. Returns its reply once that has begun.
-    async fn carry_out<S>(&self, request: Request<Body>, mut service: S) -> Result<Response<Body>, S::Error>
+    async fn carry_out<S>(&self, mut request: Request<Body>, mut service: S) -> Result<Response<Body>, S::Error>
     where
         S: Service<Request<Body>, Response = Response<Body>>,
     {
@@ -124,7 +124,7 @@ impl Steps {
         let CallBounds { request_bytes_max, request_timeout, write_timeout } = self.bounds;
 
         // Who calls, as `credentials` reads it, and over which connection.
-        let call = Arc::new(Call::new(method, &request, self.socket.as_ref()));
+        let call = Arc::new(Call::new(method, &mut request, self.socket.as_ref()));
         let _decision = call.gated.as_ref().map(GatedCall::decision);
 
         // The request is handed on once all of it has arrived and there is room for it.
