@@ -144,6 +144,8 @@ impl Model {
         let task = &mut self.tasks[task];
         if task.status != Status::Deleted {
             (task.status, task.token) = (Status::Deleted, None);
+            // A deleted task waits for nothing.
+            task.blocked_by.clear();
         }
     }
 
