@@ -167,8 +167,7 @@ impl Config {
             request_timeout: self.edge.request_timeout,
             write_timeout: self.pace.write_timeout,
         };
-        let socket = self.advertised.socket.clone();
-        CallLayer::new(Arc::clone(&self.metrics), audit, Arc::clone(heartbeats), bounds, socket)
+        CallLayer::new(Arc::clone(&self.metrics), audit, Arc::clone(heartbeats), bounds)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use http::{HeaderValue, Uri};
 use teamwire_proto::{address::Address, credential::Credential, join_string::JoinString};
 
 use crate::edge::listen::SOCKET_PEER;
@@ -36,17 +37,18 @@ impl Advertised {
 
 /// Reads the address that a call used from its pseudo-headers. A proxy that terminates TLS says so in `x-forwarded-proto`. A call
 /// over the coordinator's Unix socket used the address of that.
-pub(super) fn called_at<B>(
-    request: &http::Request<B>,
+pub(super) fn called_at(
+    uri: &Uri,
+    forwarded: Option<&HeaderValue>,
     peer: Option<SocketAddr>,
     socket: Option<&Address>,
 ) -> Option<Address> {
     if peer == Some(SOCKET_PEER) {
         return socket.cloned();
     }
-    let authority = request.uri().authority()?;
-    let forwarded = request.headers().get("x-forwarded-proto").and_then(|proto| proto.to_str().ok());
-    let scheme = match forwarded.or_else(|| request.uri().scheme_str()) {
+    let authority = uri.authority()?;
+    let forwarded = forwarded.and_then(|proto| proto.to_str().ok());
+    let scheme = match forwarded.or_else(|| uri.scheme_str()) {
         Some("https") => "https",
         _ => "http",
     };
@@ -59,12 +61,9 @@ mod tests {
 
     const TOKEN: &str = "twj:acme:x1:0123456789abcdef";
 
-    fn called_at(uri: &str, forwarded: Option<&str>) -> Option<Address> {
-        let mut request = http::Request::builder().uri(uri);
-        if let Some(forwarded) = forwarded {
-            request = request.header("x-forwarded-proto", forwarded);
-        }
-        super::called_at(&request.body(()).expect("a request"), None, None)
+    fn called_at(uri: &str, forwarded: Option<&'static str>) -> Option<Address> {
+        let forwarded = forwarded.map(HeaderValue::from_static);
+        super::called_at(&uri.parse().expect("a URI"), forwarded.as_ref(), None, None)
     }
 
     #[test]

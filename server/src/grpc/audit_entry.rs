@@ -4,8 +4,6 @@
 //! to; that of a refused call afterwards. If the client of a privileged call goes away, the call may still have been carried out,
 //! so it gets an entry, too.
 
-use std::net::SocketAddr;
-
 use http::Response;
 use teamwire_proto::{Refusal, name::Name, v1};
 use tonic::{Code, Status, body::Body};
@@ -24,7 +22,7 @@ use crate::{
         },
         time::timestamp,
     },
-    edge::{auth_gate::GatedCall, listen::SOCKET_PEER},
+    edge::listen::SOCKET_PEER,
 };
 
 /// A call that may get an entry. If it is dropped before it ends, its client has gone away.
@@ -132,12 +130,8 @@ impl<'a> AuditedCall<'a> {
         self.call.who().and_then(|who| who.credential.team()).cloned()
     }
 
-    fn peer(&self) -> Option<SocketAddr> {
-        self.call.gated.as_ref().and_then(GatedCall::peer)
-    }
-
     fn ip(&self) -> String {
-        self.peer().map_or_else(String::new, |peer| peer.ip().to_string())
+        self.call.peer().map_or_else(String::new, |peer| peer.ip().to_string())
     }
 
     fn entry(&self, caller: v1::AuditCaller, outcome: &str) -> v1::AuditEntry {
@@ -147,7 +141,7 @@ impl<'a> AuditedCall<'a> {
         v1::AuditEntry {
             at: Some(timestamp(self.writer.now_ms())),
             caller: Some(caller),
-            address: match self.peer() {
+            address: match self.call.peer() {
                 Some(SOCKET_PEER) => "unix".to_owned(),
                 peer => peer.map_or_else(String::new, |peer| peer.to_string()),
             },
@@ -163,7 +157,7 @@ impl<'a> AuditedCall<'a> {
 
 /// How a call ended.
 pub(super) enum Ended {
-    /// It was carried out.
+    /// It was carried out, or a stream has at least begun.
     Succeeded,
     /// A rule refused it.
     Refused(Refusal),

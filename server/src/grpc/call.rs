@@ -1,11 +1,14 @@
 //! A call of one of the protocol's methods: what the layer, the handlers and the bodies of a call share.
 
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
-use http::Request;
+use http::{HeaderValue, Request, Uri};
 use teamwire_proto::{Method, Refusal, address::Address, credential::Credential};
 
 use super::{advertised::called_at, audited::About, cost::Cost, credentials};
@@ -22,8 +25,9 @@ pub(super) struct Call {
     pub(super) credentials: Result<Arc<CallerCredentials>, Refusal>,
     /// The call at the gate of its connection. `None`: the connection has no gate.
     pub(super) gated: Option<GatedCall>,
-    /// The address that the call used. `None`: unknown.
-    pub(super) called_at: Option<Address>,
+    uri: Uri,
+    /// What a proxy that terminates TLS says of it. `None`: none does.
+    forwarded: Option<HeaderValue>,
     /// What the call costs, and who pays for it.
     pub(super) cost: Cost,
     about: OnceLock<About>,
@@ -32,16 +36,14 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Makes a call of a request, and takes the gate of the connection out of it. `socket`: the address of the coordinator's Unix
-    /// socket.
-    pub(super) fn new<B>(method: Method, request: &mut Request<B>, socket: Option<&Address>) -> Self {
-        let gated = request.extensions_mut().remove::<Arc<AuthGate>>().map(GatedCall::new);
-        let peer = gated.as_ref().and_then(GatedCall::peer);
+    /// Makes a call of a request, and takes the gate of the connection out of it.
+    pub(super) fn new<B>(method: Method, request: &mut Request<B>) -> Self {
         Self {
             method,
             credentials: credentials::read(request.headers()).map(Arc::new),
-            called_at: called_at(request, peer, socket),
-            gated,
+            gated: request.extensions_mut().remove::<Arc<AuthGate>>().map(GatedCall::new),
+            uri: request.uri().clone(),
+            forwarded: request.headers().get("x-forwarded-proto").cloned(),
             cost: Cost::of(method),
             about: OnceLock::new(),
             created: OnceLock::new(),
@@ -52,6 +54,16 @@ impl Call {
     /// Returns what presented a credential that can be read. `None`: nothing did.
     pub(super) fn who(&self) -> Option<&Arc<CallerCredentials>> {
         self.credentials.as_ref().ok()
+    }
+
+    /// Returns where the call comes from. `None`: unknown.
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        self.gated.as_ref().and_then(GatedCall::peer)
+    }
+
+    /// Returns the address that the call used. `None`: unknown. `socket`: the address of the coordinator's Unix socket.
+    pub(super) fn called_at(&self, socket: Option<&Address>) -> Option<Address> {
+        called_at(&self.uri, self.forwarded.as_ref(), self.peer(), socket)
     }
 
     /// Records what the request is about, for the audit log.

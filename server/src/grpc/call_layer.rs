@@ -12,9 +12,9 @@ use std::{
 
 use futures::TryFutureExt as _;
 use http::{Request, Response};
-use teamwire_proto::{Method, address::Address};
+use teamwire_proto::Method;
 use tokio::time::sleep;
-use tonic::{Status, body::Body};
+use tonic::body::Body;
 use tower::{Layer, Service};
 use tracing::Instrument as _;
 
@@ -48,16 +48,14 @@ pub struct CallLayer {
 }
 
 impl CallLayer {
-    /// Makes a layer that counts into `metrics`, records calls in `audit`, and successes as heartbeats. `socket`: the address of the
-    /// coordinator's Unix socket.
+    /// Makes a layer that counts into `metrics`, records calls in `audit`, and successes as heartbeats.
     pub fn new(
         metrics: Arc<Metrics>,
         audit: Arc<AuditWriter>,
         heartbeats: Arc<Heartbeats>,
         bounds: CallBounds,
-        socket: Option<Address>,
     ) -> Self {
-        Self { steps: Arc::new(Steps { metrics, audit, heartbeats, bounds, socket }) }
+        Self { steps: Arc::new(Steps { metrics, audit, heartbeats, bounds }) }
     }
 }
 
@@ -110,7 +108,6 @@ struct Steps {
     audit: Arc<AuditWriter>,
     heartbeats: Arc<Heartbeats>,
     bounds: CallBounds,
-    socket: Option<Address>,
 }
 
 impl Steps {
@@ -119,12 +116,14 @@ impl Steps {
     where
         S: Service<Request<Body>, Response = Response<Body>>,
     {
-        // Health and reflection have no callers.
-        let Some(method) = Method::at(request.uri().path()) else { return service.call(request).await };
         let CallBounds { request_bytes_max, request_timeout, write_timeout } = self.bounds;
+        // Health and reflection have no callers.
+        let Some(method) = Method::at(request.uri().path()) else {
+            return Ok(request_errors::explain(service.call(request).await?, request_bytes_max));
+        };
 
         // Who calls, as `credentials` reads it, and over which connection.
-        let call = Arc::new(Call::new(method, &mut request, self.socket.as_ref()));
+        let call = Arc::new(Call::new(method, &mut request));
         let _decision = call.gated.as_ref().map(GatedCall::decision);
 
         // The request is handed on once all of it has arrived and there is room for it.
@@ -137,13 +136,14 @@ impl Steps {
         // The handler. Its first step, in `admission`, checks the credential and has the caller's account pay.
         let reply = request_errors::explain(service.call(request).await?, request_bytes_max);
 
-        if has_succeeded(&reply)
+        let ended = Ended::of(&reply);
+        if matches!(ended, Ended::Succeeded)
             && !method.settles_lease()
             && let Some(who) = call.who()
         {
             self.heartbeats.record_caller(who);
         }
-        audited.end(Ended::of(&reply)).await;
+        audited.end(ended).await;
 
         // What the reply costs. The answer to a refused call may wait; its entry in the audit log has not.
         let reply = reply_body::charge(&call, reply, write_timeout).await;
@@ -153,11 +153,6 @@ impl Steps {
         }
         Ok(reply)
     }
-}
-
-/// Returns whether a call has succeeded, or at least begun to. A refusal has its status in the headers, since it has no body.
-fn has_succeeded(reply: &Response<Body>) -> bool {
-    reply.headers().get(Status::GRPC_STATUS).is_none_or(|status| status == "0")
 }
 
 #[cfg(test)]
@@ -200,7 +195,7 @@ mod tests {
         let heartbeats = Arc::new(Heartbeats::for_leases_of(Duration::from_secs(60)));
         let second = Duration::from_secs(1);
         let bounds = CallBounds { request_bytes_max: 1_000, request_timeout: second, write_timeout: second };
-        let layer = CallLayer::new(Arc::default(), Arc::clone(&writer), heartbeats, bounds, None);
+        let layer = CallLayer::new(Arc::default(), Arc::clone(&writer), heartbeats, bounds);
         let mut service = layer.layer(never_ends);
         for method in [Method::ForceStop, Method::GetTeam] {
             let request = Request::post(method.path()).header(AUTHORIZATION, format!("Bearer two:{OPERATOR}"));

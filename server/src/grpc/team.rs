@@ -48,7 +48,8 @@ impl TeamService for Services {
             .coordinator
             .rule(&who, &request.team, Touches::Team, |tx| membership::invite(tx, &who, &request))
             .await?;
-        reply.join_string = self.advertised.join_string(&reply.join_token, call.called_at.as_ref());
+        reply.join_string =
+            self.advertised.join_string(&reply.join_token, call.called_at(self.advertised.socket.as_ref()).as_ref());
         call.has_created_credential(&reply.join_token);
         Ok(Response::new(reply))
     }
