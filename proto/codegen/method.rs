@@ -1,10 +1,9 @@
-//! The table of RPCs, from their `idempotency_level`, their `call_policy`, the `wait_policy` of their requests and the `debug_redact` of their
-//! replies.
+//! The table of RPCs, from their `idempotency_level` and `call_policy`, the `wait_policy` of their requests and the `debug_redact`
+//! of their replies.
 
-use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor, ReflectMessage as _, Value};
-use protox::prost_reflect;
+use protox::prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor};
 
-use super::{by_variant, camel, flag, message, policy, redact::is_secret, text, word};
+use super::{by_variant, camel, flag, message, policy, redact::is_secret, text, word, words};
 
 pub(crate) fn table(pool: &DescriptorPool) -> String {
     let mut methods: Vec<MethodDescriptor> =
@@ -86,16 +85,9 @@ fn call_policy(pool: &DescriptorPool, method: &MethodDescriptor) -> DynamicMessa
 }
 
 fn audience(policy: &DynamicMessage) -> String {
-    let list = policy.get_field_by_name("audience").expect("a field");
-    let list = list.as_list().expect("a list");
-    assert!(!list.is_empty(), "an RPC has no audience");
-    let kind = policy.descriptor().get_field_by_name("audience").expect("a field").kind();
-    let names = kind.as_enum().expect("an enum").clone();
-    let name = |value: &Value| {
-        let value = names.get_value(value.as_enum_number().expect("an enum")).expect("a known value");
-        format!("Audience::{}", camel(value.name().strip_prefix("AUDIENCE_").expect("the prefix")))
-    };
-    list.iter().map(name).collect::<Vec<_>>().join(", ")
+    let audience = words(policy, "audience", "AUDIENCE_");
+    assert!(!audience.is_empty(), "an RPC has no audience");
+    audience.iter().map(|name| format!("Audience::{}", camel(name))).collect::<Vec<_>>().join(", ")
 }
 
 fn audit(policy: &DynamicMessage) -> String {

@@ -31,8 +31,18 @@ fn flag(policy: &DynamicMessage, field: &str) -> bool {
 
 /// Returns a field that is an enum, as the name of its value without the prefix.
 fn word(policy: &DynamicMessage, field: &str, prefix: &str) -> String {
-    let number = policy.get_field_by_name(field).and_then(|value| value.as_enum_number()).expect("an enum");
+    value_name(policy, field, &policy.get_field_by_name(field).expect("a field"), prefix)
+}
+
+/// Returns a field that is a list of an enum, as the names of its values without the prefix.
+fn words(policy: &DynamicMessage, field: &str, prefix: &str) -> Vec<String> {
+    let values = policy.get_field_by_name(field).expect("a field");
+    values.as_list().expect("a list").iter().map(|value| value_name(policy, field, value, prefix)).collect()
+}
+
+fn value_name(policy: &DynamicMessage, field: &str, value: &prost_reflect::Value, prefix: &str) -> String {
     let kind = policy.descriptor().get_field_by_name(field).expect("a field").kind();
+    let number = value.as_enum_number().expect("an enum");
     let value = kind.as_enum().expect("an enum").get_value(number).expect("a known value");
     value.name().strip_prefix(prefix).expect("the prefix").to_owned()
 }
