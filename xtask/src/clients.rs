@@ -1,7 +1,7 @@
 //! Builds, checks and tests the clients in languages other than Rust, each by its own `check`.
 
 use crate::{
-    install::in_path,
+    install::has_needs,
     step::{Failure, Step, root},
 };
 
@@ -32,14 +32,7 @@ include!("../../client/languages.rs");
 pub(crate) fn prepare(all: bool) -> Result<String, Failure> {
     let mut ready = Vec::new();
     for Client { language, needs, advice } in CLIENTS {
-        if let Some(missing) = needs.iter().find(|program| in_path(program).is_none()) {
-            if all {
-                return Err(Failure::new(
-                    format!("the {language} client needs {missing}: no {missing} in PATH"),
-                    advice,
-                ));
-            }
-            eprintln!("xtask: skipping the {language} client, because there is no {missing} in PATH: {advice}");
+        if !has_needs(&format!("the {language} client"), needs, advice, all)? {
             continue;
         }
         let path = root().join("client").join(language).join("check");

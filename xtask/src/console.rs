@@ -3,7 +3,7 @@
 use std::{env, path::PathBuf};
 
 use crate::{
-    install::{apt_install, file, in_path, may_install, npm},
+    install::{apt_install, file, has_needs, in_path, may_install, npm},
     step::{Failure, Step, root},
 };
 
@@ -28,12 +28,8 @@ pub(crate) fn build() -> Result<(), Failure> {
 /// Checks the page, and returns the setting of the browser to test it with. `ci`: a missing tool is a failure. Otherwise, the
 /// page is neither checked nor tested without its tools.
 pub(crate) fn prepare(ci: bool) -> Result<Option<(&'static str, PathBuf)>, Failure> {
-    if let Some(missing) = ["node", "npm"].iter().find(|program| in_path(program).is_none()) {
-        let advice = "install Node.js 20 or newer and npm (Debian and Ubuntu: `sudo apt-get install npm`)";
-        if ci {
-            return Err(Failure::new(format!("the console needs {missing}: no {missing} in PATH"), advice));
-        }
-        eprintln!("xtask: skipping the console, because there is no {missing} in PATH: {advice}");
+    let advice = "install Node.js 20 or newer and npm (Debian and Ubuntu: `sudo apt-get install npm`)";
+    if !has_needs("the console", &["node", "npm"], advice, ci)? {
         return Ok(None);
     }
     Step::new(root().join("console/check"), &[]).advice("fix what it reports; you can run this program alone").run()?;

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     build, faketime,
-    install::in_path,
+    install::has_needs,
     redis,
     step::{Failure, Step, root},
 };
@@ -20,14 +20,7 @@ pub(crate) fn linearizability(ci: bool) -> Result<Option<PathBuf>, Failure> {
     static BUILT: Mutex<Option<PathBuf>> = Mutex::new(None);
     let advice = "install Go 1.26 or newer from your distribution or go.dev";
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
-    if built.is_none() && in_path("go").is_none() {
-        if ci {
-            return Err(Failure::new("Porcupine needs go: no go in PATH", advice));
-        }
-        eprintln!("xtask: Porcupine will not judge the histories, because there is no go in PATH: {advice}");
-        return Ok(None);
-    }
-    if built.is_none() {
+    if built.is_none() && has_needs("Porcupine", &["go"], advice, ci)? {
         let program = root().join("target/tools/linearizability");
         let source = root().join("tests/linearizability");
         let source = source.to_string_lossy();

@@ -20,6 +20,17 @@ pub(crate) fn in_path(program: &str) -> Option<PathBuf> {
     env::split_paths(&path).find_map(|directory| file(&directory.join(program)))
 }
 
+/// Returns whether all programs that something needs are in `PATH`. If one is missing, says that this is skipped, or fails if it
+/// `must` not be.
+pub(crate) fn has_needs(what: &str, needs: &[&str], advice: &'static str, must: bool) -> Result<bool, Failure> {
+    let Some(missing) = needs.iter().find(|program| in_path(program).is_none()) else { return Ok(true) };
+    if must {
+        return Err(Failure::new(format!("{what} needs {missing}: no {missing} in PATH"), advice));
+    }
+    eprintln!("xtask: skipping {what}, because there is no {missing} in PATH: {advice}");
+    Ok(false)
+}
+
 /// Returns the absolute path of a file, for tests that run in other directories. `None` if there is no such file.
 pub(crate) fn file(path: &Path) -> Option<PathBuf> {
     path::absolute(path).ok().filter(|path| path.is_file())
