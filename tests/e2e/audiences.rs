@@ -11,7 +11,7 @@ use tonic_prost::ProstCodec;
 
 use crate::{
     raw::Raw,
-    world::{LEAD, PATIENCE, World},
+    world::{LEAD, PATIENCE, ScriptedHost, World, offer},
 };
 
 /// The calls that end the caller's credential when they succeed.
@@ -60,28 +60,24 @@ fn a_call_is_refused_to_everyone_but_its_audience() {
         let invited = world.cli(LEAD, &[&["invite", "--json"], arguments].concat()).succeeds().json();
         invited["token"].as_str().unwrap().to_owned()
     };
-    let (host, join_token, observer) = (invite(&["rack", "--host"]), invite(&[]), invite(&["--observer"]));
+    let (join_token, observer) = (invite(&[]), invite(&["--observer"]));
+    let host = ScriptedHost::join(&world, "rack", offer(&["any"], &[], 1));
     let address = world.coordinator.address();
     let runtime = Runtime::new().unwrap();
     let _entered = runtime.enter();
     let raw = |credential: &str| Raw::at(&address, credential);
     let lead = raw(&world.credential(LEAD));
-    let (host, code) = runtime.block_on(async {
-        let token = raw(&host);
-        let join = v1::JoinRequest { name: "rack".to_owned(), host: true, ..v1::JoinRequest::default() };
-        let host = token.teams().join(token.request(join)).await.unwrap().into_inner().credential;
-        let mut access = AccessServiceClient::new(lead.channel.clone());
-        let code = access.create_sign_in_code(lead.request(v1::CreateSignInCodeRequest::default())).await.unwrap();
-        (raw(&host), raw(&code.into_inner().code))
-    });
+    let mut access = AccessServiceClient::new(lead.channel.clone());
+    let code = access.create_sign_in_code(lead.request(v1::CreateSignInCodeRequest::default()));
+    let code = runtime.block_on(code).unwrap().into_inner().code;
     let callers = [
         (Audience::Member, raw(&world.join("bob"))),
         (Audience::Lead, lead),
-        (Audience::Host, host),
+        (Audience::Host, raw(host.client.credential())),
         (Audience::Observer, raw(&observer)),
         (Audience::Operator, raw(&world.operator())),
         (Audience::JoinToken, raw(&join_token)),
-        (Audience::SignInCode, code),
+        (Audience::SignInCode, raw(&code)),
     ];
     let pool = DescriptorPool::decode(teamwire_proto::DESCRIPTORS).unwrap();
     let mut wrong = Vec::new();
