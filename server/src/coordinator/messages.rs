@@ -7,8 +7,7 @@ use std::{
 };
 
 use prost::Message as _;
-use teamwire_proto::{Refusal, credential::Credential, id, name::Name, v1};
-use uuid::Uuid;
+use teamwire_proto::{Refusal, credential::Credential, id::MessageId, name::Name, v1};
 
 use super::{Coordinator, batch::Batch, keys::usual_keys, sessions::SessionFacts, store_errors::corrupt};
 use crate::{
@@ -58,11 +57,11 @@ impl Coordinator {
         let namespace = namespace_of(who, "")?;
         let mailbox = self.notifier.mailbox(&namespace, member, who.session_id.as_deref());
         let mut leaving: Vec<Leaving> = Vec::with_capacity(message_ids.len());
-        let mut elsewhere: Vec<&str> = Vec::new();
+        let mut elsewhere: Vec<MessageId> = Vec::new();
         for id in message_ids {
-            match mailbox.as_ref().and_then(|mailbox| mailbox.unacked(id)) {
+            match mailbox.as_ref().and_then(|mailbox| mailbox.unacked(*id)) {
                 Some(message) => leaving.push(message),
-                None => elsewhere.push(id),
+                None => elsewhere.push(*id),
             }
         }
         if !elsewhere.is_empty() {
@@ -81,15 +80,20 @@ impl Coordinator {
 
     /// Finds messages that no session of this coordinator has delivered. Those that are not in the inbox were
     /// acknowledged before.
-    async fn find_in_inbox(&self, namespace: &Namespace, member: &Name, ids: &[&str]) -> Result<Vec<Leaving>, Refusal> {
+    async fn find_in_inbox(
+        &self,
+        namespace: &Namespace,
+        member: &Name,
+        ids: &[MessageId],
+    ) -> Result<Vec<Leaving>, Refusal> {
         let entries = self.inbox_entries(namespace, member, WHOLE_INBOX).await?;
-        let places: HashMap<&str, u64> = entries.iter().map(|(sequence, id)| (id.as_str(), *sequence)).collect();
+        let places: HashMap<MessageId, u64> = entries.into_iter().map(|(sequence, id)| (id, sequence)).collect();
         let facts = self.session_facts(namespace, member).await?;
         Ok(ids
             .iter()
             .filter_map(|id| {
                 let sequence = *places.get(id)?;
-                Some(facts.leaving(sequence, id))
+                Some(facts.leaving(sequence, *id))
             })
             .collect())
     }
@@ -100,7 +104,7 @@ impl Coordinator {
         namespace: &Namespace,
         member: &Name,
         range: Range,
-    ) -> Result<Vec<(u64, String)>, Refusal> {
+    ) -> Result<Vec<(u64, MessageId)>, Refusal> {
         let entries = self.entries(namespace, &streams::inbox(member), range).await?;
         entries
             .into_iter()
@@ -115,12 +119,12 @@ impl Coordinator {
     pub(super) async fn notices_in_inbox(&self, namespace: &Namespace, folded: &str) -> Result<Allowance, Refusal> {
         let list = self.fetch::<NoticesRecord>(namespace, vec![folded.to_owned()]).await?.pop().flatten();
         let sent = list.iter().flat_map(|list| &list.slots).filter_map(|slot| slot.sent.as_ref());
-        let sent: HashSet<&str> = sent.map(|sent| sent.message_id.as_str()).collect();
+        let sent: HashSet<MessageId> = sent.map(|sent| sent.message_id).collect();
         if sent.is_empty() {
             return Ok(Allowance::default());
         }
         let entries = self.entries(namespace, &streams::inbox_of(folded), WHOLE_INBOX).await?;
-        let ids = entries.iter().filter_map(|entry| message_id_of(&entry.data)).filter(|id| sent.contains(id.as_str()));
+        let ids = entries.iter().filter_map(|entry| message_id_of(&entry.data)).filter(|id| sent.contains(id));
         let notices = self.messages(namespace, ids.collect()).await?;
         let weights = notices.iter().flatten().map(|notice| notice.encoded_len() as u64);
         Ok(Allowance { entries: notices.len() as u64, weight: weights.sum() })
@@ -130,9 +134,9 @@ impl Coordinator {
     pub async fn messages(
         &self,
         namespace: &Namespace,
-        ids: Vec<String>,
+        ids: Vec<MessageId>,
     ) -> Result<Vec<Option<Arc<v1::Message>>>, Refusal> {
-        self.fetch(namespace, ids).await
+        self.fetch(namespace, ids.iter().map(MessageId::to_string).collect()).await
     }
 
     /// See `MessageService.ListInbox`.
@@ -155,7 +159,7 @@ impl Coordinator {
         'page: while !rest.is_empty() {
             let (next, others) = rest.split_at(batch.size().min(rest.len()));
             rest = others;
-            let messages = self.messages(&namespace, next.iter().map(|(_, id)| id.clone()).collect()).await?;
+            let messages = self.messages(&namespace, next.iter().map(|(_, id)| *id).collect()).await?;
             batch.had(next.len(), messages.iter().flatten().map(|message| message.encoded_len()).sum());
             for ((sequence, _), message) in next.iter().zip(messages) {
                 // The next session will move a message for another life to the dead letters.
@@ -180,7 +184,7 @@ impl Coordinator {
         who: &CallerCredentials,
         request: &v1::GetMessageRequest,
     ) -> Result<v1::GetMessageResponse, Refusal> {
-        let id = id::message_id(&request.message_id, "message_id")?.to_string();
+        let id = MessageId::parse(&request.message_id, "message_id")?;
         let (namespace, _, caller) = self.caller(who, &request.team).await?;
         let found = self.messages(&namespace, vec![id]).await?.pop().flatten();
         let message = query::visible_message(&caller, found)?;
@@ -197,7 +201,8 @@ impl Coordinator {
         lookup: &mut ReceiptLookup,
     ) -> Result<Vec<v1::Receipt>, Refusal> {
         let names: Vec<Name> = message.recipients.iter().filter_map(|name| Name::parse(name, "member").ok()).collect();
-        let ids = names.iter().map(|name| receipt_id(&message.id, name)).collect();
+        let id = MessageId::known(&message.id).ok_or_else(|| corrupt(namespace, "a message's id"))?;
+        let ids = names.iter().map(|name| receipt_id(id, name)).collect();
         let finished = self.fetch::<ReceiptRecord>(namespace, ids).await?;
         let mut receipts = Vec::with_capacity(names.len());
         for (name, finished) in names.iter().zip(finished) {
@@ -206,18 +211,17 @@ impl Coordinator {
                 if !lookup.inboxes.contains_key(name) {
                     // The inbox first: the session read after it may be ahead, but never behind.
                     let entries = self.inbox_entries(namespace, name, WHOLE_INBOX).await?;
-                    let place = |(sequence, id): (u64, String)| Some((Uuid::try_parse(&id).ok()?, sequence));
-                    let places = entries.into_iter().filter_map(place).collect();
+                    let places = entries.into_iter().map(|(sequence, id)| (id, sequence)).collect();
                     let session = self.session_facts(namespace, name).await?;
                     lookup.inboxes.insert(name.clone(), (places, session));
                 }
                 let (places, session) = &lookup.inboxes[name];
-                facts.queued_at = Uuid::try_parse(&message.id).ok().and_then(|id| places.get(&id).copied());
+                facts.queued_at = places.get(&id).copied();
                 facts.session.clone_from(&session.session);
                 facts.cursor.clone_from(&session.cursor);
                 if facts.queued_at.is_none() {
                     // It may have left the inbox between the two reads.
-                    let id = receipt_id(&message.id, name);
+                    let id = receipt_id(id, name);
                     facts.finished = self.fetch::<ReceiptRecord>(namespace, vec![id]).await?.pop().flatten();
                 }
             }
@@ -227,11 +231,10 @@ impl Coordinator {
     }
 }
 
-/// Inboxes that were read for receipts: the sequence of each message, and how far the session has gotten. Their ids are kept as
-/// numbers, since there may be very many.
+/// Inboxes that were read for receipts: the sequence of each message, and how far the session has gotten.
 #[derive(Debug, Default)]
 pub(super) struct ReceiptLookup {
-    inboxes: HashMap<Name, (HashMap<Uuid, u64>, SessionFacts)>,
+    inboxes: HashMap<Name, (HashMap<MessageId, u64>, SessionFacts)>,
 }
 
 fn durability(durability: Durability) -> v1::Durability {

@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use prost::Message as _;
 use teamwire_proto::{
-    Method, Refusal, Wait, id,
+    Method, Refusal, Wait,
+    id::RequestId,
     name::Name,
     v1::{self, RequestKind, RequestState},
 };
@@ -55,7 +56,7 @@ impl Coordinator {
         namespace: &Namespace,
         member: &Name,
         incarnation: u64,
-    ) -> Result<Option<String>, Refusal> {
+    ) -> Result<Option<RequestId>, Refusal> {
         let team = self.fetch::<TeamRecord>(namespace, vec![String::new()]).await?.pop().flatten();
         let member = team.as_ref().and_then(|team| team.member(member)).filter(|it| it.incarnation == incarnation);
         let pending = member.and_then(|member| member.pending_shutdown.as_ref());
@@ -67,13 +68,13 @@ impl Coordinator {
         &self,
         namespace: &Namespace,
         member: &Name,
-        request_id: &str,
+        request_id: &RequestId,
         first: u64,
     ) -> Result<Option<(u64, Arc<v1::Message>)>, Refusal> {
-        let request = self.fetch::<v1::Request>(namespace, vec![request_id.to_owned()]).await?.pop().flatten();
+        let request = self.fetch::<v1::Request>(namespace, vec![request_id.to_string()]).await?.pop().flatten();
         let Some(request) = request else { return Ok(None) };
         let entries = self.inbox_entries(namespace, member, Range { first, ..WHOLE_INBOX }).await?;
-        let Some((sequence, id)) = entries.into_iter().find(|(_, id)| *id == request.message_id) else {
+        let Some((sequence, id)) = entries.into_iter().find(|(_, id)| id.to_string() == request.message_id) else {
             return Ok(None);
         };
         let message = self.messages(namespace, vec![id]).await?.pop().flatten();
@@ -87,7 +88,7 @@ impl Coordinator {
         named: &str,
         request_id: &str,
     ) -> Result<v1::Request, Refusal> {
-        id::request_id(request_id, "request_id")?;
+        RequestId::parse(request_id, "request_id")?;
         let (namespace, _, caller) = self.caller(who, named).await?;
         self.visible_request(&namespace, &caller, request_id).await
     }

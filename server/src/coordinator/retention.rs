@@ -5,13 +5,19 @@ use std::collections::{HashMap, HashSet};
 
 use prost::Message as _;
 use teamwire_proto::{
-    Refusal, id,
+    Refusal,
+    id::{MessageId, made_ms},
     name::Name,
     v1::{self, history_entry::Event},
 };
 use uuid::Uuid;
 
-use super::{Coordinator, keys::team_key, messages::WHOLE_INBOX, store_errors::unavailable};
+use super::{
+    Coordinator,
+    keys::team_key,
+    messages::WHOLE_INBOX,
+    store_errors::{corrupt, unavailable},
+};
 use crate::{
     domain::{
         inbox::Leaving,
@@ -23,7 +29,7 @@ use crate::{
         time::{milliseconds, ms},
         tx::{CachedRecord, RuleError, Tx},
     },
-    store::{Namespace, Range},
+    store::{Entry, Namespace, Range},
 };
 
 /// How many entries are examined and removed at once.
@@ -84,7 +90,7 @@ impl Coordinator {
                 }
                 sequences.push(entry.sequence);
                 if let Some(Event::Message(message)) = decoded.event {
-                    ids.push(message.id);
+                    ids.extend(MessageId::known(&message.id));
                 }
             }
             if sequences.is_empty() {
@@ -105,7 +111,9 @@ impl Coordinator {
             let leftovers = self.entries(namespace, LEFTOVERS, Range::after(after, CHUNK)).await?;
             let Some(last) = leftovers.last().map(|entry| entry.sequence) else { return Ok(()) };
             after = last;
-            let ids = leftovers.iter().map(|entry| String::from_utf8_lossy(&entry.data).into_owned()).collect();
+            let id = |entry: &Entry| MessageId::known(&String::from_utf8_lossy(&entry.data));
+            let ids: Option<Vec<MessageId>> = leftovers.iter().map(id).collect();
+            let ids = ids.ok_or_else(|| corrupt(namespace, "a leftover"))?;
             let places = leftovers.iter().map(|entry| entry.sequence);
             let done: Vec<(u64, Forgotten)> =
                 places.zip(self.forgotten(namespace, ids).await?).filter(|(_, message)| !message.is_waiting).collect();
@@ -120,8 +128,8 @@ impl Coordinator {
     /// none.
     ///
     /// Inboxes are read here, after the ids: inboxes read earlier would lack messages that have arrived since.
-    async fn forgotten(&self, namespace: &Namespace, ids: Vec<String>) -> Result<Vec<Forgotten>, Refusal> {
-        let mut inboxes: HashMap<Name, HashSet<String>> = HashMap::new();
+    async fn forgotten(&self, namespace: &Namespace, ids: Vec<MessageId>) -> Result<Vec<Forgotten>, Refusal> {
+        let mut inboxes: HashMap<Name, HashSet<MessageId>> = HashMap::new();
         let mut forgotten = Vec::with_capacity(ids.len());
         for (id, message) in ids.iter().zip(self.messages(namespace, ids.clone()).await?) {
             let recipients = message.iter().flat_map(|message| &message.recipients);
@@ -134,7 +142,7 @@ impl Coordinator {
                 }
                 is_waiting |= inboxes.get(name).is_some_and(|ids| ids.contains(id));
             }
-            forgotten.push(Forgotten { id: id.clone(), recipients, is_waiting });
+            forgotten.push(Forgotten { id: *id, recipients, is_waiting });
         }
         Ok(forgotten)
     }
@@ -177,7 +185,9 @@ impl Coordinator {
             let ids: Vec<u64> = closed.iter().flat_map(Clone::clone).take(CHUNK).collect();
             let tasks = self.fetch::<TaskRecord>(namespace, ids.iter().map(u64::to_string).collect()).await?;
             let before_ms = self.before(ttl);
-            let is_old = tasks.iter().map(|task| task.as_ref().is_none_or(|task| task.closed_ms < before_ms));
+            let is_old = tasks
+                .iter()
+                .map(|task| task.as_ref().is_none_or(|task| task.closed_ms.is_none_or(|at_ms| at_ms < before_ms)));
             old.extend(ids.iter().zip(is_old).filter(|(_, is_old)| *is_old).map(|(id, _)| *id));
         }
         if old.is_empty() {
@@ -233,7 +243,7 @@ impl Coordinator {
             }
             let entries = self.inbox_entries(namespace, &member.name, WHOLE_INBOX).await?;
             let facts = self.session_facts(namespace, &member.name).await?;
-            let leaving: Vec<Leaving> = entries.iter().map(|(sequence, id)| facts.leaving(*sequence, id)).collect();
+            let leaving: Vec<Leaving> = entries.iter().map(|(sequence, id)| facts.leaving(*sequence, *id)).collect();
             let activity = self.extent(namespace, &streams::activity(&member.name)).await?;
             let activity = activity.next - activity.entries..activity.next;
             let remove =
@@ -284,7 +294,7 @@ impl Coordinator {
                 continue;
             };
             // A message's id tells when it was sent.
-            let sent_ms = Uuid::try_parse(&id).ok().and_then(id::made_ms).unwrap_or(u64::MAX);
+            let sent_ms = made_ms(id.into()).unwrap_or(u64::MAX);
             if sent_ms < before_ms {
                 let member = member.name.clone();
                 late.push(Oldest { member, sequence, message_id: id, sent_ms, waiting: extent.entries });

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use teamwire_proto::{Refusal, name::Name, v1};
+use teamwire_proto::{Refusal, id::MessageId, name::Name, v1};
 
 use super::{
     Coordinator,
@@ -58,13 +58,13 @@ impl SessionFacts {
     }
 
     /// Describes a message that is about to leave the inbox.
-    pub(super) fn leaving(&self, sequence: u64, id: &str) -> Leaving {
+    pub(super) fn leaving(&self, sequence: u64, message_id: MessageId) -> Leaving {
         let delivered =
             self.current().and_then(|cursor| cursor.unacked.iter().find(|(unacked, _)| *unacked == sequence));
         Leaving {
             sequence,
-            message_id: id.to_owned(),
-            delivered_ms: delivered.map_or(0, |(_, at_ms)| *at_ms),
+            message_id,
+            delivered_ms: delivered.map(|(_, at_ms)| *at_ms),
             delivery_count: self.delivery_count(sequence),
         }
     }

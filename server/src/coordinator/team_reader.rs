@@ -240,7 +240,7 @@ impl Coordinator {
         view: &Mutex<TeamView>,
     ) -> Result<Vec<Change>, Refusal> {
         let pending: BTreeSet<String> =
-            team.members.iter().flat_map(MemberRecord::pending).map(|pending| pending.id.clone()).collect();
+            team.members.iter().flat_map(MemberRecord::pending).map(|pending| pending.id.to_string()).collect();
         let shown: BTreeSet<String> = view.lock().keys().filter_map(request_id).collect();
         let is_unread = |id: &&String| {
             let has_moved = pending.contains(*id) != shown.contains(*id);

@@ -15,7 +15,9 @@ use std::{
 
 use prost::Message as _;
 use teamwire_proto::{
-    Refusal, trace_parent,
+    Refusal,
+    id::RequestId,
+    trace_parent,
     v1::{self, CloseReason, stream_response},
 };
 use tokio::{
@@ -36,7 +38,7 @@ use crate::{
     coordinator::{Coordinator, batch::Batch},
     domain::{
         Limits, dead_letters,
-        inbox::Leaving,
+        inbox::{Leaving, id_of},
         records::{SessionEnd, SessionRecord, is_lost},
         time::timestamp,
     },
@@ -96,7 +98,7 @@ pub(super) struct DeliveryLoop {
     /// A shutdown request may be pending that the session has not looked for.
     may_be_asked: bool,
     /// The id of the latest pending shutdown request that the session has looked for.
-    asked_by: String,
+    asked_by: Option<RequestId>,
 }
 
 impl DeliveryLoop {
@@ -120,7 +122,7 @@ impl DeliveryLoop {
             ahead: VecDeque::new(),
             look_at: None,
             may_be_asked: true,
-            asked_by: String::new(),
+            asked_by: None,
         }
     }
 
@@ -250,7 +252,7 @@ impl DeliveryLoop {
     async fn overtake(&mut self) -> Result<(), DeliverError> {
         let Mailbox { namespace, member, .. } = &*self.mailbox;
         let pending = self.coordinator.pending_shutdown(namespace, member, self.session.incarnation).await?;
-        let Some(request_id) = pending.filter(|id| *id != self.asked_by) else { return Ok(()) };
+        let Some(request_id) = pending.filter(|id| self.asked_by.as_ref() != Some(id)) else { return Ok(()) };
         let found = self.coordinator.message_of_request(namespace, member, &request_id, self.next).await?;
         if let Some((sequence, message)) = found
             && !self.cursor.has_delivered(sequence)
@@ -260,7 +262,7 @@ impl DeliveryLoop {
             self.write(sequence, bytes, message).await?;
             self.cursor.overtook(sequence);
         }
-        self.asked_by = request_id;
+        self.asked_by = Some(request_id);
         Ok(())
     }
 
@@ -292,7 +294,7 @@ impl DeliveryLoop {
             batch.had(next.len(), messages.iter().flatten().map(|message| message.encoded_len()).sum());
             for ((sequence, id), message) in next.iter().zip(messages) {
                 let Some(message) = message else {
-                    tracing::error!(?namespace, %member, id, "an inbox names a message that does not exist");
+                    tracing::error!(?namespace, %member, %id, "an inbox names a message that does not exist");
                     if self.ahead.is_empty() {
                         self.next = sequence + 1;
                     }
@@ -340,8 +342,8 @@ impl DeliveryLoop {
         };
         let leaving = Leaving {
             sequence,
-            message_id: message.id.clone(),
-            delivered_ms: 0,
+            message_id: id_of(message)?,
+            delivered_ms: None,
             delivery_count: self.session.surely_seen(sequence),
         };
         let Mailbox { namespace, member, session_id, .. } = &*self.mailbox;
@@ -354,7 +356,7 @@ impl DeliveryLoop {
         self.cursor.reserve(sequence).await?;
         let delivery_count = self.session.maybe_seen(sequence) + 1;
         let delivered_ms = self.coordinator.now_ms();
-        self.mailbox.deliver(&message.id, Delivered { sequence, bytes, delivered_ms, delivery_count });
+        self.mailbox.deliver(id_of(&message)?, Delivered { sequence, bytes, delivered_ms, delivery_count });
         self.coordinator.metrics().delivered(delivery_count);
         let span = tracing::debug_span!("deliver", otel.kind = "producer", delivery_count);
         trace_parent::adopt(&span, &message.trace_parent);
@@ -403,7 +405,8 @@ impl DeliveryLoop {
         Err(match &now.ended {
             _ if now.session_id != *session_id => End::superseded(),
             None => return Ok(()),
-            Some(SessionEnd::ShutdownApproved(request_id)) => End::shutdown_approved(request_id.clone()),
+            Some(SessionEnd::ShutdownApproved(request_id)) => End::shutdown_approved(Some(request_id.clone())),
+            Some(SessionEnd::Left) => End::shutdown_approved(None),
             Some(SessionEnd::Stopped) => match self.coordinator.revoked_member(namespace, member).await? {
                 Some(refusal) => End::Refused(refusal),
                 None => End::closing(CloseReason::MemberStopped, "This life of the member has ended. End the process."),

@@ -1,11 +1,11 @@
 //! Why a session ends, or pauses.
 
-use teamwire_proto::{Reason, Refusal, v1::CloseReason};
+use teamwire_proto::{Reason, Refusal, id::RequestId, v1::CloseReason};
 
 /// Why a session ends.
 pub(super) enum End {
     /// The coordinator ends it, with a last frame.
-    Closing { reason: CloseReason, detail: &'static str, request_id: String },
+    Closing { reason: CloseReason, detail: &'static str, request_id: Option<RequestId> },
     /// The coordinator refuses to continue it.
     Refused(Refusal),
     /// The client is gone.
@@ -16,7 +16,7 @@ pub(super) enum End {
 
 impl End {
     pub(super) fn closing(reason: CloseReason, detail: &'static str) -> Self {
-        Self::Closing { reason, detail, request_id: String::new() }
+        Self::Closing { reason, detail, request_id: None }
     }
 
     /// Returns whether the client is to open another session.
@@ -30,10 +30,10 @@ impl End {
     }
 
     /// The member has approved its shutdown or, without a request, is leaving voluntarily.
-    pub(super) fn shutdown_approved(request_id: String) -> Self {
-        let detail = match request_id.as_str() {
-            "" => "The member leaves. End the process.",
-            _ => "The shutdown was approved. End the process.",
+    pub(super) fn shutdown_approved(request_id: Option<RequestId>) -> Self {
+        let detail = match request_id {
+            None => "The member leaves. End the process.",
+            Some(_) => "The shutdown was approved. End the process.",
         };
         Self::Closing { reason: CloseReason::ShutdownApproved, detail, request_id }
     }

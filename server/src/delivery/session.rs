@@ -4,6 +4,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use teamwire_proto::{
     Reason, Refusal,
+    id::RequestId,
     name::Name,
     v1::{self, stream_response},
 };
@@ -38,8 +39,8 @@ pub struct Session {
 enum Kind {
     /// The session delivers an inbox.
     Open(Box<OpenInbox>),
-    /// The member has approved this request; the session only says so.
-    Stopping { request_id: String },
+    /// The member has approved this request, or has left; the session only says so.
+    Stopping { request_id: Option<RequestId> },
 }
 
 impl Session {
@@ -168,7 +169,11 @@ fn last_frame(end: End, pace: Pace) -> Option<Frame> {
             Some(Box::new(Err(Refusal::new(Reason::SlowConsumer, text))))
         }
         End::Closing { reason, detail, request_id } => {
-            let closing = v1::SessionClosing { reason: reason.into(), detail: detail.to_owned(), request_id };
+            let closing = v1::SessionClosing {
+                reason: reason.into(),
+                detail: detail.to_owned(),
+                request_id: request_id.map_or_else(String::new, String::from),
+            };
             Some(frame(stream_response::Frame::Closing(closing)))
         }
     }

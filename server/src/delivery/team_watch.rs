@@ -55,7 +55,7 @@ pub struct TeamWatch {
     view: Mutex<TeamView>,
     /// The version of the roster that the view shows.
     roster: AtomicU64,
-    /// Counts the reads that have changed something. Zero: the team was not read yet.
+    /// Counts the reads that have changed something; 0 before the first read.
     news: watch::Sender<u64>,
     /// Why the team is no longer read.
     ended: Mutex<Option<Refusal>>,

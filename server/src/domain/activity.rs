@@ -9,7 +9,7 @@ use teamwire_proto::{id, name::Name, v1};
 use super::{
     identity::{self, Admit, CallerCredentials},
     page::Page,
-    records::{ActivityRecord, Failed, Program, Used},
+    records::{ActivityRecord, Failed, Program, ToolCall, Used},
     streams,
     time::{duration_ms, timestamp},
     topics::Topic,
@@ -40,10 +40,10 @@ pub fn report(
     let (team, name) = identity::member_process(tx, who, Admit::Stopping)?;
     // The number of lines is bounded.
     tx.needs_no_room();
-    let key = id::idempotency_key(&request.idempotency_key)?.unwrap_or_default();
+    let key = id::idempotency_key(&request.idempotency_key)?;
     let incarnation = team.member(&name).map_or(0, |member| member.incarnation);
     let before = tx.read::<ActivityRecord>(name.folded())?.as_deref().cloned().unwrap_or_default().in_life(incarnation);
-    let is_repeated = !key.is_empty() && before.last_key == key;
+    let is_repeated = key.is_some() && before.last_key.as_deref() == key;
     if is_repeated || tx.ctx.store_is_full {
         return Ok(Used::default());
     }
@@ -56,7 +56,7 @@ pub fn report(
         None => before.program.clone(),
         Some(reported) => Some(program(reported, before.program.as_ref(), tx.ctx.now_ms)),
     };
-    let record = ActivityRecord { last_key: key.to_owned(), life, failed, program, ..before.clone() };
+    let record = ActivityRecord { last_key: key.map(str::to_owned), life, failed, program, ..before.clone() };
     if record != before {
         tx.put(name.folded(), &record);
     }
@@ -73,17 +73,21 @@ fn failed_turns(reported: &v1::FailedTurns, before: Option<&Failed>, now_ms: u64
 
 /// Takes over what a report says of the program. `before`: what the previous one said.
 fn program(reported: &v1::ReportedProgram, before: Option<&Program>, now_ms: u64) -> Program {
-    let cut = |text: &str, chars_max| text.chars().take(chars_max).collect::<String>();
+    let cut = |text: &str, chars_max| {
+        let cut: String = text.chars().take(chars_max).collect();
+        (!cut.is_empty()).then_some(cut)
+    };
     let since = |age: Option<&prost_types::Duration>, before: Option<u64>| {
         let since_ms = now_ms.saturating_sub(duration_ms(Some(age?)));
         Some(before.filter(|before| before.abs_diff(since_ms) <= SINCE_ROUNDING_MS).unwrap_or(since_ms))
     };
-    let tool = cut(&reported.tool, LINE_CHARS_MAX);
-    let same_tool = before.filter(|before| before.tool == tool);
+    let tool = cut(&reported.tool, LINE_CHARS_MAX).map(|text| {
+        let same = before.and_then(|before| before.tool.as_ref()).filter(|before| before.text == text);
+        ToolCall { text, since_ms: since(reported.tool_age.as_ref(), same.and_then(|before| before.since_ms)) }
+    });
     Program {
         version: cut(&reported.version, VERSION_CHARS_MAX),
         turn_since_ms: since(reported.turn_age.as_ref(), before.and_then(|before| before.turn_since_ms)),
-        tool_since_ms: since(reported.tool_age.as_ref(), same_tool.and_then(|before| before.tool_since_ms)),
         tool,
         trouble: cut(&reported.trouble, LINE_CHARS_MAX),
     }

@@ -13,8 +13,8 @@ pub struct CallerCredentials {
     pub hash: SecretHash,
     /// The session that the caller says it has open.
     pub session_id: Option<String>,
-    /// The trace that the call belongs to. Empty: none.
-    pub trace_parent: String,
+    /// The trace that the call belongs to, if it names one.
+    pub trace_parent: Option<String>,
     /// Set once a console credential of the operator was looked up in the directory, which the rules of a team cannot read.
     pub operator_sign_in: Option<OperatorSignIn>,
 }
@@ -27,7 +27,7 @@ impl CallerCredentials {
         let has_session = !matches!(credential, Credential::Console { .. });
         let session_id = session_id.filter(|id| has_session && !id.is_empty());
         let hash = SecretHash::of(credential.secret());
-        Self { hash, credential, session_id, trace_parent: String::new(), operator_sign_in: None }
+        Self { hash, credential, session_id, trace_parent: None, operator_sign_in: None }
     }
 }
 

@@ -73,7 +73,7 @@ pub fn dead_letter(
 ) -> Result<(), RuleError> {
     hold(tx, member, session_id)?;
     // It may have been acknowledged outside the session in the meantime.
-    if tx.read::<ReceiptRecord>(&receipt_id(&leaving.message_id, member))?.is_some() {
+    if tx.read::<ReceiptRecord>(&receipt_id(leaving.message_id, member))?.is_some() {
         return Ok(());
     }
     let team = tx.read::<TeamRecord>("")?.ok_or_else(|| superseded(member))?;

@@ -89,7 +89,7 @@ fn end_detached(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<b
     if !is_stopping || tx.ctx.now_ms < member.since_ms + DETACHED_END_MS {
         return Ok(false);
     }
-    let exit = Exit { detail: "no process was attached to it".to_owned(), ..Exit::default() };
+    let exit = Exit::unseen("no process was attached to it");
     conclude_life(tx, team, name, exit)?;
     Ok(true)
 }
@@ -130,7 +130,7 @@ fn lose(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &Leases) ->
     }
     tx.check_lease_gone(name.folded());
     if matches!(member.life, Life::Stopping { .. }) {
-        let exit = Exit { detail: "its exit was never reported, and its lease ran out".to_owned(), ..Exit::default() };
+        let exit = Exit::unseen("its exit was never reported, and its lease ran out");
         conclude_life(tx, team, name, exit)?;
         return Ok(true);
     }

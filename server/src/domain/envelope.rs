@@ -1,13 +1,13 @@
 //! What every message may carry besides its body: what it replies to, and attachments.
 
-use teamwire_proto::{Reason, Refusal, id, v1};
+use teamwire_proto::{Reason, Refusal, id::MessageId, v1};
 
 use super::limits::Limits;
 
 /// Checks the envelope of a send.
 pub(super) fn check_envelope(request: &v1::SendRequest, limits: &Limits) -> Result<(), Refusal> {
     if !request.in_reply_to.is_empty() {
-        id::message_id(&request.in_reply_to, "in_reply_to")?;
+        MessageId::parse(&request.in_reply_to, "in_reply_to")?;
     }
     let invalid = |what: String| Refusal::new(Reason::InvalidAttachment, what).field("attachments");
     if request.attachments.len() > limits.attachments_max {

@@ -50,12 +50,12 @@ pub fn sign_in_event(actor: Option<&Actor>, read_only: bool) -> Event {
     Event::Team(v1::TeamEvent { kind, actor: actor.map(Into::into), read_only, ..v1::TeamEvent::default() })
 }
 
-/// Makes the entry for a revoked credential. `actor`: `None` for an observer. `member`: whom it acted for. Empty: no member.
-pub fn revocation_event(actor: Option<&Actor>, credential: CredentialKind, member: &str) -> Event {
+/// Makes the entry for a revoked credential. `actor`: `None` for an observer. `member`: the member that it acted for, if any.
+pub fn revocation_event(actor: Option<&Actor>, credential: CredentialKind, member: Option<&Name>) -> Event {
     Event::Team(v1::TeamEvent {
         kind: TeamEventKind::CredentialRevoked.into(),
         actor: actor.map(Into::into),
-        member: member.to_owned(),
+        member: member.map(Name::to_string).unwrap_or_default(),
         credential: credential.into(),
         ..v1::TeamEvent::default()
     })

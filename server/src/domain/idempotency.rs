@@ -6,7 +6,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
-use teamwire_proto::{Reason, Refusal, id, v1};
+use teamwire_proto::{
+    Reason, Refusal,
+    id::{self, MessageId},
+    v1,
+};
 use uuid::Uuid;
 
 use super::{
@@ -94,7 +98,7 @@ pub(super) fn derived_message_id(
     key: &str,
     fingerprint: &Fingerprint,
     now_ms: u64,
-) -> Option<Uuid> {
+) -> Option<MessageId> {
     let key = Uuid::try_parse(key).ok().filter(|key| key.get_version_num() == 7)?;
     let made_ms = id::made_ms(key)?;
     if made_ms.abs_diff(now_ms) > DERIVED_WITHIN_MS {
@@ -105,7 +109,7 @@ pub(super) fn derived_message_id(
     hasher.update(v1::Sender::from(sender).name.to_lowercase().as_bytes());
     let mut random = [0; 10];
     random.copy_from_slice(&hasher.finalize().as_bytes()[..10]);
-    Some(uuid::Builder::from_unix_timestamp_millis(made_ms, &random).into_uuid())
+    Some(uuid::Builder::from_unix_timestamp_millis(made_ms, &random).into_uuid().into())
 }
 
 #[cfg(test)]
@@ -128,7 +132,7 @@ mod tests {
         let (team, ann) = (Uuid::from_u128(1), Actor::Member(Name::parse("Ann", "name").unwrap()));
         let sent = send(key(now_ms), "x");
         let id = derived_id(team, &ann, &sent, now_ms + 5).unwrap();
-        assert_eq!(id.get_version_num(), 7);
+        assert_eq!(Uuid::from(id).get_version_num(), 7);
         assert_eq!(derived_id(team, &ann, &sent, now_ms + 60_000), Some(id));
         let others = [
             derived_id(Uuid::from_u128(2), &ann, &sent, now_ms),

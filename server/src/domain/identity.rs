@@ -19,8 +19,8 @@ pub use super::{
 };
 use super::{
     records::{
-        ActsFor, ConsoleRecord, JoinTokenRecord, Life, MemberRecord, ObserverRecord, SessionRecord, SignInCodeRecord,
-        TeamRecord, is_lost,
+        ActsFor, ConsoleRecord, EndCause, JoinTokenRecord, Life, MemberRecord, ObserverRecord, SessionRecord,
+        SignInCodeRecord, TeamRecord, is_lost,
     },
     refused_caller::{only_members, unknown_session},
     secret::{SecretHash, is_session_id},
@@ -204,7 +204,7 @@ pub(super) fn acts_for(
             let record = team.member(name).filter(is_current).ok_or_else(|| {
                 revoked(&format!("The life of {name} that this sign-in acted for has ended. Sign in again."))
             })?;
-            if let Life::Exited { .. } | Life::Spawning | Life::Stopping { request_id: None, .. } = record.life {
+            if matches!(record.life, Life::Exited { .. } | Life::Spawning) || record.life.is_forced() {
                 let text =
                     format!("{name} has exited or was stopped, and this sign-in ended with it. Sign in as another.");
                 return Err(revoked(&text).into());
@@ -266,7 +266,7 @@ pub fn look_up(tx: &mut Tx<'_>, who: &CallerCredentials) -> Result<LookedUp, Rul
         Credential::Operator { .. } => operator(tx, who).map(|()| LookedUp { leads: true, ..LookedUp::new(true) }),
         Credential::Observer { id, .. } => {
             authenticate(tx, who, "", Admit::Live)?;
-            let used_ms = tx.read::<ObserverRecord>(id)?.map_or(0, |observer| observer.last_used_ms);
+            let used_ms = tx.read::<ObserverRecord>(id)?.and_then(|observer| observer.last_used_ms);
             Ok(LookedUp { is_use_due: is_use_due(tx, used_ms), ..LookedUp::new(true) })
         }
         Credential::Console { team: named, id, .. } => {
@@ -305,8 +305,8 @@ pub fn look_up(tx: &mut Tx<'_>, who: &CallerCredentials) -> Result<LookedUp, Rul
     }
 }
 
-fn is_use_due(tx: &Tx<'_>, last_used_ms: u64) -> bool {
-    last_used_ms + USE_RECORDED_MS <= tx.ctx.now_ms
+fn is_use_due(tx: &Tx<'_>, last_used_ms: Option<u64>) -> bool {
+    last_used_ms.is_none_or(|at_ms| at_ms + USE_RECORDED_MS <= tx.ctx.now_ms)
 }
 
 /// Records that a valid credential was used, unless its last use is recent or the store is full.
@@ -315,7 +315,7 @@ pub fn record_use(tx: &mut Tx<'_>, who: &CallerCredentials) -> Result<(), RuleEr
         return Ok(());
     }
     tx.needs_no_room();
-    let last_used_ms = tx.ctx.now_ms;
+    let last_used_ms = Some(tx.ctx.now_ms);
     match &who.credential {
         Credential::Console { id, .. } => {
             if let Some(console) = tx.read::<ConsoleRecord>(id)? {
@@ -433,11 +433,11 @@ fn check_life(record: &MemberRecord, admit: Admit) -> Result<(), Refusal> {
     let why = match &record.life {
         Life::Live | Life::Lost => return Ok(()),
         _ if admit == Admit::Ended => return Ok(()),
-        Life::Stopping { request_id: Some(_), .. } if admit == Admit::Stopping => return Ok(()),
-        Life::Stopping { request_id: Some(id), .. } if id.is_empty() => "has left",
-        Life::Stopping { request_id: Some(_), .. } => "has approved its shutdown",
-        Life::Stopping { request_id: None, .. } => "was stopped by force",
-        Life::Exited { dismissed: false, .. } => {
+        Life::Stopping { cause, .. } if cause.is_own_decision() && admit == Admit::Stopping => return Ok(()),
+        Life::Stopping { cause: EndCause::Left, .. } => "has left",
+        Life::Stopping { cause: EndCause::Approved(_), .. } => "has approved its shutdown",
+        Life::Stopping { .. } => "was stopped by force",
+        Life::Exited { cause, .. } if !cause.is_dismissal() => {
             let text = format!(
                 "{} has exited: this credential can only start a new life with Join. End this process, or join \
                  again with it.",
@@ -445,7 +445,7 @@ fn check_life(record: &MemberRecord, admit: Admit) -> Result<(), Refusal> {
             );
             return Err(Refusal::new(Reason::MemberStopped, text).with(MAY_JOIN, "true"));
         }
-        Life::Exited { dismissed: true, .. } => "has exited",
+        Life::Exited { .. } => "has exited",
         Life::Spawning => "has not started",
     };
     Err(Refusal::new(

@@ -1,7 +1,12 @@
 //! The entries of an inbox, and how they leave it.
 
 use bytes::Bytes;
-use teamwire_proto::{name::Name, v1::DeadLetterCause};
+use teamwire_proto::{
+    Refusal,
+    id::MessageId,
+    name::Name,
+    v1::{self, DeadLetterCause},
+};
 use uuid::Uuid;
 
 use super::{
@@ -11,14 +16,18 @@ use super::{
 };
 
 /// Returns the entry of a message.
-pub(super) fn entry_of(id: &str) -> Bytes {
-    let id = Uuid::try_parse(id).expect("an id that this coordinator has drawn");
-    Bytes::copy_from_slice(id.as_bytes())
+pub(super) fn entry_of(id: MessageId) -> Bytes {
+    Bytes::copy_from_slice(Uuid::from(id).as_bytes())
 }
 
 /// Returns the id of the message that an entry names. `None`: it is not an entry of an inbox.
-pub fn message_id_of(entry: &[u8]) -> Option<String> {
-    Uuid::from_slice(entry).ok().map(|id| id.to_string())
+pub fn message_id_of(entry: &[u8]) -> Option<MessageId> {
+    Uuid::from_slice(entry).ok().map(MessageId::from)
+}
+
+/// Returns the id of a message that the coordinator has composed or stored.
+pub fn id_of(message: &v1::Message) -> Result<MessageId, Refusal> {
+    MessageId::parse(&message.id, "id")
 }
 
 /// A message that is about to leave an inbox.
@@ -27,16 +36,28 @@ pub struct Leaving {
     /// Its sequence.
     pub sequence: u64,
     /// Its id.
-    pub message_id: String,
-    /// When it was last delivered, in milliseconds since 1970. Zero: unknown.
-    pub delivered_ms: u64,
+    pub message_id: MessageId,
+    /// When it was last delivered, in milliseconds since 1970, as far as is known.
+    pub delivered_ms: Option<u64>,
     /// How many sessions have or may have delivered it.
     pub delivery_count: u32,
 }
 
-/// Removes messages from an inbox and writes their receipts. `cause`: why they become dead letters. `None`: they were
+impl Leaving {
+    /// Describes a message that leaves without regard to whether it was delivered.
+    pub(super) fn withdrawn(sequence: u64, message_id: MessageId) -> Self {
+        Self { sequence, message_id, delivered_ms: None, delivery_count: 0 }
+    }
+}
+
+/// Removes messages from an inbox and writes their receipts. `dead_letter`: why they become dead letters. `None`: they were
 /// processed.
-pub(super) fn remove_from_inbox(tx: &mut Tx<'_>, member: &Name, messages: &[Leaving], cause: Option<DeadLetterCause>) {
+pub(super) fn remove_from_inbox(
+    tx: &mut Tx<'_>,
+    member: &Name,
+    messages: &[Leaving],
+    dead_letter: Option<DeadLetterCause>,
+) {
     tx.remove(streams::inbox(member), messages.iter().map(|message| message.sequence).collect());
     for message in messages {
         let receipt = ReceiptRecord {
@@ -44,8 +65,8 @@ pub(super) fn remove_from_inbox(tx: &mut Tx<'_>, member: &Name, messages: &[Leav
             delivered_ms: message.delivered_ms,
             finished_ms: tx.ctx.now_ms,
             delivery_count: message.delivery_count,
-            cause: cause.map_or("", |cause| cause.as_str_name()).to_owned(),
+            dead_letter,
         };
-        tx.put(&receipt_id(&message.message_id, member), &receipt);
+        tx.put(&receipt_id(message.message_id, member), &receipt);
     }
 }

@@ -9,7 +9,7 @@ use teamwire_proto::{
 use super::{
     history::{self, member_event},
     identity::CallerCredentials,
-    records::{Attributes, Life, MemberRecord, TeamRecord},
+    records::{Attributes, EndCause, Life, MemberRecord, TeamRecord},
     secret::{SecretHash, derive},
     tx::{RuleError, Tx},
 };
@@ -79,7 +79,8 @@ pub fn renew(tx: &mut Tx<'_>, names: &[Name]) -> Result<(), RuleError> {
     for name in names {
         let Some(member) = found.member_mut(name).filter(|member| !member.revoked) else { continue };
         match member.life {
-            Life::Exited { .. } | Life::Stopping { request_id: None, .. } | Life::Spawning => continue,
+            Life::Exited { .. } | Life::Spawning => continue,
+            Life::Stopping { cause: EndCause::Forced { .. }, .. } => continue,
             // Its return waits until there is room for the entry in the history.
             Life::Lost if tx.ctx.store_is_full => continue,
             Life::Lost => {

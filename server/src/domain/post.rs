@@ -7,10 +7,10 @@ use std::time::Duration;
 use prost::Message as _;
 use teamwire_proto::{
     Reason, Refusal,
+    id::MessageId,
     name::Name,
     v1::{self, history_entry::Event, message::Body},
 };
-use uuid::Uuid;
 
 use super::{
     actor::Actor, history, inbox, limits::Limits, records::TeamRecord, streams, time::timestamp, topics::Topic, tx::Tx,
@@ -57,7 +57,7 @@ pub fn compose(tx: &mut Tx<'_>, team: &TeamRecord, sender: &Actor, body: Body) -
 }
 
 /// Composes a message with this id, its sender and the time.
-pub fn compose_with_id(tx: &Tx<'_>, id: Uuid, team: &TeamRecord, sender: &Actor, body: Body) -> v1::Message {
+pub fn compose_with_id(tx: &Tx<'_>, id: MessageId, team: &TeamRecord, sender: &Actor, body: Body) -> v1::Message {
     v1::Message {
         id: id.to_string(),
         team: team.name.to_string(),
@@ -74,7 +74,7 @@ pub fn post(tx: &mut Tx<'_>, mut message: v1::Message, to: &[&Name], urgency: Ur
     let id = message.id.clone();
     let weight = message.encoded_len() as u64;
     tx.put(&id, &message);
-    let entry = inbox::entry_of(&id);
+    let entry = inbox::entry_of(MessageId::known(&id).expect("an id that this coordinator has drawn"));
     let bound = urgency.bound(&tx.ctx.limits);
     for name in to {
         tx.append(streams::inbox(name), entry.clone(), weight, Some(bound));

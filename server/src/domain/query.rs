@@ -73,7 +73,7 @@ pub struct MemberFacts {
     pub inbox_depth: u64,
     /// No more ordinary messages fit.
     pub inbox_full: bool,
-    /// When its lease ends or ended. Zero: it has none.
+    /// When its lease ends or ended; 0 if it never had one.
     pub lease_until_ms: u64,
     /// How long a lease lasts.
     pub lease_ttl_ms: u64,
@@ -113,16 +113,13 @@ pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts
     let session = facts.session.as_deref().filter(|session| session.incarnation == member.incarnation);
     let presence = facts.presence.as_deref().filter(|presence| presence.incarnation == member.incarnation);
     let (state, since_ms) = member_state(member, facts);
-    let exit = match &member.life {
-        Life::Exited { exit, .. } => Some(exit.clone().into()),
-        _ => None,
-    };
+    let exit = member.life.exit_report();
     let in_life = facts.activity.as_deref().filter(|activity| activity.incarnation == member.incarnation);
     let failed = in_life.and_then(|activity| activity.failed.as_ref()).filter(|_| exit.is_none());
     let is_live = !matches!(state, MemberState::Exited | MemberState::Lost);
     let is_open = |pending: &&Pending| pending.expires_ms > facts.now_ms;
     let pending =
-        |pending: &Option<Pending>| pending.as_ref().filter(is_open).map_or_else(String::new, |p| p.id.clone());
+        |pending: &Option<Pending>| pending.as_ref().filter(is_open).map_or_else(String::new, |p| p.id.to_string());
     let told = &member.attributes;
     v1::Member {
         name: member.name.to_string(),
@@ -143,7 +140,7 @@ pub fn show_member(team: &TeamRecord, member: &MemberRecord, facts: &MemberFacts
         last_summary: presence.map_or_else(String::new, |presence| presence.summary.clone()),
         pending_shutdown: pending(&member.pending_shutdown),
         pending_plan: pending(&member.pending_plan),
-        pending_permissions: member.pending_permissions.iter().filter(is_open).map(|p| p.id.clone()).collect(),
+        pending_permissions: member.pending_permissions.iter().filter(is_open).map(|p| p.id.to_string()).collect(),
         plan_required: member.plan_required(),
         inbox_depth: facts.inbox_depth,
         inbox_full: facts.inbox_full,
@@ -187,7 +184,7 @@ fn concerns(name: &Name, message: &v1::Message) -> bool {
     is_sender(name, message.sender.as_ref()) || message.recipients.iter().any(|recipient| is(name, recipient))
 }
 
-/// Returns the member whose inbox the caller wants to read. `named`: as in the request. Empty: its own.
+/// Returns the member whose inbox the caller wants to read: the one that the request names, or itself.
 pub fn inbox_owner(team: &TeamRecord, caller: &Principal, named: &str) -> Result<Name, Refusal> {
     let own = match caller {
         Principal::Member { name, .. } => Some(name),
@@ -327,13 +324,13 @@ pub fn show_receipt(message: &v1::Message, recipient: &str, facts: &ReceiptFacts
     let mut receipt =
         v1::Receipt { recipient: recipient.to_owned(), queued_at: message.sent_at, ..v1::Receipt::default() };
     if let Some(finished) = &facts.finished {
-        let state = if finished.cause.is_empty() { ReceiptState::Processed } else { ReceiptState::DeadLettered };
+        let state = finished.dead_letter.map_or(ReceiptState::Processed, |_| ReceiptState::DeadLettered);
         receipt.set_state(state);
         receipt.sequence = finished.sequence;
-        receipt.delivered_at = (finished.delivered_ms > 0).then(|| timestamp(finished.delivered_ms));
+        receipt.delivered_at = finished.delivered_ms.map(timestamp);
         receipt.finished_at = Some(timestamp(finished.finished_ms));
         receipt.delivery_count = finished.delivery_count;
-        receipt.set_dead_letter_cause(DeadLetterCause::from_str_name(&finished.cause).unwrap_or_default());
+        receipt.set_dead_letter_cause(finished.dead_letter.unwrap_or_default());
         return receipt;
     }
     let Some(sequence) = facts.queued_at else {

@@ -110,13 +110,13 @@ pub struct HeldBytes {
 }
 
 impl HeldBytes {
-    /// Returns what is how full: the text, the bytes, and the bytes at which teammates are refused.
-    pub(super) fn parts(&self, limits: &Limits) -> [(&'static str, u64, u64); 3] {
+    /// Returns the parts: what uses what, in words; the bytes; and the bytes at which teammates are refused.
+    fn parts(&self, limits: &Limits) -> [(&'static str, u64, u64); 3] {
         let share = task_share(limits);
         [
-            ("The team", self.team, limits.team_bytes_max),
-            ("Its tasks, which may use a quarter of the quota,", self.tasks, share),
-            ("The history of its tasks, which may use a quarter of the quota,", self.task_changes, share),
+            ("The team uses {} of its quota", self.team, limits.team_bytes_max),
+            ("The team's tasks use {} of their quota", self.tasks, share),
+            ("The history of the team's tasks uses {} of its quota", self.task_changes, share),
         ]
     }
 
@@ -124,10 +124,29 @@ impl HeldBytes {
     pub fn percent(&self, limits: &Limits) -> u64 {
         self.parts(limits).iter().map(|(_, held, max)| percent(*held, *max)).max().unwrap_or(0)
     }
+
+    /// Returns the parts that have used much of their quota.
+    pub(super) fn nearly_full(&self, limits: &Limits) -> Vec<NearlyFull> {
+        let found = self.parts(limits).into_iter().filter_map(|(what, held, max)| {
+            let percent = percent(held, max);
+            let text = format!("{}: {} of {}.", what.replace("{}", &format!("{percent}%")), Bytes(held), Bytes(max));
+            (percent >= ALARM_PERCENT).then_some(NearlyFull { text, is_full: percent >= FULL_PERCENT })
+        });
+        found.collect()
+    }
+}
+
+/// A part of a team that has used much of its quota.
+#[derive(Debug)]
+pub(super) struct NearlyFull {
+    /// What uses how much, as a sentence.
+    pub(super) text: String,
+    /// Whether teammates can add nothing more there.
+    pub(super) is_full: bool,
 }
 
 /// Returns how many percent of a maximum something is.
-pub(super) fn percent(held: u64, max: u64) -> u64 {
+fn percent(held: u64, max: u64) -> u64 {
     held.saturating_mul(100) / max.max(1)
 }
 
@@ -144,7 +163,7 @@ pub fn show(held: &HeldBytes, limits: &Limits) -> v1::TeamStorage {
     }
 }
 
-/// Says in a refusal that the caller, to whom `allowed` bytes were allowed, has a reserve which is used up, too. Empty: it has none.
+/// Says in a refusal that the caller, to whom `allowed` bytes were allowed, has a reserve which is used up, too, if it has one.
 fn reserve_used(allowed: Option<u64>, quota: u64) -> String {
     match allowed.filter(|allowed| *allowed > quota) {
         Some(allowed) => {

@@ -4,6 +4,7 @@
 use std::{collections::HashSet, ops::Range, sync::Arc};
 
 use teamwire_proto::{
+    id::MessageId,
     name::Name,
     v1::{self, NoticeKind, RequestState, history_entry::Event},
 };
@@ -14,7 +15,7 @@ use super::{
     history,
     inbox::{Leaving, remove_from_inbox},
     notices,
-    quota::{ALARM_AGAIN_BELOW, ALARM_PERCENT, Bytes, FULL_PERCENT, HeldBytes, REMEDY, percent},
+    quota::{ALARM_AGAIN_BELOW, ALARM_PERCENT, FULL_PERCENT, HeldBytes, REMEDY},
     records::{
         ActivityRecord, ActsFor, ConsoleRecord, CursorRecord, HostRecord, JoinTokenRecord, Life, ObserverRecord,
         PresenceRecord, QuotaRecord, ReceiptRecord, SessionRecord, SignInCodeRecord, SignInsRecord, TeamRecord,
@@ -36,7 +37,7 @@ const EXPIRED_MS: u64 = 24 * 60 * 60 * 1_000;
 #[derive(Clone, Debug)]
 pub struct Forgotten {
     /// Its id.
-    pub id: String,
+    pub id: MessageId,
     /// Its recipients.
     pub recipients: Vec<Name>,
     /// It lies in an inbox.
@@ -62,7 +63,7 @@ pub fn trim_history(
     tx.remove(HISTORY, sequences.to_vec());
     for message in messages {
         if message.is_waiting {
-            tx.append(LEFTOVERS, message.id.clone().into(), 0, None);
+            tx.append(LEFTOVERS, message.id.to_string().into(), 0, None);
         } else {
             forget(tx, message);
         }
@@ -83,9 +84,9 @@ pub fn trim_leftovers(tx: &mut Tx<'_>, team_id: Uuid, messages: &[(u64, Forgotte
 }
 
 fn forget(tx: &mut Tx<'_>, message: &Forgotten) {
-    tx.delete::<v1::Message>(&message.id);
+    tx.delete::<v1::Message>(&message.id.to_string());
     for recipient in &message.recipients {
-        tx.delete::<ReceiptRecord>(&receipt_id(&message.id, recipient));
+        tx.delete::<ReceiptRecord>(&receipt_id(message.id, recipient));
     }
 }
 
@@ -131,7 +132,7 @@ pub fn remove_member(
     remove_from_inbox(tx, name, inbox, Some(v1::DeadLetterCause::MemberRemoved));
     for leaving in inbox {
         let event = v1::DeadLetterEvent {
-            message_id: leaving.message_id.clone(),
+            message_id: leaving.message_id.to_string(),
             recipient: shown.clone(),
             cause: v1::DeadLetterCause::MemberRemoved.into(),
         };
@@ -228,7 +229,7 @@ pub struct Oldest {
     /// Its sequence.
     pub sequence: u64,
     /// Its id.
-    pub message_id: String,
+    pub message_id: MessageId,
     /// When it was sent.
     pub sent_ms: u64,
     /// How many messages lie there.
@@ -257,7 +258,7 @@ pub fn alarm_unprocessed(tx: &mut Tx<'_>, team_id: Uuid, oldest: &[Oldest]) -> R
         let notice = v1::Notice {
             kind: NoticeKind::Unprocessed.into(),
             member: member.name.to_string(),
-            message_id: found.message_id.clone(),
+            message_id: found.message_id.to_string(),
             text: format!("{} has {how_many} unprocessed, the oldest for {minutes} min.", member.name),
             ..v1::Notice::default()
         };
@@ -272,23 +273,18 @@ pub fn alarm_quota(tx: &mut Tx<'_>, team_id: Uuid, held: HeldBytes) -> Result<Op
     let Some(team) = same_team(tx, team_id)? else { return Ok(None) };
     let limits = tx.ctx.limits.clone();
     let used = held.percent(&limits);
-    let reached = [FULL_PERCENT, ALARM_PERCENT].into_iter().find(|percent| used >= *percent).unwrap_or(0);
-    let before = tx.read::<QuotaRecord>("")?.map_or(0, |record| record.percent);
-    if reached == before || (reached < before && used + ALARM_AGAIN_BELOW > before) {
+    let reached = [FULL_PERCENT, ALARM_PERCENT].into_iter().find(|percent| used >= *percent);
+    let before = tx.read::<QuotaRecord>("")?.and_then(|record| record.percent);
+    if reached == before || (reached < before && before.is_some_and(|before| used + ALARM_AGAIN_BELOW > before)) {
         return Ok(None);
     }
     tx.put("", &QuotaRecord { percent: reached });
     if reached < before {
         return Ok(None);
     }
-    let full = held.parts(&limits).into_iter().filter(|(_, held, max)| percent(*held, *max) >= ALARM_PERCENT);
-    let lines: Vec<String> = full
-        .map(|(what, held, max)| {
-            format!("{what} uses {}% of its quota: {} of {}.", percent(held, max), Bytes(held), Bytes(max))
-        })
-        .collect();
+    let lines: Vec<String> = held.nearly_full(&limits).into_iter().map(|part| part.text).collect();
     let then = match reached {
-        FULL_PERCENT => "Teammates can add nothing more there; you and the operator have a reserve.",
+        Some(FULL_PERCENT) => "Teammates can add nothing more there; you and the operator have a reserve.",
         _ => "At 100%, teammates can add nothing more there.",
     };
     let text = format!("{} {then} {REMEDY}", lines.join(" "));

@@ -171,9 +171,9 @@ impl MemberRecord {
     /// Removes a request from those that await an answer.
     pub fn remove_pending(&mut self, request_id: &str) {
         for pending in [&mut self.pending_shutdown, &mut self.pending_plan, &mut self.pending_order] {
-            pending.take_if(|pending| pending.id == request_id);
+            pending.take_if(|pending| pending.id.as_str() == request_id);
         }
-        self.pending_permissions.retain(|pending| pending.id != request_id);
+        self.pending_permissions.retain(|pending| pending.id.as_str() != request_id);
     }
 
     /// Changes the state of the member's life.

@@ -45,7 +45,7 @@ pub fn send(
         sender: &sender,
         request,
         fingerprint: &fingerprint,
-        trace_parent: &who.trace_parent,
+        trace_parent: who.trace_parent.as_deref(),
     };
     let reply = sending.dispatch(tx)?;
     if !reply.replayed {
@@ -61,7 +61,7 @@ struct Sending<'a> {
     sender: &'a Actor,
     request: &'a v1::SendRequest,
     fingerprint: &'a Fingerprint,
-    trace_parent: &'a str,
+    trace_parent: Option<&'a str>,
 }
 
 impl Sending<'_> {
@@ -306,7 +306,7 @@ impl Sending<'_> {
         v1::Message {
             in_reply_to: in_reply_to.unwrap_or_default(),
             attachments: self.request.attachments.clone(),
-            trace_parent: self.trace_parent.to_owned(),
+            trace_parent: self.trace_parent.unwrap_or_default().to_owned(),
             ..post::compose_with_id(tx, id, self.team, self.sender, body)
         }
     }
@@ -350,7 +350,7 @@ fn answered(decided: request::Decided, answer: &Answer, advice: &str) -> v1::Sen
         request::Decided::Before { message_id, recipient, at_ms } => v1::SendResponse {
             message_id,
             recipients: recipient.iter().map(ToString::to_string).collect(),
-            request_id: answer.request_id.clone(),
+            request_id: answer.request_id.to_string(),
             sent_at: Some(timestamp(at_ms)),
             replayed: true,
             ..v1::SendResponse::default()

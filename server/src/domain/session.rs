@@ -14,7 +14,7 @@ use std::sync::Arc;
 use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
-    id,
+    id::{MessageId, RequestId},
     name::Name,
     v1::{self, NoticeKind},
 };
@@ -71,8 +71,8 @@ pub enum Opened {
         team: Name,
         /// The number of its life.
         incarnation: u64,
-        /// The request that it approved.
-        request_id: String,
+        /// The request that it approved. `None`: it has left.
+        request_id: Option<RequestId>,
     },
 }
 
@@ -123,12 +123,14 @@ pub fn open(
     // A session replaces the previous one.
     tx.needs_no_room();
     let member = team.member(&name).ok_or_else(identity::invalid)?;
-    if let Life::Stopping { request_id: Some(request_id), .. } = &member.life {
+    if let Life::Stopping { cause, .. } = &member.life
+        && cause.is_own_decision()
+    {
         return Ok(Opened::Stopping {
             member: name.clone(),
             team: team.name.clone(),
             incarnation: member.incarnation,
-            request_id: request_id.clone(),
+            request_id: cause.approved().cloned(),
         });
     }
     let before = tx.read::<SessionRecord>(name.folded())?;
@@ -239,8 +241,8 @@ fn insert_descending(cursors: &mut Vec<u64>, cursor: u64, keep: usize) {
 pub fn end(tx: &mut Tx<'_>, member: &Name, why: SessionEnd) -> Result<(), RuleError> {
     let Some(session) = tx.read::<SessionRecord>(member.folded())? else { return Ok(()) };
     let ended = match &session.ended {
-        // A process that has exited because it approved must still learn of the approval if it asks.
-        Some(SessionEnd::ShutdownApproved(_)) if why == SessionEnd::Stopped => return Ok(()),
+        // A process that has exited by its own decision must still learn of that if it asks.
+        Some(SessionEnd::ShutdownApproved(_) | SessionEnd::Left) if why == SessionEnd::Stopped => return Ok(()),
         _ => Some(why),
     };
     tx.put(member.folded(), &SessionRecord { ended, ..SessionRecord::clone(&session) });
@@ -297,8 +299,8 @@ pub struct Acknowledgement {
     pub who: CallerCredentials,
     /// The member whose inbox the messages leave.
     pub member: Name,
-    /// The ids of the messages, in canonical form.
-    pub message_ids: Vec<String>,
+    /// The messages.
+    pub message_ids: Vec<MessageId>,
 }
 
 impl Acknowledgement {
@@ -311,7 +313,7 @@ impl Acknowledgement {
         }
         let mut message_ids = Vec::with_capacity(request.message_ids.len());
         for text in &request.message_ids {
-            message_ids.push(id::message_id(text, "message_ids")?.to_string());
+            message_ids.push(MessageId::parse(text, "message_ids")?);
         }
         let (member, session_id) = match (&who.credential, member) {
             (Credential::Member { member, .. }, _) => (member.clone(), Some(request.session_id.clone())),

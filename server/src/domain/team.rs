@@ -82,7 +82,7 @@ pub fn create(
     let member = life.begin(None, now_ms);
     let team = TeamRecord {
         name: name.clone(),
-        id: tx.new_message_id(),
+        id: tx.new_uuid(),
         description: request.description.clone(),
         created_ms: now_ms,
         lead: lead.clone(),

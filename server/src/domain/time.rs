@@ -30,8 +30,8 @@ pub fn duration(ms: u64) -> prost_types::Duration {
 /// The longest duration that its protocol form may hold: about 10,000 years.
 const DURATION_MAX: Duration = Duration::from_secs(315_576_000_000);
 
-/// Converts a duration from its protocol form, in milliseconds. Zero: absent, negative, or longer than the protocol form
-/// may hold, which some clients could not read back.
+/// Converts a duration from its protocol form, in milliseconds. Returns 0 if it is absent, negative, or longer than the
+/// protocol form may hold, which some clients could not read back.
 pub fn duration_ms(given: Option<&prost_types::Duration>) -> u64 {
     let given = given.and_then(|&given| duration::from_proto(given));
     given.filter(|given| *given <= DURATION_MAX).map_or(0, ms)

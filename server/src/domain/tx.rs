@@ -9,7 +9,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use teamwire_proto::{Reason, Refusal, id, name::Name};
+use teamwire_proto::{
+    Reason, Refusal,
+    id::{MessageId, REQUEST_ID_CHARS, RequestId},
+    name::Name,
+};
 use uuid::Uuid;
 
 use super::{
@@ -81,7 +85,7 @@ pub struct Snapshot {
     /// The replies recorded under idempotency keys that were looked up. `None`: the key is unused.
     pub replies: HashMap<String, Option<Bytes>>,
     /// The sequences of the messages in an inbox, by the folded name of its owner and the id of the message.
-    pub inboxes: HashMap<String, HashMap<String, u64>>,
+    pub inboxes: HashMap<String, HashMap<MessageId, u64>>,
     /// How much more fits into a stream than its bound says: what lies in an inbox and is a notice.
     pub allowances: HashMap<String, Allowance>,
 }
@@ -150,13 +154,12 @@ impl<'a> Tx<'a> {
 
     /// Returns the sequence of a message in a member's inbox. `None`: it is not there. The commit does not check this: a
     /// sequence never names another message, and an entry that is gone is not removed twice.
-    pub fn place_in_inbox(&self, member: &Name, message_id: &str) -> Result<Option<u64>, RuleError> {
+    pub fn place_in_inbox(&self, member: &Name, message_id: MessageId) -> Result<Option<u64>, RuleError> {
         let inbox = self.snapshot.inboxes.get(member.folded()).ok_or_else(|| RuleError::NeedsInbox(member.clone()))?;
-        Ok(inbox.get(message_id).copied())
+        Ok(inbox.get(&message_id).copied())
     }
 
-    /// Returns the length of a record's data, as this transaction has put it or as it was loaded. Zero: there is none, or it is not
-    /// loaded.
+    /// Returns the length of a record's data, as this transaction has put it or as it was loaded; 0 if it is neither.
     pub fn stored_bytes<T: RecordType>(&self, id: &str) -> u64 {
         let key = Key::new(T::KIND, id);
         let found = self.written.get(&key).or_else(|| self.snapshot.records.get(&key));
@@ -292,7 +295,12 @@ impl<'a> Tx<'a> {
     }
 
     /// Draws a message's id: a UUID of version 7.
-    pub fn new_message_id(&mut self) -> Uuid {
+    pub fn new_message_id(&mut self) -> MessageId {
+        self.new_uuid().into()
+    }
+
+    /// Draws a UUID of version 7.
+    pub fn new_uuid(&mut self) -> Uuid {
         let random = self.draw();
         let mut bytes = [0; 10];
         bytes.copy_from_slice(&random[..10]);
@@ -300,10 +308,10 @@ impl<'a> Tx<'a> {
     }
 
     /// Draws a request's id.
-    pub fn new_request_id(&mut self) -> String {
-        let random = self.draw();
-        let chars = random[..id::REQUEST_ID_CHARS].iter().map(|b| id::REQUEST_ID_ALPHABET[usize::from(b % 32)] as char);
-        id::REQUEST_ID_PREFIX.chars().chain(chars).collect()
+    pub fn new_request_id(&mut self) -> RequestId {
+        let mut random = [0; REQUEST_ID_CHARS];
+        random.copy_from_slice(&self.draw()[..REQUEST_ID_CHARS]);
+        RequestId::from_random(random)
     }
 
     /// Draws 160 random bits as hexadecimal digits.

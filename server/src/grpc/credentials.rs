@@ -22,9 +22,9 @@ pub(super) fn read(headers: &HeaderMap) -> Result<CallerCredentials, Refusal> {
     }
     let text = |key: &str| headers.get(key).and_then(|value| value.to_str().ok());
     let session = text(SESSION_METADATA_KEY).map(str::to_owned);
-    let trace_parent = text(trace_parent::METADATA_KEY).filter(|text| trace_parent::is_valid(text)).unwrap_or_default();
+    let trace_parent = text(trace_parent::METADATA_KEY).filter(|text| trace_parent::is_valid(text));
     Ok(CallerCredentials {
-        trace_parent: trace_parent.to_owned(),
+        trace_parent: trace_parent.map(str::to_owned),
         ..CallerCredentials::new(Credential::parse(token)?, session)
     })
 }

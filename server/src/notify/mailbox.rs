@@ -9,7 +9,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use teamwire_proto::{name::Name, v1};
+use teamwire_proto::{id::MessageId, name::Name, v1};
 use tokio::sync::Notify;
 
 use crate::{
@@ -55,7 +55,7 @@ struct State {
     /// The session's progress, as of the last delivery.
     cursor: CursorRecord,
     /// Delivered messages that are still in the inbox, by id.
-    unacked: HashMap<String, Unacked>,
+    unacked: HashMap<MessageId, Unacked>,
     /// How much of `unacked` uses up credit: messages whose acknowledgement is not under way.
     outstanding: Outstanding,
     /// A message that this session had not delivered yet has left the inbox.
@@ -99,8 +99,10 @@ pub(crate) enum Arrival {
 
 impl State {
     /// Changes whether a message uses up credit.
-    fn set_leaving(&mut self, id: &str, is_leaving: bool) {
-        let Some(message) = self.unacked.get_mut(id).filter(|message| message.is_leaving != is_leaving) else { return };
+    fn set_leaving(&mut self, id: MessageId, is_leaving: bool) {
+        let Some(message) = self.unacked.get_mut(&id).filter(|message| message.is_leaving != is_leaving) else {
+            return;
+        };
         message.is_leaving = is_leaving;
         if is_leaving {
             self.outstanding.messages -= 1;
@@ -195,11 +197,11 @@ impl Mailbox {
     }
 
     /// Returns a message that this session has delivered and that is not acknowledged.
-    pub fn unacked(&self, id: &str) -> Option<Leaving> {
-        self.state.lock().unacked.get(id).map(|Unacked { delivered, .. }| Leaving {
+    pub fn unacked(&self, id: MessageId) -> Option<Leaving> {
+        self.state.lock().unacked.get(&id).map(|Unacked { delivered, .. }| Leaving {
             sequence: delivered.sequence,
-            message_id: id.to_owned(),
-            delivered_ms: delivered.delivered_ms,
+            message_id: id,
+            delivered_ms: Some(delivered.delivered_ms),
             delivery_count: delivered.delivery_count,
         })
     }
@@ -209,7 +211,7 @@ impl Mailbox {
     pub(crate) fn leaving<'m>(self: &Arc<Self>, messages: &'m [Leaving]) -> LeavingGuard<'m> {
         let mut state = self.state.lock();
         for message in messages {
-            state.set_leaving(&message.message_id, true);
+            state.set_leaving(message.message_id, true);
         }
         drop(state);
         self.wake.notify_one();
@@ -260,9 +262,9 @@ impl Mailbox {
     pub(crate) fn forget(&self, sequences: &HashSet<u64>) {
         let mut state = self.state.lock();
         let gone = state.unacked.iter().filter(|(_, unacked)| sequences.contains(&unacked.delivered.sequence));
-        let gone: Vec<String> = gone.map(|(id, _)| id.clone()).collect();
+        let gone: Vec<MessageId> = gone.map(|(id, _)| *id).collect();
         for id in gone {
-            state.set_leaving(&id, true);
+            state.set_leaving(id, true);
             state.unacked.remove(&id);
         }
     }
@@ -300,14 +302,14 @@ impl Mailbox {
     }
 
     /// Records that a message is about to be delivered; it uses up credit from now on.
-    pub(crate) fn deliver(&self, id: &str, delivered: Delivered) {
+    pub(crate) fn deliver(&self, id: MessageId, delivered: Delivered) {
         let mut state = self.state.lock();
         // If the store has lost the commit that sent a message, and the message was sent again, the inbox has it at another
         // place. The later entry counts.
         state.set_leaving(id, true);
         state.outstanding.messages += 1;
         state.outstanding.bytes += delivered.bytes;
-        state.unacked.insert(id.to_owned(), Unacked { delivered, is_leaving: false });
+        state.unacked.insert(id, Unacked { delivered, is_leaving: false });
     }
 
     /// Returns the sequence and the delivery time of every delivered message that is still in the inbox, in order.
@@ -331,7 +333,7 @@ impl LeavingGuard<'_> {
     pub(crate) fn done(self) {
         let mut state = self.mailbox.state.lock();
         for message in self.messages {
-            state.set_leaving(&message.message_id, true);
+            state.set_leaving(message.message_id, true);
             let was_delivered = state.unacked.remove(&message.message_id).is_some();
             state.has_holes |= !was_delivered;
             // It may wait for credit. The session must not deliver it anymore.
@@ -344,7 +346,7 @@ impl Drop for LeavingGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.mailbox.state.lock();
         for message in self.messages {
-            state.set_leaving(&message.message_id, false);
+            state.set_leaving(message.message_id, false);
         }
     }
 }

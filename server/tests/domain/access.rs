@@ -4,7 +4,7 @@ use teamwire_proto::{Reason, credential::Credential, v1};
 use teamwire_server::domain::{
     access,
     identity::{self, Admit, CallerCredentials},
-    records::{ActsFor, ConsoleRecord, Exit, Life, SignInCodeRecord, SignInsRecord},
+    records::{ActsFor, ConsoleRecord, EndCause, Exit, Life, SignInCodeRecord, SignInsRecord},
     secret::SecretHash,
 };
 
@@ -31,7 +31,7 @@ fn console() -> ConsoleRecord {
         read_only: true,
         created_ms: NOW_MS,
         expires_ms: NOW_MS + 1,
-        last_used_ms: 0,
+        last_used_ms: None,
         revoked: false,
     }
 }
@@ -113,9 +113,9 @@ fn a_read_only_caller_may_not_write() {
 
 #[test]
 fn a_console_credential_ends_with_the_life() {
-    let exited = Life::Exited { exit: Exit::default(), dismissed: false };
-    let approved = Life::Stopping { forced_by: String::new(), request_id: Some("req".to_owned()), alarmed: false };
-    let forced = Life::Stopping { forced_by: String::new(), request_id: None, alarmed: false };
+    let exited = Life::Exited { exit: Exit::default(), cause: EndCause::ProcessEnded };
+    let approved = stopping(EndCause::Approved(request_id()));
+    let forced = forced();
     for (life, expected) in [
         (Life::Live, Ok(())),
         (Life::Lost, Ok(())),

@@ -4,7 +4,7 @@ use teamwire_proto::{Reason, v1};
 use teamwire_server::{
     domain::{
         activity::{self, LINES_MAX},
-        records::{ActivityRecord, Failed, Life, Program, Used},
+        records::{ActivityRecord, EndCause, Failed, Program, ToolCall, Used},
         topics::Topic,
     },
     store::{Extent, Txn, Write},
@@ -152,8 +152,7 @@ fn what_a_program_does_is_kept_with_when_it_began_until_a_new_life_begins() {
     let (_, txn) = report(&world, "ann", &doing(seconds(5), "Bash: make", seconds(1)), NONE);
     let making = Program {
         turn_since_ms: Some(began_ms),
-        tool: "Bash: make".to_owned(),
-        tool_since_ms: Some(began_ms + 4_000),
+        tool: Some(ToolCall { text: "Bash: make".to_owned(), since_ms: Some(began_ms + 4_000) }),
         ..Program::default()
     };
     assert_eq!(kept(&txn), making);
@@ -163,7 +162,7 @@ fn what_a_program_does_is_kept_with_when_it_began_until_a_new_life_begins() {
     let (_, txn) = report(&world, "ann", &doing(seconds(5), "Bash: make", seconds(3)), NONE);
     assert!(put::<ActivityRecord>(&txn, "ann").is_none(), "nothing has changed");
     let (_, txn) = report(&world, "ann", &doing(seconds(6), "Bash: test", seconds(0)), NONE);
-    assert_eq!(kept(&txn).tool_since_ms, Some(began_ms + 6_000));
+    assert_eq!(kept(&txn).tool.unwrap().since_ms, Some(began_ms + 6_000));
     let (_, txn) = report(&world, "ann", &doing(None, "", None), NONE);
     assert_eq!(kept(&txn), Program::default());
     let world = world.member("ann", |ann| ann.incarnation = 2);
@@ -194,10 +193,10 @@ fn only_a_live_member_reports_activity_and_every_member_reads_it() {
     let refusal = world.run(|tx| activity::subject(tx, &caller("ann"), "", "bobby")).unwrap_err();
     assert_eq!(refusal.reason, Reason::AgentNotFound);
 
-    let approved = Life::Stopping { request_id: Some("req_1".to_owned()), forced_by: String::new(), alarmed: false };
+    let approved = crate::world::stopping(EndCause::Approved(request_id()));
     let stopping = world.life("ann", approved);
     assert_eq!(appended(&report(&stopping, "ann", &lines(&["goodbye"]), NONE).1).len(), 1, "its last words count");
-    let stopped = stopping.life("ann", Life::Stopping { request_id: None, forced_by: String::new(), alarmed: false });
+    let stopped = stopping.life("ann", forced());
     let refusal = stopped.run(|tx| activity::report(tx, &caller("ann"), &lines(&["a"]), NONE)).unwrap_err();
     assert_eq!(refusal.reason, Reason::MemberStopped);
 }

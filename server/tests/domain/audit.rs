@@ -188,7 +188,7 @@ fn all_sign_ins_of_a_member_are_one_account() {
         read_only: true,
         created_ms: NOW_MS,
         expires_ms: NOW_MS - 1,
-        last_used_ms: 0,
+        last_used_ms: None,
         revoked: true,
     };
     let world = World::with(&["lead", "ann"]).record("c1", &console);

@@ -6,7 +6,7 @@ use teamwire_proto::{
 };
 use teamwire_server::{
     domain::{
-        records::{Exit, Life, TeamRecord},
+        records::{EndCause, Exit, Life, TeamRecord},
         tx::{RuleError, Snapshot, Tx},
     },
     store::{Bound, Check, Key, WhenFull, Write},
@@ -30,7 +30,7 @@ fn keyed(request: v1::SendRequest) -> v1::SendRequest {
 }
 
 fn exited() -> Life {
-    Life::Exited { exit: Exit::default(), dismissed: false }
+    Life::Exited { exit: Exit::default(), cause: EndCause::ProcessEnded }
 }
 
 #[test]
@@ -139,8 +139,7 @@ fn ordinary_messages_are_bounded_by_the_inbox_limit() {
 
 #[test]
 fn stopping_member_cannot_send_anything_new() {
-    let stopping =
-        Life::Stopping { request_id: Some("req-aaaaaaaaaaaa".to_owned()), forced_by: String::new(), alarmed: false };
+    let stopping = stopping(EndCause::Approved(request_id()));
     let refusal =
         World::with(&["lead", "ann"]).life("ann", stopping).send(&caller("ann"), &message("lead")).unwrap_err();
     assert_eq!(refusal.reason, Reason::MemberStopped);

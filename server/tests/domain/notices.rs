@@ -2,7 +2,8 @@
 
 use teamwire_proto::{
     Reason,
-    v1::{self, NoticeKind, message::Body},
+    id::MessageId,
+    v1::{self, DeadLetterCause, NoticeKind, message::Body},
 };
 use teamwire_server::{
     domain::{
@@ -50,13 +51,13 @@ fn leads_at(level: NoticeLevel) -> World {
 }
 
 /// Returns the notices in the lead's inbox, in order, each with the id of its message.
-fn inbox(world: &World) -> Vec<(String, v1::Notice)> {
+fn inbox(world: &World) -> Vec<(MessageId, v1::Notice)> {
     let mut entries: Vec<_> = world.snapshot.inboxes.get("lead").into_iter().flatten().collect();
     entries.sort_by_key(|(_, sequence)| **sequence);
-    let read = |id: &String| {
-        let record = &world.snapshot.records[&Key::new(v1::Message::KIND, id.clone())];
+    let read = |id: &MessageId| {
+        let record = &world.snapshot.records[&Key::new(v1::Message::KIND, id.to_string())];
         match record.get::<v1::Message>().unwrap().unwrap().body.clone() {
-            Some(Body::Notice(notice)) => (id.clone(), notice),
+            Some(Body::Notice(notice)) => (*id, notice),
             other => panic!("{other:?}"),
         }
     };
@@ -72,8 +73,8 @@ fn process(world: &mut World) {
     let (id, _) = inbox(world).pop().unwrap();
     world.snapshot.inboxes.clear();
     let receipt =
-        ReceiptRecord { sequence: 1, delivered_ms: 0, finished_ms: NOW_MS, delivery_count: 1, cause: String::new() };
-    let record = World::with(&["lead"]).record(&receipt_id(&id, &name("lead")), &receipt);
+        ReceiptRecord { sequence: 1, delivered_ms: None, finished_ms: NOW_MS, delivery_count: 1, dead_letter: None };
+    let record = World::with(&["lead"]).record(&receipt_id(id, &name("lead")), &receipt);
     world.snapshot.records.extend(record.snapshot.records);
 }
 
@@ -88,8 +89,8 @@ fn unprocessed_notice_is_replaced_by_a_newer_one_about_the_same_member() {
     let (second, after) = inbox(&world).pop().unwrap();
     assert_ne!(first, second, "an acknowledgement of the first one must not remove the second");
     assert_eq!(after.first_at, before.first_at);
-    let receipt: ReceiptRecord = put(&txn, &receipt_id(&first, &name("lead"))).unwrap();
-    assert_eq!((receipt.cause.as_str(), receipt.sequence), ("DEAD_LETTER_CAUSE_REPLACED", 1));
+    let receipt: ReceiptRecord = put(&txn, &receipt_id(first, &name("lead"))).unwrap();
+    assert_eq!((receipt.dead_letter, receipt.sequence), (Some(DeadLetterCause::Replaced), 1));
 }
 
 #[test]
@@ -99,7 +100,7 @@ fn commit_of_a_replacement_checks_that_the_earlier_notice_is_unprocessed() {
     let (first, _) = inbox(&world).pop().unwrap();
     world.pass(LATER_MS);
     let txn = tell(&mut world, idle("ann", "second"));
-    let receipt = Key::new(ReceiptRecord::KIND, receipt_id(&first, &name("lead")));
+    let receipt = Key::new(ReceiptRecord::KIND, receipt_id(first, &name("lead")));
     assert!(txn.checks.contains(&Check::Version { key: receipt, version: None }), "{:?}", txn.checks);
 }
 

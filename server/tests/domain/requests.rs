@@ -1,27 +1,20 @@
 //! Shutdowns and plans: who may ask, who may answer, and what a decision changes.
 
 use teamwire_proto::{
-    Reason, id,
+    Reason,
+    id::{REQUEST_ID_CHARS, RequestId},
     v1::{self, CancelCause, RequestKind, RequestState, SenderKind, send_request::Body},
 };
 use teamwire_server::{
     domain::{
         membership,
-        records::{Exit, Life, Pending, SessionEnd, SessionRecord, TeamRecord},
+        records::{EndCause, Exit, Life, Pending, SessionEnd, SessionRecord, TeamRecord},
         time::timestamp,
     },
     store::{Bound, Txn, WhenFull, Write},
 };
 
 use crate::world::*;
-
-fn request_id() -> String {
-    format!(
-        "{}{}",
-        id::REQUEST_ID_PREFIX,
-        char::from(id::REQUEST_ID_ALPHABET[0]).to_string().repeat(id::REQUEST_ID_CHARS)
-    )
-}
 
 fn send(body: Body) -> v1::SendRequest {
     v1::SendRequest { body: Some(body), ..Default::default() }
@@ -32,7 +25,7 @@ fn ask_to_shut_down(member: &str) -> v1::SendRequest {
 }
 
 fn answer_shutdown(approve: bool) -> v1::SendRequest {
-    let (request_id, approve) = (request_id(), Some(approve));
+    let (request_id, approve) = (request_id().to_string(), Some(approve));
     send(Body::ShutdownResponse(v1::ShutdownResponse { request_id, approve, ..Default::default() }))
 }
 
@@ -41,7 +34,7 @@ fn submit_plan() -> v1::SendRequest {
 }
 
 fn answer_plan(author: &str, approve: bool) -> v1::SendRequest {
-    let (recipient, request_id, approve) = (author.to_owned(), request_id(), Some(approve));
+    let (recipient, request_id, approve) = (author.to_owned(), request_id().to_string(), Some(approve));
     send(Body::PlanApprovalResponse(v1::PlanApprovalResponse { recipient, request_id, approve, ..Default::default() }))
 }
 
@@ -50,7 +43,7 @@ fn asked(expires_ms: u64) -> World {
     let pending = Pending { id: request_id(), expires_ms, approver: None };
     World::with(&["lead", "ann", "bob"])
         .member("ann", |ann| ann.pending_shutdown = Some(pending))
-        .record(&request_id(), &request(RequestKind::Shutdown, "lead", expires_ms))
+        .record(request_id().as_str(), &request(RequestKind::Shutdown, "lead", expires_ms))
 }
 
 /// A team in which `ann` has submitted a plan that it needs approved.
@@ -61,12 +54,12 @@ fn submitted() -> World {
             ann.plan_mode_required = true;
             ann.pending_plan = Some(Pending { id: request_id(), expires_ms, approver: None });
         })
-        .record(&request_id(), &request(RequestKind::PlanApproval, "ann", expires_ms))
+        .record(request_id().as_str(), &request(RequestKind::PlanApproval, "ann", expires_ms))
 }
 
 fn request(kind: RequestKind, requester: &str, expires_ms: u64) -> v1::Request {
     v1::Request {
-        id: request_id(),
+        id: request_id().to_string(),
         kind: kind.into(),
         state: RequestState::Pending.into(),
         requester: Some(v1::Sender { kind: SenderKind::Member.into(), name: requester.to_owned() }),
@@ -78,14 +71,14 @@ fn request(kind: RequestKind, requester: &str, expires_ms: u64) -> v1::Request {
 }
 
 fn decided(txn: &Txn) -> v1::Request {
-    put(txn, &request_id()).unwrap()
+    put(txn, request_id().as_str()).unwrap()
 }
 
 #[test]
 fn second_shutdown_request_is_refused_while_the_first_is_pending() {
     let refusal = asked(NOW_MS + 1).send(&caller("lead"), &ask_to_shut_down("ann")).unwrap_err();
     assert_eq!(refusal.reason, Reason::ShutdownPending);
-    assert_eq!(refusal.metadata.get("request_id"), Some(&request_id()));
+    assert_eq!(refusal.metadata.get("request_id"), Some(&request_id().to_string()));
 }
 
 /// A recipient that has seen the lost request would acknowledge a message with the same id unseen, and nobody would answer.
@@ -106,7 +99,7 @@ fn shutdown_request_replaces_an_expired_one() {
     let (reply, txn) = asked(NOW_MS).send(&caller("lead"), &ask_to_shut_down("ann")).unwrap();
     assert_eq!(decided(&txn).state(), RequestState::Expired);
     let team: TeamRecord = put(&txn, "").unwrap();
-    assert_eq!(team.member(&name("ann")).unwrap().pending_shutdown.as_ref().unwrap().id, reply.request_id);
+    assert_eq!(team.member(&name("ann")).unwrap().pending_shutdown.as_ref().unwrap().id.as_str(), reply.request_id);
 }
 
 #[test]
@@ -155,8 +148,8 @@ fn only_the_lead_may_ask_for_a_shutdown() {
 
 #[test]
 fn shutdown_of_a_stopping_or_exited_member_is_refused_with_what_is_left_to_do() {
-    let stopping = Life::Stopping { request_id: None, forced_by: String::new(), alarmed: false };
-    let exited = Life::Exited { exit: Exit::default(), dismissed: true };
+    let stopping = forced();
+    let exited = Life::Exited { exit: Exit::default(), cause: EndCause::NotStarted };
     for (life, text) in [
         (stopping, "ann is stopping. To wait for its exit, use `teamwire shutdown ann --wait`."),
         (exited, "ann has exited. Nothing is left to shut down."),
@@ -189,7 +182,7 @@ fn approval_stops_the_member_ends_its_session_and_answers_in_one_transaction() {
     let (_, txn) = world.send(&caller("ann"), &answer_shutdown(true)).unwrap();
     let team: TeamRecord = put(&txn, "").unwrap();
     let ann = team.member(&name("ann")).unwrap();
-    assert_eq!(ann.life, Life::Stopping { request_id: Some(request_id()), forced_by: String::new(), alarmed: false });
+    assert_eq!(ann.life, stopping(EndCause::Approved(request_id())));
     assert_eq!(ann.pending_shutdown, None);
     assert_eq!(decided(&txn).state(), RequestState::Approved);
     let session: SessionRecord = put(&txn, "ann").unwrap();
@@ -236,7 +229,7 @@ fn newer_plan_cancels_the_older_one() {
     let (reply, txn) = submitted().send(&caller("ann"), &submit_plan()).unwrap();
     let older = decided(&txn);
     assert_eq!((older.state(), older.cancel_cause()), (RequestState::Cancelled, CancelCause::NewerPlan));
-    assert_ne!(reply.request_id, request_id());
+    assert_ne!(reply.request_id, request_id().to_string());
 }
 
 #[test]
@@ -250,11 +243,11 @@ fn requests_that_name_an_approver_do_not_count_against_those_that_a_new_lead_rec
     let pending =
         |approver: Option<&str>| Pending { id: request_id(), expires_ms: NOW_MS + 1, approver: approver.map(name) };
     // Those that name an approver have no records: reading one would fail.
-    let named = Pending { id: "another".to_owned(), ..pending(Some("bob")) };
+    let named = Pending { id: RequestId::from_random([1; REQUEST_ID_CHARS]), ..pending(Some("bob")) };
     let world = World::with(&["lead", "ann", "bob", "eve"])
         .member("bob", |bob| bob.pending_permissions = vec![named; 300])
         .member("eve", |eve| eve.pending_permissions = vec![pending(None)])
-        .record(&request_id(), &request(RequestKind::Permission, "ann", NOW_MS + 1));
+        .record(request_id().as_str(), &request(RequestKind::Permission, "ann", NOW_MS + 1));
     let to_ann = v1::SetLeadRequest { member: "ann".to_owned(), ..Default::default() };
     let (_, txn) =
         world.run(|tx| membership::set_lead(tx, &caller("lead"), &to_ann, &Default::default())).expect("a new lead");

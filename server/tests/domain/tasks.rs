@@ -5,7 +5,7 @@ use teamwire_server::{
     domain::{
         records::Pending,
         task::{
-            board::{BoardRecord, Place, Status, TaskRecord},
+            board::{BoardRecord, Place, Release, Status, TaskRecord},
             claim, edit,
         },
     },
@@ -81,9 +81,9 @@ fn member_without_an_approved_plan_cannot_work() {
     assert_eq!(claim_task(&world, "ann", 1).unwrap_err().reason, Reason::PlanRequired);
     assert_eq!(complete(&world, "ann", 1, "").unwrap_err().reason, Reason::PlanRequired);
     let world =
-        world.member("ann", |ann| ann.pending_plan = Some(Pending { id: "a plan".to_owned(), ..Default::default() }));
+        world.member("ann", |ann| ann.pending_plan = Some(Pending { id: request_id(), expires_ms: 0, approver: None }));
     let refusal = claim_task(&world, "ann", 1).unwrap_err();
-    assert_eq!(refusal.metadata.get("request_id").map(String::as_str), Some("a plan"));
+    assert_eq!(refusal.metadata.get("request_id").map(String::as_str), Some(request_id().as_str()));
     let world = world.member("ann", |ann| ann.plan_approved = true);
     claim_task(&world, "ann", 1).unwrap();
 }
@@ -122,8 +122,8 @@ fn wrong_claim_token_cannot_complete_a_task() {
 
 #[test]
 fn completion_without_a_token_after_the_claim_has_lapsed_says_when_and_why() {
-    let lapsed =
-        TaskRecord { released_because: "its claim expired after 24 h".to_owned(), released_ms: NOW_MS, ..pending(1) };
+    let released = Some(Release { because: "its claim expired after 24 h".to_owned(), at_ms: NOW_MS });
+    let lapsed = TaskRecord { released, ..pending(1) };
     let world = World::with(&["lead", "ann", "bob"]).tasks(&[(1, &[])]).record("1", &lapsed);
     let refusal = complete(&world, "ann", 1, "").unwrap_err();
     assert_eq!(refusal.reason, Reason::StaleClaim);

@@ -2,13 +2,19 @@
 
 use std::sync::Arc;
 
-use teamwire_proto::{Refusal, credential::Credential, name::Name, v1};
+use teamwire_proto::{
+    Refusal,
+    credential::Credential,
+    id::{REQUEST_ID_CHARS, RequestId},
+    name::Name,
+    v1,
+};
 use teamwire_server::{
     domain::{
         Context, Limits,
         identity::CallerCredentials,
         inbox::message_id_of,
-        records::{Life, MemberRecord, RecordType, RecordedLives, TeamRecord},
+        records::{EndCause, Life, MemberRecord, RecordType, RecordedLives, TeamRecord},
         secret::SecretHash,
         send, streams,
         task::board::{BoardRecord, Place, Status, TaskRecord, Waiting, WaitingRecord},
@@ -22,6 +28,21 @@ use uuid::Uuid;
 pub(crate) const NOW_MS: u64 = 1_800_000_000_000;
 
 const OPERATOR_SECRET: &str = "operator-secret";
+
+/// Returns the id of the one request of a test.
+pub(crate) fn request_id() -> RequestId {
+    RequestId::from_random([0; REQUEST_ID_CHARS])
+}
+
+/// Returns the state of a member that is about to exit.
+pub(crate) fn stopping(cause: EndCause) -> Life {
+    Life::Stopping { cause, alarmed: false }
+}
+
+/// Returns the state of a member that was stopped by force.
+pub(crate) fn forced() -> Life {
+    stopping(EndCause::Forced { by: "lead".to_owned() })
+}
 
 /// Everything that is stored for team `alpha`. A record that is not here does not exist.
 pub(crate) struct World {
@@ -205,11 +226,10 @@ pub(crate) fn pending(id: u64) -> TaskRecord {
         created_by: None,
         created_ms: NOW_MS,
         updated_ms: NOW_MS,
-        claimed_ms: 0,
-        closed_ms: 0,
+        claimed_ms: None,
+        closed_ms: None,
         claim: None,
-        released_because: String::new(),
-        released_ms: 0,
+        released: None,
     }
 }
 

@@ -65,7 +65,11 @@ pub(crate) async fn check_board(store: &dyn Store, namespace: &Namespace) -> Sou
     assert!(waiting.waiting.iter().all(|(id, known)| waits(id, &known.on)), "waits for nothing: {waiting:?}");
     for (name, ids) in &board.claimed {
         let life = &team.member(name).unwrap().life;
-        let works = matches!(life, Life::Live | Life::Stopping { request_id: Some(_), .. });
+        let works = match life {
+            Life::Live => true,
+            Life::Stopping { cause, .. } => cause.is_own_decision(),
+            _ => false,
+        };
         assert!(works && !ids.is_empty(), "{name} is {life:?} and holds {ids:?}");
     }
     let expires = |(id, task): &(&u64, &TaskRecord)| {

@@ -2,6 +2,7 @@
 
 use teamwire_proto::{
     Reason,
+    id::MessageId,
     name::Name,
     v1::{self, CloseReason, NoticeKind, ReceiptState, history_entry::Event, message::Body},
 };
@@ -342,7 +343,8 @@ async fn a_message_that_was_acknowledged_meanwhile_does_not_become_a_dead_letter
     // The command line acknowledges while a session is about to give the message up.
     assert_eq!(t.ack(&bob, &[&id]).await, Ok(1));
     let before = t.history().await;
-    let leaving = Leaving { sequence: 1, message_id: id.clone(), delivered_ms: 0, delivery_count: 5 };
+    let leaving =
+        Leaving { sequence: 1, message_id: MessageId::known(&id).unwrap(), delivered_ms: None, delivery_count: 5 };
     let name = Name::parse("bob", "name").unwrap();
     let session_id = &session.opened.session_id;
     t.coordinator

@@ -36,8 +36,8 @@ pub enum Listing {
 /// To whom credentials are shown, and when.
 #[derive(Clone, Copy, Debug)]
 pub struct Viewer<'i> {
-    /// The id of the credential that the call was made with. Empty: it has none.
-    calling: &'i str,
+    /// The id of the credential that the call was made with, if it has one.
+    calling: Option<&'i str>,
     /// The hash of that credential's secret.
     hash: &'i SecretHash,
     now_ms: u64,
@@ -47,8 +47,8 @@ impl<'i> Viewer<'i> {
     /// Describes the caller.
     pub fn new(who: &'i CallerCredentials, now_ms: u64) -> Self {
         let calling = match &who.credential {
-            Credential::Console { id, .. } | Credential::Observer { id, .. } => id,
-            _ => "",
+            Credential::Console { id, .. } | Credential::Observer { id, .. } => Some(id.as_str()),
+            _ => None,
         };
         Self { calling, hash: &who.hash, now_ms }
     }
@@ -117,8 +117,7 @@ fn is_current(team: Option<&TeamRecord>, observer: Option<&ObserverRecord>, cons
         ActsFor::Operator => true,
         ActsFor::Observer(_) => observer.is_some_and(|observer| observer.secret == console.proof && !observer.revoked),
         ActsFor::Member(name) => team.and_then(|team| team.member(name)).is_some_and(|member| {
-            let is_over =
-                matches!(member.life, Life::Exited { .. } | Life::Spawning | Life::Stopping { request_id: None, .. });
+            let is_over = matches!(member.life, Life::Exited { .. } | Life::Spawning) || member.life.is_forced();
             member.credential == console.proof && !member.revoked && !is_over
         }),
     }
@@ -146,10 +145,10 @@ pub fn show_console(
         read_only: console.read_only,
         created_at: Some(timestamp(console.created_ms)),
         expires_at: Some(timestamp(console.expires_ms)),
-        last_used_at: at(console.last_used_ms),
+        last_used_at: console.last_used_ms.map(timestamp),
         uses_left: 0,
         created_by: created_by.as_ref().map(Into::into),
-        is_calling: viewer.calling == id,
+        is_calling: viewer.calling == Some(id),
     })
 }
 
@@ -161,11 +160,11 @@ pub fn show_observer(viewer: Viewer<'_>, id: &str, observer: &ObserverRecord) ->
         kind: CredentialKind::Observer.into(),
         acts_for: CallerKind::Observer.into(),
         read_only: true,
-        created_at: at(observer.created_ms),
+        created_at: Some(timestamp(observer.created_ms)),
         expires_at: Some(timestamp(observer.expires_ms)),
-        last_used_at: at(observer.last_used_ms),
-        created_by: observer.created_by.as_ref().map(Into::into),
-        is_calling: viewer.calling == id,
+        last_used_at: observer.last_used_ms.map(timestamp),
+        created_by: Some((&observer.created_by).into()),
+        is_calling: viewer.calling == Some(id),
         ..v1::Credential::default()
     })
 }
@@ -177,17 +176,13 @@ pub fn show_join_token(viewer: Viewer<'_>, id: &str, token: &JoinTokenRecord) ->
         id: id.to_owned(),
         kind: CredentialKind::JoinToken.into(),
         member: token.member.as_ref().map_or_else(String::new, Name::to_string),
-        created_at: at(token.created_ms),
+        created_at: Some(timestamp(token.created_ms)),
         expires_at: Some(timestamp(token.expires_ms)),
-        last_used_at: at(token.last_used_ms),
+        last_used_at: token.last_used_ms.map(timestamp),
         uses_left: token.uses_left,
-        created_by: token.created_by.as_ref().map(Into::into),
+        created_by: Some((&token.created_by).into()),
         ..v1::Credential::default()
     })
-}
-
-fn at(ms: u64) -> Option<prost_types::Timestamp> {
-    (ms > 0).then(|| timestamp(ms))
 }
 
 /// Returns whether a call would revoke the console credential that it is made with.
@@ -216,8 +211,8 @@ pub fn revoke(
         end(tx, &mut sign_ins, &id)?;
         tx.put(&key, &sign_ins);
         let member = match &console.acts_for {
-            ActsFor::Member(name) => name.as_str(),
-            ActsFor::Operator | ActsFor::Observer(_) => "",
+            ActsFor::Member(name) => Some(name),
+            ActsFor::Operator | ActsFor::Observer(_) => None,
         };
         revoker.record(tx, CredentialKind::Console, member);
         return Ok(());
@@ -228,7 +223,7 @@ pub fn revoke(
                 return Ok(());
             }
             tx.put(&id, &ObserverRecord { revoked: true, ..ObserverRecord::clone(&observer) });
-            revoker.record(tx, CredentialKind::Observer, "");
+            revoker.record(tx, CredentialKind::Observer, None);
             return Ok(());
         }
         if let Some(token) = tx.read::<JoinTokenRecord>(&id)? {
@@ -236,15 +231,14 @@ pub fn revoke(
                 return Ok(());
             }
             tx.put(&id, &JoinTokenRecord { revoked: true, ..JoinTokenRecord::clone(&token) });
-            let member = token.member.as_ref().map_or("", Name::as_str);
-            revoker.record(tx, CredentialKind::JoinToken, member);
+            revoker.record(tx, CredentialKind::JoinToken, token.member.as_ref());
             return Ok(());
         }
         if let Some(team) = &revoker.team
             && let Some(found) = member::with_id(team, &id)
         {
             if member::revoke(tx, team, &revoker.caller, &found.name)? {
-                revoker.record(tx, CredentialKind::Member, found.name.as_str());
+                revoker.record(tx, CredentialKind::Member, Some(&found.name));
             }
             return Ok(());
         }
@@ -265,7 +259,7 @@ struct Revoker {
 
 impl Revoker {
     /// Records the revocation in the history of the team, if there is one.
-    fn record(&self, tx: &mut Tx<'_>, kind: CredentialKind, member: &str) {
+    fn record(&self, tx: &mut Tx<'_>, kind: CredentialKind, member: Option<&Name>) {
         if self.team.is_some() {
             history::append(tx, history::revocation_event(self.caller.actor().ok().as_ref(), kind, member));
         }

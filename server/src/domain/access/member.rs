@@ -65,9 +65,10 @@ pub(super) fn show_all(
 /// Returns whether some call accepts the credential of a member's present life. After an exit, Join may.
 fn is_valid(member: &MemberRecord) -> bool {
     let is_over = match &member.life {
-        Life::Live | Life::Lost | Life::Stopping { request_id: Some(_), .. } => false,
-        Life::Exited { dismissed, .. } => *dismissed,
-        Life::Stopping { request_id: None, .. } | Life::Spawning => true,
+        Life::Live | Life::Lost => false,
+        Life::Exited { cause, .. } => cause.is_dismissal(),
+        Life::Stopping { cause, .. } => !cause.is_own_decision(),
+        Life::Spawning => true,
     };
     !is_over && !member.revoked
 }

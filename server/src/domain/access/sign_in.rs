@@ -143,7 +143,7 @@ pub fn sign_in(
         read_only,
         created_ms: tx.ctx.now_ms,
         expires_ms,
-        last_used_ms: 0,
+        last_used_ms: None,
         revoked: false,
     };
     tx.put(id, &console);

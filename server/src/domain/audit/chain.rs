@@ -209,7 +209,7 @@ impl StoredEntry {
         Self { hash, encoded, entry }
     }
 
-    /// Returns when the last call ended that it is about, in milliseconds since 1970. Zero: it cannot be decoded.
+    /// Returns when the last call ended that it is about, in milliseconds since 1970; 0 if it cannot be decoded.
     pub fn at_ms(&self) -> u64 {
         let at = self.entry.as_ref().and_then(|entry| entry.last_at.as_ref().or(entry.at.as_ref()));
         at.map_or(0, crate::domain::time::milliseconds)

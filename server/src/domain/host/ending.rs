@@ -9,7 +9,7 @@ use crate::domain::{
     actor::Actor,
     identity::invalid,
     membership::conclude_life,
-    records::{Exit, Life, TeamRecord},
+    records::{EndCause, Exit, Life, TeamRecord},
     request::{
         conclude, find, leave_pending, remove_pending,
         spawn::{self, tell},
@@ -56,7 +56,7 @@ pub fn expire_overdue(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Re
     let Some(id) = order.filter(|order| order.expires_ms <= now_ms).map(|order| order.id.clone()) else {
         return Ok(false);
     };
-    let request = find(tx, &id)?;
+    let request = find(tx, id.as_str())?;
     expire(tx, team, &request)?;
     Ok(true)
 }
@@ -79,10 +79,12 @@ fn free_name(tx: &mut Tx<'_>, team: &mut TeamRecord, request: &v1::Request, why:
     let name = Name::parse(&request.member, "member")?;
     match team.member(&name).map(|member| member.life.clone()) {
         Some(Life::Live | Life::Lost | Life::Stopping { .. }) => {
-            conclude_life(tx, team, &name, Exit { detail: why.to_owned(), ..Exit::default() })?;
+            conclude_life(tx, team, &name, Exit::unseen(why))?;
             // The notice has said that the member was not started, so it may not come back.
-            if let Life::Exited { dismissed, .. } = &mut team.member_mut(&name).ok_or_else(invalid)?.life {
-                *dismissed = true;
+            if let Life::Exited { cause, .. } = &mut team.member_mut(&name).ok_or_else(invalid)?.life
+                && !cause.is_dismissal()
+            {
+                *cause = EndCause::NotStarted;
             }
             Ok(())
         }

@@ -3,6 +3,7 @@
 use teamwire_proto::{
     Reason, Refusal,
     credential::Credential,
+    id::RequestId,
     name::Name,
     v1::{self, RequestState},
 };
@@ -16,7 +17,7 @@ use crate::{
         actor::Actor,
         identity::{self, Admit, CallerCredentials},
         membership::{conclude_life, exit_of},
-        records::{JoinTokenRecord, Life, TeamRecord},
+        records::{EndCause, JoinTokenRecord, Life, TeamRecord},
         request::spawn::{self, check_pending, find_for},
         secret::SecretHash,
         text::Required,
@@ -56,10 +57,10 @@ pub fn take(
         expires_ms: order.expires_at.as_ref().map_or(0, milliseconds),
         plan_mode_required,
         is_for_host: false,
-        order: Some(order.id.clone()),
+        order: RequestId::known(&order.id),
         created_ms: tx.ctx.now_ms,
-        created_by: Some(Actor::Member(host.clone())),
-        last_used_ms: 0,
+        created_by: Actor::Member(host.clone()),
+        last_used_ms: None,
         revoked: false,
     };
     tx.put(&id, &token);
@@ -137,16 +138,16 @@ pub fn report_exit(
     let name = Name::parse(&order.member, "member")?;
     let mut team = TeamRecord::clone(&team);
     let Some(member) = team.member(&name) else { return Ok(unknown) };
-    let is_of_order = member.ordered.as_ref().is_some_and(|ordered| ordered.request_id == order.id);
+    let is_of_order = member.ordered.as_ref().is_some_and(|ordered| ordered.request_id.as_str() == order.id);
     if !is_of_order {
         return Ok(unknown);
     }
     match &member.life {
-        Life::Exited { exit, .. } => return Ok(v1::ReportExitResponse { exit: Some(exit.clone().into()) }),
+        Life::Exited { .. } => return Ok(v1::ReportExitResponse { exit: member.life.exit_report() }),
         // It is about to expire.
         Life::Spawning if check_pending(tx, &order).is_err() => return Ok(unknown),
         Life::Spawning => {
-            let how = teamwire_proto::word::exit(&v1::ExitReport::from(exit));
+            let how = teamwire_proto::word::exit(&exit.report(&EndCause::ProcessEnded));
             ending::reject(tx, &mut team, &order, &host, &format!("Its runner ended before it joined: {how}."))?;
             tx.put("", &team);
             return Ok(unknown);
@@ -154,9 +155,5 @@ pub fn report_exit(
         Life::Live | Life::Lost | Life::Stopping { .. } => conclude_life(tx, &mut team, &name, exit)?,
     }
     tx.put("", &team);
-    let exit = match team.member(&name).map(|member| &member.life) {
-        Some(Life::Exited { exit, .. }) => Some(exit.clone().into()),
-        _ => None,
-    };
-    Ok(v1::ReportExitResponse { exit })
+    Ok(v1::ReportExitResponse { exit: team.member(&name).and_then(|member| member.life.exit_report()) })
 }

@@ -34,7 +34,7 @@ pub fn reschedule(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &
     if team.member(&ordered.host).is_some_and(|host| host.is_host && host.life.is_live()) {
         return Ok(false);
     }
-    let before = find(tx, &ordered.request_id)?;
+    let before = find(tx, ordered.request_id.as_str())?;
     let terms = v1::SpawnTerms { refused_by: Vec::new(), ..before.spawn.clone().unwrap_or_default() };
     let candidates = read_candidates(tx, team, leases)?;
     let profile = Name::parse(&terms.profile, "profile")?;
@@ -47,11 +47,14 @@ pub fn reschedule(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &
         Some(SenderKind::Operator) => Actor::Operator,
         _ => Actor::Member(requester(team, &before).unwrap_or_else(|| team.lead.clone())),
     };
-    let is_unread = !ordered.prompt_id.is_empty() && tx.place_in_inbox(name, &ordered.prompt_id)?.is_some();
+    let unread = match ordered.prompt_id {
+        Some(id) => tx.place_in_inbox(name, id)?.map(|_| id),
+        None => None,
+    };
     let life = reserve(tx, team, name, terms.plan_mode_required)?;
-    let prompt_id = match is_unread {
-        true => ordered.prompt_id,
-        false => post_prompt(tx, team, &orderer, name, &before.content),
+    let prompt_id = match unread {
+        Some(id) => Some(id),
+        None => post_prompt(tx, team, &orderer, name, &before.content)?,
     };
     let time = |at: &Option<_>| at.as_ref().map_or(0, milliseconds);
     let order = NewOrder {
@@ -59,8 +62,7 @@ pub fn reschedule(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, leases: &
         member: name,
         host: &chosen.name,
         terms,
-        prompt: &before.content,
-        prompt_id,
+        prompt: prompt_id.map(|id| (before.content.as_str(), id)),
         deadline_ms: time(&before.expires_at).saturating_sub(time(&before.created_at)),
     };
     spawn::open(tx, team, order)?;

@@ -4,6 +4,7 @@ use std::path::{Component, Path};
 
 use teamwire_proto::{
     Reason, Refusal,
+    id::MessageId,
     name::Name,
     v1::{self, CancelCause, MemberState, message::Body},
 };
@@ -16,6 +17,7 @@ use crate::{
         history::{self, member_event},
         idempotency::{KeyedCall, fingerprint},
         identity::{self, Admit, CallerCredentials, invalid},
+        inbox::id_of,
         life::{NewLife, check_labels},
         post::{self, Urgency},
         query::show_new_member,
@@ -62,14 +64,13 @@ pub fn spawn(
     let deadline_ms = deadline(tx, request, chosen.offer.as_ref().and_then(|offer| offer.profile(&profile)))?;
 
     let member = reserve(tx, &mut team, &name, request.plan_mode_required)?;
-    let prompt_id = post_prompt(tx, &team, &requester, &name, &request.prompt);
+    let prompt_id = post_prompt(tx, &team, &requester, &name, &request.prompt)?;
     let order = NewOrder {
         requester: &requester,
         member: &name,
         host: &chosen.name,
         terms,
-        prompt: &request.prompt,
-        prompt_id: prompt_id.clone(),
+        prompt: prompt_id.map(|id| (request.prompt.as_str(), id)),
         deadline_ms,
     };
     let made = request::spawn::open(tx, &mut team, order)?;
@@ -81,7 +82,7 @@ pub fn spawn(
     let reply = v1::SpawnResponse {
         member: Some(show_new_member(&team, member, tx.ctx)),
         request: Some(made),
-        prompt_message_id: prompt_id,
+        prompt_message_id: prompt_id.as_ref().map(MessageId::to_string).unwrap_or_default(),
     };
     call.record_reply(tx, &reply);
     Ok(reply)
@@ -166,9 +167,15 @@ pub(super) fn reserve(
 }
 
 /// Puts the prompt into the member's inbox. Returns the message's id, which is empty if there is no prompt.
-pub(super) fn post_prompt(tx: &mut Tx<'_>, team: &TeamRecord, sender: &Actor, name: &Name, prompt: &str) -> String {
+pub(super) fn post_prompt(
+    tx: &mut Tx<'_>,
+    team: &TeamRecord,
+    sender: &Actor,
+    name: &Name,
+    prompt: &str,
+) -> Result<Option<MessageId>, RuleError> {
     if prompt.is_empty() {
-        return String::new();
+        return Ok(None);
     }
     let line = prompt.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     let mut summary: String = line.chars().filter(|c| !c.is_control()).take(SUMMARY_CHARS).collect();
@@ -177,5 +184,5 @@ pub(super) fn post_prompt(tx: &mut Tx<'_>, team: &TeamRecord, sender: &Actor, na
     }
     let body = Body::Message(v1::DirectMessage { recipient: name.to_string(), summary, content: prompt.to_owned() });
     let message = v1::Message { prompt: true, ..post::compose(tx, team, sender, body) };
-    post::post(tx, message, &[name], Urgency::Ordinary).id
+    Ok(Some(id_of(&post::post(tx, message, &[name], Urgency::Ordinary))?))
 }

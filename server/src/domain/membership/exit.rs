@@ -13,7 +13,7 @@ use crate::domain::{
     identity::{self, Admit, CallerCredentials, Principal, invalid},
     notices,
     query::show_new_member,
-    records::{Exit, Life, SessionEnd, TeamRecord},
+    records::{EndCause, Exit, Life, SessionEnd, TeamRecord},
     request, session,
     task::give_back,
     text::check_line,
@@ -34,16 +34,15 @@ pub fn leave(tx: &mut Tx<'_>, who: &CallerCredentials, request: &v1::LeaveReques
     if request.exit_follows && !present.detached {
         // Its runner will report the exit.
         if !matches!(present.life, Life::Stopping { .. } | Life::Exited { .. }) {
-            request::shutdown::begin_exit(tx, &mut team, &name, "", &exit.detail)?;
+            request::shutdown::begin_exit(tx, &mut team, &name, EndCause::Left, &exit.detail)?;
             tx.put("", &team);
         }
         return Ok(());
     }
     let is_unknown = exit == Exit::default();
-    if let Life::Exited { exit: known, dismissed } = &present.life {
-        exit.approved_request_id.clone_from(&known.approved_request_id);
-        if *dismissed && known.approved_request_id.is_empty() {
-            // It was stopped by force or was not started, and the detail says so.
+    if let Life::Exited { exit: known, cause } = &present.life {
+        if matches!(cause, EndCause::Forced { .. } | EndCause::NotStarted) {
+            // The detail says so.
             exit.detail.clone_from(&known.detail);
         }
         // The exit was reported before, or the member was declared exited without a report; only better knowledge changes
@@ -68,10 +67,9 @@ pub(in crate::domain) fn exit_of(tx: &Tx<'_>, report: Option<&v1::ExitReport>, f
     check_line(&report.detail, &format!("{field}.detail"), Reason::InvalidField, &tx.ctx.limits)?;
     Ok(Exit {
         code: report.code,
-        signal: report.signal,
-        duration_ms: duration_ms(report.duration.as_ref()),
+        signal: (report.signal > 0).then_some(report.signal),
+        duration_ms: Some(duration_ms(report.duration.as_ref())).filter(|ms| *ms > 0),
         detail: report.detail,
-        approved_request_id: String::new(),
         runner_action,
     })
 }
@@ -88,30 +86,27 @@ pub(in crate::domain) fn conclude_life(
     let handed_over = request::hand_on::hand_to_lead(tx, team, name)?;
     let is_lead = team.is_lead(name);
     let member = team.member_mut(name).ok_or_else(invalid)?;
-    let (dismissed, approved) = match &member.life {
-        Life::Stopping { request_id, forced_by, .. } => {
-            exit.approved_request_id = request_id.clone().unwrap_or_default();
-            if request_id.is_none() {
-                exit.detail = forced_detail(forced_by, &exit);
-            }
-            // A member that leaves voluntarily may come back with its credential.
-            (request_id.as_deref() != Some(""), request_id.is_some())
-        }
-        Life::Exited { dismissed, .. } => (*dismissed, false),
-        Life::Spawning => (true, false),
-        Life::Live | Life::Lost => (false, false),
+    let cause = match &member.life {
+        Life::Stopping { cause, .. } | Life::Exited { cause, .. } => cause.clone(),
+        Life::Spawning => EndCause::NotStarted,
+        Life::Live | Life::Lost => EndCause::ProcessEnded,
     };
-    let is_recorded = dismissed || member.lives.left_out == 0;
-    member.enter(Life::Exited { exit: exit.clone(), dismissed }, now_ms);
+    // Its session has ended, and says so.
+    let has_decided = matches!(member.life, Life::Stopping { .. }) && cause.is_own_decision();
+    if let Life::Stopping { cause: EndCause::Forced { by }, .. } = &member.life {
+        exit.detail = forced_detail(by, &exit);
+    }
+    let is_recorded = cause.is_dismissal() || member.lives.left_out == 0;
+    let report = exit.report(&cause);
+    member.enter(Life::Exited { exit, cause }, now_ms);
     let (shown, incarnation) = (member.name.clone(), member.incarnation);
-    let report = v1::ExitReport::from(exit);
     let how = word::exit(&report);
     if is_recorded {
         history::append(tx, exit_event(&shown, incarnation, &report));
     }
     tx.end_lease(name.folded());
     let tasks = give_back::give_back(tx, name, "its owner has exited")?;
-    if !approved {
+    if !has_decided {
         session::end(tx, name, SessionEnd::Stopped)?;
     }
     notices::drop_waiting_idle(tx, team, name)?;
@@ -131,7 +126,8 @@ pub(in crate::domain) fn conclude_life(
             kind: NoticeKind::MemberExited.into(),
             member: shown.to_string(),
             text: format!("{what}.{back}{left}{asked}"),
-            important: handed_over > 0 || !approved && (report.signal > 0 || report.code.is_some_and(|code| code != 0)),
+            important: handed_over > 0
+                || !has_decided && (report.signal > 0 || report.code.is_some_and(|code| code != 0)),
             exit: Some(report),
             ..v1::Notice::default()
         };
@@ -143,12 +139,11 @@ pub(in crate::domain) fn conclude_life(
 
 /// Says who stopped a member by force, and that its end was not seen if nothing else is known about it.
 fn forced_detail(forced_by: &str, exit: &Exit) -> String {
-    let by = if forced_by.is_empty() { String::new() } else { format!(" by {forced_by}") };
     match exit.detail.as_str() {
-        unseen if exit.code.is_none() && exit.signal == 0 && !unseen.is_empty() => {
-            format!("stopped by force{by}; {unseen}")
+        unseen if exit.code.is_none() && exit.signal.is_none() && !unseen.is_empty() => {
+            format!("stopped by force by {forced_by}; {unseen}")
         }
-        _ => format!("stopped by force{by}"),
+        _ => format!("stopped by force by {forced_by}"),
     }
 }
 
@@ -196,14 +191,12 @@ pub fn force_stop(
         request::cancel::cancel_all(tx, &mut team, &name, CancelCause::Forced)?;
         tx.put("", &team);
         tx.ends_something();
-    } else if !matches!(target.life, Life::Stopping { request_id: None, .. }) {
+    } else if !target.life.is_forced() {
         request::cancel::cancel_all(tx, &mut team, &name, CancelCause::Forced)?;
         let now_ms = tx.ctx.now_ms;
         let member = team.member_mut(&name).ok_or_else(invalid)?;
-        member.enter(
-            Life::Stopping { request_id: None, forced_by: v1::Sender::from(&actor).name, alarmed: false },
-            now_ms,
-        );
+        let cause = EndCause::Forced { by: v1::Sender::from(&actor).name };
+        member.enter(Life::Stopping { cause, alarmed: false }, now_ms);
         let event = v1::MemberEvent {
             member: name.to_string(),
             state: MemberState::Stopping.into(),

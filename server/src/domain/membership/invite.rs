@@ -47,8 +47,8 @@ pub fn invite(
         is_for_host: request.host,
         order: None,
         created_ms: tx.ctx.now_ms,
-        created_by: Some(actor.clone()),
-        last_used_ms: 0,
+        created_by: actor.clone(),
+        last_used_ms: None,
         revoked: false,
     };
     tx.put(&id, &token);
@@ -72,8 +72,8 @@ pub fn create_observer(
         secret: SecretHash::of(&secret),
         expires_ms,
         created_ms: tx.ctx.now_ms,
-        created_by: Some(actor.clone()),
-        last_used_ms: 0,
+        created_by: actor.clone(),
+        last_used_ms: None,
         revoked: false,
     };
     tx.put(&id, &observer);

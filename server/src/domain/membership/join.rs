@@ -23,7 +23,7 @@ use crate::{
         notices,
         query::{show_new_member, show_team},
         quota::Spender,
-        records::{JoinTokenRecord, Life, MemberRecord, PresenceRecord, SessionEnd, TeamRecord},
+        records::{EndCause, JoinTokenRecord, Life, MemberRecord, PresenceRecord, SessionEnd, TeamRecord},
         request, session,
         task::give_back,
         time::ms,
@@ -81,7 +81,7 @@ pub fn join(
     }
     let crash = match (&request.previous_exit, &before) {
         (Some(report), Some(before)) if token.is_none() && matches!(before.life, Life::Live | Life::Lost) => {
-            Some(v1::ExitReport::from(exit_of(tx, Some(report), "previous_exit")?))
+            Some(exit_of(tx, Some(report), "previous_exit")?.report(&EndCause::ProcessEnded))
         }
         _ => None,
     };
@@ -99,7 +99,7 @@ pub fn join(
     }
     if let (Some(token), Credential::Join { id, .. }) = (&mut token, &who.credential) {
         token.uses_left -= 1;
-        token.last_used_ms = tx.ctx.now_ms;
+        token.last_used_ms = Some(tx.ctx.now_ms);
         tx.put(id, token);
     }
     tx.put("", &team);
@@ -347,8 +347,9 @@ fn own_name(team: &TeamRecord, who: &CallerCredentials, request: &v1::JoinReques
         .field("name"));
     }
     let dismissed = match &record.life {
-        Life::Live | Life::Lost | Life::Exited { dismissed: false, .. } => false,
-        Life::Stopping { .. } | Life::Exited { dismissed: true, .. } | Life::Spawning => true,
+        Life::Live | Life::Lost => false,
+        Life::Exited { cause, .. } => cause.is_dismissal(),
+        Life::Stopping { .. } | Life::Spawning => true,
     };
     if dismissed {
         return Err(Refusal::new(

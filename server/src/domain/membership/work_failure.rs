@@ -1,7 +1,8 @@
 //! Failures of a member's program that do not end the member's life.
 
 use teamwire_proto::{
-    Reason, Refusal, id,
+    Reason, Refusal,
+    id::MessageId,
     name::Name,
     v1::{self, NoticeKind},
     word,
@@ -11,7 +12,7 @@ use super::exit::exit_of;
 use crate::domain::{
     actor::Actor,
     notices,
-    records::TeamRecord,
+    records::{EndCause, TeamRecord},
     task,
     text::check_line,
     tx::{RuleError, Tx},
@@ -36,7 +37,7 @@ pub(super) fn report_failure(
         0 if failure.message_id.is_empty() && exit.is_none() => ("its first prompt".to_owned(), None),
         0 => {
             let id = &failure.message_id;
-            id::message_id(id, "failure.message_id")?;
+            MessageId::parse(id, "failure.message_id")?;
             let what = match failure.messages {
                 0 | 1 => format!("message {id}"),
                 count => format!("a batch of {count} messages, the first of which is {id}"),
@@ -73,7 +74,7 @@ fn exit_of_program(tx: &Tx<'_>, failure: &v1::WorkFailure) -> Result<Option<v1::
     if failure.exit.is_none() && !failure.error.trim().is_empty() {
         return Ok(None);
     }
-    let exit = v1::ExitReport::from(exit_of(tx, failure.exit.as_ref(), "failure.exit")?);
+    let exit = exit_of(tx, failure.exit.as_ref(), "failure.exit")?.report(&EndCause::ProcessEnded);
     if exit.signal == 0 && exit.code.is_none_or(|code| code == 0) {
         let message = "failure.exit must have a signal or a code other than 0: a program without one has not failed. For a \
                        program that is still running, set failure.error instead.";

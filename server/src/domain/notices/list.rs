@@ -64,14 +64,14 @@ impl NoticeList {
     pub(super) fn drop_waiting(&mut self, tx: &mut Tx<'_>, kind: NoticeKind, about: &str) {
         let slot = self.slots.iter_mut().find(|slot| slot.kind == i32::from(kind) && slot.about == about);
         if let Some(waiting) = slot.and_then(|slot| slot.waiting.take()) {
-            tx.delete::<v1::Message>(&waiting.message_id);
+            tx.delete::<v1::Message>(&waiting.message_id.to_string());
         }
     }
 
     /// Empties the list.
     pub(super) fn clear(&mut self, tx: &mut Tx<'_>) {
         for waiting in self.slots.drain(..).filter_map(|slot| slot.waiting) {
-            tx.delete::<v1::Message>(&waiting.message_id);
+            tx.delete::<v1::Message>(&waiting.message_id.to_string());
         }
     }
 
@@ -111,13 +111,13 @@ impl NoticeList {
             let last = self.slots.len() - 1;
             let slot = self.slots.remove(self.slots[..last].iter().position(|slot| !slot.important).unwrap_or(0));
             if let Some(sent) = slot.sent
-                && let Some(sequence) = tx.place_in_inbox(&self.member, &sent.message_id)?
+                && let Some(sequence) = tx.place_in_inbox(&self.member, sent.message_id)?
             {
-                let leaving = Leaving { sequence, message_id: sent.message_id, delivered_ms: 0, delivery_count: 0 };
+                let leaving = Leaving::withdrawn(sequence, sent.message_id);
                 remove_from_inbox(tx, &self.member, &[leaving], Some(DeadLetterCause::InboxFull));
             }
             if let Some(waiting) = slot.waiting {
-                tx.delete::<v1::Message>(&waiting.message_id);
+                tx.delete::<v1::Message>(&waiting.message_id.to_string());
             }
         }
         Ok(())
@@ -143,5 +143,5 @@ fn first_due(slots: &[NoticeSlot]) -> Option<u64> {
 }
 
 fn receipt_of(slot: &NoticeSlot, member: &Name) -> Option<String> {
-    slot.sent.as_ref().map(|sent| receipt_id(&sent.message_id, member))
+    slot.sent.as_ref().map(|sent| receipt_id(sent.message_id, member))
 }

@@ -10,13 +10,14 @@
 mod list;
 
 use teamwire_proto::{
+    id::MessageId,
     name::Name,
     v1::{self, DeadLetterCause, NoticeKind, message::Body},
 };
 
 use super::{
     actor::Actor,
-    inbox::{Leaving, remove_from_inbox},
+    inbox::{Leaving, id_of, remove_from_inbox},
     post::{self, Urgency},
     records::{DueNoticesRecord, MemberRecord, NoticeLevel, NoticeSlot, SentNotice, TeamRecord, WaitingNotice},
     time::{ms, timestamp},
@@ -39,10 +40,11 @@ pub fn notify(tx: &mut Tx<'_>, team: &TeamRecord, to: &[&Actor], notice: v1::Not
     let important = notice.important || notice.kind().is_important();
     let notice = v1::Notice { count: 1, first_at: Some(timestamp(tx.ctx.now_ms)), important, ..notice };
     let message = post::compose(tx, team, &Actor::Coordinator, Body::Notice(notice.clone()));
+    let id = id_of(&message)?;
     let members = recipients(team, to);
     let mut first = Vec::new();
     for member in &members {
-        if is_first(tx, team, member, &message.id, &notice)? {
+        if is_first(tx, team, member, id, &notice)? {
             first.push(&member.name);
         }
     }
@@ -72,7 +74,7 @@ fn is_first(
     tx: &mut Tx<'_>,
     team: &TeamRecord,
     member: &MemberRecord,
-    message_id: &str,
+    message_id: MessageId,
     notice: &v1::Notice,
 ) -> Result<bool, RuleError> {
     let is_gathered = match member.notice_level {
@@ -86,7 +88,7 @@ fn is_first(
     let mut slot = list.take(tx, notice.kind, &notice.about())?;
     slot.important = notice.important || (slot.sent.is_some() && slot.important);
     let waiting = match &slot.waiting {
-        Some(waiting) => tx.read::<v1::Message>(&waiting.message_id)?,
+        Some(waiting) => tx.read::<v1::Message>(&waiting.message_id.to_string())?,
         None => None,
     };
     let due_ms = match &slot.sent {
@@ -100,12 +102,12 @@ fn is_first(
     } else if due_ms > now_ms {
         let message = own_message(tx, team, member, notice);
         tx.put(&message.id, &message);
-        slot.waiting = Some(WaitingNotice { message_id: message.id, due_ms });
+        slot.waiting = Some(WaitingNotice { message_id: id_of(&message)?, due_ms });
     } else if slot.sent.is_some() {
         let message = own_message(tx, team, member, notice);
         send(tx, &member.name, &mut slot, message)?;
     } else {
-        slot.sent = Some(SentNotice { message_id: message_id.to_owned(), sent_ms: now_ms });
+        slot.sent = Some(SentNotice { message_id, sent_ms: now_ms });
         is_first = true;
     }
     list.put_back(slot);
@@ -122,16 +124,20 @@ fn own_message(tx: &mut Tx<'_>, team: &TeamRecord, member: &MemberRecord, notice
 fn send(tx: &mut Tx<'_>, member: &Name, slot: &mut NoticeSlot, message: v1::Message) -> Result<(), RuleError> {
     let mut message = v1::Message { sent_at: Some(timestamp(tx.ctx.now_ms)), ..message };
     if let Some(sent) = slot.sent.take()
-        && let Some(earlier) = tx.read::<v1::Message>(&sent.message_id)?
-        && let Some(sequence) = tx.place_in_inbox(member, &sent.message_id)?
+        && let Some(earlier) = tx.read::<v1::Message>(&sent.message_id.to_string())?
+        && let Some(sequence) = tx.place_in_inbox(member, sent.message_id)?
     {
-        let leaving = Leaving { sequence, message_id: sent.message_id, delivered_ms: 0, delivery_count: 0 };
-        remove_from_inbox(tx, member, &[leaving], Some(DeadLetterCause::Replaced));
+        remove_from_inbox(
+            tx,
+            member,
+            &[Leaving::withdrawn(sequence, sent.message_id)],
+            Some(DeadLetterCause::Replaced),
+        );
         if let Some(Body::Notice(notice)) = message.body.take() {
             message = after(&earlier, message, &notice);
         }
     }
-    slot.sent = Some(SentNotice { message_id: message.id.clone(), sent_ms: tx.ctx.now_ms });
+    slot.sent = Some(SentNotice { message_id: id_of(&message)?, sent_ms: tx.ctx.now_ms });
     post::post(tx, message, &[member], Urgency::Notice);
     Ok(())
 }
@@ -207,7 +213,7 @@ pub fn send_due(tx: &mut Tx<'_>, team: &TeamRecord) -> Result<Option<u64>, RuleE
         for (kind, about) in list.due(now_ms, SENT_AT_ONCE_MAX) {
             let mut slot = list.take(tx, kind, &about)?;
             if let Some(waiting) = slot.waiting.take()
-                && let Some(message) = tx.read::<v1::Message>(&waiting.message_id)?
+                && let Some(message) = tx.read::<v1::Message>(&waiting.message_id.to_string())?
             {
                 send(tx, &member.name, &mut slot, v1::Message::clone(&message))?;
             }

@@ -11,8 +11,8 @@ use crate::domain::time::timestamp;
 pub struct ActivityRecord {
     /// The life that made the last report.
     pub incarnation: u64,
-    /// The idempotency key of its last report. Empty: it had none.
-    pub last_key: String,
+    /// The idempotency key of its last report, if it had one.
+    pub last_key: Option<String>,
     /// What that life has used.
     pub life: Used,
     /// What all lives before it have used.
@@ -45,27 +45,34 @@ impl ActivityRecord {
 /// What a program is and does. See `Program` of the protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
-    /// Its name and version. Empty: unknown.
-    pub version: String,
+    /// Its name and version, if known.
+    pub version: Option<String>,
     /// When its turn began. `None`: it is in no turn.
     pub turn_since_ms: Option<u64>,
-    /// The tool call that is running. Empty: none.
-    pub tool: String,
-    /// When that began. `None`: none is running.
-    pub tool_since_ms: Option<u64>,
-    /// What keeps it from its work. Empty: nothing.
-    pub trouble: String,
+    /// The tool call that is running.
+    pub tool: Option<ToolCall>,
+    /// What keeps it from its work, if something does.
+    pub trouble: Option<String>,
+}
+
+/// A tool call that is running.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// Its name, and what it does, for a reader.
+    pub text: String,
+    /// When it began, if the program says so.
+    pub since_ms: Option<u64>,
 }
 
 impl Program {
     /// Returns the protocol form.
     pub fn show(&self) -> v1::Program {
         v1::Program {
-            version: self.version.clone(),
+            version: self.version.clone().unwrap_or_default(),
             turn_since: self.turn_since_ms.map(timestamp),
-            tool: self.tool.clone(),
-            tool_since: self.tool_since_ms.map(timestamp),
-            trouble: self.trouble.clone(),
+            tool: self.tool.as_ref().map(|tool| tool.text.clone()).unwrap_or_default(),
+            tool_since: self.tool.as_ref().and_then(|tool| tool.since_ms).map(timestamp),
+            trouble: self.trouble.clone().unwrap_or_default(),
         }
     }
 }

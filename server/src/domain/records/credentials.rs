@@ -1,7 +1,7 @@
 //! Join tokens, observers' credentials, and signing in to the console.
 
 use serde::{Deserialize, Serialize};
-use teamwire_proto::name::Name;
+use teamwire_proto::{id::RequestId, name::Name};
 
 use super::record_type::stored_as_json;
 use crate::domain::{actor::Actor, secret::SecretHash};
@@ -20,22 +20,16 @@ pub struct JoinTokenRecord {
     /// Members that join with it must have a plan approved before they may work on tasks.
     pub plan_mode_required: bool,
     /// Whether it admits hosts instead of teammates.
-    #[serde(default)]
     pub is_for_host: bool,
     /// The order that it was issued for. It is valid as long as that order is pending.
-    #[serde(default)]
-    pub order: Option<String>,
+    pub order: Option<RequestId>,
     /// When it was issued.
-    #[serde(default)]
     pub created_ms: u64,
-    /// Who issued it. `None`: a coordinator that did not record it.
-    #[serde(default)]
-    pub created_by: Option<Actor>,
-    /// When a member or a host last joined with it. Zero: never.
-    #[serde(default)]
-    pub last_used_ms: u64,
+    /// Who issued it.
+    pub created_by: Actor,
+    /// When a member or a host last joined with it, if one has.
+    pub last_used_ms: Option<u64>,
     /// Whether it was revoked.
-    #[serde(default)]
     pub revoked: bool,
 }
 
@@ -49,16 +43,12 @@ pub struct ObserverRecord {
     /// When it expires.
     pub expires_ms: u64,
     /// When it was issued.
-    #[serde(default)]
     pub created_ms: u64,
-    /// Who issued it. `None`: a coordinator that did not record it.
-    #[serde(default)]
-    pub created_by: Option<Actor>,
-    /// When a call last presented it, give or take a minute. Zero: never.
-    #[serde(default)]
-    pub last_used_ms: u64,
+    /// Who issued it.
+    pub created_by: Actor,
+    /// When a call last presented it, give or take a minute, if one has.
+    pub last_used_ms: Option<u64>,
     /// Whether it was revoked.
-    #[serde(default)]
     pub revoked: bool,
 }
 
@@ -121,8 +111,8 @@ pub struct ConsoleRecord {
     pub created_ms: u64,
     /// When it expires.
     pub expires_ms: u64,
-    /// When a call last presented it, give or take a minute. Zero: never.
-    pub last_used_ms: u64,
+    /// When a call last presented it, give or take a minute, if one has.
+    pub last_used_ms: Option<u64>,
     /// Whether it was revoked.
     pub revoked: bool,
 }

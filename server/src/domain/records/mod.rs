@@ -15,7 +15,7 @@ pub(in crate::domain) mod record_type;
 mod session;
 mod team;
 
-pub use activity::{ActivityRecord, Failed, Program, Used};
+pub use activity::{ActivityRecord, Failed, Program, ToolCall, Used};
 pub use audit::{ChainRecord, OperatorMarkRecord};
 pub use credentials::{ActsFor, ConsoleRecord, JoinTokenRecord, ObserverRecord, SignInCodeRecord, SignInsRecord};
 pub use host::{HostRecord, ProfileRecord};
@@ -25,4 +25,6 @@ pub use quota::QuotaRecord;
 pub use receipt::{ReceiptRecord, UnprocessedRecord, receipt_id};
 pub use record_type::RecordType;
 pub use session::{CursorRecord, SessionEnd, SessionRecord, is_lost};
-pub use team::{Attributes, Exit, Life, ListedTeam, MemberRecord, Ordered, Pending, RecordedLives, TeamRecord};
+pub use team::{
+    Attributes, EndCause, Exit, Life, ListedTeam, MemberRecord, Ordered, Pending, RecordedLives, TeamRecord,
+};

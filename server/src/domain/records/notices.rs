@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use teamwire_proto::v1;
+use teamwire_proto::{id::MessageId, v1};
 
 use super::record_type::stored_as_json;
 
@@ -70,7 +70,7 @@ pub struct NoticeSlot {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SentNotice {
     /// The message.
-    pub message_id: String,
+    pub message_id: MessageId,
     /// When it was sent.
     pub sent_ms: u64,
 }
@@ -79,7 +79,7 @@ pub struct SentNotice {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitingNotice {
     /// The message.
-    pub message_id: String,
+    pub message_id: MessageId,
     /// When to send it.
     pub due_ms: u64,
 }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use teamwire_proto::id::RequestId;
+
 use super::record_type::stored_as_json;
 
 /// The latest session on a member's inbox. Id: the member. Changes only when a session opens or ends.
@@ -50,8 +52,10 @@ pub enum SessionEnd {
     /// A new life of the member has started.
     Replaced,
     /// The member approved this request.
-    ShutdownApproved(String),
-    /// The member was stopped by force, or left.
+    ShutdownApproved(RequestId),
+    /// The member left, and its program may still be running.
+    Left,
+    /// The member was stopped by force, or has exited.
     Stopped,
 }
 

@@ -3,7 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use teamwire_proto::{name::Name, v1};
+use teamwire_proto::{
+    id::{MessageId, RequestId},
+    name::Name,
+    v1,
+};
 use uuid::Uuid;
 
 use super::{notices::NoticeLevel, record_type::stored_as_json};
@@ -105,11 +109,11 @@ pub struct RecordedLives {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ordered {
     /// The request.
-    pub request_id: String,
+    pub request_id: RequestId,
     /// The host that starts it, or has started it.
     pub host: Name,
-    /// The message that holds its prompt. Empty: it has none.
-    pub prompt_id: String,
+    /// The message that holds its prompt, if it has one.
+    pub prompt_id: Option<MessageId>,
     /// The public part of the join token that the host has taken the order with.
     #[serde(default)]
     pub token_id: Option<String>,
@@ -119,10 +123,10 @@ pub struct Ordered {
 }
 
 /// A request that awaits an answer.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pending {
     /// The request.
-    pub id: String,
+    pub id: RequestId,
     /// When it expires.
     pub expires_ms: u64,
     /// The member that a permission request names as its approver. `None`: it names none, or it is of another kind.
@@ -136,27 +140,66 @@ pub struct Pending {
 pub enum Life {
     /// Counts as alive.
     Live,
-    /// Has approved its shutdown, or was stopped by force.
+    /// Has approved its shutdown, is leaving, or was stopped by force.
     Stopping {
-        /// The request that it approved. Empty: it is leaving voluntarily. `None`: it was stopped by force.
-        request_id: Option<String>,
-        /// Who stopped it by force. Empty: no one.
-        #[serde(default)]
-        forced_by: String,
+        /// Which of these.
+        cause: EndCause,
         /// Whether the lead was notified that it has not exited.
         alarmed: bool,
     },
     /// Has exited.
     Exited {
-        /// How it exited.
+        /// How its process exited.
         exit: Exit,
-        /// Whether it approved a shutdown or was stopped by force, so that its credential is no longer accepted.
-        dismissed: bool,
+        /// Why the life ended.
+        cause: EndCause,
     },
     /// Gave no heartbeat for too long.
     Lost,
     /// Was ordered from a host, and has not joined.
     Spawning,
+}
+
+/// Why a life is ending or has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndCause {
+    /// The member approved this shutdown request.
+    Approved(RequestId),
+    /// The member left.
+    Left,
+    /// The member was stopped by force.
+    Forced {
+        /// The name of the lead or the operator that stopped it.
+        by: String,
+    },
+    /// The member was ordered from a host, and its order ended before it had started.
+    NotStarted,
+    /// The process ended, and the member had neither approved its shutdown nor left.
+    ProcessEnded,
+}
+
+impl EndCause {
+    /// Returns whether the life's credential is no longer accepted: to come back, the member needs a join token.
+    pub fn is_dismissal(&self) -> bool {
+        match self {
+            Self::Approved(_) | Self::Forced { .. } | Self::NotStarted => true,
+            Self::Left | Self::ProcessEnded => false,
+        }
+    }
+
+    /// Returns whether the member itself has decided to exit.
+    pub fn is_own_decision(&self) -> bool {
+        matches!(self, Self::Approved(_) | Self::Left)
+    }
+
+    /// Returns the shutdown request that the member approved.
+    pub fn approved(&self) -> Option<&RequestId> {
+        match self {
+            Self::Approved(id) => Some(id),
+            _ => None,
+        }
+    }
 }
 
 impl Life {
@@ -167,6 +210,19 @@ impl Life {
             Self::Stopping { .. } => Some("is stopping"),
             Self::Exited { .. } => Some("has exited"),
         }
+    }
+
+    /// Returns how the member exited, if it has.
+    pub fn exit_report(&self) -> Option<v1::ExitReport> {
+        match self {
+            Self::Exited { exit, cause } => Some(exit.report(cause)),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the member was stopped by force and has not exited.
+    pub fn is_forced(&self) -> bool {
+        matches!(self, Self::Stopping { cause: EndCause::Forced { .. }, .. })
     }
 
     /// Returns whether this life has neither ended nor been lost.
@@ -185,29 +241,31 @@ impl Life {
 pub struct Exit {
     /// The exit code.
     pub code: Option<i32>,
-    /// The signal. Zero: none.
-    pub signal: i32,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
     /// How long it ran.
-    pub duration_ms: u64,
+    pub duration_ms: Option<u64>,
     /// Why, for a reader.
     pub detail: String,
-    /// The shutdown request that the member had approved. Empty: none.
-    #[serde(default)]
-    pub approved_request_id: String,
     /// What the runner did to end the process: a `RunnerAction` of the protocol.
-    #[serde(default)]
     pub runner_action: i32,
 }
 
-impl From<Exit> for v1::ExitReport {
-    fn from(exit: Exit) -> Self {
-        Self {
-            code: exit.code,
-            signal: exit.signal,
-            duration: (exit.duration_ms > 0).then(|| duration(exit.duration_ms)),
-            detail: exit.detail,
-            approved_request_id: exit.approved_request_id,
-            runner_action: exit.runner_action,
+impl Exit {
+    /// Returns an exit of which only this is known, for a reader.
+    pub fn unseen(detail: impl Into<String>) -> Self {
+        Self { detail: detail.into(), ..Self::default() }
+    }
+
+    /// Returns the protocol form. `cause`: why the life ended.
+    pub fn report(&self, cause: &EndCause) -> v1::ExitReport {
+        v1::ExitReport {
+            code: self.code,
+            signal: self.signal.unwrap_or_default(),
+            duration: self.duration_ms.map(duration),
+            detail: self.detail.clone(),
+            approved_request_id: cause.approved().map(RequestId::to_string).unwrap_or_default(),
+            runner_action: self.runner_action,
         }
     }
 }

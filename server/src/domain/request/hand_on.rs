@@ -25,7 +25,7 @@ pub fn hand_on(tx: &mut Tx<'_>, team: &TeamRecord, lead: &Name) -> Result<usize,
     let plans = others().flat_map(|member| &member.pending_plan);
     let permissions = others().flat_map(|member| &member.pending_permissions);
     let unnamed = permissions.filter(|pending| pending.approver.is_none());
-    let ids = plans.chain(unnamed).take(HANDED_ON_MAX).map(|pending| pending.id.clone()).collect();
+    let ids = plans.chain(unnamed).take(HANDED_ON_MAX).map(|pending| pending.id.to_string()).collect();
     let requests = find_all(tx, ids)?;
     for request in &requests {
         ask_again(tx, team, request, lead)?;
@@ -44,7 +44,7 @@ pub fn hand_to_lead(tx: &mut Tx<'_>, team: &mut TeamRecord, approver: &Name) -> 
         .filter(|pending| pending.approver.as_ref() == Some(approver) && pending.expires_ms > now_ms);
     let take = |pending: &mut Pending| {
         pending.approver = None;
-        pending.id.clone()
+        pending.id.to_string()
     };
     let ids = its.take(HANDED_ON_MAX).map(take).collect();
     let requests = find_all(tx, ids)?;

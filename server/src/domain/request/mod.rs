@@ -16,7 +16,8 @@ pub mod spawn;
 use std::sync::Arc;
 
 use teamwire_proto::{
-    Reason, Refusal, id,
+    Reason, Refusal,
+    id::RequestId,
     name::Name,
     v1::{self, CancelCause, NoticeKind, RequestKind, RequestState, history_entry::Event, message::Body},
 };
@@ -41,7 +42,7 @@ use super::{
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The request.
-    pub request_id: String,
+    pub request_id: RequestId,
     /// Yes or no.
     pub approve: bool,
     /// Why.
@@ -51,13 +52,13 @@ pub struct Answer {
 impl Answer {
     /// Checks the fields of an answer.
     pub fn check(request_id: &str, approve: Option<bool>, reason: &str, limits: &Limits) -> Result<Self, Refusal> {
-        id::request_id(request_id, "request_id")?;
+        let request_id = RequestId::parse(request_id, "request_id")?;
         let approve = approve.ok_or_else(|| {
             Refusal::new(Reason::ApproveMissing, "approve is missing. Say true to approve or false to reject.")
                 .field("approve")
         })?;
         check_size(reason, "content", limits)?;
-        Ok(Self { request_id: request_id.to_owned(), approve, reason: reason.to_owned() })
+        Ok(Self { request_id, approve, reason: reason.to_owned() })
     }
 }
 
@@ -80,7 +81,7 @@ pub enum Decided {
 /// Makes a request that concerns this member and is not stored yet.
 fn new_request(kind: RequestKind, requester: &Actor, member: &MemberRecord, pending: &Pending) -> v1::Request {
     v1::Request {
-        id: pending.id.clone(),
+        id: pending.id.to_string(),
         kind: kind.into(),
         state: RequestState::Pending.into(),
         requester: Some(requester.into()),
@@ -205,7 +206,7 @@ fn find_pending(
     is_wanted: impl Fn(&Pending) -> bool,
 ) -> Result<Vec<Arc<v1::Request>>, RuleError> {
     let pending = team.member(member).into_iter().flat_map(MemberRecord::pending);
-    let ids: Vec<String> = pending.filter(|pending| is_wanted(pending)).map(|pending| pending.id.clone()).collect();
+    let ids: Vec<String> = pending.filter(|pending| is_wanted(pending)).map(|pending| pending.id.to_string()).collect();
     tx.want::<v1::Request>(ids.iter().cloned())?;
     ids.iter().map(|id| find(tx, id)).collect()
 }

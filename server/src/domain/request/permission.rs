@@ -1,7 +1,8 @@
 //! The request for permission to do something: who may ask, answer and withdraw.
 
 use teamwire_proto::{
-    Reason, Refusal, id,
+    Reason, Refusal,
+    id::RequestId,
     name::Name,
     v1::{self, CancelCause, RequestKind, RequestState},
 };
@@ -17,7 +18,7 @@ use crate::domain::{
     tx::{RuleError, Tx},
 };
 
-/// Asks for permission. `approver`: the member that the caller named. None: the lead, whichever member that is.
+/// Asks for permission. `approver`: the member that the caller named. `None`: the lead, whichever member that is.
 pub fn open(
     tx: &mut Tx<'_>,
     team: &TeamRecord,
@@ -60,7 +61,7 @@ pub fn answer(
     answer: &Answer,
     compose: impl FnOnce(&mut Tx<'_>) -> v1::Message,
 ) -> Result<Decided, RuleError> {
-    let request = find_visible(tx, team, caller, &answer.request_id)?;
+    let request = find_visible(tx, team, caller, answer.request_id.as_str())?;
     expect_kind(&request, RequestKind::Permission)?;
     check_may_answer(team, caller, &request)?;
     if let Some(before) = settled(tx, team, &request, answer)? {
@@ -102,7 +103,7 @@ pub fn withdraw(
     who: &CallerCredentials,
     request: &v1::WithdrawRequest,
 ) -> Result<v1::Request, RuleError> {
-    id::request_id(&request.request_id, "request_id")?;
+    RequestId::parse(&request.request_id, "request_id")?;
     let (team, caller) = identity::call(tx, who, &request.team, Admit::Stopping)?;
     tx.needs_no_room();
     let caller = caller.actor()?;

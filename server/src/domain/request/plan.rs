@@ -24,7 +24,7 @@ pub fn open(
     let mut team = team.clone();
     let now_ms = tx.ctx.now_ms;
     if let Some(older) = member_mut(&mut team, author)?.pending_plan.clone() {
-        let older = find(tx, &older.id)?;
+        let older = find(tx, older.id.as_str())?;
         cancel(tx, &mut team, &older, CancelCause::NewerPlan)?;
     }
     let member = member_mut(&mut team, author)?;
@@ -45,7 +45,7 @@ pub fn answer(
     answer: &Answer,
     compose: impl FnOnce(&mut Tx<'_>) -> v1::Message,
 ) -> Result<Decided, RuleError> {
-    let request = find(tx, &answer.request_id)?;
+    let request = find(tx, answer.request_id.as_str())?;
     expect_kind(&request, RequestKind::PlanApproval)?;
     let author = Name::parse(&request.member, "member")?;
     if *to != author {

@@ -12,7 +12,7 @@ use super::{
 use crate::domain::{
     actor::Actor,
     history::{self, member_event},
-    records::{Life, Pending, SessionEnd, TeamRecord},
+    records::{EndCause, Life, Pending, SessionEnd, TeamRecord},
     session,
     topics::Topic,
     tx::{RuleError, Tx},
@@ -40,7 +40,7 @@ pub fn open(
                     pending.id
                 ),
             )
-            .with("request_id", pending.id.clone())
+            .with("request_id", pending.id.to_string())
             .into());
         }
         expire_overdue(tx, &mut team, to)?;
@@ -65,7 +65,7 @@ pub fn answer(
     answer: &Answer,
     compose: impl FnOnce(&mut Tx<'_>) -> v1::Message,
 ) -> Result<Decided, RuleError> {
-    let request = find_visible(tx, team, caller, &answer.request_id)?;
+    let request = find_visible(tx, team, caller, answer.request_id.as_str())?;
     expect_kind(&request, RequestKind::Shutdown)?;
     let asked = Actor::Member(Name::parse(&request.member, "member")?);
     if *caller != asked {
@@ -84,29 +84,32 @@ pub fn answer(
     member_mut(&mut team, &name)?.pending_shutdown = None;
     let message = decide(tx, &team, &request, caller, answer, compose);
     if answer.approve {
-        begin_exit(tx, &mut team, &name, &request.id, "It has approved its shutdown.")?;
+        begin_exit(
+            tx,
+            &mut team,
+            &name,
+            EndCause::Approved(answer.request_id.clone()),
+            "It has approved its shutdown.",
+        )?;
     }
     tx.put("", &team);
     Ok(Decided::Now(message.into()))
 }
 
-/// Makes a member stopping that has decided to exit: it approved a request, or, without a request's id, it leaves. The
-/// caller puts the team.
+/// Makes a member stopping that has decided to exit: it approved a request, or it leaves. The caller puts the team.
 pub fn begin_exit(
     tx: &mut Tx<'_>,
     team: &mut TeamRecord,
     name: &Name,
-    request_id: &str,
+    cause: EndCause,
     detail: &str,
 ) -> Result<(), RuleError> {
     let now_ms = tx.ctx.now_ms;
     let member = member_mut(team, name)?;
-    member.enter(
-        Life::Stopping { request_id: Some(request_id.to_owned()), forced_by: String::new(), alarmed: false },
-        now_ms,
-    );
+    let approved = cause.approved().cloned();
+    member.enter(Life::Stopping { cause, alarmed: false }, now_ms);
     history::append(tx, member_event(name, MemberState::Stopping, member.incarnation, detail));
-    session::end(tx, name, SessionEnd::ShutdownApproved(request_id.to_owned()))?;
+    session::end(tx, name, approved.map_or(SessionEnd::Left, SessionEnd::ShutdownApproved))?;
     // The member is alive, since it decides. Without a lease, one that counted as lost would be declared exited at once.
     tx.lease(name.folded(), tx.ctx.limits.lease_ttl);
     tx.ends_something();

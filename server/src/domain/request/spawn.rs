@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use teamwire_proto::{
-    Reason, Refusal, id,
+    Reason, Refusal,
+    id::{MessageId, RequestId},
     name::Name,
     v1::{self, DeadLetterCause, MemberState, NoticeKind, RequestKind, RequestState, message::Body},
 };
@@ -18,7 +19,7 @@ use crate::domain::{
     inbox::{Leaving, remove_from_inbox},
     notices,
     post::{self, Urgency},
-    records::{Exit, JoinTokenRecord, Life, Ordered, Pending, TeamRecord},
+    records::{EndCause, Exit, JoinTokenRecord, Life, Ordered, Pending, TeamRecord},
     streams::REQUESTS,
     time::timestamp,
     topics::Topic,
@@ -36,10 +37,8 @@ pub struct NewOrder<'a> {
     pub host: &'a Name,
     /// What was ordered.
     pub terms: v1::SpawnTerms,
-    /// What the member is to do. Empty: it gets no message.
-    pub prompt: &'a str,
-    /// The message that holds the prompt.
-    pub prompt_id: String,
+    /// What the member is to do, and the message that tells it, if it gets one.
+    pub prompt: Option<(&'a str, MessageId)>,
     /// How long the start may take.
     pub deadline_ms: u64,
 }
@@ -50,7 +49,7 @@ pub fn open(tx: &mut Tx<'_>, team: &mut TeamRecord, order: NewOrder<'_>) -> Resu
     let member = member_mut(team, order.member)?;
     let reschedule = order.terms.reschedule;
     let request = v1::Request {
-        content: order.prompt.to_owned(),
+        content: order.prompt.map_or("", |(prompt, _)| prompt).to_owned(),
         created_at: Some(timestamp(tx.ctx.now_ms)),
         spawn: Some(order.terms),
         ..new_request(RequestKind::Spawn, order.requester, member, &pending)
@@ -58,7 +57,7 @@ pub fn open(tx: &mut Tx<'_>, team: &mut TeamRecord, order: NewOrder<'_>) -> Resu
     member.ordered = Some(Ordered {
         request_id: pending.id.clone(),
         host: order.host.clone(),
-        prompt_id: order.prompt_id,
+        prompt_id: order.prompt.map(|(_, id)| id),
         token_id: None,
         reschedule,
     });
@@ -91,7 +90,7 @@ fn hand_to(tx: &mut Tx<'_>, team: &TeamRecord, request: v1::Request, host: &Name
 
 /// Returns an order that this host has. Refuses one that another host has.
 pub fn find_for(tx: &mut Tx<'_>, host: &Name, request_id: &str) -> Result<Arc<v1::Request>, RuleError> {
-    id::request_id(request_id, "request_id")?;
+    RequestId::parse(request_id, "request_id")?;
     let request = find(tx, request_id)?;
     expect_order(&request)?;
     if Name::parse(&request.approver, "approver")? == *host {
@@ -129,7 +128,7 @@ pub fn check_pending(tx: &Tx<'_>, request: &v1::Request) -> Result<(), Refusal> 
 /// is overdue. The caller puts the team.
 pub fn started(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name) -> Result<(), RuleError> {
     let Some(pending) = team.member(name).and_then(|member| member.pending_order.clone()) else { return Ok(()) };
-    let request = find(tx, &pending.id)?;
+    let request = find(tx, pending.id.as_str())?;
     if super::is_overdue(tx, &request) {
         let text = format!("{name} started after its order had expired. End this process.");
         return Err(Refusal::new(Reason::MemberStopped, text).into());
@@ -173,8 +172,7 @@ pub fn clear_up(tx: &mut Tx<'_>, team: &mut TeamRecord, request: &v1::Request, w
 fn end_reserved(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, why: &str) -> Result<(), RuleError> {
     let now_ms = tx.ctx.now_ms;
     let member = member_mut(team, name)?;
-    let exit = Exit { detail: why.to_owned(), ..Exit::default() };
-    member.enter(Life::Exited { exit, dismissed: true }, now_ms);
+    member.enter(Life::Exited { exit: Exit::unseen(why), cause: EndCause::NotStarted }, now_ms);
     history::append(tx, member_event(name, MemberState::Exited, member.incarnation, why));
     tx.notify(Topic::Team);
     Ok(())
@@ -184,14 +182,10 @@ fn end_reserved(tx: &mut Tx<'_>, team: &mut TeamRecord, name: &Name, why: &str) 
 fn withdraw_prompt(tx: &mut Tx<'_>, team: &TeamRecord, request: &v1::Request) -> Result<(), RuleError> {
     let name = Name::parse(&request.member, "member")?;
     let ordered = team.member(&name).and_then(|member| member.ordered.as_ref());
-    let Some(ordered) = ordered.filter(|ordered| ordered.request_id == request.id && !ordered.prompt_id.is_empty())
-    else {
-        return Ok(());
-    };
-    if let Some(sequence) = tx.place_in_inbox(&name, &ordered.prompt_id)? {
-        let message_id = ordered.prompt_id.clone();
-        let leaving = Leaving { sequence, message_id, delivered_ms: 0, delivery_count: 0 };
-        remove_from_inbox(tx, &name, &[leaving], Some(DeadLetterCause::NotStarted));
+    let ordered = ordered.filter(|ordered| ordered.request_id.as_str() == request.id);
+    let Some(prompt_id) = ordered.and_then(|ordered| ordered.prompt_id) else { return Ok(()) };
+    if let Some(sequence) = tx.place_in_inbox(&name, prompt_id)? {
+        remove_from_inbox(tx, &name, &[Leaving::withdrawn(sequence, prompt_id)], Some(DeadLetterCause::NotStarted));
     }
     Ok(())
 }

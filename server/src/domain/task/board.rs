@@ -48,16 +48,22 @@ pub struct TaskRecord {
     /// When it last changed.
     pub updated_ms: u64,
     /// When it was last claimed.
-    pub claimed_ms: u64,
+    pub claimed_ms: Option<u64>,
     /// When it was completed or deleted.
-    pub closed_ms: u64,
+    pub closed_ms: Option<u64>,
     /// The token of the current claim, or of the last one if its owner has completed or released the task.
     pub claim: Option<String>,
-    /// Why it last came back to the board.
-    pub released_because: String,
-    /// When it last came back to the board. Zero: it never did.
-    #[serde(default)]
-    pub released_ms: u64,
+    /// How it last came back to the board.
+    pub released: Option<Release>,
+}
+
+/// How a task came back to the board.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Release {
+    /// Why, for a reader.
+    pub because: String,
+    /// When.
+    pub at_ms: u64,
 }
 
 stored_as_json!(TaskRecord, "task");
@@ -104,17 +110,17 @@ impl TaskRecord {
     pub fn go_back(&mut self, because: &str, now_ms: u64) {
         self.status = Status::Pending;
         self.claim = None;
-        because.clone_into(&mut self.released_because);
-        self.released_ms = now_ms;
+        self.released = Some(Release { because: because.to_owned(), at_ms: now_ms });
     }
 
     /// Says when and why it last came back to the board. `None`: it never did.
     pub fn released_text(&self) -> Option<String> {
-        let because = self.released_because.trim_end_matches('.');
+        let Release { because, at_ms } = self.released.as_ref()?;
+        let because = because.trim_end_matches('.');
         let why = if because.is_empty() { String::new() } else { format!(": {because}") };
         // To the second, for a reader.
-        let at = timestamp(self.released_ms - self.released_ms % 1_000);
-        (self.released_ms > 0).then(|| format!("Task {} went back to the board at {at}{why}", self.id))
+        let at = timestamp(at_ms - at_ms % 1_000);
+        Some(format!("Task {} went back to the board at {at}{why}", self.id))
     }
 
     /// Returns whether it is completed or deleted, which is final.
@@ -314,7 +320,6 @@ impl WaitingRecord {
 
 /// Shows a task.
 pub fn show(task: &TaskRecord, board: &BoardRecord) -> v1::Task {
-    let instant = |ms: u64| (ms > 0).then(|| timestamp(ms));
     let creator = task.created_by.clone().map_or(Actor::Operator, Actor::Member);
     let listed = |ids: &BTreeSet<u64>| -> Vec<u64> {
         ids.iter().copied().filter(|id| board.is_open(*id) || board.completed.contains(id)).collect()
@@ -337,12 +342,12 @@ pub fn show(task: &TaskRecord, board: &BoardRecord) -> v1::Task {
         attempts: task.attempts,
         result: task.result.clone(),
         created_by: Some((&creator).into()),
-        created_at: instant(task.created_ms),
-        updated_at: instant(task.updated_ms),
-        claimed_at: instant(task.claimed_ms).filter(|_| task.status == Status::InProgress),
-        closed_at: instant(task.closed_ms),
-        released_because: task.released_because.clone(),
-        released_at: instant(task.released_ms),
+        created_at: Some(timestamp(task.created_ms)),
+        updated_at: Some(timestamp(task.updated_ms)),
+        claimed_at: task.claimed_ms.map(timestamp).filter(|_| task.status == Status::InProgress),
+        closed_at: task.closed_ms.map(timestamp),
+        released_because: task.released.as_ref().map(|release| release.because.clone()).unwrap_or_default(),
+        released_at: task.released.as_ref().map(|release| timestamp(release.at_ms)),
         claim_expires_at: board.expiring.get(&task.id).copied().map(timestamp),
     }
 }

@@ -9,7 +9,7 @@ use teamwire_proto::{
 
 use super::{
     authority::{claimed, is_lead_or_operator, refuse_closed},
-    board::{BoardRecord, Place, Status, TaskRecord, record_id, show},
+    board::{BoardRecord, Place, Release, Status, TaskRecord, record_id, show},
     change::{Change, find, read_board, record},
     give_back::back_to_the_board,
     notices::tell_revoked,
@@ -149,12 +149,12 @@ fn take(
     task.status = Status::InProgress;
     task.owner = Some(name.clone());
     task.attempts += 1;
-    task.claimed_ms = tx.ctx.now_ms;
+    task.claimed_ms = Some(tx.ctx.now_ms);
     let token = tx.new_secret();
     task.claim = Some(token.clone());
     change.board.place(task.id, Place::Claimed(name.clone()));
     if team.member(name).is_some_and(|member| member.detached) {
-        change.board.expiring.insert(task.id, task.claimed_ms + ms(tx.ctx.limits.claim_ttl));
+        change.board.expiring.insert(task.id, tx.ctx.now_ms + ms(tx.ctx.limits.claim_ttl));
     }
     change.write(tx, &mut task);
     record(tx, TaskEventKind::Claimed, &task, &Actor::Member(name.clone()), "");
@@ -196,7 +196,7 @@ pub fn complete(
     // A repeated call with the token succeeds only if the first one presented it, too.
     task.claim = task.claim.take().filter(|token| *token == request.claim_token);
     task.status = Status::Completed;
-    task.closed_ms = tx.ctx.now_ms;
+    task.closed_ms = Some(tx.ctx.now_ms);
     task.result.clone_from(&request.result);
     let unblocked = change.close(task.id, Place::Completed);
     change.write(tx, &mut task);
@@ -294,11 +294,11 @@ fn stale_claim(task: &TaskRecord, token: &str, holds: bool) -> Refusal {
 
 /// Adds when and why the task last went back to the board.
 fn with_release(refusal: Refusal, task: &TaskRecord) -> Refusal {
-    match task.released_ms {
-        0 => refusal,
-        at_ms => refusal
-            .with("released_at", timestamp(at_ms).to_string())
-            .with("released_because", task.released_because.clone()),
+    match &task.released {
+        None => refusal,
+        Some(Release { because, at_ms }) => {
+            refusal.with("released_at", timestamp(*at_ms).to_string()).with("released_because", because.clone())
+        }
     }
 }
 
@@ -333,7 +333,7 @@ fn check_plan(team: &TeamRecord, name: &Name) -> Result<(), Refusal> {
     };
     let refusal = Refusal::new(Reason::PlanRequired, text);
     Err(match &member.pending_plan {
-        Some(pending) => refusal.with("request_id", pending.id.clone()),
+        Some(pending) => refusal.with("request_id", pending.id.to_string()),
         None => refusal,
     })
 }

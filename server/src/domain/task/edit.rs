@@ -90,11 +90,10 @@ pub fn create(
         },
         created_ms: now_ms,
         updated_ms: now_ms,
-        claimed_ms: 0,
-        closed_ms: 0,
+        claimed_ms: None,
+        closed_ms: None,
         claim: None,
-        released_because: String::new(),
-        released_ms: 0,
+        released: None,
     };
     block(tx, &mut change, &mut task, &request.blocked_by, "blocked_by")?;
     change.place_pending(&task);
@@ -237,7 +236,7 @@ pub fn delete(tx: &mut Tx<'_>, who: &CallerCredentials, named: &str, id: u64) ->
     let unblocked = change.close(id, Place::Deleted);
     let mut task = TaskRecord {
         status: Status::Deleted,
-        closed_ms: tx.ctx.now_ms,
+        closed_ms: Some(tx.ctx.now_ms),
         claim: None,
         description: String::new(),
         active_form: String::new(),
@@ -279,7 +278,7 @@ fn check_metadata(metadata: &BTreeMap<String, String>, field: &str) -> Result<()
     Ok(())
 }
 
-/// Resolves the member that a task is to be assigned to. Empty: none.
+/// Resolves the member that a task is to be assigned to, if the request names one.
 fn resolve_owner(team: &TeamRecord, text: &str) -> Result<Option<Name>, Refusal> {
     match text {
         "" => Ok(None),

@@ -79,7 +79,7 @@ pub fn still_assigned(tx: &mut Tx<'_>, name: &Name) -> Result<Vec<u64>, RuleErro
     Ok(ids)
 }
 
-/// Tells the lead about tasks that stay assigned to an exited member. Empty: there are none.
+/// Tells the lead about tasks that stay assigned to an exited member, if there are any.
 pub fn still_assigned_text(ids: &[u64]) -> String {
     match ids {
         [] => String::new(),
@@ -88,7 +88,7 @@ pub fn still_assigned_text(ids: &[u64]) -> String {
     }
 }
 
-/// Tells the lead about tasks that were released. Empty: there were none.
+/// Tells the lead about tasks that were released, if there were any.
 pub fn given_back_text(ids: &[u64]) -> String {
     match ids {
         [] => String::new(),

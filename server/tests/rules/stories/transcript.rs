@@ -3,7 +3,10 @@
 use std::{collections::HashMap, fmt::Debug};
 
 use teamwire_proto::v1::{self, history_entry::Event};
-use teamwire_server::{coordinator::history::HistoryQuery, domain::task::board::TaskRecord};
+use teamwire_server::{
+    coordinator::history::HistoryQuery,
+    domain::task::board::{Release, TaskRecord},
+};
 
 use super::Story;
 use crate::{
@@ -83,8 +86,9 @@ impl Story {
         }
         let board = check_board(&*self.team.clock, &self.team.namespace).await;
         for task in board.tasks.into_values() {
+            let released = task.released.clone().map(|release| Release { at_ms: 0, ..release });
             let untimed =
-                TaskRecord { created_ms: 0, updated_ms: 0, claimed_ms: 0, closed_ms: 0, released_ms: 0, ..task };
+                TaskRecord { created_ms: 0, updated_ms: 0, claimed_ms: None, closed_ms: None, released, ..task };
             self.transcript.note(&untimed);
         }
     }
