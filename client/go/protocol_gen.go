@@ -62,7 +62,8 @@ func isReopened(reason string) bool {
 // isRead returns whether this call changes nothing.
 func isRead(method string) bool {
 	switch method {
-	case "/teamwire.v1.AccessService/GetCaller",
+	case "/teamwire.v1.TeamService/Diagnose",
+		"/teamwire.v1.AccessService/GetCaller",
 		"/teamwire.v1.MessageService/GetMessage",
 		"/teamwire.v1.RequestService/GetRequest",
 		"/teamwire.v1.TaskService/GetTask",

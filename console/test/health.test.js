@@ -25,7 +25,7 @@ test("a program that fails and leaves messages behind is a problem with a link t
   await coordinator.cli(["send", "ann", "do it"], "lead");
   await coordinator.member("ann", (member) => member.state === "exited");
   const { page, problems } = await console_(coordinator, "lead", "#/health");
-  await page.getByText(/ann's program failed \(exit code 3/).waitFor();
+  await page.getByText(/ann failed \(exit code 3/).waitFor();
   await page.getByText("1 problem found.").waitFor();
   await page.getByRole("link", { name: "See ann" }).click();
   await page.getByRole("heading", { name: "ann" }).waitFor();

@@ -136,7 +136,7 @@ test("a member whose runner is killed comes first, with the reason, and Health s
 
   await page.getByRole("link", { name: "Health" }).click();
   await page.getByText(/zoe has been lost for/).waitFor();
-  await page.getByText(/start its program again/).waitFor();
+  await page.getByText(/If it is still needed/).waitFor();
   await page.getByText("1 problem found.").waitFor();
   assert.deepEqual(problems, []);
 });

@@ -2,7 +2,10 @@
 
 use crate::{
     duration,
-    v1::{ExitReport, MemberState, RunnerAction},
+    v1::{
+        DeadLetterCause, ExitReport, FailedTurns, MemberState, Message, Request, RequestKind, RunnerAction,
+        message::Body,
+    },
     visible::ends_line,
 };
 
@@ -19,6 +22,74 @@ pub fn member_state(state: MemberState) -> &'static str {
         MemberState::Away => "away",
         MemberState::Spawning => "spawning",
     }
+}
+
+/// Writes a number of things: `1 message`, `2 messages`, `2 entries`.
+pub fn count(number: u64, noun: &str) -> String {
+    match (number, noun.strip_suffix("ry")) {
+        (1, _) => format!("1 {noun}"),
+        (_, Some(stem)) => format!("{number} {stem}ries"),
+        _ => format!("{number} {noun}s"),
+    }
+}
+
+/// Joins the lines and words of a text with single spaces.
+pub fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Returns a text as one line of at most `max` characters, with an ellipsis if it was longer.
+pub fn shorten(text: &str, max: usize) -> String {
+    let one_line = one_line(text);
+    if one_line.chars().count() <= max {
+        return one_line;
+    }
+    one_line.chars().take(max.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// How many characters are shown of how a turn failed.
+const ERROR_CHARS_MAX: usize = 200;
+
+/// Describes the turns of a member's program that have failed in a row.
+pub fn failed_turns(failed: &FailedTurns) -> String {
+    format!("{} in a row, last: {}", count(failed.count.into(), "turn"), shorten(&failed.error, ERROR_CHARS_MAX))
+}
+
+/// Returns why a message became a dead letter, in a few words.
+pub fn dead_letter_cause(cause: DeadLetterCause) -> String {
+    cause.as_str_name().trim_start_matches("DEAD_LETTER_CAUSE_").to_ascii_lowercase().replace('_', " ")
+}
+
+/// Returns what a message says, in a few words.
+pub fn summary(message: &Message) -> String {
+    let Some(body) = &message.body else { return String::new() };
+    match body {
+        Body::Notice(notice) if !notice.gathered.is_empty() => count(notice.count.into(), "event"),
+        Body::Notice(notice) => notice.text.clone(),
+        Body::ShutdownRequest(_) => "please shut down".to_owned(),
+        Body::PlanApprovalRequest(plan) if plan.summary.is_empty() => "a plan to approve".to_owned(),
+        Body::PermissionRequest(asked) => permission(&asked.tool, &asked.detail, &asked.summary),
+        _ if body.kind().is_answer() => {
+            let word = if body.approve() == Some(true) { "approved" } else { "rejected" };
+            let colon = if body.text().is_empty() { "" } else { ": " };
+            format!("{word}{colon}{}", body.text())
+        }
+        _ => body.summary().to_owned(),
+    }
+}
+
+/// How many characters are shown of what a request says that has no summary.
+const SAID_CHARS_MAX: usize = 200;
+
+/// Returns what a request asks for: the tool and the command of a permission, or else its summary, or else the first line of its
+/// text; empty if it says nothing.
+pub fn asked_for(request: &Request) -> String {
+    if request.kind() == RequestKind::Permission {
+        return one_line(&permission(&request.tool, &request.content, &request.summary));
+    }
+    let summary = if request.summary.is_empty() { &request.content } else { &request.summary };
+    let first = summary.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    shorten(first, SAID_CHARS_MAX)
 }
 
 /// Up to how many characters all of it is shown what permission is asked for. More than a shortened one has, so that shortening

@@ -2,9 +2,9 @@
 
 use clap::Args;
 use teamwire_client::{TeamChange, v1};
-use teamwire_proto::v1::team_item::Item;
+use teamwire_proto::v1::{Finding, FindingClass, Severity, team_item::Item};
 
-use super::{Output, doctor::crashes};
+use super::Output;
 use crate::{
     context::{Caller, ContextArgs},
     failure::Failure,
@@ -52,7 +52,7 @@ impl Status {
             if is_shown {
                 changes.iter().for_each(|change| self.print(change));
             } else if watcher.is_current() {
-                print(caller, &Shown::of(watcher.items())?.with_crashes(caller).await?, self.output);
+                print(caller, &Shown::of(watcher.items())?.with_findings(caller).await?, self.output);
                 anstream::println!();
                 is_shown = true;
             }
@@ -73,8 +73,8 @@ struct Shown {
     team: v1::Team,
     members: Vec<v1::Member>,
     hosts: Vec<v1::Host>,
-    /// What is said about members whose programs keep crashing.
-    crashing: Vec<String>,
+    /// Which programs keep crashing, and how full the team is.
+    findings: Vec<Finding>,
 }
 
 impl Shown {
@@ -93,16 +93,18 @@ impl Shown {
             |at: Option<&prost_types::Timestamp>, name: &str| (at.map(|at| (at.seconds, at.nanos)), name.to_owned());
         members.sort_by_key(|member| place(member.joined_at.as_ref(), &member.name));
         hosts.sort_by_key(|host| place(host.joined_at.as_ref(), &host.name));
-        Ok(Self { team: team.ok_or_else(show::incomplete)?, members, hosts, crashing: Vec::new() })
+        Ok(Self { team: team.ok_or_else(show::incomplete)?, members, hosts, findings: Vec::new() })
     }
 
-    /// Finds the members whose programs keep crashing.
-    async fn with_crashes(mut self, caller: &Caller) -> Result<Self, Failure> {
-        for member in &self.members {
-            if let Some(crashes) = crashes(caller, member).await? {
-                self.crashing.push(format!("{} keeps crashing: {}.", member.name, crashes.text()));
-            }
-        }
+    /// Asks the coordinator which programs keep crashing, and how full the team is.
+    async fn with_findings(mut self, caller: &Caller) -> Result<Self, Failure> {
+        let is_shown = |finding: &Finding| {
+            let class = finding.class();
+            matches!(class, FindingClass::Crashing | FindingClass::QuotaNearlyUsed | FindingClass::QuotaExceeded)
+        };
+        let request = v1::DiagnoseRequest { team: self.team.name.clone(), ..v1::DiagnoseRequest::default() };
+        let found = caller.client.diagnose(request).await?.findings;
+        self.findings = found.into_iter().filter(is_shown).collect();
         Ok(self)
     }
 }
@@ -117,16 +119,15 @@ pub(super) async fn show(caller: &Caller, named: Option<&str>, output: Output) -
     let members = client.list_all_members(of_team, usize::MAX).await?.members;
     let of_team = v1::ListHostsRequest { team: named, ..Default::default() };
     let hosts = client.list_all_hosts(of_team, usize::MAX).await?.hosts;
-    let mut shown = Shown { team, members, hosts, crashing: Vec::new() };
+    let mut shown = Shown { team, members, hosts, findings: Vec::new() };
     if !output.json {
-        let of_team = caller.clone().in_team(&shown.team.name);
-        shown = shown.with_crashes(&of_team).await?;
+        shown = shown.with_findings(caller).await?;
     }
     print(caller, &shown, output);
     Ok(())
 }
 
-fn print(caller: &Caller, Shown { team, members, hosts, crashing }: &Shown, output: Output) {
+fn print(caller: &Caller, Shown { team, members, hosts, findings }: &Shown, output: Output) {
     let usage = show::usage_of_all(members);
     if output.json {
         let shown: Vec<_> = members.iter().map(|member| show::json("Member", member)).collect();
@@ -149,12 +150,9 @@ fn print(caller: &Caller, Shown { team, members, hosts, crashing }: &Shown, outp
     }
     anstream::println!();
     show::members(members);
-    for text in crashing {
-        anstream::println!("\n{}", show::paint(show::warning(), show::plain(text)));
-    }
-    for part in show::nearly_full(team) {
-        let style = if part.is_full { show::warning() } else { show::dim() };
-        anstream::println!("\n{}", show::paint(style, part.text));
+    for finding in findings {
+        let style = if finding.severity() == Severity::Problem { show::warning() } else { show::dim() };
+        anstream::println!("\n{}", show::paint(style, show::plain(&finding.text)));
     }
     if let Some(text) = show::hosts_in_all(hosts) {
         anstream::println!("\n{text}");

@@ -11,7 +11,7 @@ use teamwire_proto::{
 use super::{
     bold, dim, json,
     member::state_style,
-    message::{dead_letter_cause, kind, receipt_state, summary_and_content},
+    message::{kind, receipt_state, summary_and_content},
     paint, plain, request_kind, request_text, shorten,
     text::date_and_time,
 };
@@ -37,7 +37,7 @@ pub(crate) fn entry(entry: &v1::HistoryEntry, own: Option<&str>) {
                 "message {} to {} became a dead letter: {}",
                 event.message_id,
                 event.recipient,
-                dead_letter_cause(event.cause())
+                word::dead_letter_cause(event.cause())
             )
         }
         None => "an entry of a newer version of teamwire".to_owned(),

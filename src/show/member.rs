@@ -8,7 +8,7 @@ use teamwire_proto::{
 
 use super::{
     activity::{cost, tokens},
-    count, dim, one_line, paint, shorten, table, time,
+    dim, one_line, paint, shorten, table, time,
 };
 
 /// How many characters are shown of how a turn failed.
@@ -64,8 +64,8 @@ fn style(member: &v1::Member) -> Style {
 }
 
 /// Describes the turns of a member's program that have failed in a row.
-pub(crate) fn failed_turns(failed: &v1::FailedTurns) -> String {
-    format!("{} in a row, last: {}", count(failed.count.into(), "turn"), shorten(&failed.error, ERROR_CHARS_MAX))
+fn failed_turns(failed: &v1::FailedTurns) -> String {
+    one_line(&word::failed_turns(failed))
 }
 
 /// Says what a member's program is doing, and what keeps it from its work.

@@ -80,33 +80,26 @@ pub(crate) fn delivery_json(delivery: &v1::Delivery) -> Value {
 }
 
 /// Returns a message's summary and its content, both without control characters.
-pub(crate) fn summary_and_content(message: &v1::Message) -> (String, String) {
-    let answer = |approve: Option<bool>, reason: &str| {
-        let word = if approve == Some(true) { "approved" } else { "rejected" };
-        let colon = if reason.is_empty() { "" } else { ": " };
-        format!("{word}{colon}{}", plain(reason))
-    };
+pub(super) fn summary_and_content(message: &v1::Message) -> (String, String) {
     let Some(body) = &message.body else { return (String::new(), String::new()) };
+    let summary = plain(&word::summary(message));
     match body {
         Body::Notice(digest) if !digest.gathered.is_empty() => {
             let next = next_step(digest, AnswerWith::Command);
             let lines: Vec<String> = digest.text.lines().chain(next.lines()).map(plain).collect();
-            (format!("{} events", digest.count), lines.join("\n"))
+            (summary, lines.join("\n"))
         }
         Body::Notice(notice) => (notice_text(notice), String::new()),
-        Body::ShutdownRequest(_) => (format!("please shut down ({})", message.request_id), plain(body.text())),
-        Body::PlanApprovalRequest(plan) => {
-            let summary = if plan.summary.is_empty() { "a plan to approve" } else { &plan.summary };
-            (format!("{} ({})", plain(summary), message.request_id), plain(body.text()))
-        }
         Body::PermissionRequest(asked) => {
-            let line = word::permission(&asked.tool, &asked.detail, &asked.summary);
             let member = message.sender.as_ref().map_or("?", |sender| sender.name.as_str());
             let whole = whole_permission(member, &asked.tool, &asked.detail, &asked.summary);
-            (format!("{} ({})", plain(&line), message.request_id), whole)
+            (format!("{summary} ({})", message.request_id), whole)
         }
-        _ if body.kind().is_answer() => (answer(body.approve(), body.text()), String::new()),
-        _ => (plain(body.summary()), plain(body.text())),
+        Body::ShutdownRequest(_) | Body::PlanApprovalRequest(_) => {
+            (format!("{summary} ({})", message.request_id), plain(body.text()))
+        }
+        _ if body.kind().is_answer() => (summary, String::new()),
+        _ => (summary, plain(body.text())),
     }
 }
 
@@ -168,11 +161,6 @@ pub(super) fn receipt_state(receipt: &v1::Receipt) -> String {
         ReceiptState::DeadLettered if receipt.dead_letter_cause() == DeadLetterCause::Replaced => {
             "replaced by a newer one".to_owned()
         }
-        ReceiptState::DeadLettered => format!("dead letter: {}", dead_letter_cause(receipt.dead_letter_cause())),
+        ReceiptState::DeadLettered => format!("dead letter: {}", word::dead_letter_cause(receipt.dead_letter_cause())),
     }
-}
-
-/// Returns why a message became a dead letter, in a few words.
-pub(crate) fn dead_letter_cause(cause: DeadLetterCause) -> String {
-    cause.as_str_name().trim_start_matches("DEAD_LETTER_CAUSE_").to_ascii_lowercase().replace('_', " ")
 }

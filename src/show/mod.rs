@@ -10,7 +10,6 @@ mod history;
 mod host;
 mod member;
 mod message;
-mod quota;
 mod request;
 #[cfg(test)]
 pub(crate) mod schema;
@@ -33,9 +32,8 @@ pub(crate) use self::{
     change::{change, change_json},
     history::{entry, entry_json},
     host::{hosts, hosts_in_all},
-    member::{failed_turns, members},
-    message::{dead_letter_cause, delivery, delivery_json, message, summary_and_content},
-    quota::{is_full, nearly_full},
+    member::members,
+    message::{delivery, delivery_json, message},
     request::{
         first_line_of_request, last_lines, order_in_full, permission_in_full, request_kind, request_text,
         summary_of_request,

@@ -5,13 +5,10 @@ use teamwire_proto::{
     word,
 };
 
-use super::{one_line, plain, shorten};
+use super::{one_line, plain};
 
 /// How many of the last lines are shown of what a program wrote that did not start.
 const LAST_LINES_MAX: usize = 20;
-
-/// How many characters are shown of what a request asks for.
-const SAID_CHARS_MAX: usize = 200;
 
 /// Describes the state of a request: who decided it, and why. An order's reason is its first line.
 pub(crate) fn request_text(request: &v1::Request) -> String {
@@ -88,15 +85,9 @@ fn without_wide_gaps(line: &str) -> String {
     shown + rest
 }
 
-/// Returns what a request asks for: the tool and the command of a permission, or else its summary, or else the first line of its
-/// text. Empty: it says nothing.
+/// Returns what a request asks for, in one line; empty if it says nothing.
 pub(crate) fn summary_of_request(request: &v1::Request) -> String {
-    if request.kind() == RequestKind::Permission {
-        return one_line(&word::permission(&request.tool, &request.content, &request.summary));
-    }
-    let summary = if request.summary.is_empty() { &request.content } else { &request.summary };
-    let first = summary.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-    shorten(first, SAID_CHARS_MAX)
+    one_line(&word::asked_for(request))
 }
 
 fn cancel_cause(request: &v1::Request) -> String {

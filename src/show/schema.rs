@@ -66,6 +66,7 @@ const COMMANDS: &[(&str, Prints)] = &[
             ("severity", "string"),
             ("member", "string"),
             ("message_id", "string"),
+            ("request_id", "string"),
             ("text", "string"),
             ("next", "string"),
         ]),

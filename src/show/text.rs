@@ -2,33 +2,22 @@
 
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 pub(crate) use teamwire_agents::visible::shown as plain;
+use teamwire_proto::word;
+pub(crate) use teamwire_proto::word::count;
 
 /// Joins the lines and words of a text with single spaces, without control characters.
 pub(crate) fn one_line(text: &str) -> String {
-    plain(text).split_whitespace().collect::<Vec<_>>().join(" ")
+    word::one_line(&plain(text))
 }
 
 /// Returns a text as one line of at most `max` characters, with an ellipsis if it was longer.
 pub(crate) fn shorten(text: &str, max: usize) -> String {
-    let one_line = one_line(text);
-    if one_line.chars().count() <= max {
-        return one_line;
-    }
-    one_line.chars().take(max.saturating_sub(1)).chain(['…']).collect()
+    word::shorten(&plain(text), max)
 }
 
 /// Returns the beginning of an id, long enough to type instead of it.
 pub(crate) fn short_id(id: &str) -> String {
     id.chars().take(12).collect()
-}
-
-/// Writes a number of things: `1 message`, `2 messages`, `2 entries`.
-pub(crate) fn count(number: u64, noun: &str) -> String {
-    match (number, noun.strip_suffix("ry")) {
-        (1, _) => format!("1 {noun}"),
-        (_, Some(stem)) => format!("{number} {stem}ries"),
-        _ => format!("{number} {noun}s"),
-    }
 }
 
 /// Writes a number of bytes in its largest useful unit: `1.5 MiB`.

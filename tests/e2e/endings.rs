@@ -321,7 +321,7 @@ fn a_failing_program_is_reported_with_its_last_words(world: World) {
     assert!(text.starts_with("backend's program has crashed ") && text.contains("unknown option"), "{text}");
     eventually("status names it", || {
         let status = world.cli(LEAD, &["status"]).succeeds().stdout;
-        let line = status.lines().find(|line| line.starts_with("backend keeps crashing: "))?;
+        let line = status.lines().find(|line| line.starts_with("backend's program has crashed "))?;
         line.contains("unknown option").then_some(())
     });
     let history = world.cli(LEAD, &["history", "--all"]).succeeds().stdout;

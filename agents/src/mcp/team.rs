@@ -6,12 +6,15 @@ use rmcp::{handler::server::wrapper::Parameters, schemars::JsonSchema, tool, too
 use serde::Deserialize;
 use teamwire_client::v1;
 use teamwire_proto::{
-    v1::{MemberState, Role},
+    v1::{MemberState, Role, Severity},
     word,
 };
 
 use super::{McpServer, spawn::host_line, text::failure};
 use crate::agent_text::escaped;
+
+/// How many problems `TeamStatus` lists.
+const PROBLEMS_MAX: usize = 20;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
@@ -36,7 +39,7 @@ struct ForceStop {
 
 #[tool_router(router = team_tools, vis = "pub(super)")]
 impl McpServer {
-    /// Show who is in your team, what each member is doing, and whose turns fail; to the lead also the hosts that can start teammates.
+    /// Show who is in your team, what each member is doing, and what is wrong; to the lead also the hosts that can start teammates.
     #[tool(name = "TeamStatus", annotations(title = "Show the team", read_only_hint = true, open_world_hint = false))]
     async fn team_status(&self) -> Result<String, String> {
         let team = self.client.get_team(v1::GetTeamRequest::default()).await.map_err(failure)?.team.unwrap_or_default();
@@ -51,6 +54,10 @@ impl McpServer {
             for host in listed.hosts.iter().filter(|host| host.state() != MemberState::Exited) {
                 _ = write!(text, "\n{}", host_line(host));
             }
+        }
+        let found = self.client.diagnose(v1::DiagnoseRequest::default()).await.map_err(failure)?.findings;
+        for problem in found.iter().filter(|finding| finding.severity() == Severity::Problem).take(PROBLEMS_MAX) {
+            _ = write!(text, "\nProblem: {} {}", escaped(&problem.text), escaped(&problem.next));
         }
         Ok(text)
     }

@@ -246,6 +246,7 @@ impl World {
             44 => c.sign_in(who, &decode(encoded)?).await.map(drop),
             45 => c.get_caller(who).await.map(drop),
             46 => c.list_credentials(who, &decode(encoded)?).await.map(drop),
+            47 => c.diagnose(who, &decode(encoded)?).await.map(drop),
             48 => c.list_audit_chains(who, &decode(encoded)?).await.map(drop),
             49 => c.list_audit_entries(who, &decode(encoded)?).await.map(drop),
             _ => c.revoke_credential(who, &decode(encoded)?).await,
@@ -276,6 +277,13 @@ impl World {
             agent_text::teammate_message(&message, agent_text::AnswerWith::Command);
             dialect::write(&message);
         }
+        let diagnose = v1::DiagnoseRequest {
+            team: "alpha".to_owned(),
+            patience: Some(prost_types::Duration::default()),
+            ..Default::default()
+        };
+        let (diagnosis, _) = c.diagnose(operator, &diagnose).await.expect("a diagnosis");
+        assert!(diagnosis.findings.iter().all(|finding| !finding.text.is_empty() && !finding.next.is_empty()));
         for member in members {
             let member = member.name;
             let list =

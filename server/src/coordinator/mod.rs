@@ -3,7 +3,7 @@
 //! - [`decide`]: the loop that carries out a rule. [`cache`]: records that are likely still current. [`clock`]: the store's
 //!   clock, without asking it. [`turns`]: keeps changes to one task board from colliding. [`claims`]: carries out
 //!   together the claims that wait in [`claim_queues`].
-//! - [`messages`], [`sessions`], [`members`], [`teams`], [`requests`], [`history`], [`tasks`], [`activity`], [`access`], [`audit`], [`backup`]: the calls
+//! - [`messages`], [`sessions`], [`members`], [`teams`], [`requests`], [`history`], [`tasks`], [`activity`], [`diagnosis`], [`access`], [`audit`], [`backup`]: the calls
 //!   that do more than carry out one rule. [`retention`]: finds what may be deleted.
 //!   [`revoked`]: which callers may no longer wait.
 //! - [`team_reader`]: reads what has changed in a team, for those who watch it.
@@ -22,6 +22,7 @@ mod claim_queues;
 mod claims;
 pub mod clock;
 pub mod decide;
+mod diagnosis;
 pub mod history;
 mod hosts;
 pub mod keys;

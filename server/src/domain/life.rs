@@ -66,6 +66,7 @@ impl NewLife<'_> {
             pending_order: None,
             notice_level: before.map(|before| before.notice_level).unwrap_or_default(),
             crashes_ms: before.map_or_else(Vec::new, |before| before.crashes_ms.clone()),
+            last_crash: before.and_then(|before| before.last_crash.clone()),
             lives: before.map(|before| before.lives.clone()).unwrap_or_default(),
         }
     }

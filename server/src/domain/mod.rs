@@ -16,7 +16,7 @@
 //!   them. [`dead_letters`]: messages that cannot be delivered.
 //! - [`notices`]: who gets the coordinator's notices, and how often.
 //! - [`audit`]: who used which powers, and who was refused.
-//! - [`activity`]: what members' programs do and use.
+//! - [`activity`]: what members' programs do and use. [`diagnosis`]: what is wrong, and what to do about it.
 //! - [`due`]: what is due when time passes. [`retention`]: what is deleted, and when. [`history`]: what happened. [`quota`]: how much a
 //!   team may hold.
 //! - [`fields`], `text`, `envelope`, `idempotency`, [`time`]: what many calls share.
@@ -32,6 +32,7 @@ pub mod actor;
 pub mod audit;
 pub mod caller;
 pub mod dead_letters;
+pub mod diagnosis;
 pub mod due;
 mod envelope;
 pub mod fields;

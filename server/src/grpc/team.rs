@@ -94,6 +94,13 @@ impl TeamService for Services {
         Ok(Response::new(self.coordinator.list_members(&who, &request).await?))
     }
 
+    async fn diagnose(&self, request: Request<v1::DiagnoseRequest>) -> Result<Response<v1::DiagnoseResponse>, Status> {
+        let (Admitted { who, call, .. }, request) = self.admit(request).await?;
+        let (reply, examined) = self.coordinator.diagnose(&who, &request).await?;
+        call.has_examined(examined);
+        Ok(Response::new(reply))
+    }
+
     async fn heartbeat(
         &self,
         request: Request<v1::HeartbeatRequest>,

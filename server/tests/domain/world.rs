@@ -204,6 +204,7 @@ fn live(member: &str) -> MemberRecord {
         pending_order: None,
         notice_level: Default::default(),
         crashes_ms: Vec::new(),
+        last_crash: None,
         lives: RecordedLives::default(),
     }
 }

@@ -18,6 +18,7 @@ mod contention;
 mod counting;
 mod cursors;
 mod detached;
+mod diagnosis;
 mod due_worker;
 mod errors;
 mod fillable;

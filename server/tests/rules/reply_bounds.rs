@@ -444,6 +444,10 @@ async fn lists_of_few_large_items_stay_within_their_bounds_and_are_complete() {
 
     let bytes = examined(&t, "the team", async |at| at.get_team(who, "").await.unwrap().encoded_len()).await;
     assert!(bytes <= PAGE_BYTES_MAX, "the team: {bytes} bytes");
+    let request = v1::DiagnoseRequest { patience: Some(prost_types::Duration::default()), ..Default::default() };
+    let diagnose = async |at: Arc<Coordinator>| at.diagnose(who, &request).await.unwrap().0.encoded_len();
+    let bytes = examined(&t, "a diagnosis", diagnose).await;
+    assert!(bytes <= PAGE_BYTES_MAX + TOKEN_BYTES_MAX, "a diagnosis: {bytes} bytes");
     let bytes = examined(&t, "the caller", async |at| at.get_caller(who).await.unwrap().encoded_len()).await;
     assert!(bytes <= PAGE_BYTES_MAX, "the caller: {bytes} bytes");
     let request = v1::CreateTaskRequest {

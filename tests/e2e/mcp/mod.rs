@@ -243,6 +243,13 @@ fn the_lead_sees_whose_turns_fail(world: World) {
     assert!(failing.contains(", failing: ") && failing.contains(", last: the program ended with code 3"), "{failing}");
     std::fs::write(world.home("checker").join("ok"), "").unwrap();
     eventually("it no longer fails", || line_of().filter(|line| !line.contains("failing")));
+
+    let bob = world.run("bob", &[], "hear; exit 3").ready();
+    world.cli(LEAD, &["send", "bob", "hello"]).succeeds();
+    assert_eq!(bob.exit(), 3);
+    let status = lead.does("TeamStatus", json!({}));
+    let problem = status.lines().find(|line| line.starts_with("Problem: ")).unwrap();
+    assert!(problem.starts_with("Problem: bob failed (exit code 3") && problem.contains("teamwire run bob"), "{status}");
 }
 
 fn requests_are_answered_with_the_tool_input_that_their_text_shows(world: World) {

@@ -277,6 +277,200 @@ func (NoticeLevel) EnumDescriptor() ([]byte, []int) {
 	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{3}
 }
 
+// Whether something must be done about a finding.
+type Severity int32
+
+const (
+	// Never sent.
+	Severity_SEVERITY_UNSPECIFIED Severity = 0
+	// Something is wrong.
+	Severity_SEVERITY_PROBLEM Severity = 1
+	// Worth knowing.
+	Severity_SEVERITY_NOTE Severity = 2
+)
+
+// Enum value maps for Severity.
+var (
+	Severity_name = map[int32]string{
+		0: "SEVERITY_UNSPECIFIED",
+		1: "SEVERITY_PROBLEM",
+		2: "SEVERITY_NOTE",
+	}
+	Severity_value = map[string]int32{
+		"SEVERITY_UNSPECIFIED": 0,
+		"SEVERITY_PROBLEM":     1,
+		"SEVERITY_NOTE":        2,
+	}
+)
+
+func (x Severity) Enum() *Severity {
+	p := new(Severity)
+	*p = x
+	return p
+}
+
+func (x Severity) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Severity) Descriptor() protoreflect.EnumDescriptor {
+	return file_teamwire_v1_team_proto_enumTypes[4].Descriptor()
+}
+
+func (Severity) Type() protoreflect.EnumType {
+	return &file_teamwire_v1_team_proto_enumTypes[4]
+}
+
+func (x Severity) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Severity.Descriptor instead.
+func (Severity) EnumDescriptor() ([]byte, []int) {
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{4}
+}
+
+// What a finding is about. Clients must accept values that they do not know.
+type FindingClass int32
+
+const (
+	// Never sent.
+	FindingClass_FINDING_CLASS_UNSPECIFIED FindingClass = 0
+	// Messages are refused: the name is unknown, the inbox is full, or the member has exited or is stopping.
+	FindingClass_FINDING_CLASS_NOT_QUEUED FindingClass = 1
+	// Messages wait because no process reads the inbox, or because the member does not acknowledge what it has.
+	FindingClass_FINDING_CLASS_NOT_DELIVERED FindingClass = 2
+	// Messages were delivered and not acknowledged.
+	FindingClass_FINDING_CLASS_NOT_ACKNOWLEDGED FindingClass = 3
+	// The member did not exit after its shutdown, or did not answer the request to shut down.
+	FindingClass_FINDING_CLASS_NOT_EXITED FindingClass = 4
+	// A plan awaits an answer.
+	FindingClass_FINDING_CLASS_PLAN_UNANSWERED FindingClass = 5
+	// A permission request awaits an answer.
+	FindingClass_FINDING_CLASS_PERMISSION_UNANSWERED FindingClass = 6
+	// The member's lease and the grace period after it have expired.
+	FindingClass_FINDING_CLASS_LOST FindingClass = 7
+	// The member's program failed.
+	FindingClass_FINDING_CLASS_FAILED FindingClass = 8
+	// The member's program runs, but its turns fail.
+	FindingClass_FINDING_CLASS_FAILING FindingClass = 9
+	// The member's program has crashed at least three times in 10 minutes, and its runner restarts it.
+	FindingClass_FINDING_CLASS_CRASHING FindingClass = 10
+	// Something keeps the member's program from its work.
+	FindingClass_FINDING_CLASS_TROUBLED FindingClass = 11
+	// A host has not started a member that was ordered from it.
+	FindingClass_FINDING_CLASS_NOT_STARTED FindingClass = 12
+	// The lease of a host has expired.
+	FindingClass_FINDING_CLASS_HOST_LOST FindingClass = 13
+	// The store takes no writes.
+	FindingClass_FINDING_CLASS_STORE_REFUSES_WRITES FindingClass = 14
+	// The store has lost changes that were confirmed.
+	FindingClass_FINDING_CLASS_WRITES_LOST FindingClass = 15
+	// The team, its tasks, or the history of its tasks has used its quota.
+	FindingClass_FINDING_CLASS_QUOTA_EXCEEDED FindingClass = 16
+	// One of them has used at least 80% of it.
+	FindingClass_FINDING_CLASS_QUOTA_NEARLY_USED FindingClass = 17
+	// A person has not read messages, or not acknowledged them.
+	FindingClass_FINDING_CLASS_UNREAD FindingClass = 18
+	// Messages became dead letters in the last hour.
+	FindingClass_FINDING_CLASS_DEAD_LETTER FindingClass = 19
+	// A host offers nothing that it can start.
+	FindingClass_FINDING_CLASS_NO_PROFILE FindingClass = 20
+	// All slots of a host are taken.
+	FindingClass_FINDING_CLASS_NO_SLOT FindingClass = 21
+	// Which members keep the team from being deleted.
+	FindingClass_FINDING_CLASS_DELETE_BLOCKED FindingClass = 22
+	// The member's program has another version than the one that teamwire is tested with.
+	FindingClass_FINDING_CLASS_UNTRIED_VERSION FindingClass = 23
+	// There is more of this.
+	FindingClass_FINDING_CLASS_MORE FindingClass = 24
+)
+
+// Enum value maps for FindingClass.
+var (
+	FindingClass_name = map[int32]string{
+		0:  "FINDING_CLASS_UNSPECIFIED",
+		1:  "FINDING_CLASS_NOT_QUEUED",
+		2:  "FINDING_CLASS_NOT_DELIVERED",
+		3:  "FINDING_CLASS_NOT_ACKNOWLEDGED",
+		4:  "FINDING_CLASS_NOT_EXITED",
+		5:  "FINDING_CLASS_PLAN_UNANSWERED",
+		6:  "FINDING_CLASS_PERMISSION_UNANSWERED",
+		7:  "FINDING_CLASS_LOST",
+		8:  "FINDING_CLASS_FAILED",
+		9:  "FINDING_CLASS_FAILING",
+		10: "FINDING_CLASS_CRASHING",
+		11: "FINDING_CLASS_TROUBLED",
+		12: "FINDING_CLASS_NOT_STARTED",
+		13: "FINDING_CLASS_HOST_LOST",
+		14: "FINDING_CLASS_STORE_REFUSES_WRITES",
+		15: "FINDING_CLASS_WRITES_LOST",
+		16: "FINDING_CLASS_QUOTA_EXCEEDED",
+		17: "FINDING_CLASS_QUOTA_NEARLY_USED",
+		18: "FINDING_CLASS_UNREAD",
+		19: "FINDING_CLASS_DEAD_LETTER",
+		20: "FINDING_CLASS_NO_PROFILE",
+		21: "FINDING_CLASS_NO_SLOT",
+		22: "FINDING_CLASS_DELETE_BLOCKED",
+		23: "FINDING_CLASS_UNTRIED_VERSION",
+		24: "FINDING_CLASS_MORE",
+	}
+	FindingClass_value = map[string]int32{
+		"FINDING_CLASS_UNSPECIFIED":           0,
+		"FINDING_CLASS_NOT_QUEUED":            1,
+		"FINDING_CLASS_NOT_DELIVERED":         2,
+		"FINDING_CLASS_NOT_ACKNOWLEDGED":      3,
+		"FINDING_CLASS_NOT_EXITED":            4,
+		"FINDING_CLASS_PLAN_UNANSWERED":       5,
+		"FINDING_CLASS_PERMISSION_UNANSWERED": 6,
+		"FINDING_CLASS_LOST":                  7,
+		"FINDING_CLASS_FAILED":                8,
+		"FINDING_CLASS_FAILING":               9,
+		"FINDING_CLASS_CRASHING":              10,
+		"FINDING_CLASS_TROUBLED":              11,
+		"FINDING_CLASS_NOT_STARTED":           12,
+		"FINDING_CLASS_HOST_LOST":             13,
+		"FINDING_CLASS_STORE_REFUSES_WRITES":  14,
+		"FINDING_CLASS_WRITES_LOST":           15,
+		"FINDING_CLASS_QUOTA_EXCEEDED":        16,
+		"FINDING_CLASS_QUOTA_NEARLY_USED":     17,
+		"FINDING_CLASS_UNREAD":                18,
+		"FINDING_CLASS_DEAD_LETTER":           19,
+		"FINDING_CLASS_NO_PROFILE":            20,
+		"FINDING_CLASS_NO_SLOT":               21,
+		"FINDING_CLASS_DELETE_BLOCKED":        22,
+		"FINDING_CLASS_UNTRIED_VERSION":       23,
+		"FINDING_CLASS_MORE":                  24,
+	}
+)
+
+func (x FindingClass) Enum() *FindingClass {
+	p := new(FindingClass)
+	*p = x
+	return p
+}
+
+func (x FindingClass) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (FindingClass) Descriptor() protoreflect.EnumDescriptor {
+	return file_teamwire_v1_team_proto_enumTypes[5].Descriptor()
+}
+
+func (FindingClass) Type() protoreflect.EnumType {
+	return &file_teamwire_v1_team_proto_enumTypes[5]
+}
+
+func (x FindingClass) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use FindingClass.Descriptor instead.
+func (FindingClass) EnumDescriptor() ([]byte, []int) {
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{5}
+}
+
 // Whether a member is working.
 type Activity int32
 
@@ -314,11 +508,11 @@ func (x Activity) String() string {
 }
 
 func (Activity) Descriptor() protoreflect.EnumDescriptor {
-	return file_teamwire_v1_team_proto_enumTypes[4].Descriptor()
+	return file_teamwire_v1_team_proto_enumTypes[6].Descriptor()
 }
 
 func (Activity) Type() protoreflect.EnumType {
-	return &file_teamwire_v1_team_proto_enumTypes[4]
+	return &file_teamwire_v1_team_proto_enumTypes[6]
 }
 
 func (x Activity) Number() protoreflect.EnumNumber {
@@ -327,7 +521,7 @@ func (x Activity) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Activity.Descriptor instead.
 func (Activity) EnumDescriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{4}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{6}
 }
 
 // A team.
@@ -1904,6 +2098,216 @@ func (x *ListMembersRequest) GetPageToken() string {
 	return ""
 }
 
+// The request of TeamService.Diagnose.
+type DiagnoseRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// See SendRequest.team.
+	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	// Optional. Only findings about this member or host. Case-insensitive. If the team has none of this name, that is the finding.
+	Member string `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`
+	// Optional. How long something can take before it is a problem, 0 or more. Absent: 30 s.
+	Patience      *durationpb.Duration `protobuf:"bytes,3,opt,name=patience,proto3" json:"patience,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiagnoseRequest) Reset() {
+	*x = DiagnoseRequest{}
+	mi := &file_teamwire_v1_team_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiagnoseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiagnoseRequest) ProtoMessage() {}
+
+func (x *DiagnoseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_team_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiagnoseRequest.ProtoReflect.Descriptor instead.
+func (*DiagnoseRequest) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *DiagnoseRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *DiagnoseRequest) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *DiagnoseRequest) GetPatience() *durationpb.Duration {
+	if x != nil {
+		return x.Patience
+	}
+	return nil
+}
+
+// The reply of TeamService.Diagnose.
+type DiagnoseResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Problems first, up to 500, and up to 1 MiB. If there are more, one more finding at the end says how many.
+	Findings      []*Finding `protobuf:"bytes,1,rep,name=findings,proto3" json:"findings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DiagnoseResponse) Reset() {
+	*x = DiagnoseResponse{}
+	mi := &file_teamwire_v1_team_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DiagnoseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DiagnoseResponse) ProtoMessage() {}
+
+func (x *DiagnoseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_team_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DiagnoseResponse.ProtoReflect.Descriptor instead.
+func (*DiagnoseResponse) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *DiagnoseResponse) GetFindings() []*Finding {
+	if x != nil {
+		return x.Findings
+	}
+	return nil
+}
+
+// Something that is wrong in a team, or worth knowing.
+type Finding struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What kind of thing it is.
+	Class FindingClass `protobuf:"varint,1,opt,name=class,proto3,enum=teamwire.v1.FindingClass" json:"class,omitempty"`
+	// Whether something must be done about it.
+	Severity Severity `protobuf:"varint,2,opt,name=severity,proto3,enum=teamwire.v1.Severity" json:"severity,omitempty"`
+	// The member or host that it is about. Empty: the team.
+	Member string `protobuf:"bytes,3,opt,name=member,proto3" json:"member,omitempty"`
+	// The message that it is about. Empty: none.
+	MessageId string `protobuf:"bytes,4,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
+	// The pending request that it is about. Empty: none.
+	RequestId string `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// What is wrong, and why. May quote what an agent wrote, with any characters.
+	Text string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
+	// What to do next: commands are in backquotes.
+	Next          string `protobuf:"bytes,7,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Finding) Reset() {
+	*x = Finding{}
+	mi := &file_teamwire_v1_team_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Finding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Finding) ProtoMessage() {}
+
+func (x *Finding) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_team_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Finding.ProtoReflect.Descriptor instead.
+func (*Finding) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Finding) GetClass() FindingClass {
+	if x != nil {
+		return x.Class
+	}
+	return FindingClass_FINDING_CLASS_UNSPECIFIED
+}
+
+func (x *Finding) GetSeverity() Severity {
+	if x != nil {
+		return x.Severity
+	}
+	return Severity_SEVERITY_UNSPECIFIED
+}
+
+func (x *Finding) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *Finding) GetMessageId() string {
+	if x != nil {
+		return x.MessageId
+	}
+	return ""
+}
+
+func (x *Finding) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *Finding) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *Finding) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
 // The reply of TeamService.ListMembers.
 type ListMembersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1917,7 +2321,7 @@ type ListMembersResponse struct {
 
 func (x *ListMembersResponse) Reset() {
 	*x = ListMembersResponse{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[21]
+	mi := &file_teamwire_v1_team_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1929,7 +2333,7 @@ func (x *ListMembersResponse) String() string {
 func (*ListMembersResponse) ProtoMessage() {}
 
 func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[21]
+	mi := &file_teamwire_v1_team_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1942,7 +2346,7 @@ func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersResponse.ProtoReflect.Descriptor instead.
 func (*ListMembersResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{21}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListMembersResponse) GetMembers() []*Member {
@@ -1974,7 +2378,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[22]
+	mi := &file_teamwire_v1_team_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1986,7 +2390,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[22]
+	mi := &file_teamwire_v1_team_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1999,7 +2403,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{22}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *HeartbeatRequest) GetActivity() Activity {
@@ -2047,7 +2451,7 @@ type WorkFailure struct {
 
 func (x *WorkFailure) Reset() {
 	*x = WorkFailure{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[23]
+	mi := &file_teamwire_v1_team_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2059,7 +2463,7 @@ func (x *WorkFailure) String() string {
 func (*WorkFailure) ProtoMessage() {}
 
 func (x *WorkFailure) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[23]
+	mi := &file_teamwire_v1_team_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2072,7 +2476,7 @@ func (x *WorkFailure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkFailure.ProtoReflect.Descriptor instead.
 func (*WorkFailure) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{23}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WorkFailure) GetExit() *ExitReport {
@@ -2130,7 +2534,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[24]
+	mi := &file_teamwire_v1_team_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2142,7 +2546,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[24]
+	mi := &file_teamwire_v1_team_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2155,7 +2559,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{24}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HeartbeatResponse) GetLease() *durationpb.Duration {
@@ -2187,7 +2591,7 @@ type ForceStopRequest struct {
 
 func (x *ForceStopRequest) Reset() {
 	*x = ForceStopRequest{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[25]
+	mi := &file_teamwire_v1_team_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2199,7 +2603,7 @@ func (x *ForceStopRequest) String() string {
 func (*ForceStopRequest) ProtoMessage() {}
 
 func (x *ForceStopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[25]
+	mi := &file_teamwire_v1_team_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2212,7 +2616,7 @@ func (x *ForceStopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceStopRequest.ProtoReflect.Descriptor instead.
 func (*ForceStopRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{25}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ForceStopRequest) GetTeam() string {
@@ -2247,7 +2651,7 @@ type ForceStopResponse struct {
 
 func (x *ForceStopResponse) Reset() {
 	*x = ForceStopResponse{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[26]
+	mi := &file_teamwire_v1_team_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2259,7 +2663,7 @@ func (x *ForceStopResponse) String() string {
 func (*ForceStopResponse) ProtoMessage() {}
 
 func (x *ForceStopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[26]
+	mi := &file_teamwire_v1_team_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2272,7 +2676,7 @@ func (x *ForceStopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceStopResponse.ProtoReflect.Descriptor instead.
 func (*ForceStopResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{26}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ForceStopResponse) GetMember() *Member {
@@ -2295,7 +2699,7 @@ type SetLeadRequest struct {
 
 func (x *SetLeadRequest) Reset() {
 	*x = SetLeadRequest{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[27]
+	mi := &file_teamwire_v1_team_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2307,7 +2711,7 @@ func (x *SetLeadRequest) String() string {
 func (*SetLeadRequest) ProtoMessage() {}
 
 func (x *SetLeadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[27]
+	mi := &file_teamwire_v1_team_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2320,7 +2724,7 @@ func (x *SetLeadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLeadRequest.ProtoReflect.Descriptor instead.
 func (*SetLeadRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{27}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SetLeadRequest) GetTeam() string {
@@ -2348,7 +2752,7 @@ type SetLeadResponse struct {
 
 func (x *SetLeadResponse) Reset() {
 	*x = SetLeadResponse{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[28]
+	mi := &file_teamwire_v1_team_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2360,7 +2764,7 @@ func (x *SetLeadResponse) String() string {
 func (*SetLeadResponse) ProtoMessage() {}
 
 func (x *SetLeadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[28]
+	mi := &file_teamwire_v1_team_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2373,7 +2777,7 @@ func (x *SetLeadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLeadResponse.ProtoReflect.Descriptor instead.
 func (*SetLeadResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{28}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SetLeadResponse) GetTeam() *Team {
@@ -2398,7 +2802,7 @@ type SetNoticeLevelRequest struct {
 
 func (x *SetNoticeLevelRequest) Reset() {
 	*x = SetNoticeLevelRequest{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[29]
+	mi := &file_teamwire_v1_team_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2410,7 +2814,7 @@ func (x *SetNoticeLevelRequest) String() string {
 func (*SetNoticeLevelRequest) ProtoMessage() {}
 
 func (x *SetNoticeLevelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[29]
+	mi := &file_teamwire_v1_team_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2423,7 +2827,7 @@ func (x *SetNoticeLevelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNoticeLevelRequest.ProtoReflect.Descriptor instead.
 func (*SetNoticeLevelRequest) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{29}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SetNoticeLevelRequest) GetTeam() string {
@@ -2458,7 +2862,7 @@ type SetNoticeLevelResponse struct {
 
 func (x *SetNoticeLevelResponse) Reset() {
 	*x = SetNoticeLevelResponse{}
-	mi := &file_teamwire_v1_team_proto_msgTypes[30]
+	mi := &file_teamwire_v1_team_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2470,7 +2874,7 @@ func (x *SetNoticeLevelResponse) String() string {
 func (*SetNoticeLevelResponse) ProtoMessage() {}
 
 func (x *SetNoticeLevelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_team_proto_msgTypes[30]
+	mi := &file_teamwire_v1_team_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2483,7 +2887,7 @@ func (x *SetNoticeLevelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNoticeLevelResponse.ProtoReflect.Descriptor instead.
 func (*SetNoticeLevelResponse) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{30}
+	return file_teamwire_v1_team_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SetNoticeLevelResponse) GetMember() *Member {
@@ -2634,7 +3038,23 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\rR\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"l\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"t\n" +
+	"\x0fDiagnoseRequest\x12\x12\n" +
+	"\x04team\x18\x01 \x01(\tR\x04team\x12\x16\n" +
+	"\x06member\x18\x02 \x01(\tR\x06member\x125\n" +
+	"\bpatience\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\bpatience\"D\n" +
+	"\x10DiagnoseResponse\x120\n" +
+	"\bfindings\x18\x01 \x03(\v2\x14.teamwire.v1.FindingR\bfindings\"\xeb\x01\n" +
+	"\aFinding\x12/\n" +
+	"\x05class\x18\x01 \x01(\x0e2\x19.teamwire.v1.FindingClassR\x05class\x121\n" +
+	"\bseverity\x18\x02 \x01(\x0e2\x15.teamwire.v1.SeverityR\bseverity\x12\x16\n" +
+	"\x06member\x18\x03 \x01(\tR\x06member\x12\x1d\n" +
+	"\n" +
+	"message_id\x18\x04 \x01(\tR\tmessageId\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x05 \x01(\tR\trequestId\x12\x12\n" +
+	"\x04text\x18\x06 \x01(\tR\x04text\x12\x12\n" +
+	"\x04next\x18\a \x01(\tR\x04next\"l\n" +
 	"\x13ListMembersResponse\x12-\n" +
 	"\amembers\x18\x01 \x03(\v2\x13.teamwire.v1.MemberR\amembers\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x93\x01\n" +
@@ -2693,11 +3113,42 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x18NOTICE_LEVEL_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10NOTICE_LEVEL_ALL\x10\x01\x12\x1a\n" +
 	"\x16NOTICE_LEVEL_IMPORTANT\x10\x02\x12\x17\n" +
-	"\x13NOTICE_LEVEL_DIGEST\x10\x03*L\n" +
+	"\x13NOTICE_LEVEL_DIGEST\x10\x03*M\n" +
+	"\bSeverity\x12\x18\n" +
+	"\x14SEVERITY_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10SEVERITY_PROBLEM\x10\x01\x12\x11\n" +
+	"\rSEVERITY_NOTE\x10\x02*\x98\x06\n" +
+	"\fFindingClass\x12\x1d\n" +
+	"\x19FINDING_CLASS_UNSPECIFIED\x10\x00\x12\x1c\n" +
+	"\x18FINDING_CLASS_NOT_QUEUED\x10\x01\x12\x1f\n" +
+	"\x1bFINDING_CLASS_NOT_DELIVERED\x10\x02\x12\"\n" +
+	"\x1eFINDING_CLASS_NOT_ACKNOWLEDGED\x10\x03\x12\x1c\n" +
+	"\x18FINDING_CLASS_NOT_EXITED\x10\x04\x12!\n" +
+	"\x1dFINDING_CLASS_PLAN_UNANSWERED\x10\x05\x12'\n" +
+	"#FINDING_CLASS_PERMISSION_UNANSWERED\x10\x06\x12\x16\n" +
+	"\x12FINDING_CLASS_LOST\x10\a\x12\x18\n" +
+	"\x14FINDING_CLASS_FAILED\x10\b\x12\x19\n" +
+	"\x15FINDING_CLASS_FAILING\x10\t\x12\x1a\n" +
+	"\x16FINDING_CLASS_CRASHING\x10\n" +
+	"\x12\x1a\n" +
+	"\x16FINDING_CLASS_TROUBLED\x10\v\x12\x1d\n" +
+	"\x19FINDING_CLASS_NOT_STARTED\x10\f\x12\x1b\n" +
+	"\x17FINDING_CLASS_HOST_LOST\x10\r\x12&\n" +
+	"\"FINDING_CLASS_STORE_REFUSES_WRITES\x10\x0e\x12\x1d\n" +
+	"\x19FINDING_CLASS_WRITES_LOST\x10\x0f\x12 \n" +
+	"\x1cFINDING_CLASS_QUOTA_EXCEEDED\x10\x10\x12#\n" +
+	"\x1fFINDING_CLASS_QUOTA_NEARLY_USED\x10\x11\x12\x18\n" +
+	"\x14FINDING_CLASS_UNREAD\x10\x12\x12\x1d\n" +
+	"\x19FINDING_CLASS_DEAD_LETTER\x10\x13\x12\x1c\n" +
+	"\x18FINDING_CLASS_NO_PROFILE\x10\x14\x12\x19\n" +
+	"\x15FINDING_CLASS_NO_SLOT\x10\x15\x12 \n" +
+	"\x1cFINDING_CLASS_DELETE_BLOCKED\x10\x16\x12!\n" +
+	"\x1dFINDING_CLASS_UNTRIED_VERSION\x10\x17\x12\x16\n" +
+	"\x12FINDING_CLASS_MORE\x10\x18*L\n" +
 	"\bActivity\x12\x18\n" +
 	"\x14ACTIVITY_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fACTIVITY_ACTIVE\x10\x01\x12\x11\n" +
-	"\rACTIVITY_IDLE\x10\x022\xc6\v\n" +
+	"\rACTIVITY_IDLE\x10\x022\x9f\f\n" +
 	"\vTeamService\x12l\n" +
 	"\n" +
 	"CreateTeam\x12\x1e.teamwire.v1.CreateTeamRequest\x1a\x1f.teamwire.v1.CreateTeamResponse\"\x1d\x8a\xb5\x18\x16\n" +
@@ -2718,6 +3169,8 @@ const file_teamwire_v1_team_proto_rawDesc = "" +
 	"\x05Leave\x12\x19.teamwire.v1.LeaveRequest\x1a\x1a.teamwire.v1.LeaveResponse\"\x0f\x8a\xb5\x18\b\n" +
 	"\x02\x01\x03\x10\x01(\x01\x90\x02\x02\x12`\n" +
 	"\vListMembers\x12\x1f.teamwire.v1.ListMembersRequest\x1a .teamwire.v1.ListMembersResponse\"\x0e\x8a\xb5\x18\a\n" +
+	"\x03\x01\x04\x05\x10\x01\x90\x02\x01\x12W\n" +
+	"\bDiagnose\x12\x1c.teamwire.v1.DiagnoseRequest\x1a\x1d.teamwire.v1.DiagnoseResponse\"\x0e\x8a\xb5\x18\a\n" +
 	"\x03\x01\x04\x05\x10\x01\x90\x02\x01\x12[\n" +
 	"\tHeartbeat\x12\x1d.teamwire.v1.HeartbeatRequest\x1a\x1e.teamwire.v1.HeartbeatResponse\"\x0f\x8a\xb5\x18\b\n" +
 	"\x02\x01\x03\x10\x01(\x01\x90\x02\x02\x12g\n" +
@@ -2745,135 +3198,146 @@ func file_teamwire_v1_team_proto_rawDescGZIP() []byte {
 	return file_teamwire_v1_team_proto_rawDescData
 }
 
-var file_teamwire_v1_team_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_teamwire_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_teamwire_v1_team_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_teamwire_v1_team_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_teamwire_v1_team_proto_goTypes = []any{
 	(Role)(0),                      // 0: teamwire.v1.Role
 	(MemberState)(0),               // 1: teamwire.v1.MemberState
 	(Liveness)(0),                  // 2: teamwire.v1.Liveness
 	(NoticeLevel)(0),               // 3: teamwire.v1.NoticeLevel
-	(Activity)(0),                  // 4: teamwire.v1.Activity
-	(*Team)(nil),                   // 5: teamwire.v1.Team
-	(*TeamStorage)(nil),            // 6: teamwire.v1.TeamStorage
-	(*Member)(nil),                 // 7: teamwire.v1.Member
-	(*MemberAttributes)(nil),       // 8: teamwire.v1.MemberAttributes
-	(*CreateTeamRequest)(nil),      // 9: teamwire.v1.CreateTeamRequest
-	(*CreateTeamResponse)(nil),     // 10: teamwire.v1.CreateTeamResponse
-	(*GetTeamRequest)(nil),         // 11: teamwire.v1.GetTeamRequest
-	(*GetTeamResponse)(nil),        // 12: teamwire.v1.GetTeamResponse
-	(*ListTeamsRequest)(nil),       // 13: teamwire.v1.ListTeamsRequest
-	(*ListTeamsResponse)(nil),      // 14: teamwire.v1.ListTeamsResponse
-	(*DeleteTeamRequest)(nil),      // 15: teamwire.v1.DeleteTeamRequest
-	(*DeleteTeamResponse)(nil),     // 16: teamwire.v1.DeleteTeamResponse
-	(*InviteRequest)(nil),          // 17: teamwire.v1.InviteRequest
-	(*InviteResponse)(nil),         // 18: teamwire.v1.InviteResponse
-	(*CreateObserverRequest)(nil),  // 19: teamwire.v1.CreateObserverRequest
-	(*CreateObserverResponse)(nil), // 20: teamwire.v1.CreateObserverResponse
-	(*JoinRequest)(nil),            // 21: teamwire.v1.JoinRequest
-	(*JoinResponse)(nil),           // 22: teamwire.v1.JoinResponse
-	(*LeaveRequest)(nil),           // 23: teamwire.v1.LeaveRequest
-	(*LeaveResponse)(nil),          // 24: teamwire.v1.LeaveResponse
-	(*ListMembersRequest)(nil),     // 25: teamwire.v1.ListMembersRequest
-	(*ListMembersResponse)(nil),    // 26: teamwire.v1.ListMembersResponse
-	(*HeartbeatRequest)(nil),       // 27: teamwire.v1.HeartbeatRequest
-	(*WorkFailure)(nil),            // 28: teamwire.v1.WorkFailure
-	(*HeartbeatResponse)(nil),      // 29: teamwire.v1.HeartbeatResponse
-	(*ForceStopRequest)(nil),       // 30: teamwire.v1.ForceStopRequest
-	(*ForceStopResponse)(nil),      // 31: teamwire.v1.ForceStopResponse
-	(*SetLeadRequest)(nil),         // 32: teamwire.v1.SetLeadRequest
-	(*SetLeadResponse)(nil),        // 33: teamwire.v1.SetLeadResponse
-	(*SetNoticeLevelRequest)(nil),  // 34: teamwire.v1.SetNoticeLevelRequest
-	(*SetNoticeLevelResponse)(nil), // 35: teamwire.v1.SetNoticeLevelResponse
-	nil,                            // 36: teamwire.v1.MemberAttributes.LabelsEntry
-	(*timestamppb.Timestamp)(nil),  // 37: google.protobuf.Timestamp
-	(*ExitReport)(nil),             // 38: teamwire.v1.ExitReport
-	(*durationpb.Duration)(nil),    // 39: google.protobuf.Duration
-	(*Usage)(nil),                  // 40: teamwire.v1.Usage
-	(*FailedTurns)(nil),            // 41: teamwire.v1.FailedTurns
-	(*Program)(nil),                // 42: teamwire.v1.Program
-	(*ReportActivityRequest)(nil),  // 43: teamwire.v1.ReportActivityRequest
-	(*ListActivityRequest)(nil),    // 44: teamwire.v1.ListActivityRequest
-	(*ReportActivityResponse)(nil), // 45: teamwire.v1.ReportActivityResponse
-	(*ListActivityResponse)(nil),   // 46: teamwire.v1.ListActivityResponse
+	(Severity)(0),                  // 4: teamwire.v1.Severity
+	(FindingClass)(0),              // 5: teamwire.v1.FindingClass
+	(Activity)(0),                  // 6: teamwire.v1.Activity
+	(*Team)(nil),                   // 7: teamwire.v1.Team
+	(*TeamStorage)(nil),            // 8: teamwire.v1.TeamStorage
+	(*Member)(nil),                 // 9: teamwire.v1.Member
+	(*MemberAttributes)(nil),       // 10: teamwire.v1.MemberAttributes
+	(*CreateTeamRequest)(nil),      // 11: teamwire.v1.CreateTeamRequest
+	(*CreateTeamResponse)(nil),     // 12: teamwire.v1.CreateTeamResponse
+	(*GetTeamRequest)(nil),         // 13: teamwire.v1.GetTeamRequest
+	(*GetTeamResponse)(nil),        // 14: teamwire.v1.GetTeamResponse
+	(*ListTeamsRequest)(nil),       // 15: teamwire.v1.ListTeamsRequest
+	(*ListTeamsResponse)(nil),      // 16: teamwire.v1.ListTeamsResponse
+	(*DeleteTeamRequest)(nil),      // 17: teamwire.v1.DeleteTeamRequest
+	(*DeleteTeamResponse)(nil),     // 18: teamwire.v1.DeleteTeamResponse
+	(*InviteRequest)(nil),          // 19: teamwire.v1.InviteRequest
+	(*InviteResponse)(nil),         // 20: teamwire.v1.InviteResponse
+	(*CreateObserverRequest)(nil),  // 21: teamwire.v1.CreateObserverRequest
+	(*CreateObserverResponse)(nil), // 22: teamwire.v1.CreateObserverResponse
+	(*JoinRequest)(nil),            // 23: teamwire.v1.JoinRequest
+	(*JoinResponse)(nil),           // 24: teamwire.v1.JoinResponse
+	(*LeaveRequest)(nil),           // 25: teamwire.v1.LeaveRequest
+	(*LeaveResponse)(nil),          // 26: teamwire.v1.LeaveResponse
+	(*ListMembersRequest)(nil),     // 27: teamwire.v1.ListMembersRequest
+	(*DiagnoseRequest)(nil),        // 28: teamwire.v1.DiagnoseRequest
+	(*DiagnoseResponse)(nil),       // 29: teamwire.v1.DiagnoseResponse
+	(*Finding)(nil),                // 30: teamwire.v1.Finding
+	(*ListMembersResponse)(nil),    // 31: teamwire.v1.ListMembersResponse
+	(*HeartbeatRequest)(nil),       // 32: teamwire.v1.HeartbeatRequest
+	(*WorkFailure)(nil),            // 33: teamwire.v1.WorkFailure
+	(*HeartbeatResponse)(nil),      // 34: teamwire.v1.HeartbeatResponse
+	(*ForceStopRequest)(nil),       // 35: teamwire.v1.ForceStopRequest
+	(*ForceStopResponse)(nil),      // 36: teamwire.v1.ForceStopResponse
+	(*SetLeadRequest)(nil),         // 37: teamwire.v1.SetLeadRequest
+	(*SetLeadResponse)(nil),        // 38: teamwire.v1.SetLeadResponse
+	(*SetNoticeLevelRequest)(nil),  // 39: teamwire.v1.SetNoticeLevelRequest
+	(*SetNoticeLevelResponse)(nil), // 40: teamwire.v1.SetNoticeLevelResponse
+	nil,                            // 41: teamwire.v1.MemberAttributes.LabelsEntry
+	(*timestamppb.Timestamp)(nil),  // 42: google.protobuf.Timestamp
+	(*ExitReport)(nil),             // 43: teamwire.v1.ExitReport
+	(*durationpb.Duration)(nil),    // 44: google.protobuf.Duration
+	(*Usage)(nil),                  // 45: teamwire.v1.Usage
+	(*FailedTurns)(nil),            // 46: teamwire.v1.FailedTurns
+	(*Program)(nil),                // 47: teamwire.v1.Program
+	(*ReportActivityRequest)(nil),  // 48: teamwire.v1.ReportActivityRequest
+	(*ListActivityRequest)(nil),    // 49: teamwire.v1.ListActivityRequest
+	(*ReportActivityResponse)(nil), // 50: teamwire.v1.ReportActivityResponse
+	(*ListActivityResponse)(nil),   // 51: teamwire.v1.ListActivityResponse
 }
 var file_teamwire_v1_team_proto_depIdxs = []int32{
-	37, // 0: teamwire.v1.Team.created_at:type_name -> google.protobuf.Timestamp
-	6,  // 1: teamwire.v1.Team.storage:type_name -> teamwire.v1.TeamStorage
+	42, // 0: teamwire.v1.Team.created_at:type_name -> google.protobuf.Timestamp
+	8,  // 1: teamwire.v1.Team.storage:type_name -> teamwire.v1.TeamStorage
 	0,  // 2: teamwire.v1.Member.role:type_name -> teamwire.v1.Role
 	1,  // 3: teamwire.v1.Member.state:type_name -> teamwire.v1.MemberState
-	37, // 4: teamwire.v1.Member.joined_at:type_name -> google.protobuf.Timestamp
-	37, // 5: teamwire.v1.Member.state_since:type_name -> google.protobuf.Timestamp
-	8,  // 6: teamwire.v1.Member.attributes:type_name -> teamwire.v1.MemberAttributes
-	38, // 7: teamwire.v1.Member.exit:type_name -> teamwire.v1.ExitReport
-	39, // 8: teamwire.v1.Member.lease_left:type_name -> google.protobuf.Duration
+	42, // 4: teamwire.v1.Member.joined_at:type_name -> google.protobuf.Timestamp
+	42, // 5: teamwire.v1.Member.state_since:type_name -> google.protobuf.Timestamp
+	10, // 6: teamwire.v1.Member.attributes:type_name -> teamwire.v1.MemberAttributes
+	43, // 7: teamwire.v1.Member.exit:type_name -> teamwire.v1.ExitReport
+	44, // 8: teamwire.v1.Member.lease_left:type_name -> google.protobuf.Duration
 	2,  // 9: teamwire.v1.Member.liveness:type_name -> teamwire.v1.Liveness
 	3,  // 10: teamwire.v1.Member.notice_level:type_name -> teamwire.v1.NoticeLevel
-	40, // 11: teamwire.v1.Member.usage:type_name -> teamwire.v1.Usage
-	40, // 12: teamwire.v1.Member.total_usage:type_name -> teamwire.v1.Usage
-	41, // 13: teamwire.v1.Member.failed_turns:type_name -> teamwire.v1.FailedTurns
-	42, // 14: teamwire.v1.Member.program:type_name -> teamwire.v1.Program
-	36, // 15: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
-	8,  // 16: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
+	45, // 11: teamwire.v1.Member.usage:type_name -> teamwire.v1.Usage
+	45, // 12: teamwire.v1.Member.total_usage:type_name -> teamwire.v1.Usage
+	46, // 13: teamwire.v1.Member.failed_turns:type_name -> teamwire.v1.FailedTurns
+	47, // 14: teamwire.v1.Member.program:type_name -> teamwire.v1.Program
+	41, // 15: teamwire.v1.MemberAttributes.labels:type_name -> teamwire.v1.MemberAttributes.LabelsEntry
+	10, // 16: teamwire.v1.CreateTeamRequest.lead_attributes:type_name -> teamwire.v1.MemberAttributes
 	2,  // 17: teamwire.v1.CreateTeamRequest.lead_liveness:type_name -> teamwire.v1.Liveness
-	5,  // 18: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
-	7,  // 19: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
-	5,  // 20: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
-	5,  // 21: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
-	39, // 22: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
-	37, // 23: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
-	39, // 24: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
-	37, // 25: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
-	8,  // 26: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
+	7,  // 18: teamwire.v1.CreateTeamResponse.team:type_name -> teamwire.v1.Team
+	9,  // 19: teamwire.v1.CreateTeamResponse.lead:type_name -> teamwire.v1.Member
+	7,  // 20: teamwire.v1.GetTeamResponse.team:type_name -> teamwire.v1.Team
+	7,  // 21: teamwire.v1.ListTeamsResponse.teams:type_name -> teamwire.v1.Team
+	44, // 22: teamwire.v1.InviteRequest.ttl:type_name -> google.protobuf.Duration
+	42, // 23: teamwire.v1.InviteResponse.expires_at:type_name -> google.protobuf.Timestamp
+	44, // 24: teamwire.v1.CreateObserverRequest.ttl:type_name -> google.protobuf.Duration
+	42, // 25: teamwire.v1.CreateObserverResponse.expires_at:type_name -> google.protobuf.Timestamp
+	10, // 26: teamwire.v1.JoinRequest.attributes:type_name -> teamwire.v1.MemberAttributes
 	2,  // 27: teamwire.v1.JoinRequest.liveness:type_name -> teamwire.v1.Liveness
-	38, // 28: teamwire.v1.JoinRequest.previous_exit:type_name -> teamwire.v1.ExitReport
-	5,  // 29: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
-	7,  // 30: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
-	38, // 31: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
-	7,  // 32: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
-	4,  // 33: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
-	28, // 34: teamwire.v1.HeartbeatRequest.failure:type_name -> teamwire.v1.WorkFailure
-	38, // 35: teamwire.v1.WorkFailure.exit:type_name -> teamwire.v1.ExitReport
-	39, // 36: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
-	1,  // 37: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
-	7,  // 38: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
-	5,  // 39: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
-	3,  // 40: teamwire.v1.SetNoticeLevelRequest.level:type_name -> teamwire.v1.NoticeLevel
-	7,  // 41: teamwire.v1.SetNoticeLevelResponse.member:type_name -> teamwire.v1.Member
-	9,  // 42: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
-	11, // 43: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
-	13, // 44: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
-	15, // 45: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
-	17, // 46: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
-	19, // 47: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
-	21, // 48: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
-	23, // 49: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
-	25, // 50: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
-	27, // 51: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
-	43, // 52: teamwire.v1.TeamService.ReportActivity:input_type -> teamwire.v1.ReportActivityRequest
-	44, // 53: teamwire.v1.TeamService.ListActivity:input_type -> teamwire.v1.ListActivityRequest
-	30, // 54: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
-	32, // 55: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
-	34, // 56: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
-	10, // 57: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
-	12, // 58: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
-	14, // 59: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
-	16, // 60: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
-	18, // 61: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
-	20, // 62: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
-	22, // 63: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
-	24, // 64: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
-	26, // 65: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
-	29, // 66: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
-	45, // 67: teamwire.v1.TeamService.ReportActivity:output_type -> teamwire.v1.ReportActivityResponse
-	46, // 68: teamwire.v1.TeamService.ListActivity:output_type -> teamwire.v1.ListActivityResponse
-	31, // 69: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
-	33, // 70: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
-	35, // 71: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
-	57, // [57:72] is the sub-list for method output_type
-	42, // [42:57] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	43, // 28: teamwire.v1.JoinRequest.previous_exit:type_name -> teamwire.v1.ExitReport
+	7,  // 29: teamwire.v1.JoinResponse.team:type_name -> teamwire.v1.Team
+	9,  // 30: teamwire.v1.JoinResponse.member:type_name -> teamwire.v1.Member
+	43, // 31: teamwire.v1.LeaveRequest.exit:type_name -> teamwire.v1.ExitReport
+	44, // 32: teamwire.v1.DiagnoseRequest.patience:type_name -> google.protobuf.Duration
+	30, // 33: teamwire.v1.DiagnoseResponse.findings:type_name -> teamwire.v1.Finding
+	5,  // 34: teamwire.v1.Finding.class:type_name -> teamwire.v1.FindingClass
+	4,  // 35: teamwire.v1.Finding.severity:type_name -> teamwire.v1.Severity
+	9,  // 36: teamwire.v1.ListMembersResponse.members:type_name -> teamwire.v1.Member
+	6,  // 37: teamwire.v1.HeartbeatRequest.activity:type_name -> teamwire.v1.Activity
+	33, // 38: teamwire.v1.HeartbeatRequest.failure:type_name -> teamwire.v1.WorkFailure
+	43, // 39: teamwire.v1.WorkFailure.exit:type_name -> teamwire.v1.ExitReport
+	44, // 40: teamwire.v1.HeartbeatResponse.lease:type_name -> google.protobuf.Duration
+	1,  // 41: teamwire.v1.HeartbeatResponse.state:type_name -> teamwire.v1.MemberState
+	9,  // 42: teamwire.v1.ForceStopResponse.member:type_name -> teamwire.v1.Member
+	7,  // 43: teamwire.v1.SetLeadResponse.team:type_name -> teamwire.v1.Team
+	3,  // 44: teamwire.v1.SetNoticeLevelRequest.level:type_name -> teamwire.v1.NoticeLevel
+	9,  // 45: teamwire.v1.SetNoticeLevelResponse.member:type_name -> teamwire.v1.Member
+	11, // 46: teamwire.v1.TeamService.CreateTeam:input_type -> teamwire.v1.CreateTeamRequest
+	13, // 47: teamwire.v1.TeamService.GetTeam:input_type -> teamwire.v1.GetTeamRequest
+	15, // 48: teamwire.v1.TeamService.ListTeams:input_type -> teamwire.v1.ListTeamsRequest
+	17, // 49: teamwire.v1.TeamService.DeleteTeam:input_type -> teamwire.v1.DeleteTeamRequest
+	19, // 50: teamwire.v1.TeamService.Invite:input_type -> teamwire.v1.InviteRequest
+	21, // 51: teamwire.v1.TeamService.CreateObserver:input_type -> teamwire.v1.CreateObserverRequest
+	23, // 52: teamwire.v1.TeamService.Join:input_type -> teamwire.v1.JoinRequest
+	25, // 53: teamwire.v1.TeamService.Leave:input_type -> teamwire.v1.LeaveRequest
+	27, // 54: teamwire.v1.TeamService.ListMembers:input_type -> teamwire.v1.ListMembersRequest
+	28, // 55: teamwire.v1.TeamService.Diagnose:input_type -> teamwire.v1.DiagnoseRequest
+	32, // 56: teamwire.v1.TeamService.Heartbeat:input_type -> teamwire.v1.HeartbeatRequest
+	48, // 57: teamwire.v1.TeamService.ReportActivity:input_type -> teamwire.v1.ReportActivityRequest
+	49, // 58: teamwire.v1.TeamService.ListActivity:input_type -> teamwire.v1.ListActivityRequest
+	35, // 59: teamwire.v1.TeamService.ForceStop:input_type -> teamwire.v1.ForceStopRequest
+	37, // 60: teamwire.v1.TeamService.SetLead:input_type -> teamwire.v1.SetLeadRequest
+	39, // 61: teamwire.v1.TeamService.SetNoticeLevel:input_type -> teamwire.v1.SetNoticeLevelRequest
+	12, // 62: teamwire.v1.TeamService.CreateTeam:output_type -> teamwire.v1.CreateTeamResponse
+	14, // 63: teamwire.v1.TeamService.GetTeam:output_type -> teamwire.v1.GetTeamResponse
+	16, // 64: teamwire.v1.TeamService.ListTeams:output_type -> teamwire.v1.ListTeamsResponse
+	18, // 65: teamwire.v1.TeamService.DeleteTeam:output_type -> teamwire.v1.DeleteTeamResponse
+	20, // 66: teamwire.v1.TeamService.Invite:output_type -> teamwire.v1.InviteResponse
+	22, // 67: teamwire.v1.TeamService.CreateObserver:output_type -> teamwire.v1.CreateObserverResponse
+	24, // 68: teamwire.v1.TeamService.Join:output_type -> teamwire.v1.JoinResponse
+	26, // 69: teamwire.v1.TeamService.Leave:output_type -> teamwire.v1.LeaveResponse
+	31, // 70: teamwire.v1.TeamService.ListMembers:output_type -> teamwire.v1.ListMembersResponse
+	29, // 71: teamwire.v1.TeamService.Diagnose:output_type -> teamwire.v1.DiagnoseResponse
+	34, // 72: teamwire.v1.TeamService.Heartbeat:output_type -> teamwire.v1.HeartbeatResponse
+	50, // 73: teamwire.v1.TeamService.ReportActivity:output_type -> teamwire.v1.ReportActivityResponse
+	51, // 74: teamwire.v1.TeamService.ListActivity:output_type -> teamwire.v1.ListActivityResponse
+	36, // 75: teamwire.v1.TeamService.ForceStop:output_type -> teamwire.v1.ForceStopResponse
+	38, // 76: teamwire.v1.TeamService.SetLead:output_type -> teamwire.v1.SetLeadResponse
+	40, // 77: teamwire.v1.TeamService.SetNoticeLevel:output_type -> teamwire.v1.SetNoticeLevelResponse
+	62, // [62:78] is the sub-list for method output_type
+	46, // [46:62] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_teamwire_v1_team_proto_init() }
@@ -2889,8 +3353,8 @@ func file_teamwire_v1_team_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_team_proto_rawDesc), len(file_teamwire_v1_team_proto_rawDesc)),
-			NumEnums:      5,
-			NumMessages:   32,
+			NumEnums:      7,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,6 +30,7 @@ const (
 	TeamService_Join_FullMethodName           = "/teamwire.v1.TeamService/Join"
 	TeamService_Leave_FullMethodName          = "/teamwire.v1.TeamService/Leave"
 	TeamService_ListMembers_FullMethodName    = "/teamwire.v1.TeamService/ListMembers"
+	TeamService_Diagnose_FullMethodName       = "/teamwire.v1.TeamService/Diagnose"
 	TeamService_Heartbeat_FullMethodName      = "/teamwire.v1.TeamService/Heartbeat"
 	TeamService_ReportActivity_FullMethodName = "/teamwire.v1.TeamService/ReportActivity"
 	TeamService_ListActivity_FullMethodName   = "/teamwire.v1.TeamService/ListActivity"
@@ -108,6 +109,12 @@ type TeamServiceClient interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
 	ListMembers(ctx context.Context, in *ListMembersRequest, opts ...grpc.CallOption) (*ListMembersResponse, error)
+	// Finds what is wrong in a team, and says what to do about it: members whose programs fail, that are lost or do not exit; messages
+	// and requests that wait too long; hosts that cannot start anyone; a team that is nearly full. The advice depends on what the
+	// caller may do. A teammate learns nothing about other members' inboxes, or about requests that it may not see.
+	//
+	// NOT_FOUND: TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD.
+	Diagnose(ctx context.Context, in *DiagnoseRequest, opts ...grpc.CallOption) (*DiagnoseResponse, error)
 	// Renews the caller's lease and reports whether the caller is working. When the member goes idle, or its program has failed,
 	// the lead gets a notice.
 	//
@@ -245,6 +252,16 @@ func (c *teamServiceClient) ListMembers(ctx context.Context, in *ListMembersRequ
 	return out, nil
 }
 
+func (c *teamServiceClient) Diagnose(ctx context.Context, in *DiagnoseRequest, opts ...grpc.CallOption) (*DiagnoseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DiagnoseResponse)
+	err := c.cc.Invoke(ctx, TeamService_Diagnose_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *teamServiceClient) Heartbeat(ctx context.Context, in *HeartbeatRequest, opts ...grpc.CallOption) (*HeartbeatResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(HeartbeatResponse)
@@ -375,6 +392,12 @@ type TeamServiceServer interface {
 	//
 	// INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
 	ListMembers(context.Context, *ListMembersRequest) (*ListMembersResponse, error)
+	// Finds what is wrong in a team, and says what to do about it: members whose programs fail, that are lost or do not exit; messages
+	// and requests that wait too long; hosts that cannot start anyone; a team that is nearly full. The advice depends on what the
+	// caller may do. A teammate learns nothing about other members' inboxes, or about requests that it may not see.
+	//
+	// NOT_FOUND: TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD.
+	Diagnose(context.Context, *DiagnoseRequest) (*DiagnoseResponse, error)
 	// Renews the caller's lease and reports whether the caller is working. When the member goes idle, or its program has failed,
 	// the lead gets a notice.
 	//
@@ -448,6 +471,9 @@ func (UnimplementedTeamServiceServer) Leave(context.Context, *LeaveRequest) (*Le
 }
 func (UnimplementedTeamServiceServer) ListMembers(context.Context, *ListMembersRequest) (*ListMembersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListMembers not implemented")
+}
+func (UnimplementedTeamServiceServer) Diagnose(context.Context, *DiagnoseRequest) (*DiagnoseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Diagnose not implemented")
 }
 func (UnimplementedTeamServiceServer) Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Heartbeat not implemented")
@@ -650,6 +676,24 @@ func _TeamService_ListMembers_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TeamService_Diagnose_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DiagnoseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TeamServiceServer).Diagnose(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TeamService_Diagnose_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TeamServiceServer).Diagnose(ctx, req.(*DiagnoseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _TeamService_Heartbeat_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(HeartbeatRequest)
 	if err := dec(in); err != nil {
@@ -800,6 +844,10 @@ var TeamService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListMembers",
 			Handler:    _TeamService_ListMembers_Handler,
+		},
+		{
+			MethodName: "Diagnose",
+			Handler:    _TeamService_Diagnose_Handler,
 		},
 		{
 			MethodName: "Heartbeat",

@@ -40,6 +40,7 @@ REOPENED = {
 """The reasons after which a subscription opens another session."""
 
 READ = {
+    "Diagnose",
     "GetCaller",
     "GetMessage",
     "GetRequest",

@@ -223,6 +223,8 @@ calls! {
     teams.leave = Leave(LeaveRequest) -> LeaveResponse;
     /// Lists the members of a team.
     teams.list_members = ListMembers(ListMembersRequest.team) -> ListMembersResponse;
+    /// Finds what is wrong in a team, and says what to do about it.
+    teams.diagnose = Diagnose(DiagnoseRequest.team) -> DiagnoseResponse;
     /// Renews the caller's lease and reports whether it is active.
     teams.heartbeat = Heartbeat(HeartbeatRequest) -> HeartbeatResponse;
     /// Makes another member the lead. Not retried while its outcome is unknown. [`Client::hand_over`] takes the member.

@@ -42,6 +42,7 @@ export const REOPENED: ReadonlySet<string> = new Set([
 
 /** The calls that change nothing. */
 export const READ: ReadonlySet<string> = new Set([
+  "Diagnose",
   "GetCaller",
   "GetMessage",
   "GetRequest",

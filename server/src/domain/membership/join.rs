@@ -23,7 +23,7 @@ use crate::{
         notices,
         query::{show_new_member, show_team},
         quota::Spender,
-        records::{EndCause, JoinTokenRecord, Life, MemberRecord, PresenceRecord, SessionEnd, TeamRecord},
+        records::{EndCause, Exit, JoinTokenRecord, Life, MemberRecord, PresenceRecord, SessionEnd, TeamRecord},
         request, session,
         task::give_back,
         time::ms,
@@ -81,15 +81,16 @@ pub fn join(
     }
     let crash = match (&request.previous_exit, &before) {
         (Some(report), Some(before)) if token.is_none() && matches!(before.life, Life::Live | Life::Lost) => {
-            Some(exit_of(tx, Some(report), "previous_exit")?.report(&EndCause::ProcessEnded))
+            Some(exit_of(tx, Some(report), "previous_exit")?)
         }
         _ => None,
     };
     let mut member = begin_life(tx, &mut team, &name, before.as_ref(), request, token.as_ref(), &secret)?;
-    if let (Some(exit), Some(before)) = (&crash, &before) {
-        note_crash(tx, &mut member);
+    let crash_report = crash.as_ref().map(|exit| exit.report(&EndCause::ProcessEnded));
+    if let (Some(exit), Some(report), Some(before)) = (crash, &crash_report, &before) {
+        note_crash(tx, &mut member, exit);
         if before.lives.left_out == 0 {
-            history::append(tx, exit_event(&before.name, before.incarnation, exit));
+            history::append(tx, exit_event(&before.name, before.incarnation, report));
         }
     }
     let recorded = count_life(tx, &mut member);
@@ -112,7 +113,7 @@ pub fn join(
     if let Some(detail) = recorded {
         history::append(tx, member_event(&member.name, MemberState::Joined, member.incarnation, &detail));
     }
-    match crash {
+    match crash_report {
         _ if team.is_lead(&name) => {}
         Some(exit) => tell_lead_of_restart(tx, &team, &member, exit)?,
         // A detached life has no process that this one could have replaced.
@@ -384,7 +385,8 @@ fn count_life(tx: &Tx<'_>, member: &mut MemberRecord) -> Option<String> {
 }
 
 /// Counts a crash of the life before this one.
-fn note_crash(tx: &Tx<'_>, member: &mut MemberRecord) {
+fn note_crash(tx: &Tx<'_>, member: &mut MemberRecord, exit: Exit) {
+    member.last_crash = Some(exit);
     let since_ms = tx.ctx.now_ms.saturating_sub(ms(CRASHES_WINDOW));
     member.crashes_ms.retain(|at_ms| *at_ms > since_ms);
     if member.crashes_ms.len() < CRASHES_MAX {

@@ -89,6 +89,9 @@ pub struct MemberRecord {
     /// When its program's latest crashes were reported, the oldest first, across its lives.
     #[serde(default)]
     pub crashes_ms: Vec<u64>,
+    /// How its program exited in the latest of these crashes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_crash: Option<Exit>,
     /// How many of its lives the history records.
     #[serde(default)]
     pub lives: RecordedLives,

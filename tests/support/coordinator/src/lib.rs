@@ -386,6 +386,10 @@ impl TeamService for Coordinator {
         })
     }
 
+    async fn diagnose(&self, _: Request<v1::DiagnoseRequest>) -> Result<Response<v1::DiagnoseResponse>, Status> {
+        Ok(Response::new(v1::DiagnoseResponse::default()))
+    }
+
     async fn report_activity(
         &self,
         request: Request<v1::ReportActivityRequest>,

@@ -181,6 +181,142 @@ of them by default (the coordinator's `digest_interval`).
 """
 Global___NoticeLevel: typing_extensions.TypeAlias = NoticeLevel
 
+class _Severity:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _SeverityEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_Severity.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    SEVERITY_UNSPECIFIED: _Severity.ValueType  # 0
+    """Never sent."""
+    SEVERITY_PROBLEM: _Severity.ValueType  # 1
+    """Something is wrong."""
+    SEVERITY_NOTE: _Severity.ValueType  # 2
+    """Worth knowing."""
+
+class Severity(_Severity, metaclass=_SeverityEnumTypeWrapper):
+    """Whether something must be done about a finding."""
+
+SEVERITY_UNSPECIFIED: Severity.ValueType  # 0
+"""Never sent."""
+SEVERITY_PROBLEM: Severity.ValueType  # 1
+"""Something is wrong."""
+SEVERITY_NOTE: Severity.ValueType  # 2
+"""Worth knowing."""
+Global___Severity: typing_extensions.TypeAlias = Severity
+
+class _FindingClass:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _FindingClassEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_FindingClass.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    FINDING_CLASS_UNSPECIFIED: _FindingClass.ValueType  # 0
+    """Never sent."""
+    FINDING_CLASS_NOT_QUEUED: _FindingClass.ValueType  # 1
+    """Messages are refused: the name is unknown, the inbox is full, or the member has exited or is stopping."""
+    FINDING_CLASS_NOT_DELIVERED: _FindingClass.ValueType  # 2
+    """Messages wait because no process reads the inbox, or because the member does not acknowledge what it has."""
+    FINDING_CLASS_NOT_ACKNOWLEDGED: _FindingClass.ValueType  # 3
+    """Messages were delivered and not acknowledged."""
+    FINDING_CLASS_NOT_EXITED: _FindingClass.ValueType  # 4
+    """The member did not exit after its shutdown, or did not answer the request to shut down."""
+    FINDING_CLASS_PLAN_UNANSWERED: _FindingClass.ValueType  # 5
+    """A plan awaits an answer."""
+    FINDING_CLASS_PERMISSION_UNANSWERED: _FindingClass.ValueType  # 6
+    """A permission request awaits an answer."""
+    FINDING_CLASS_LOST: _FindingClass.ValueType  # 7
+    """The member's lease and the grace period after it have expired."""
+    FINDING_CLASS_FAILED: _FindingClass.ValueType  # 8
+    """The member's program failed."""
+    FINDING_CLASS_FAILING: _FindingClass.ValueType  # 9
+    """The member's program runs, but its turns fail."""
+    FINDING_CLASS_CRASHING: _FindingClass.ValueType  # 10
+    """The member's program has crashed at least three times in 10 minutes, and its runner restarts it."""
+    FINDING_CLASS_TROUBLED: _FindingClass.ValueType  # 11
+    """Something keeps the member's program from its work."""
+    FINDING_CLASS_NOT_STARTED: _FindingClass.ValueType  # 12
+    """A host has not started a member that was ordered from it."""
+    FINDING_CLASS_HOST_LOST: _FindingClass.ValueType  # 13
+    """The lease of a host has expired."""
+    FINDING_CLASS_STORE_REFUSES_WRITES: _FindingClass.ValueType  # 14
+    """The store takes no writes."""
+    FINDING_CLASS_WRITES_LOST: _FindingClass.ValueType  # 15
+    """The store has lost changes that were confirmed."""
+    FINDING_CLASS_QUOTA_EXCEEDED: _FindingClass.ValueType  # 16
+    """The team, its tasks, or the history of its tasks has used its quota."""
+    FINDING_CLASS_QUOTA_NEARLY_USED: _FindingClass.ValueType  # 17
+    """One of them has used at least 80% of it."""
+    FINDING_CLASS_UNREAD: _FindingClass.ValueType  # 18
+    """A person has not read messages, or not acknowledged them."""
+    FINDING_CLASS_DEAD_LETTER: _FindingClass.ValueType  # 19
+    """Messages became dead letters in the last hour."""
+    FINDING_CLASS_NO_PROFILE: _FindingClass.ValueType  # 20
+    """A host offers nothing that it can start."""
+    FINDING_CLASS_NO_SLOT: _FindingClass.ValueType  # 21
+    """All slots of a host are taken."""
+    FINDING_CLASS_DELETE_BLOCKED: _FindingClass.ValueType  # 22
+    """Which members keep the team from being deleted."""
+    FINDING_CLASS_UNTRIED_VERSION: _FindingClass.ValueType  # 23
+    """The member's program has another version than the one that teamwire is tested with."""
+    FINDING_CLASS_MORE: _FindingClass.ValueType  # 24
+    """There is more of this."""
+
+class FindingClass(_FindingClass, metaclass=_FindingClassEnumTypeWrapper):
+    """What a finding is about. Clients must accept values that they do not know."""
+
+FINDING_CLASS_UNSPECIFIED: FindingClass.ValueType  # 0
+"""Never sent."""
+FINDING_CLASS_NOT_QUEUED: FindingClass.ValueType  # 1
+"""Messages are refused: the name is unknown, the inbox is full, or the member has exited or is stopping."""
+FINDING_CLASS_NOT_DELIVERED: FindingClass.ValueType  # 2
+"""Messages wait because no process reads the inbox, or because the member does not acknowledge what it has."""
+FINDING_CLASS_NOT_ACKNOWLEDGED: FindingClass.ValueType  # 3
+"""Messages were delivered and not acknowledged."""
+FINDING_CLASS_NOT_EXITED: FindingClass.ValueType  # 4
+"""The member did not exit after its shutdown, or did not answer the request to shut down."""
+FINDING_CLASS_PLAN_UNANSWERED: FindingClass.ValueType  # 5
+"""A plan awaits an answer."""
+FINDING_CLASS_PERMISSION_UNANSWERED: FindingClass.ValueType  # 6
+"""A permission request awaits an answer."""
+FINDING_CLASS_LOST: FindingClass.ValueType  # 7
+"""The member's lease and the grace period after it have expired."""
+FINDING_CLASS_FAILED: FindingClass.ValueType  # 8
+"""The member's program failed."""
+FINDING_CLASS_FAILING: FindingClass.ValueType  # 9
+"""The member's program runs, but its turns fail."""
+FINDING_CLASS_CRASHING: FindingClass.ValueType  # 10
+"""The member's program has crashed at least three times in 10 minutes, and its runner restarts it."""
+FINDING_CLASS_TROUBLED: FindingClass.ValueType  # 11
+"""Something keeps the member's program from its work."""
+FINDING_CLASS_NOT_STARTED: FindingClass.ValueType  # 12
+"""A host has not started a member that was ordered from it."""
+FINDING_CLASS_HOST_LOST: FindingClass.ValueType  # 13
+"""The lease of a host has expired."""
+FINDING_CLASS_STORE_REFUSES_WRITES: FindingClass.ValueType  # 14
+"""The store takes no writes."""
+FINDING_CLASS_WRITES_LOST: FindingClass.ValueType  # 15
+"""The store has lost changes that were confirmed."""
+FINDING_CLASS_QUOTA_EXCEEDED: FindingClass.ValueType  # 16
+"""The team, its tasks, or the history of its tasks has used its quota."""
+FINDING_CLASS_QUOTA_NEARLY_USED: FindingClass.ValueType  # 17
+"""One of them has used at least 80% of it."""
+FINDING_CLASS_UNREAD: FindingClass.ValueType  # 18
+"""A person has not read messages, or not acknowledged them."""
+FINDING_CLASS_DEAD_LETTER: FindingClass.ValueType  # 19
+"""Messages became dead letters in the last hour."""
+FINDING_CLASS_NO_PROFILE: FindingClass.ValueType  # 20
+"""A host offers nothing that it can start."""
+FINDING_CLASS_NO_SLOT: FindingClass.ValueType  # 21
+"""All slots of a host are taken."""
+FINDING_CLASS_DELETE_BLOCKED: FindingClass.ValueType  # 22
+"""Which members keep the team from being deleted."""
+FINDING_CLASS_UNTRIED_VERSION: FindingClass.ValueType  # 23
+"""The member's program has another version than the one that teamwire is tested with."""
+FINDING_CLASS_MORE: FindingClass.ValueType  # 24
+"""There is more of this."""
+Global___FindingClass: typing_extensions.TypeAlias = FindingClass
+
 class _Activity:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -947,6 +1083,94 @@ class ListMembersRequest(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["page_size", b"page_size", "page_token", b"page_token", "team", b"team"]) -> None: ...
 
 Global___ListMembersRequest: typing_extensions.TypeAlias = ListMembersRequest
+
+@typing.final
+class DiagnoseRequest(google.protobuf.message.Message):
+    """The request of TeamService.Diagnose."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TEAM_FIELD_NUMBER: builtins.int
+    MEMBER_FIELD_NUMBER: builtins.int
+    PATIENCE_FIELD_NUMBER: builtins.int
+    team: builtins.str
+    """See SendRequest.team."""
+    member: builtins.str
+    """Optional. Only findings about this member or host. Case-insensitive. If the team has none of this name, that is the finding."""
+    @property
+    def patience(self) -> google.protobuf.duration_pb2.Duration:
+        """Optional. How long something can take before it is a problem, 0 or more. Absent: 30 s."""
+
+    def __init__(
+        self,
+        *,
+        team: builtins.str = ...,
+        member: builtins.str = ...,
+        patience: google.protobuf.duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["patience", b"patience"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["member", b"member", "patience", b"patience", "team", b"team"]) -> None: ...
+
+Global___DiagnoseRequest: typing_extensions.TypeAlias = DiagnoseRequest
+
+@typing.final
+class DiagnoseResponse(google.protobuf.message.Message):
+    """The reply of TeamService.Diagnose."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FINDINGS_FIELD_NUMBER: builtins.int
+    @property
+    def findings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[Global___Finding]:
+        """Problems first, up to 500, and up to 1 MiB. If there are more, one more finding at the end says how many."""
+
+    def __init__(
+        self,
+        *,
+        findings: collections.abc.Iterable[Global___Finding] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["findings", b"findings"]) -> None: ...
+
+Global___DiagnoseResponse: typing_extensions.TypeAlias = DiagnoseResponse
+
+@typing.final
+class Finding(google.protobuf.message.Message):
+    """Something that is wrong in a team, or worth knowing."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CLASS_FIELD_NUMBER: builtins.int
+    SEVERITY_FIELD_NUMBER: builtins.int
+    MEMBER_FIELD_NUMBER: builtins.int
+    MESSAGE_ID_FIELD_NUMBER: builtins.int
+    REQUEST_ID_FIELD_NUMBER: builtins.int
+    TEXT_FIELD_NUMBER: builtins.int
+    NEXT_FIELD_NUMBER: builtins.int
+    severity: Global___Severity.ValueType
+    """Whether something must be done about it."""
+    member: builtins.str
+    """The member or host that it is about. Empty: the team."""
+    message_id: builtins.str
+    """The message that it is about. Empty: none."""
+    request_id: builtins.str
+    """The pending request that it is about. Empty: none."""
+    text: builtins.str
+    """What is wrong, and why. May quote what an agent wrote, with any characters."""
+    next: builtins.str
+    """What to do next: commands are in backquotes."""
+    def __init__(
+        self,
+        *,
+        severity: Global___Severity.ValueType = ...,
+        member: builtins.str = ...,
+        message_id: builtins.str = ...,
+        request_id: builtins.str = ...,
+        text: builtins.str = ...,
+        next: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["class", b"class", "member", b"member", "message_id", b"message_id", "next", b"next", "request_id", b"request_id", "severity", b"severity", "text", b"text"]) -> None: ...
+
+Global___Finding: typing_extensions.TypeAlias = Finding
 
 @typing.final
 class ListMembersResponse(google.protobuf.message.Message):

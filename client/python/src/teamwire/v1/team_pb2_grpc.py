@@ -87,6 +87,11 @@ class TeamServiceStub(object):
                 request_serializer=teamwire_dot_v1_dot_team__pb2.ListMembersRequest.SerializeToString,
                 response_deserializer=teamwire_dot_v1_dot_team__pb2.ListMembersResponse.FromString,
                 _registered_method=True)
+        self.Diagnose = channel.unary_unary(
+                '/teamwire.v1.TeamService/Diagnose',
+                request_serializer=teamwire_dot_v1_dot_team__pb2.DiagnoseRequest.SerializeToString,
+                response_deserializer=teamwire_dot_v1_dot_team__pb2.DiagnoseResponse.FromString,
+                _registered_method=True)
         self.Heartbeat = channel.unary_unary(
                 '/teamwire.v1.TeamService/Heartbeat',
                 request_serializer=teamwire_dot_v1_dot_team__pb2.HeartbeatRequest.SerializeToString,
@@ -232,6 +237,17 @@ class TeamServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Diagnose(self, request, context):
+        """Finds what is wrong in a team, and says what to do about it: members whose programs fail, that are lost or do not exit; messages
+        and requests that wait too long; hosts that cannot start anyone; a team that is nearly full. The advice depends on what the
+        caller may do. A teammate learns nothing about other members' inboxes, or about requests that it may not see.
+
+        NOT_FOUND: TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Heartbeat(self, request, context):
         """Renews the caller's lease and reports whether the caller is working. When the member goes idle, or its program has failed,
         the lead gets a notice.
@@ -346,6 +362,11 @@ def add_TeamServiceServicer_to_server(servicer, server):
                     servicer.ListMembers,
                     request_deserializer=teamwire_dot_v1_dot_team__pb2.ListMembersRequest.FromString,
                     response_serializer=teamwire_dot_v1_dot_team__pb2.ListMembersResponse.SerializeToString,
+            ),
+            'Diagnose': grpc.unary_unary_rpc_method_handler(
+                    servicer.Diagnose,
+                    request_deserializer=teamwire_dot_v1_dot_team__pb2.DiagnoseRequest.FromString,
+                    response_serializer=teamwire_dot_v1_dot_team__pb2.DiagnoseResponse.SerializeToString,
             ),
             'Heartbeat': grpc.unary_unary_rpc_method_handler(
                     servicer.Heartbeat,
@@ -628,6 +649,33 @@ class TeamService(object):
             '/teamwire.v1.TeamService/ListMembers',
             teamwire_dot_v1_dot_team__pb2.ListMembersRequest.SerializeToString,
             teamwire_dot_v1_dot_team__pb2.ListMembersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Diagnose(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/teamwire.v1.TeamService/Diagnose',
+            teamwire_dot_v1_dot_team__pb2.DiagnoseRequest.SerializeToString,
+            teamwire_dot_v1_dot_team__pb2.DiagnoseResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -170,6 +170,22 @@ _TeamServiceListMembersType = typing_extensions.TypeVar(
     ],
 )
 
+_TeamServiceDiagnoseType = typing_extensions.TypeVar(
+    '_TeamServiceDiagnoseType',
+    grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.DiagnoseRequest,
+        teamwire.v1.team_pb2.DiagnoseResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.DiagnoseRequest,
+        teamwire.v1.team_pb2.DiagnoseResponse,
+    ],
+    default=grpc.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.DiagnoseRequest,
+        teamwire.v1.team_pb2.DiagnoseResponse,
+    ],
+)
+
 _TeamServiceHeartbeatType = typing_extensions.TypeVar(
     '_TeamServiceHeartbeatType',
     grpc.UnaryUnaryMultiCallable[
@@ -266,7 +282,7 @@ _TeamServiceSetNoticeLevelType = typing_extensions.TypeVar(
     ],
 )
 
-class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGetTeamType, _TeamServiceListTeamsType, _TeamServiceDeleteTeamType, _TeamServiceInviteType, _TeamServiceCreateObserverType, _TeamServiceJoinType, _TeamServiceLeaveType, _TeamServiceListMembersType, _TeamServiceHeartbeatType, _TeamServiceReportActivityType, _TeamServiceListActivityType, _TeamServiceForceStopType, _TeamServiceSetLeadType, _TeamServiceSetNoticeLevelType]):
+class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGetTeamType, _TeamServiceListTeamsType, _TeamServiceDeleteTeamType, _TeamServiceInviteType, _TeamServiceCreateObserverType, _TeamServiceJoinType, _TeamServiceLeaveType, _TeamServiceListMembersType, _TeamServiceDiagnoseType, _TeamServiceHeartbeatType, _TeamServiceReportActivityType, _TeamServiceListActivityType, _TeamServiceForceStopType, _TeamServiceSetLeadType, _TeamServiceSetNoticeLevelType]):
     """Manages teams and their members. MessageService describes credentials and errors, which apply here too.
 
     Six kinds of credential exist. The operator's credential belongs to the coordinator. Its holder creates, lists and deletes
@@ -313,6 +329,10 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
         grpc.UnaryUnaryMultiCallable[
             teamwire.v1.team_pb2.ListMembersRequest,
             teamwire.v1.team_pb2.ListMembersResponse,
+        ],
+        grpc.UnaryUnaryMultiCallable[
+            teamwire.v1.team_pb2.DiagnoseRequest,
+            teamwire.v1.team_pb2.DiagnoseResponse,
         ],
         grpc.UnaryUnaryMultiCallable[
             teamwire.v1.team_pb2.HeartbeatRequest,
@@ -377,6 +397,10 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
         grpc.aio.UnaryUnaryMultiCallable[
             teamwire.v1.team_pb2.ListMembersRequest,
             teamwire.v1.team_pb2.ListMembersResponse,
+        ],
+        grpc.aio.UnaryUnaryMultiCallable[
+            teamwire.v1.team_pb2.DiagnoseRequest,
+            teamwire.v1.team_pb2.DiagnoseResponse,
         ],
         grpc.aio.UnaryUnaryMultiCallable[
             teamwire.v1.team_pb2.HeartbeatRequest,
@@ -480,6 +504,14 @@ class TeamServiceStub(typing.Generic[_TeamServiceCreateTeamType, _TeamServiceGet
     INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
     """
 
+    Diagnose: _TeamServiceDiagnoseType
+    """Finds what is wrong in a team, and says what to do about it: members whose programs fail, that are lost or do not exit; messages
+    and requests that wait too long; hosts that cannot start anyone; a team that is nearly full. The advice depends on what the
+    caller may do. A teammate learns nothing about other members' inboxes, or about requests that it may not see.
+
+    NOT_FOUND: TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD.
+    """
+
     Heartbeat: _TeamServiceHeartbeatType
     """Renews the caller's lease and reports whether the caller is working. When the member goes idle, or its program has failed,
     the lead gets a notice.
@@ -565,6 +597,10 @@ TeamServiceAsyncStub: typing_extensions.TypeAlias = TeamServiceStub[
     grpc.aio.UnaryUnaryMultiCallable[
         teamwire.v1.team_pb2.ListMembersRequest,
         teamwire.v1.team_pb2.ListMembersResponse,
+    ],
+    grpc.aio.UnaryUnaryMultiCallable[
+        teamwire.v1.team_pb2.DiagnoseRequest,
+        teamwire.v1.team_pb2.DiagnoseResponse,
     ],
     grpc.aio.UnaryUnaryMultiCallable[
         teamwire.v1.team_pb2.HeartbeatRequest,
@@ -721,6 +757,19 @@ class TeamServiceServicer(metaclass=abc.ABCMeta):
         among them: see HostService.ListHosts.
 
         INVALID_ARGUMENT: INVALID_FIELD. NOT_FOUND: TEAM_NOT_FOUND.
+        """
+
+    @abc.abstractmethod
+    def Diagnose(
+        self,
+        request: teamwire.v1.team_pb2.DiagnoseRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[teamwire.v1.team_pb2.DiagnoseResponse, collections.abc.Awaitable[teamwire.v1.team_pb2.DiagnoseResponse]]:
+        """Finds what is wrong in a team, and says what to do about it: members whose programs fail, that are lost or do not exit; messages
+        and requests that wait too long; hosts that cannot start anyone; a team that is nearly full. The advice depends on what the
+        caller may do. A teammate learns nothing about other members' inboxes, or about requests that it may not see.
+
+        NOT_FOUND: TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD.
         """
 
     @abc.abstractmethod

@@ -19,7 +19,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/team.proto.
  */
 export const file_teamwire_v1_team: GenFile = /*@__PURE__*/
-  fileDesc("ChZ0ZWFtd2lyZS92MS90ZWFtLnByb3RvEgt0ZWFtd2lyZS52MSKvAQoEVGVhbRIMCgRuYW1lGAEgASgJEgoKAmlkGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEgwKBGxlYWQYBCABKAkSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHbWVtYmVycxgGIAEoDRIpCgdzdG9yYWdlGAcgASgLMhgudGVhbXdpcmUudjEuVGVhbVN0b3JhZ2UilwEKC1RlYW1TdG9yYWdlEg0KBWJ5dGVzGAEgASgEEhEKCWJ5dGVzX21heBgCIAEoBBISCgp0YXNrX2J5dGVzGAMgASgEEhYKDnRhc2tfYnl0ZXNfbWF4GAQgASgEEhoKEnRhc2tfaGlzdG9yeV9ieXRlcxgFIAEoBBIeChZ0YXNrX2hpc3RvcnlfYnl0ZXNfbWF4GAYgASgEIrsGCgZNZW1iZXISDAoEbmFtZRgBIAEoCRIfCgRyb2xlGAIgASgOMhEudGVhbXdpcmUudjEuUm9sZRInCgVzdGF0ZRgDIAEoDjIYLnRlYW13aXJlLnYxLk1lbWJlclN0YXRlEhMKC2luY2FybmF0aW9uGAQgASgEEi0KCWpvaW5lZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLc3RhdGVfc2luY2UYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjEKCmF0dHJpYnV0ZXMYByABKAsyHS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzEiUKBGV4aXQYCCABKAsyFy50ZWFtd2lyZS52MS5FeGl0UmVwb3J0EhQKDGxhc3Rfc3VtbWFyeRgJIAEoCRIYChBwZW5kaW5nX3NodXRkb3duGAogASgJEhQKDHBlbmRpbmdfcGxhbhgLIAEoCRIVCg1wbGFuX3JlcXVpcmVkGAwgASgIEhMKC2luYm94X2RlcHRoGA0gASgEEhEKCWNvbm5lY3RlZBgOIAEoCBItCgpsZWFzZV9sZWZ0GA8gASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhIKCmluYm94X2Z1bGwYECABKAgSJwoIbGl2ZW5lc3MYESABKA4yFS50ZWFtd2lyZS52MS5MaXZlbmVzcxIuCgxub3RpY2VfbGV2ZWwYFCABKA4yGC50ZWFtd2lyZS52MS5Ob3RpY2VMZXZlbBIbChNwZW5kaW5nX3Blcm1pc3Npb25zGBUgAygJEiEKBXVzYWdlGBYgASgLMhIudGVhbXdpcmUudjEuVXNhZ2USJwoLdG90YWxfdXNhZ2UYFyABKAsyEi50ZWFtd2lyZS52MS5Vc2FnZRISCgpzcGF3bmVkX29uGBggASgJEhUKDXBlbmRpbmdfb3JkZXIYGSABKAkSLgoMZmFpbGVkX3R1cm5zGBogASgLMhgudGVhbXdpcmUudjEuRmFpbGVkVHVybnMSJQoHcHJvZ3JhbRgbIAEoCzIULnRlYW13aXJlLnYxLlByb2dyYW0i2AEKEE1lbWJlckF0dHJpYnV0ZXMSEgoKYWdlbnRfdHlwZRgBIAEoCRINCgVtb2RlbBgCIAEoCRIMCgRob3N0GAMgASgJEg0KBWNvbG9yGAQgASgJEjkKBmxhYmVscxgFIAMoCzIpLnRlYW13aXJlLnYxLk1lbWJlckF0dHJpYnV0ZXMuTGFiZWxzRW50cnkSGgoScGxhbl9tb2RlX3JlcXVpcmVkGAYgASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiyAEKEUNyZWF0ZVRlYW1SZXF1ZXN0EgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSEQoJbGVhZF9uYW1lGAMgASgJEjYKD2xlYWRfYXR0cmlidXRlcxgEIAEoCzIdLnRlYW13aXJlLnYxLk1lbWJlckF0dHJpYnV0ZXMSFwoPaWRlbXBvdGVuY3lfa2V5GAUgASgJEiwKDWxlYWRfbGl2ZW5lc3MYBiABKA4yFS50ZWFtd2lyZS52MS5MaXZlbmVzcyJxChJDcmVhdGVUZWFtUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0SIQoEbGVhZBgCIAEoCzITLnRlYW13aXJlLnYxLk1lbWJlchIXCgpjcmVkZW50aWFsGAMgASgJQgOAAQEiHgoOR2V0VGVhbVJlcXVlc3QSDAoEdGVhbRgBIAEoCSIyCg9HZXRUZWFtUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0iOQoQTGlzdFRlYW1zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCSJOChFMaXN0VGVhbXNSZXNwb25zZRIgCgV0ZWFtcxgBIAMoCzIRLnRlYW13aXJlLnYxLlRlYW0SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiEKEURlbGV0ZVRlYW1SZXF1ZXN0EgwKBHRlYW0YASABKAkiFAoSRGVsZXRlVGVhbVJlc3BvbnNlIpEBCg1JbnZpdGVSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEhAKCHVzZXNfbWF4GAMgASgNEiYKA3R0bBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIaChJwbGFuX21vZGVfcmVxdWlyZWQYBSABKAgSDAoEaG9zdBgGIAEoCCJzCg5JbnZpdGVSZXNwb25zZRIXCgpqb2luX3Rva2VuGAEgASgJQgOAAQESLgoKZXhwaXJlc19hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGAoLam9pbl9zdHJpbmcYAyABKAlCA4ABASJNChVDcmVhdGVPYnNlcnZlclJlcXVlc3QSDAoEdGVhbRgBIAEoCRImCgN0dGwYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iYQoWQ3JlYXRlT2JzZXJ2ZXJSZXNwb25zZRIXCgpjcmVkZW50aWFsGAEgASgJQgOAAQESLgoKZXhwaXJlc19hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAizgEKC0pvaW5SZXF1ZXN0EgwKBG5hbWUYASABKAkSMQoKYXR0cmlidXRlcxgCIAEoCzIdLnRlYW13aXJlLnYxLk1lbWJlckF0dHJpYnV0ZXMSFwoPaWRlbXBvdGVuY3lfa2V5GAMgASgJEicKCGxpdmVuZXNzGAQgASgOMhUudGVhbXdpcmUudjEuTGl2ZW5lc3MSLgoNcHJldmlvdXNfZXhpdBgFIAEoCzIXLnRlYW13aXJlLnYxLkV4aXRSZXBvcnQSDAoEaG9zdBgGIAEoCCJtCgxKb2luUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0SIwoGbWVtYmVyGAIgASgLMhMudGVhbXdpcmUudjEuTWVtYmVyEhcKCmNyZWRlbnRpYWwYAyABKAlCA4ABASJLCgxMZWF2ZVJlcXVlc3QSJQoEZXhpdBgBIAEoCzIXLnRlYW13aXJlLnYxLkV4aXRSZXBvcnQSFAoMZXhpdF9mb2xsb3dzGAIgASgIIg8KDUxlYXZlUmVzcG9uc2UiSQoSTGlzdE1lbWJlcnNSZXF1ZXN0EgwKBHRlYW0YASABKAkSEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkiVAoTTGlzdE1lbWJlcnNSZXNwb25zZRIkCgdtZW1iZXJzGAEgAygLMhMudGVhbXdpcmUudjEuTWVtYmVyEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJ3ChBIZWFydGJlYXRSZXF1ZXN0EicKCGFjdGl2aXR5GAEgASgOMhUudGVhbXdpcmUudjEuQWN0aXZpdHkSDwoHc3VtbWFyeRgCIAEoCRIpCgdmYWlsdXJlGAMgASgLMhgudGVhbXdpcmUudjEuV29ya0ZhaWx1cmUijAEKC1dvcmtGYWlsdXJlEiUKBGV4aXQYASABKAsyFy50ZWFtd2lyZS52MS5FeGl0UmVwb3J0Eg8KB3Rhc2tfaWQYAiABKAQSEgoKbWVzc2FnZV9pZBgDIAEoCRIQCghtZXNzYWdlcxgEIAEoDRINCgVlcnJvchgFIAEoCRIQCghhdHRlbXB0cxgGIAEoDSJmChFIZWFydGJlYXRSZXNwb25zZRIoCgVsZWFzZRgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhInCgVzdGF0ZRgCIAEoDjIYLnRlYW13aXJlLnYxLk1lbWJlclN0YXRlIkAKEEZvcmNlU3RvcFJlcXVlc3QSDAoEdGVhbRgBIAEoCRIOCgZtZW1iZXIYAiABKAkSDgoGcmVhc29uGAMgASgJIjgKEUZvcmNlU3RvcFJlc3BvbnNlEiMKBm1lbWJlchgBIAEoCzITLnRlYW13aXJlLnYxLk1lbWJlciIuCg5TZXRMZWFkUmVxdWVzdBIMCgR0ZWFtGAEgASgJEg4KBm1lbWJlchgCIAEoCSIyCg9TZXRMZWFkUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0iXgoVU2V0Tm90aWNlTGV2ZWxSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEicKBWxldmVsGAMgASgOMhgudGVhbXdpcmUudjEuTm90aWNlTGV2ZWwiPQoWU2V0Tm90aWNlTGV2ZWxSZXNwb25zZRIjCgZtZW1iZXIYASABKAsyEy50ZWFtd2lyZS52MS5NZW1iZXIqTQoEUm9sZRIUChBST0xFX1VOU1BFQ0lGSUVEEAASDQoJUk9MRV9MRUFEEAESEQoNUk9MRV9URUFNTUFURRACEg0KCVJPTEVfSE9TVBADKvEBCgtNZW1iZXJTdGF0ZRIcChhNRU1CRVJfU1RBVEVfVU5TUEVDSUZJRUQQABIXChNNRU1CRVJfU1RBVEVfSk9JTkVEEAESFwoTTUVNQkVSX1NUQVRFX0FDVElWRRACEhUKEU1FTUJFUl9TVEFURV9JRExFEAMSGQoVTUVNQkVSX1NUQVRFX1NUT1BQSU5HEAQSFwoTTUVNQkVSX1NUQVRFX0VYSVRFRBAFEhUKEU1FTUJFUl9TVEFURV9MT1NUEAYSFQoRTUVNQkVSX1NUQVRFX0FXQVkQBxIZChVNRU1CRVJfU1RBVEVfU1BBV05JTkcQCCpSCghMaXZlbmVzcxIYChRMSVZFTkVTU19VTlNQRUNJRklFRBAAEhUKEUxJVkVORVNTX0FUVEFDSEVEEAESFQoRTElWRU5FU1NfREVUQUNIRUQQAip2CgtOb3RpY2VMZXZlbBIcChhOT1RJQ0VfTEVWRUxfVU5TUEVDSUZJRUQQABIUChBOT1RJQ0VfTEVWRUxfQUxMEAESGgoWTk9USUNFX0xFVkVMX0lNUE9SVEFOVBACEhcKE05PVElDRV9MRVZFTF9ESUdFU1QQAypMCghBY3Rpdml0eRIYChRBQ1RJVklUWV9VTlNQRUNJRklFRBAAEhMKD0FDVElWSVRZX0FDVElWRRABEhEKDUFDVElWSVRZX0lETEUQAjLGCwoLVGVhbVNlcnZpY2USbAoKQ3JlYXRlVGVhbRIeLnRlYW13aXJlLnYxLkNyZWF0ZVRlYW1SZXF1ZXN0Gh8udGVhbXdpcmUudjEuQ3JlYXRlVGVhbVJlc3BvbnNlIh2QAgKKtRgWCgEFEAMaBG5hbWUiCWxlYWRfbmFtZRJUCgdHZXRUZWFtEhsudGVhbXdpcmUudjEuR2V0VGVhbVJlcXVlc3QaHC50ZWFtd2lyZS52MS5HZXRUZWFtUmVzcG9uc2UiDpACAYq1GAcKAwEEBRABEloKCUxpc3RUZWFtcxIdLnRlYW13aXJlLnYxLkxpc3RUZWFtc1JlcXVlc3QaHi50ZWFtd2lyZS52MS5MaXN0VGVhbXNSZXNwb25zZSIOkAIBirUYBwoDAQQFEAESYQoKRGVsZXRlVGVhbRIeLnRlYW13aXJlLnYxLkRlbGV0ZVRlYW1SZXF1ZXN0Gh8udGVhbXdpcmUudjEuRGVsZXRlVGVhbVJlc3BvbnNlIhKKtRgOCgICBRADGgR0ZWFtKAESXgoGSW52aXRlEhoudGVhbXdpcmUudjEuSW52aXRlUmVxdWVzdBobLnRlYW13aXJlLnYxLkludml0ZVJlc3BvbnNlIhuQAgKKtRgUCgICBRADGgR0ZWFtIgZtZW1iZXISbgoOQ3JlYXRlT2JzZXJ2ZXISIi50ZWFtd2lyZS52MS5DcmVhdGVPYnNlcnZlclJlcXVlc3QaIy50ZWFtd2lyZS52MS5DcmVhdGVPYnNlcnZlclJlc3BvbnNlIhOQAgKKtRgMCgICBRADGgR0ZWFtElMKBEpvaW4SGC50ZWFtd2lyZS52MS5Kb2luUmVxdWVzdBoZLnRlYW13aXJlLnYxLkpvaW5SZXNwb25zZSIWkAICirUYDwoDAQMGEAIiBG5hbWUoARJPCgVMZWF2ZRIZLnRlYW13aXJlLnYxLkxlYXZlUmVxdWVzdBoaLnRlYW13aXJlLnYxLkxlYXZlUmVzcG9uc2UiD5ACAoq1GAgKAgEDEAEoARJgCgtMaXN0TWVtYmVycxIfLnRlYW13aXJlLnYxLkxpc3RNZW1iZXJzUmVxdWVzdBogLnRlYW13aXJlLnYxLkxpc3RNZW1iZXJzUmVzcG9uc2UiDpACAYq1GAcKAwEEBRABElsKCUhlYXJ0YmVhdBIdLnRlYW13aXJlLnYxLkhlYXJ0YmVhdFJlcXVlc3QaHi50ZWFtd2lyZS52MS5IZWFydGJlYXRSZXNwb25zZSIPkAICirUYCAoCAQMQASgBEmcKDlJlcG9ydEFjdGl2aXR5EiIudGVhbXdpcmUudjEuUmVwb3J0QWN0aXZpdHlSZXF1ZXN0GiMudGVhbXdpcmUudjEuUmVwb3J0QWN0aXZpdHlSZXNwb25zZSIMkAICirUYBQoBARABEmMKDExpc3RBY3Rpdml0eRIgLnRlYW13aXJlLnYxLkxpc3RBY3Rpdml0eVJlcXVlc3QaIS50ZWFtd2lyZS52MS5MaXN0QWN0aXZpdHlSZXNwb25zZSIOkAIBirUYBwoDAQQFEAESZwoJRm9yY2VTdG9wEh0udGVhbXdpcmUudjEuRm9yY2VTdG9wUmVxdWVzdBoeLnRlYW13aXJlLnYxLkZvcmNlU3RvcFJlc3BvbnNlIhuQAgKKtRgUCgICBRADGgR0ZWFtIgZtZW1iZXISXgoHU2V0TGVhZBIbLnRlYW13aXJlLnYxLlNldExlYWRSZXF1ZXN0GhwudGVhbXdpcmUudjEuU2V0TGVhZFJlc3BvbnNlIhiKtRgUCgICBRADGgR0ZWFtIgZtZW1iZXISaAoOU2V0Tm90aWNlTGV2ZWwSIi50ZWFtd2lyZS52MS5TZXROb3RpY2VMZXZlbFJlcXVlc3QaIy50ZWFtd2lyZS52MS5TZXROb3RpY2VMZXZlbFJlc3BvbnNlIg2QAgKKtRgGCgIBBRABQlEKDmlvLnRlYW13aXJlLnYxUAFaPWdpdGh1Yi5jb20vdGVhbXdpcmUvdGVhbXdpcmUvY2xpZW50L2dvL3RlYW13aXJlL3YxO3RlYW13aXJldjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_activity, file_teamwire_v1_message, file_teamwire_v1_options]);
+  fileDesc("ChZ0ZWFtd2lyZS92MS90ZWFtLnByb3RvEgt0ZWFtd2lyZS52MSKvAQoEVGVhbRIMCgRuYW1lGAEgASgJEgoKAmlkGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEgwKBGxlYWQYBCABKAkSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHbWVtYmVycxgGIAEoDRIpCgdzdG9yYWdlGAcgASgLMhgudGVhbXdpcmUudjEuVGVhbVN0b3JhZ2UilwEKC1RlYW1TdG9yYWdlEg0KBWJ5dGVzGAEgASgEEhEKCWJ5dGVzX21heBgCIAEoBBISCgp0YXNrX2J5dGVzGAMgASgEEhYKDnRhc2tfYnl0ZXNfbWF4GAQgASgEEhoKEnRhc2tfaGlzdG9yeV9ieXRlcxgFIAEoBBIeChZ0YXNrX2hpc3RvcnlfYnl0ZXNfbWF4GAYgASgEIrsGCgZNZW1iZXISDAoEbmFtZRgBIAEoCRIfCgRyb2xlGAIgASgOMhEudGVhbXdpcmUudjEuUm9sZRInCgVzdGF0ZRgDIAEoDjIYLnRlYW13aXJlLnYxLk1lbWJlclN0YXRlEhMKC2luY2FybmF0aW9uGAQgASgEEi0KCWpvaW5lZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLc3RhdGVfc2luY2UYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjEKCmF0dHJpYnV0ZXMYByABKAsyHS50ZWFtd2lyZS52MS5NZW1iZXJBdHRyaWJ1dGVzEiUKBGV4aXQYCCABKAsyFy50ZWFtd2lyZS52MS5FeGl0UmVwb3J0EhQKDGxhc3Rfc3VtbWFyeRgJIAEoCRIYChBwZW5kaW5nX3NodXRkb3duGAogASgJEhQKDHBlbmRpbmdfcGxhbhgLIAEoCRIVCg1wbGFuX3JlcXVpcmVkGAwgASgIEhMKC2luYm94X2RlcHRoGA0gASgEEhEKCWNvbm5lY3RlZBgOIAEoCBItCgpsZWFzZV9sZWZ0GA8gASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhIKCmluYm94X2Z1bGwYECABKAgSJwoIbGl2ZW5lc3MYESABKA4yFS50ZWFtd2lyZS52MS5MaXZlbmVzcxIuCgxub3RpY2VfbGV2ZWwYFCABKA4yGC50ZWFtd2lyZS52MS5Ob3RpY2VMZXZlbBIbChNwZW5kaW5nX3Blcm1pc3Npb25zGBUgAygJEiEKBXVzYWdlGBYgASgLMhIudGVhbXdpcmUudjEuVXNhZ2USJwoLdG90YWxfdXNhZ2UYFyABKAsyEi50ZWFtd2lyZS52MS5Vc2FnZRISCgpzcGF3bmVkX29uGBggASgJEhUKDXBlbmRpbmdfb3JkZXIYGSABKAkSLgoMZmFpbGVkX3R1cm5zGBogASgLMhgudGVhbXdpcmUudjEuRmFpbGVkVHVybnMSJQoHcHJvZ3JhbRgbIAEoCzIULnRlYW13aXJlLnYxLlByb2dyYW0i2AEKEE1lbWJlckF0dHJpYnV0ZXMSEgoKYWdlbnRfdHlwZRgBIAEoCRINCgVtb2RlbBgCIAEoCRIMCgRob3N0GAMgASgJEg0KBWNvbG9yGAQgASgJEjkKBmxhYmVscxgFIAMoCzIpLnRlYW13aXJlLnYxLk1lbWJlckF0dHJpYnV0ZXMuTGFiZWxzRW50cnkSGgoScGxhbl9tb2RlX3JlcXVpcmVkGAYgASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiyAEKEUNyZWF0ZVRlYW1SZXF1ZXN0EgwKBG5hbWUYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkSEQoJbGVhZF9uYW1lGAMgASgJEjYKD2xlYWRfYXR0cmlidXRlcxgEIAEoCzIdLnRlYW13aXJlLnYxLk1lbWJlckF0dHJpYnV0ZXMSFwoPaWRlbXBvdGVuY3lfa2V5GAUgASgJEiwKDWxlYWRfbGl2ZW5lc3MYBiABKA4yFS50ZWFtd2lyZS52MS5MaXZlbmVzcyJxChJDcmVhdGVUZWFtUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0SIQoEbGVhZBgCIAEoCzITLnRlYW13aXJlLnYxLk1lbWJlchIXCgpjcmVkZW50aWFsGAMgASgJQgOAAQEiHgoOR2V0VGVhbVJlcXVlc3QSDAoEdGVhbRgBIAEoCSIyCg9HZXRUZWFtUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0iOQoQTGlzdFRlYW1zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCSJOChFMaXN0VGVhbXNSZXNwb25zZRIgCgV0ZWFtcxgBIAMoCzIRLnRlYW13aXJlLnYxLlRlYW0SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiEKEURlbGV0ZVRlYW1SZXF1ZXN0EgwKBHRlYW0YASABKAkiFAoSRGVsZXRlVGVhbVJlc3BvbnNlIpEBCg1JbnZpdGVSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEhAKCHVzZXNfbWF4GAMgASgNEiYKA3R0bBgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIaChJwbGFuX21vZGVfcmVxdWlyZWQYBSABKAgSDAoEaG9zdBgGIAEoCCJzCg5JbnZpdGVSZXNwb25zZRIXCgpqb2luX3Rva2VuGAEgASgJQgOAAQESLgoKZXhwaXJlc19hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASGAoLam9pbl9zdHJpbmcYAyABKAlCA4ABASJNChVDcmVhdGVPYnNlcnZlclJlcXVlc3QSDAoEdGVhbRgBIAEoCRImCgN0dGwYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iYQoWQ3JlYXRlT2JzZXJ2ZXJSZXNwb25zZRIXCgpjcmVkZW50aWFsGAEgASgJQgOAAQESLgoKZXhwaXJlc19hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAizgEKC0pvaW5SZXF1ZXN0EgwKBG5hbWUYASABKAkSMQoKYXR0cmlidXRlcxgCIAEoCzIdLnRlYW13aXJlLnYxLk1lbWJlckF0dHJpYnV0ZXMSFwoPaWRlbXBvdGVuY3lfa2V5GAMgASgJEicKCGxpdmVuZXNzGAQgASgOMhUudGVhbXdpcmUudjEuTGl2ZW5lc3MSLgoNcHJldmlvdXNfZXhpdBgFIAEoCzIXLnRlYW13aXJlLnYxLkV4aXRSZXBvcnQSDAoEaG9zdBgGIAEoCCJtCgxKb2luUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0SIwoGbWVtYmVyGAIgASgLMhMudGVhbXdpcmUudjEuTWVtYmVyEhcKCmNyZWRlbnRpYWwYAyABKAlCA4ABASJLCgxMZWF2ZVJlcXVlc3QSJQoEZXhpdBgBIAEoCzIXLnRlYW13aXJlLnYxLkV4aXRSZXBvcnQSFAoMZXhpdF9mb2xsb3dzGAIgASgIIg8KDUxlYXZlUmVzcG9uc2UiSQoSTGlzdE1lbWJlcnNSZXF1ZXN0EgwKBHRlYW0YASABKAkSEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkiXAoPRGlhZ25vc2VSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEisKCHBhdGllbmNlGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIjoKEERpYWdub3NlUmVzcG9uc2USJgoIZmluZGluZ3MYASADKAsyFC50ZWFtd2lyZS52MS5GaW5kaW5nIrABCgdGaW5kaW5nEigKBWNsYXNzGAEgASgOMhkudGVhbXdpcmUudjEuRmluZGluZ0NsYXNzEicKCHNldmVyaXR5GAIgASgOMhUudGVhbXdpcmUudjEuU2V2ZXJpdHkSDgoGbWVtYmVyGAMgASgJEhIKCm1lc3NhZ2VfaWQYBCABKAkSEgoKcmVxdWVzdF9pZBgFIAEoCRIMCgR0ZXh0GAYgASgJEgwKBG5leHQYByABKAkiVAoTTGlzdE1lbWJlcnNSZXNwb25zZRIkCgdtZW1iZXJzGAEgAygLMhMudGVhbXdpcmUudjEuTWVtYmVyEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJ3ChBIZWFydGJlYXRSZXF1ZXN0EicKCGFjdGl2aXR5GAEgASgOMhUudGVhbXdpcmUudjEuQWN0aXZpdHkSDwoHc3VtbWFyeRgCIAEoCRIpCgdmYWlsdXJlGAMgASgLMhgudGVhbXdpcmUudjEuV29ya0ZhaWx1cmUijAEKC1dvcmtGYWlsdXJlEiUKBGV4aXQYASABKAsyFy50ZWFtd2lyZS52MS5FeGl0UmVwb3J0Eg8KB3Rhc2tfaWQYAiABKAQSEgoKbWVzc2FnZV9pZBgDIAEoCRIQCghtZXNzYWdlcxgEIAEoDRINCgVlcnJvchgFIAEoCRIQCghhdHRlbXB0cxgGIAEoDSJmChFIZWFydGJlYXRSZXNwb25zZRIoCgVsZWFzZRgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhInCgVzdGF0ZRgCIAEoDjIYLnRlYW13aXJlLnYxLk1lbWJlclN0YXRlIkAKEEZvcmNlU3RvcFJlcXVlc3QSDAoEdGVhbRgBIAEoCRIOCgZtZW1iZXIYAiABKAkSDgoGcmVhc29uGAMgASgJIjgKEUZvcmNlU3RvcFJlc3BvbnNlEiMKBm1lbWJlchgBIAEoCzITLnRlYW13aXJlLnYxLk1lbWJlciIuCg5TZXRMZWFkUmVxdWVzdBIMCgR0ZWFtGAEgASgJEg4KBm1lbWJlchgCIAEoCSIyCg9TZXRMZWFkUmVzcG9uc2USHwoEdGVhbRgBIAEoCzIRLnRlYW13aXJlLnYxLlRlYW0iXgoVU2V0Tm90aWNlTGV2ZWxSZXF1ZXN0EgwKBHRlYW0YASABKAkSDgoGbWVtYmVyGAIgASgJEicKBWxldmVsGAMgASgOMhgudGVhbXdpcmUudjEuTm90aWNlTGV2ZWwiPQoWU2V0Tm90aWNlTGV2ZWxSZXNwb25zZRIjCgZtZW1iZXIYASABKAsyEy50ZWFtd2lyZS52MS5NZW1iZXIqTQoEUm9sZRIUChBST0xFX1VOU1BFQ0lGSUVEEAASDQoJUk9MRV9MRUFEEAESEQoNUk9MRV9URUFNTUFURRACEg0KCVJPTEVfSE9TVBADKvEBCgtNZW1iZXJTdGF0ZRIcChhNRU1CRVJfU1RBVEVfVU5TUEVDSUZJRUQQABIXChNNRU1CRVJfU1RBVEVfSk9JTkVEEAESFwoTTUVNQkVSX1NUQVRFX0FDVElWRRACEhUKEU1FTUJFUl9TVEFURV9JRExFEAMSGQoVTUVNQkVSX1NUQVRFX1NUT1BQSU5HEAQSFwoTTUVNQkVSX1NUQVRFX0VYSVRFRBAFEhUKEU1FTUJFUl9TVEFURV9MT1NUEAYSFQoRTUVNQkVSX1NUQVRFX0FXQVkQBxIZChVNRU1CRVJfU1RBVEVfU1BBV05JTkcQCCpSCghMaXZlbmVzcxIYChRMSVZFTkVTU19VTlNQRUNJRklFRBAAEhUKEUxJVkVORVNTX0FUVEFDSEVEEAESFQoRTElWRU5FU1NfREVUQUNIRUQQAip2CgtOb3RpY2VMZXZlbBIcChhOT1RJQ0VfTEVWRUxfVU5TUEVDSUZJRUQQABIUChBOT1RJQ0VfTEVWRUxfQUxMEAESGgoWTk9USUNFX0xFVkVMX0lNUE9SVEFOVBACEhcKE05PVElDRV9MRVZFTF9ESUdFU1QQAypNCghTZXZlcml0eRIYChRTRVZFUklUWV9VTlNQRUNJRklFRBAAEhQKEFNFVkVSSVRZX1BST0JMRU0QARIRCg1TRVZFUklUWV9OT1RFEAIqmAYKDEZpbmRpbmdDbGFzcxIdChlGSU5ESU5HX0NMQVNTX1VOU1BFQ0lGSUVEEAASHAoYRklORElOR19DTEFTU19OT1RfUVVFVUVEEAESHwobRklORElOR19DTEFTU19OT1RfREVMSVZFUkVEEAISIgoeRklORElOR19DTEFTU19OT1RfQUNLTk9XTEVER0VEEAMSHAoYRklORElOR19DTEFTU19OT1RfRVhJVEVEEAQSIQodRklORElOR19DTEFTU19QTEFOX1VOQU5TV0VSRUQQBRInCiNGSU5ESU5HX0NMQVNTX1BFUk1JU1NJT05fVU5BTlNXRVJFRBAGEhYKEkZJTkRJTkdfQ0xBU1NfTE9TVBAHEhgKFEZJTkRJTkdfQ0xBU1NfRkFJTEVEEAgSGQoVRklORElOR19DTEFTU19GQUlMSU5HEAkSGgoWRklORElOR19DTEFTU19DUkFTSElORxAKEhoKFkZJTkRJTkdfQ0xBU1NfVFJPVUJMRUQQCxIdChlGSU5ESU5HX0NMQVNTX05PVF9TVEFSVEVEEAwSGwoXRklORElOR19DTEFTU19IT1NUX0xPU1QQDRImCiJGSU5ESU5HX0NMQVNTX1NUT1JFX1JFRlVTRVNfV1JJVEVTEA4SHQoZRklORElOR19DTEFTU19XUklURVNfTE9TVBAPEiAKHEZJTkRJTkdfQ0xBU1NfUVVPVEFfRVhDRUVERUQQEBIjCh9GSU5ESU5HX0NMQVNTX1FVT1RBX05FQVJMWV9VU0VEEBESGAoURklORElOR19DTEFTU19VTlJFQUQQEhIdChlGSU5ESU5HX0NMQVNTX0RFQURfTEVUVEVSEBMSHAoYRklORElOR19DTEFTU19OT19QUk9GSUxFEBQSGQoVRklORElOR19DTEFTU19OT19TTE9UEBUSIAocRklORElOR19DTEFTU19ERUxFVEVfQkxPQ0tFRBAWEiEKHUZJTkRJTkdfQ0xBU1NfVU5UUklFRF9WRVJTSU9OEBcSFgoSRklORElOR19DTEFTU19NT1JFEBgqTAoIQWN0aXZpdHkSGAoUQUNUSVZJVFlfVU5TUEVDSUZJRUQQABITCg9BQ1RJVklUWV9BQ1RJVkUQARIRCg1BQ1RJVklUWV9JRExFEAIynwwKC1RlYW1TZXJ2aWNlEmwKCkNyZWF0ZVRlYW0SHi50ZWFtd2lyZS52MS5DcmVhdGVUZWFtUmVxdWVzdBofLnRlYW13aXJlLnYxLkNyZWF0ZVRlYW1SZXNwb25zZSIdkAICirUYFgoBBRADGgRuYW1lIglsZWFkX25hbWUSVAoHR2V0VGVhbRIbLnRlYW13aXJlLnYxLkdldFRlYW1SZXF1ZXN0GhwudGVhbXdpcmUudjEuR2V0VGVhbVJlc3BvbnNlIg6QAgGKtRgHCgMBBAUQARJaCglMaXN0VGVhbXMSHS50ZWFtd2lyZS52MS5MaXN0VGVhbXNSZXF1ZXN0Gh4udGVhbXdpcmUudjEuTGlzdFRlYW1zUmVzcG9uc2UiDpACAYq1GAcKAwEEBRABEmEKCkRlbGV0ZVRlYW0SHi50ZWFtd2lyZS52MS5EZWxldGVUZWFtUmVxdWVzdBofLnRlYW13aXJlLnYxLkRlbGV0ZVRlYW1SZXNwb25zZSISirUYDgoCAgUQAxoEdGVhbSgBEl4KBkludml0ZRIaLnRlYW13aXJlLnYxLkludml0ZVJlcXVlc3QaGy50ZWFtd2lyZS52MS5JbnZpdGVSZXNwb25zZSIbkAICirUYFAoCAgUQAxoEdGVhbSIGbWVtYmVyEm4KDkNyZWF0ZU9ic2VydmVyEiIudGVhbXdpcmUudjEuQ3JlYXRlT2JzZXJ2ZXJSZXF1ZXN0GiMudGVhbXdpcmUudjEuQ3JlYXRlT2JzZXJ2ZXJSZXNwb25zZSITkAICirUYDAoCAgUQAxoEdGVhbRJTCgRKb2luEhgudGVhbXdpcmUudjEuSm9pblJlcXVlc3QaGS50ZWFtd2lyZS52MS5Kb2luUmVzcG9uc2UiFpACAoq1GA8KAwEDBhACIgRuYW1lKAESTwoFTGVhdmUSGS50ZWFtd2lyZS52MS5MZWF2ZVJlcXVlc3QaGi50ZWFtd2lyZS52MS5MZWF2ZVJlc3BvbnNlIg+QAgKKtRgICgIBAxABKAESYAoLTGlzdE1lbWJlcnMSHy50ZWFtd2lyZS52MS5MaXN0TWVtYmVyc1JlcXVlc3QaIC50ZWFtd2lyZS52MS5MaXN0TWVtYmVyc1Jlc3BvbnNlIg6QAgGKtRgHCgMBBAUQARJXCghEaWFnbm9zZRIcLnRlYW13aXJlLnYxLkRpYWdub3NlUmVxdWVzdBodLnRlYW13aXJlLnYxLkRpYWdub3NlUmVzcG9uc2UiDpACAYq1GAcKAwEEBRABElsKCUhlYXJ0YmVhdBIdLnRlYW13aXJlLnYxLkhlYXJ0YmVhdFJlcXVlc3QaHi50ZWFtd2lyZS52MS5IZWFydGJlYXRSZXNwb25zZSIPkAICirUYCAoCAQMQASgBEmcKDlJlcG9ydEFjdGl2aXR5EiIudGVhbXdpcmUudjEuUmVwb3J0QWN0aXZpdHlSZXF1ZXN0GiMudGVhbXdpcmUudjEuUmVwb3J0QWN0aXZpdHlSZXNwb25zZSIMkAICirUYBQoBARABEmMKDExpc3RBY3Rpdml0eRIgLnRlYW13aXJlLnYxLkxpc3RBY3Rpdml0eVJlcXVlc3QaIS50ZWFtd2lyZS52MS5MaXN0QWN0aXZpdHlSZXNwb25zZSIOkAIBirUYBwoDAQQFEAESZwoJRm9yY2VTdG9wEh0udGVhbXdpcmUudjEuRm9yY2VTdG9wUmVxdWVzdBoeLnRlYW13aXJlLnYxLkZvcmNlU3RvcFJlc3BvbnNlIhuQAgKKtRgUCgICBRADGgR0ZWFtIgZtZW1iZXISXgoHU2V0TGVhZBIbLnRlYW13aXJlLnYxLlNldExlYWRSZXF1ZXN0GhwudGVhbXdpcmUudjEuU2V0TGVhZFJlc3BvbnNlIhiKtRgUCgICBRADGgR0ZWFtIgZtZW1iZXISaAoOU2V0Tm90aWNlTGV2ZWwSIi50ZWFtd2lyZS52MS5TZXROb3RpY2VMZXZlbFJlcXVlc3QaIy50ZWFtd2lyZS52MS5TZXROb3RpY2VMZXZlbFJlc3BvbnNlIg2QAgKKtRgGCgIBBRABQlEKDmlvLnRlYW13aXJlLnYxUAFaPWdpdGh1Yi5jb20vdGVhbXdpcmUvdGVhbXdpcmUvY2xpZW50L2dvL3RlYW13aXJlL3YxO3RlYW13aXJldjFiBnByb3RvMw", [file_google_protobuf_duration, file_google_protobuf_timestamp, file_teamwire_v1_activity, file_teamwire_v1_message, file_teamwire_v1_options]);
 
 /**
  * A team.
@@ -941,6 +941,125 @@ export const ListMembersRequestSchema: GenMessage<ListMembersRequest> = /*@__PUR
   messageDesc(file_teamwire_v1_team, 20);
 
 /**
+ * The request of TeamService.Diagnose.
+ *
+ * @generated from message teamwire.v1.DiagnoseRequest
+ */
+export type DiagnoseRequest = Message<"teamwire.v1.DiagnoseRequest"> & {
+  /**
+   * See SendRequest.team.
+   *
+   * @generated from field: string team = 1;
+   */
+  team: string;
+
+  /**
+   * Optional. Only findings about this member or host. Case-insensitive. If the team has none of this name, that is the finding.
+   *
+   * @generated from field: string member = 2;
+   */
+  member: string;
+
+  /**
+   * Optional. How long something can take before it is a problem, 0 or more. Absent: 30 s.
+   *
+   * @generated from field: google.protobuf.Duration patience = 3;
+   */
+  patience?: Duration | undefined;
+};
+
+/**
+ * Describes the message teamwire.v1.DiagnoseRequest.
+ * Use `create(DiagnoseRequestSchema)` to create a new message.
+ */
+export const DiagnoseRequestSchema: GenMessage<DiagnoseRequest> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_team, 21);
+
+/**
+ * The reply of TeamService.Diagnose.
+ *
+ * @generated from message teamwire.v1.DiagnoseResponse
+ */
+export type DiagnoseResponse = Message<"teamwire.v1.DiagnoseResponse"> & {
+  /**
+   * Problems first, up to 500, and up to 1 MiB. If there are more, one more finding at the end says how many.
+   *
+   * @generated from field: repeated teamwire.v1.Finding findings = 1;
+   */
+  findings: Finding[];
+};
+
+/**
+ * Describes the message teamwire.v1.DiagnoseResponse.
+ * Use `create(DiagnoseResponseSchema)` to create a new message.
+ */
+export const DiagnoseResponseSchema: GenMessage<DiagnoseResponse> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_team, 22);
+
+/**
+ * Something that is wrong in a team, or worth knowing.
+ *
+ * @generated from message teamwire.v1.Finding
+ */
+export type Finding = Message<"teamwire.v1.Finding"> & {
+  /**
+   * What kind of thing it is.
+   *
+   * @generated from field: teamwire.v1.FindingClass class = 1;
+   */
+  class: FindingClass;
+
+  /**
+   * Whether something must be done about it.
+   *
+   * @generated from field: teamwire.v1.Severity severity = 2;
+   */
+  severity: Severity;
+
+  /**
+   * The member or host that it is about. Empty: the team.
+   *
+   * @generated from field: string member = 3;
+   */
+  member: string;
+
+  /**
+   * The message that it is about. Empty: none.
+   *
+   * @generated from field: string message_id = 4;
+   */
+  messageId: string;
+
+  /**
+   * The pending request that it is about. Empty: none.
+   *
+   * @generated from field: string request_id = 5;
+   */
+  requestId: string;
+
+  /**
+   * What is wrong, and why. May quote what an agent wrote, with any characters.
+   *
+   * @generated from field: string text = 6;
+   */
+  text: string;
+
+  /**
+   * What to do next: commands are in backquotes.
+   *
+   * @generated from field: string next = 7;
+   */
+  next: string;
+};
+
+/**
+ * Describes the message teamwire.v1.Finding.
+ * Use `create(FindingSchema)` to create a new message.
+ */
+export const FindingSchema: GenMessage<Finding> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_team, 23);
+
+/**
  * The reply of TeamService.ListMembers.
  *
  * @generated from message teamwire.v1.ListMembersResponse
@@ -966,7 +1085,7 @@ export type ListMembersResponse = Message<"teamwire.v1.ListMembersResponse"> & {
  * Use `create(ListMembersResponseSchema)` to create a new message.
  */
 export const ListMembersResponseSchema: GenMessage<ListMembersResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 21);
+  messageDesc(file_teamwire_v1_team, 24);
 
 /**
  * The request of TeamService.Heartbeat.
@@ -1001,7 +1120,7 @@ export type HeartbeatRequest = Message<"teamwire.v1.HeartbeatRequest"> & {
  * Use `create(HeartbeatRequestSchema)` to create a new message.
  */
 export const HeartbeatRequestSchema: GenMessage<HeartbeatRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 22);
+  messageDesc(file_teamwire_v1_team, 25);
 
 /**
  * How a program failed on messages or a task, as its runner saw it. Either the program has ended, and `exit` is set, or it is
@@ -1060,7 +1179,7 @@ export type WorkFailure = Message<"teamwire.v1.WorkFailure"> & {
  * Use `create(WorkFailureSchema)` to create a new message.
  */
 export const WorkFailureSchema: GenMessage<WorkFailure> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 23);
+  messageDesc(file_teamwire_v1_team, 26);
 
 /**
  * The reply of TeamService.Heartbeat.
@@ -1088,7 +1207,7 @@ export type HeartbeatResponse = Message<"teamwire.v1.HeartbeatResponse"> & {
  * Use `create(HeartbeatResponseSchema)` to create a new message.
  */
 export const HeartbeatResponseSchema: GenMessage<HeartbeatResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 24);
+  messageDesc(file_teamwire_v1_team, 27);
 
 /**
  * The request of TeamService.ForceStop.
@@ -1123,7 +1242,7 @@ export type ForceStopRequest = Message<"teamwire.v1.ForceStopRequest"> & {
  * Use `create(ForceStopRequestSchema)` to create a new message.
  */
 export const ForceStopRequestSchema: GenMessage<ForceStopRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 25);
+  messageDesc(file_teamwire_v1_team, 28);
 
 /**
  * The reply of TeamService.ForceStop.
@@ -1144,7 +1263,7 @@ export type ForceStopResponse = Message<"teamwire.v1.ForceStopResponse"> & {
  * Use `create(ForceStopResponseSchema)` to create a new message.
  */
 export const ForceStopResponseSchema: GenMessage<ForceStopResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 26);
+  messageDesc(file_teamwire_v1_team, 29);
 
 /**
  * The request of TeamService.SetLead.
@@ -1172,7 +1291,7 @@ export type SetLeadRequest = Message<"teamwire.v1.SetLeadRequest"> & {
  * Use `create(SetLeadRequestSchema)` to create a new message.
  */
 export const SetLeadRequestSchema: GenMessage<SetLeadRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 27);
+  messageDesc(file_teamwire_v1_team, 30);
 
 /**
  * The reply of TeamService.SetLead.
@@ -1193,7 +1312,7 @@ export type SetLeadResponse = Message<"teamwire.v1.SetLeadResponse"> & {
  * Use `create(SetLeadResponseSchema)` to create a new message.
  */
 export const SetLeadResponseSchema: GenMessage<SetLeadResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 28);
+  messageDesc(file_teamwire_v1_team, 31);
 
 /**
  * The request of TeamService.SetNoticeLevel.
@@ -1228,7 +1347,7 @@ export type SetNoticeLevelRequest = Message<"teamwire.v1.SetNoticeLevelRequest">
  * Use `create(SetNoticeLevelRequestSchema)` to create a new message.
  */
 export const SetNoticeLevelRequestSchema: GenMessage<SetNoticeLevelRequest> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 29);
+  messageDesc(file_teamwire_v1_team, 32);
 
 /**
  * The reply of TeamService.SetNoticeLevel.
@@ -1249,7 +1368,7 @@ export type SetNoticeLevelResponse = Message<"teamwire.v1.SetNoticeLevelResponse
  * Use `create(SetNoticeLevelResponseSchema)` to create a new message.
  */
 export const SetNoticeLevelResponseSchema: GenMessage<SetNoticeLevelResponse> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_team, 30);
+  messageDesc(file_teamwire_v1_team, 33);
 
 /**
  * What a member may do.
@@ -1452,6 +1571,228 @@ export const NoticeLevelSchema: GenEnum<NoticeLevel> = /*@__PURE__*/
   enumDesc(file_teamwire_v1_team, 3);
 
 /**
+ * Whether something must be done about a finding.
+ *
+ * @generated from enum teamwire.v1.Severity
+ */
+export enum Severity {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: SEVERITY_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Something is wrong.
+   *
+   * @generated from enum value: SEVERITY_PROBLEM = 1;
+   */
+  PROBLEM = 1,
+
+  /**
+   * Worth knowing.
+   *
+   * @generated from enum value: SEVERITY_NOTE = 2;
+   */
+  NOTE = 2,
+}
+
+/**
+ * Describes the enum teamwire.v1.Severity.
+ */
+export const SeveritySchema: GenEnum<Severity> = /*@__PURE__*/
+  enumDesc(file_teamwire_v1_team, 4);
+
+/**
+ * What a finding is about. Clients must accept values that they do not know.
+ *
+ * @generated from enum teamwire.v1.FindingClass
+ */
+export enum FindingClass {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: FINDING_CLASS_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Messages are refused: the name is unknown, the inbox is full, or the member has exited or is stopping.
+   *
+   * @generated from enum value: FINDING_CLASS_NOT_QUEUED = 1;
+   */
+  NOT_QUEUED = 1,
+
+  /**
+   * Messages wait because no process reads the inbox, or because the member does not acknowledge what it has.
+   *
+   * @generated from enum value: FINDING_CLASS_NOT_DELIVERED = 2;
+   */
+  NOT_DELIVERED = 2,
+
+  /**
+   * Messages were delivered and not acknowledged.
+   *
+   * @generated from enum value: FINDING_CLASS_NOT_ACKNOWLEDGED = 3;
+   */
+  NOT_ACKNOWLEDGED = 3,
+
+  /**
+   * The member did not exit after its shutdown, or did not answer the request to shut down.
+   *
+   * @generated from enum value: FINDING_CLASS_NOT_EXITED = 4;
+   */
+  NOT_EXITED = 4,
+
+  /**
+   * A plan awaits an answer.
+   *
+   * @generated from enum value: FINDING_CLASS_PLAN_UNANSWERED = 5;
+   */
+  PLAN_UNANSWERED = 5,
+
+  /**
+   * A permission request awaits an answer.
+   *
+   * @generated from enum value: FINDING_CLASS_PERMISSION_UNANSWERED = 6;
+   */
+  PERMISSION_UNANSWERED = 6,
+
+  /**
+   * The member's lease and the grace period after it have expired.
+   *
+   * @generated from enum value: FINDING_CLASS_LOST = 7;
+   */
+  LOST = 7,
+
+  /**
+   * The member's program failed.
+   *
+   * @generated from enum value: FINDING_CLASS_FAILED = 8;
+   */
+  FAILED = 8,
+
+  /**
+   * The member's program runs, but its turns fail.
+   *
+   * @generated from enum value: FINDING_CLASS_FAILING = 9;
+   */
+  FAILING = 9,
+
+  /**
+   * The member's program has crashed at least three times in 10 minutes, and its runner restarts it.
+   *
+   * @generated from enum value: FINDING_CLASS_CRASHING = 10;
+   */
+  CRASHING = 10,
+
+  /**
+   * Something keeps the member's program from its work.
+   *
+   * @generated from enum value: FINDING_CLASS_TROUBLED = 11;
+   */
+  TROUBLED = 11,
+
+  /**
+   * A host has not started a member that was ordered from it.
+   *
+   * @generated from enum value: FINDING_CLASS_NOT_STARTED = 12;
+   */
+  NOT_STARTED = 12,
+
+  /**
+   * The lease of a host has expired.
+   *
+   * @generated from enum value: FINDING_CLASS_HOST_LOST = 13;
+   */
+  HOST_LOST = 13,
+
+  /**
+   * The store takes no writes.
+   *
+   * @generated from enum value: FINDING_CLASS_STORE_REFUSES_WRITES = 14;
+   */
+  STORE_REFUSES_WRITES = 14,
+
+  /**
+   * The store has lost changes that were confirmed.
+   *
+   * @generated from enum value: FINDING_CLASS_WRITES_LOST = 15;
+   */
+  WRITES_LOST = 15,
+
+  /**
+   * The team, its tasks, or the history of its tasks has used its quota.
+   *
+   * @generated from enum value: FINDING_CLASS_QUOTA_EXCEEDED = 16;
+   */
+  QUOTA_EXCEEDED = 16,
+
+  /**
+   * One of them has used at least 80% of it.
+   *
+   * @generated from enum value: FINDING_CLASS_QUOTA_NEARLY_USED = 17;
+   */
+  QUOTA_NEARLY_USED = 17,
+
+  /**
+   * A person has not read messages, or not acknowledged them.
+   *
+   * @generated from enum value: FINDING_CLASS_UNREAD = 18;
+   */
+  UNREAD = 18,
+
+  /**
+   * Messages became dead letters in the last hour.
+   *
+   * @generated from enum value: FINDING_CLASS_DEAD_LETTER = 19;
+   */
+  DEAD_LETTER = 19,
+
+  /**
+   * A host offers nothing that it can start.
+   *
+   * @generated from enum value: FINDING_CLASS_NO_PROFILE = 20;
+   */
+  NO_PROFILE = 20,
+
+  /**
+   * All slots of a host are taken.
+   *
+   * @generated from enum value: FINDING_CLASS_NO_SLOT = 21;
+   */
+  NO_SLOT = 21,
+
+  /**
+   * Which members keep the team from being deleted.
+   *
+   * @generated from enum value: FINDING_CLASS_DELETE_BLOCKED = 22;
+   */
+  DELETE_BLOCKED = 22,
+
+  /**
+   * The member's program has another version than the one that teamwire is tested with.
+   *
+   * @generated from enum value: FINDING_CLASS_UNTRIED_VERSION = 23;
+   */
+  UNTRIED_VERSION = 23,
+
+  /**
+   * There is more of this.
+   *
+   * @generated from enum value: FINDING_CLASS_MORE = 24;
+   */
+  MORE = 24,
+}
+
+/**
+ * Describes the enum teamwire.v1.FindingClass.
+ */
+export const FindingClassSchema: GenEnum<FindingClass> = /*@__PURE__*/
+  enumDesc(file_teamwire_v1_team, 5);
+
+/**
  * Whether a member is working.
  *
  * @generated from enum teamwire.v1.Activity
@@ -1483,7 +1824,7 @@ export enum Activity {
  * Describes the enum teamwire.v1.Activity.
  */
 export const ActivitySchema: GenEnum<Activity> = /*@__PURE__*/
-  enumDesc(file_teamwire_v1_team, 4);
+  enumDesc(file_teamwire_v1_team, 6);
 
 /**
  * Manages teams and their members. MessageService describes credentials and errors, which apply here too.
@@ -1626,6 +1967,20 @@ export const TeamService: GenService<{
     methodKind: "unary";
     input: typeof ListMembersRequestSchema;
     output: typeof ListMembersResponseSchema;
+  },
+  /**
+   * Finds what is wrong in a team, and says what to do about it: members whose programs fail, that are lost or do not exit; messages
+   * and requests that wait too long; hosts that cannot start anyone; a team that is nearly full. The advice depends on what the
+   * caller may do. A teammate learns nothing about other members' inboxes, or about requests that it may not see.
+   *
+   * NOT_FOUND: TEAM_NOT_FOUND. INVALID_ARGUMENT: INVALID_FIELD.
+   *
+   * @generated from rpc teamwire.v1.TeamService.Diagnose
+   */
+  diagnose: {
+    methodKind: "unary";
+    input: typeof DiagnoseRequestSchema;
+    output: typeof DiagnoseResponseSchema;
   },
   /**
    * Renews the caller's lease and reports whether the caller is working. When the member goes idle, or its program has failed,

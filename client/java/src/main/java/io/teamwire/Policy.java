@@ -67,6 +67,7 @@ final class Policy {
     /** Returns whether this call changes nothing. */
     static boolean isRead(String method) {
         return switch (method) {
+            case "Diagnose" -> true;
             case "GetCaller" -> true;
             case "GetMessage" -> true;
             case "GetRequest" -> true;
