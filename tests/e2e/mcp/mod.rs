@@ -249,7 +249,10 @@ fn the_lead_sees_whose_turns_fail(world: World) {
     assert_eq!(bob.exit(), 3);
     let status = lead.does("TeamStatus", json!({}));
     let problem = status.lines().find(|line| line.starts_with("Problem: ")).unwrap();
-    assert!(problem.starts_with("Problem: bob failed (exit code 3") && problem.contains("teamwire run bob"), "{status}");
+    assert!(
+        problem.starts_with("Problem: bob failed (exit code 3") && problem.contains("teamwire run bob"),
+        "{status}"
+    );
 }
 
 fn requests_are_answered_with_the_tool_input_that_their_text_shows(world: World) {
