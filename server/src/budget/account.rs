@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     bounds::Class,
     bucket::{Bucket, Rate},
-    lives::{Life, Lives},
+    generations::{CredentialGenerations, Generation},
     shared::{SharedBudget, semaphore},
 };
 
@@ -40,7 +40,7 @@ pub struct Account {
     sessions: Bucket,
     read_bytes: Bucket,
     refusals: Bucket,
-    connections: Mutex<Lives>,
+    connections: Mutex<CredentialGenerations>,
     streams: Arc<Semaphore>,
     pub(super) reading: Arc<Semaphore>,
     pub(super) reply_bytes: Arc<Semaphore>,
@@ -60,13 +60,13 @@ pub struct OpenStream {
 #[derive(Debug)]
 pub struct ConnectionGuard {
     account: Arc<Account>,
-    life: Life,
+    generation: Generation,
     number: u64,
 }
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        self.account.connections.lock().remove(self.life, self.number);
+        self.account.connections.lock().remove(self.generation, self.number);
     }
 }
 
@@ -76,16 +76,16 @@ impl ConnectionGuard {
         Arc::ptr_eq(&self.account, account)
     }
 
-    /// Has the connection count for a life that has just presented its credential over it, or refuses that.
-    pub fn renew(&mut self, life: Life, evict: CancellationToken) -> Result<(), Refusal> {
-        if life == self.life {
-            self.account.note(life);
+    /// Has the connection count for a generation that has just presented its credential over it, or refuses that.
+    pub fn renew(&mut self, generation: Generation, evict: CancellationToken) -> Result<(), Refusal> {
+        if generation == self.generation {
+            self.account.note(generation);
             return Ok(());
         }
         let max = self.account.shared.shares.connections_per_credential_max;
-        let renewed = self.account.connections.lock().renew((self.life, self.number), life, evict, max);
+        let renewed = self.account.connections.lock().renew((self.generation, self.number), generation, evict, max);
         self.account.count_closed(renewed.ok_or_else(|| self.account.too_many_connections())?);
-        self.life = life;
+        self.generation = generation;
         Ok(())
     }
 
@@ -206,20 +206,24 @@ impl Account {
         })
     }
 
-    /// Counts a connection of a life that has just presented its credential, or refuses it. `evict` is cancelled when the
+    /// Counts a connection of a generation that has just presented its credential, or refuses it. `evict` is cancelled when the
     /// connection must be closed because two newer lives have presented theirs.
-    pub fn connection(self: &Arc<Self>, life: Life, evict: CancellationToken) -> Result<ConnectionGuard, Refusal> {
-        let mut lives = self.connections.lock();
-        self.count_closed(lives.note(life));
-        let number = lives.add(evict, self.shared.shares.connections_per_credential_max);
-        drop(lives);
+    pub fn connection(
+        self: &Arc<Self>,
+        generation: Generation,
+        evict: CancellationToken,
+    ) -> Result<ConnectionGuard, Refusal> {
+        let mut generations = self.connections.lock();
+        self.count_closed(generations.note(generation));
+        let number = generations.add(evict, self.shared.shares.connections_per_credential_max);
+        drop(generations);
         let number = number.ok_or_else(|| self.too_many_connections())?;
-        Ok(ConnectionGuard { account: Arc::clone(self), life, number })
+        Ok(ConnectionGuard { account: Arc::clone(self), generation, number })
     }
 
-    /// Notes that a life has just presented its valid credential.
-    pub fn note(&self, life: Life) {
-        self.count_closed(self.connections.lock().note(life));
+    /// Notes that a generation has just presented its valid credential.
+    pub fn note(&self, generation: Generation) {
+        self.count_closed(self.connections.lock().note(generation));
     }
 
     fn count_closed(&self, connections: usize) {
@@ -234,9 +238,9 @@ impl Account {
         self.too_many(Class::Connections, size, "connections open", todo)
     }
 
-    /// Returns whether no newer life has presented its credential.
-    pub fn is_newest(&self, life: Life) -> bool {
-        self.connections.lock().is_newest(life)
+    /// Returns whether no newer generation has presented its credential.
+    pub fn is_newest(&self, generation: Generation) -> bool {
+        self.connections.lock().is_newest(generation)
     }
 
     /// Refuses a connection because all places are taken.

@@ -17,7 +17,7 @@ pub(super) const ACCOUNTS_MAX: usize = 16_384;
 
 /// Whose budget it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Payer {
+pub enum AccountKey {
     /// A member of a team. Each of its lives has its own credential, so a member could otherwise renew its budget by joining again.
     Member { team: Name, member: Name },
     /// Any other credential.
@@ -32,7 +32,7 @@ pub enum Payer {
 #[derive(Debug)]
 pub struct Budgets {
     shared: Arc<SharedBudget>,
-    accounts: Mutex<HashMap<Payer, Arc<Account>>>,
+    accounts: Mutex<HashMap<AccountKey, Arc<Account>>>,
 }
 
 impl Budgets {
@@ -42,13 +42,13 @@ impl Budgets {
     }
 
     /// Returns the account of a valid credential. `leads`: whether it is now a lead's or the operator's.
-    pub fn account(&self, payer: Payer, leads: bool) -> Arc<Account> {
+    pub fn account(&self, payer: AccountKey, leads: bool) -> Arc<Account> {
         let mut accounts = self.accounts.lock();
         if accounts.len() >= ACCOUNTS_MAX && !accounts.contains_key(&payer) {
             let now = self.shared.now();
             accounts.retain(|_, account| Arc::strong_count(account) > 1 || !account.is_whole(now));
         }
-        let is_of_strangers = matches!(payer, Payer::Strangers(_));
+        let is_of_strangers = matches!(payer, AccountKey::Strangers(_));
         let open = || Arc::new(Account::new(Arc::clone(&self.shared), is_of_strangers));
         let account = accounts.entry(payer).or_insert_with(open);
         account.set_leads(leads);

@@ -17,7 +17,7 @@ pub struct Rates {
     pub writes_per_second: u32,
     /// 2,000.
     pub writes_burst: u32,
-    /// Lives and sessions that a member begins. 10 a second.
+    /// CredentialGenerations and sessions that a member begins. 10 a second.
     pub sessions_per_second: u32,
     /// 100.
     pub sessions_burst: u32,
@@ -102,7 +102,7 @@ pub enum Class {
     Broadcasts,
     /// Calls that may change something.
     Writes,
-    /// Lives and sessions.
+    /// CredentialGenerations and sessions.
     Sessions,
     /// Bytes of reads.
     ReadBytes,

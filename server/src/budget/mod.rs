@@ -5,12 +5,12 @@
 //! credential has the account of all console credentials of its identity, so that no identity multiplies its budget by signing in
 //! again.
 //!
-//! - [`bounds`]: the sizes. [`bucket`]: how fast. [`account`]: what a credential has used; [`room`]: of the memory for calls.
-//! - [`lives`]: the lives of a member, which share an account. [`accounts`]: all accounts. [`shared`]: of what all have a part.
+//! - [`bounds`]: the sizes. [`bucket`]: how fast. [`account`]: what a credential has used; [`memory`]: of the memory for calls.
+//! - [`generations`]: the credentials of a member, one after the other, which share an account. [`accounts`]: all accounts. [`shared`]: of what all have a part.
 //! - [`known`]: the credentials that a connection has shown.
 //!
-//! Leads and the operator have the same budgets as others, and besides them a lane that others cannot use up: an eighth of what
-//! all share.
+//! Leads and the operator have the same budgets as others, and besides them a reserve that others cannot use up: an eighth of
+//! what all share.
 //!
 //! Architecture invariant: nothing here knows calls, or what a credential may do.
 
@@ -18,18 +18,18 @@ mod account;
 mod accounts;
 mod bounds;
 mod bucket;
+mod generations;
 mod known;
-mod lives;
-mod room;
+mod memory;
 mod shared;
 
 pub use self::{
     account::{Account, ConnectionGuard, OpenStream},
-    accounts::{Budgets, Payer},
+    accounts::{AccountKey, Budgets},
     bounds::{Class, Rates, Shares},
+    generations::Generation,
     known::ShownCredentials,
-    lives::Life,
-    room::{ReadSlot, RequestRoom, Room},
+    memory::{ByteLease, ReadPermit, RequestLease},
     shared::Refusals,
 };
 

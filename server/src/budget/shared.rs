@@ -1,4 +1,4 @@
-//! Of what all accounts have a part.
+//! What all accounts share: rates, sizes, and the memory for calls.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use tokio::{sync::Semaphore, time::Instant};
 
 use super::bounds::{Class, Rates, Shares};
 
-/// Of what all share, one part of so many more is for leads and the operator.
-const LANE: usize = 8;
+/// Leads and the operator have a reserve of one part in so many of what all share.
+const RESERVED_PART: usize = 8;
 
 /// Counts refusals by class.
 pub type Refusals = Family<[(&'static str, &'static str); 1], Counter>;
@@ -18,24 +18,24 @@ pub type Refusals = Family<[(&'static str, &'static str); 1], Counter>;
 pub(super) struct SharedBudget {
     pub(super) rates: Rates,
     pub(super) shares: Shares,
-    pub(super) reading: Lanes,
-    pub(super) reply_bytes: Lanes,
-    pub(super) request_bytes: Lanes,
+    pub(super) reading: Pool,
+    pub(super) reply_bytes: Pool,
+    pub(super) request_bytes: Pool,
     pub(super) strangers_request_bytes: Arc<Semaphore>,
     began: Instant,
     refusals: Refusals,
 }
 
-/// Something of which all have a part, and leads and the operator one more.
+/// Something that all accounts share, and the reserve of leads and the operator.
 #[derive(Debug)]
-pub(super) struct Lanes {
-    pub(super) all: Arc<Semaphore>,
-    pub(super) leads: Arc<Semaphore>,
+pub(super) struct Pool {
+    pub(super) shared: Arc<Semaphore>,
+    pub(super) reserved: Arc<Semaphore>,
 }
 
-impl Lanes {
+impl Pool {
     fn new(size: usize) -> Self {
-        Self { all: semaphore(size), leads: semaphore(size.div_ceil(LANE)) }
+        Self { shared: semaphore(size), reserved: semaphore(size.div_ceil(RESERVED_PART)) }
     }
 }
 
@@ -52,9 +52,9 @@ impl SharedBudget {
         Self {
             rates,
             shares,
-            reading: Lanes::new(shares.reads_max),
-            reply_bytes: Lanes::new(shares.reply_bytes_max),
-            request_bytes: Lanes::new(shares.request_bytes_max),
+            reading: Pool::new(shares.reads_max),
+            reply_bytes: Pool::new(shares.reply_bytes_max),
+            request_bytes: Pool::new(shares.request_bytes_max),
             strangers_request_bytes: semaphore(shares.strangers_request_bytes_max()),
             began: Instant::now(),
             refusals,

@@ -15,12 +15,12 @@ fn budgets(rates: Rates, shares: Shares) -> Budgets {
 }
 
 fn of(budgets: &Budgets, name: &str) -> Arc<Account> {
-    budgets.account(Payer::Credential(SecretHash::of(name)), false)
+    budgets.account(AccountKey::Credential(SecretHash::of(name)), false)
 }
 
-fn member(name: &str) -> Payer {
+fn member(name: &str) -> AccountKey {
     let [team, member] = ["acme", name].map(|name| Name::parse(name, "name").unwrap());
-    Payer::Member { team, member }
+    AccountKey::Member { team, member }
 }
 
 /// Asserts that a refusal names its budget. Returns how long to wait.
@@ -104,7 +104,7 @@ async fn streams_and_connections_are_bounded_per_credential_and_closing_one_make
     names(&ann.stream().unwrap_err(), Class::Streams, "2");
     drop(one);
     ann.stream().unwrap();
-    let connect = |account: &Arc<Account>| account.connection(Life::None, CancellationToken::new());
+    let connect = |account: &Arc<Account>| account.connection(Generation::None, CancellationToken::new());
     let connection = connect(&ann).unwrap();
     names(&connect(&ann).unwrap_err(), Class::Connections, "1");
     drop(connect(&of(&budgets, "bob")).unwrap());
@@ -116,19 +116,19 @@ async fn streams_and_connections_are_bounded_per_credential_and_closing_one_make
 async fn only_the_newest_life_of_a_member_and_the_one_before_it_have_connections() {
     let shares = Shares { connections_per_credential_max: 2, ..Shares::default() };
     let budgets = budgets(Rates::default(), shares);
-    let life = |credential: &str| Life::With(SecretHash::of(credential));
+    let generation = |credential: &str| Generation::With(SecretHash::of(credential));
     let ann = |credential: &str| {
         let ann = budgets.account(member("ann"), false);
-        ann.note(life(credential));
+        ann.note(generation(credential));
         ann
     };
     let connect = |credential: &str| {
         let evict = CancellationToken::new();
-        ann(credential).connection(life(credential), evict.clone()).map(|guard| (guard, evict))
+        ann(credential).connection(generation(credential), evict.clone()).map(|guard| (guard, evict))
     };
     let is_closed = |(_, evict): &(ConnectionGuard, CancellationToken)| evict.is_cancelled();
     let known = ShownCredentials::default();
-    known.put(SecretHash::of("first"), ann("first"), life("first"));
+    known.put(SecretHash::of("first"), ann("first"), generation("first"));
     assert!(known.get(&SecretHash::of("first")).is_some());
     let first = [connect("first").unwrap(), connect("first").unwrap()];
     names(&connect("first").unwrap_err(), Class::Connections, "2");
@@ -156,15 +156,15 @@ async fn a_client_that_reads_nothing_blocks_only_itself() {
     let shares = Shares { reply_bytes_per_credential_max: 100, reply_bytes_max: 1_000, ..Shares::default() };
     let budgets = budgets(Rates::default(), shares);
     let (ann, bob) = (of(&budgets, "ann"), of(&budgets, "bob"));
-    let (slot, mut room) = ann.begin_read(80).await.unwrap();
+    let (slot, mut lease) = ann.begin_read(80).await.unwrap();
     drop(slot);
     names(&ann.begin_read(80).await.unwrap_err(), Class::ReplyBytes, "100");
     drop(bob.begin_read(80).await.unwrap());
-    room.shrink_to(20);
-    assert_eq!(room.bytes(), 20);
+    lease.shrink_to(20);
+    assert_eq!(lease.bytes(), 20);
     drop(ann.begin_read(80).await.unwrap());
-    drop(room);
-    assert_eq!(ann.room(1 << 30).await.bytes(), 100, "a larger reply gets all that there is");
+    drop(lease);
+    assert_eq!(ann.lease(1 << 30).await.bytes(), 100, "a larger reply gets all that there is");
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,10 +184,10 @@ async fn concurrent_reads_are_bounded_but_others_never_block_the_lead() {
     let _held = (ann.begin_read(1).await.unwrap(), bob.begin_read(1).await.unwrap());
     let refusal = eve.begin_read(1).await.unwrap_err();
     assert_eq!(refusal.metadata["budget"], Class::AllReads.name());
-    let lead = budgets.account(Payer::Credential(SecretHash::of("lead")), true);
+    let lead = budgets.account(AccountKey::Credential(SecretHash::of("lead")), true);
     timeout(Duration::from_secs(1), lead.begin_read(1)).await.expect("others do not keep it waiting").unwrap();
     // It may have become the lead while it waited in vain.
-    budgets.account(Payer::Credential(SecretHash::of("eve")), true);
+    budgets.account(AccountKey::Credential(SecretHash::of("eve")), true);
     eve.begin_read(1).await.unwrap();
 }
 
@@ -195,15 +195,15 @@ async fn concurrent_reads_are_bounded_but_others_never_block_the_lead() {
 async fn large_requests_are_bounded_per_credential_and_address_and_strangers_cannot_use_members_room() {
     let shares = Shares { request_bytes_per_credential_max: 100, request_bytes_max: 200, ..Shares::default() };
     let budgets = budgets(Rates::default(), shares);
-    let stranger = |address: [u8; 4]| budgets.account(Payer::Strangers(address.into()), false);
+    let stranger = |address: [u8; 4]| budgets.account(AccountKey::Strangers(address.into()), false);
     let (ann, bob, eve) = (of(&budgets, "ann"), of(&budgets, "bob"), of(&budgets, "eve"));
-    let ask = |account: &Arc<Account>, bytes| Arc::clone(account).room_for_request(bytes);
+    let ask = |account: &Arc<Account>, bytes| Arc::clone(account).lease_for_request(bytes);
 
     let mut held = vec![ask(&ann, 60).await.unwrap()];
     names(&ask(&ann, 60).await.unwrap_err(), Class::RequestBytes, "100");
     held.push(ask(&bob, 100).await.unwrap());
     names(&ask(&eve, 60).await.unwrap_err(), Class::AllRequests, "200");
-    let lead = budgets.account(Payer::Credential(SecretHash::of("lead")), true);
+    let lead = budgets.account(AccountKey::Credential(SecretHash::of("lead")), true);
     drop(ask(&lead, 20).await.expect("it has a lane"));
     // Strangers of all addresses have 50.
     let one = ask(&stranger([192, 0, 2, 1]), 30).await.unwrap();
@@ -223,7 +223,7 @@ fn an_identitys_consoles_share_one_account_apart_from_its_own() {
     let [team, ann] = ["acme", "ann"].map(|name| Name::parse(name, "name").unwrap());
     let identity = ActsFor::Member(ann.clone());
     let consoles =
-        || budgets.account(Payer::ConsolesOf { team: Some(team.clone()), identity: identity.clone() }, false);
+        || budgets.account(AccountKey::ConsolesOf { team: Some(team.clone()), identity: identity.clone() }, false);
     assert!(Arc::ptr_eq(&consoles(), &consoles()));
     assert!(!Arc::ptr_eq(&consoles(), &budgets.account(member("ann"), false)));
 }

@@ -16,7 +16,7 @@ use super::{
     connection::Connection,
     listen::{Listen, SOCKET_PEER},
     pace::Pace,
-    places::{self, Place, Places},
+    slots::{self, ConnectionSlot, ConnectionSlots},
     tls::Tls,
 };
 use crate::budget::Budgets;
@@ -33,19 +33,19 @@ pub struct Acceptor<L = TcpListener> {
     listener: L,
     tls: Option<Arc<Tls>>,
     bounds: Bounds,
-    places: Arc<Places>,
+    slots: Arc<ConnectionSlots>,
 }
 
 impl<L: Listen> Acceptor<L> {
     /// Accepts the connections of a listener; with TLS if certificates are given.
     pub fn new(listener: L, tls: Option<Arc<Tls>>, bounds: Bounds, budgets: Arc<Budgets>) -> Self {
-        let of_all = places::Bounds {
+        let of_all = slots::Bounds {
             all: bounds.connections_max,
             reserved: bounds.connections_max * bounds.reserved_percent / 100,
             strangers_per_address: bounds.strangers_per_address_max,
         };
-        let places = Arc::new(Places::new(budgets, of_all));
-        Self { listener, tls, bounds, places }
+        let slots = Arc::new(ConnectionSlots::new(budgets, of_all));
+        Self { listener, tls, bounds, slots }
     }
 
     /// Returns the connections that are ready for HTTP/2. The listener is closed when the stream is dropped.
@@ -81,16 +81,16 @@ impl<L: Listen> Acceptor<L> {
 
     /// Admits a connection, or closes it. Returns whether it or another one had to make way.
     fn admit(&self, stream: L::Stream, peer: SocketAddr, ready: &mpsc::Sender<Connection<L::Stream>>) -> bool {
-        let Some(place) = self.places.admit(peer) else {
+        let Some(slot) = self.slots.admit(peer) else {
             tracing::debug!(%peer, max = self.bounds.connections_max, "closed: too many connections are open");
             return true;
         };
-        let pushes_out = place.pushes_out();
+        let pushes_out = slot.pushes_out();
         // Nothing that is sent over the socket leaves the machine.
         let tls = self.tls.clone().filter(|_| peer != SOCKET_PEER);
         let (bounds, ready) = (self.bounds.clone(), ready.clone());
         tokio::spawn(async move {
-            match prepare(stream, peer, tls.as_deref(), &bounds, place).await {
+            match prepare(stream, peer, tls.as_deref(), &bounds, slot).await {
                 // If the server no longer takes it, the coordinator is shutting down.
                 Ok(connection) => drop(ready.send(connection).await),
                 Err(error) => tracing::debug!(%peer, %error, "closed: no handshake"),
@@ -105,7 +105,7 @@ async fn prepare<S: AsyncRead + AsyncWrite + Unpin>(
     peer: SocketAddr,
     tls: Option<&Tls>,
     bounds: &Bounds,
-    place: Place,
+    slot: ConnectionSlot,
 ) -> io::Result<Connection<S>> {
     let began = Instant::now();
     let stream = match tls {
@@ -114,12 +114,12 @@ async fn prepare<S: AsyncRead + AsyncWrite + Unpin>(
             let shaken = timeout_at(began + bounds.handshake_timeout, tls.acceptor().accept(stream));
             let shaken = tokio::select! {
                 shaken = shaken => shaken.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?,
-                () = place.evicted() => return Err(io::Error::other("another connection took its place")),
+                () = slot.evicted() => return Err(io::Error::other("another connection took its slot")),
             };
             Either::Right(Box::new(shaken?))
         }
     };
-    Ok(Connection::new(stream, peer, began + bounds.authentication_timeout, place))
+    Ok(Connection::new(stream, peer, began + bounds.authentication_timeout, slot))
 }
 
 fn is_of_the_peer(error: &io::Error) -> bool {

@@ -19,8 +19,8 @@ use teamwire_proto::Refusal;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
-use super::places::Place;
-use crate::budget::{Account, Life, ShownCredentials};
+use super::slots::ConnectionSlot;
+use crate::budget::{Account, Generation, ShownCredentials};
 
 /// The gate of a connection.
 #[derive(Debug, Default)]
@@ -28,19 +28,19 @@ pub struct AuthGate {
     open: AtomicBool,
     /// How many calls with a credential are being decided.
     deciding: AtomicUsize,
-    /// The connection's place among those that load the console's page. `None`: it has none.
+    /// The connection's permit among those that load the console's page. `None`: it has none.
     loading: Mutex<Option<OwnedSemaphorePermit>>,
     /// Who is at the other end. `None`: unknown.
     peer: Option<SocketAddr>,
-    /// The connection's place among those that are open. `None`: it needs none.
-    place: Option<Place>,
+    /// The connection's slot among those that are open. `None`: it needs none.
+    slot: Option<ConnectionSlot>,
     known: ShownCredentials,
 }
 
 impl AuthGate {
-    /// Makes the gate of a connection from this address, with a place.
-    pub(super) fn of(peer: SocketAddr, place: Place) -> Self {
-        Self { peer: Some(peer), place: Some(place), ..Self::default() }
+    /// Makes the gate of a connection from this address, with a slot.
+    pub(super) fn of(peer: SocketAddr, slot: ConnectionSlot) -> Self {
+        Self { peer: Some(peer), slot: Some(slot), ..Self::default() }
     }
 
     /// Returns the address that the connection comes from.
@@ -56,7 +56,7 @@ impl AuthGate {
     /// Returns what is cancelled when the connection must be closed next, once a call has presented a valid credential. `None`: it
     /// must be closed now.
     pub(super) fn next_eviction(&self) -> Option<CancellationToken> {
-        self.place.as_ref()?.next_eviction()
+        self.slot.as_ref()?.next_eviction()
     }
 
     /// Returns whether a call with a credential is being decided.
@@ -64,11 +64,11 @@ impl AuthGate {
         self.deciding.load(Ordering::Acquire) > 0
     }
 
-    /// Records that the connection loads the console's page, which needs no credential. It keeps the place until the gate opens
+    /// Records that the connection loads the console's page, which needs no credential. It keeps the slot until the gate opens
     /// or the connection is closed.
-    pub fn loads_page(&self, place: OwnedSemaphorePermit) {
+    pub fn loads_page(&self, slot: OwnedSemaphorePermit) {
         if !self.is_open() {
-            self.loading.lock().get_or_insert(place);
+            self.loading.lock().get_or_insert(slot);
         }
     }
 
@@ -109,11 +109,11 @@ impl GatedCall {
     }
 
     /// Records that the credential is valid, and whose account the connection counts for. Refuses it if there is no room for
-    /// another connection. `is_passing`: whether the credential is only good for getting another one.
-    pub fn opens(&self, account: &Arc<Account>, life: Life, is_passing: bool) -> Result<(), Refusal> {
-        match &self.gate.place {
-            Some(place) => place.establish(account, life, is_passing)?,
-            None => account.note(life),
+    /// another connection. `only_exchanges`: whether the credential is only good for getting another one.
+    pub fn opens(&self, account: &Arc<Account>, generation: Generation, only_exchanges: bool) -> Result<(), Refusal> {
+        match &self.gate.slot {
+            Some(slot) => slot.establish(account, generation, only_exchanges)?,
+            None => account.note(generation),
         }
         self.gate.open.store(true, Ordering::Release);
         self.gate.loading.lock().take();
@@ -122,12 +122,12 @@ impl GatedCall {
 
     /// Returns the account for which the connection counts. `None`: no call has presented a valid credential.
     pub fn account(&self) -> Option<Arc<Account>> {
-        self.gate.place.as_ref()?.account()
+        self.gate.slot.as_ref()?.account()
     }
 
     /// Returns the account that pays for a large request over the connection. `None`: no one does.
     pub fn payer(&self) -> Option<Arc<Account>> {
-        Some(self.gate.place.as_ref()?.payer())
+        Some(self.gate.slot.as_ref()?.payer())
     }
 
     /// Returns the valid credentials that the connection has shown.
@@ -152,13 +152,13 @@ impl Drop for Decision<'_> {
 mod tests {
     use super::*;
     use crate::{
-        budget::{Budgets, Payer, Rates, Refusals, Shares},
+        budget::{AccountKey, Budgets, Rates, Refusals, Shares},
         domain::secret::SecretHash,
     };
 
     fn account() -> Arc<Account> {
         let budgets = Budgets::new(Rates::default(), Shares::default(), Refusals::default());
-        budgets.account(Payer::Credential(SecretHash::of("ann")), false)
+        budgets.account(AccountKey::Credential(SecretHash::of("ann")), false)
     }
 
     fn call_of(gate: &Arc<AuthGate>) -> GatedCall {
@@ -176,7 +176,7 @@ mod tests {
         assert!(!gate.is_open(), "the credential is not valid");
         let call = call_of(&gate);
         call.has_credential();
-        call.opens(&account(), Life::None, false).expect("a gate without a place");
+        call.opens(&account(), Generation::None, false).expect("a gate without a slot");
         drop(call.decision());
         assert!(gate.is_open(), "it stays open");
     }

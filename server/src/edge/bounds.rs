@@ -11,7 +11,7 @@ const WINDOW_MAX: u32 = 16 * 1024 * 1024;
 /// The bounds of connections and of calls over them, per coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// How many connections may be open. 2,000. Further ones take the place of one without a valid credential, or are closed at
+    /// How many connections may be open. 2,000. Further ones take the slot of one without a valid credential, or are closed at
     /// once.
     pub connections_max: usize,
     /// How many of 100 connections only leads and the operator may keep. 5.

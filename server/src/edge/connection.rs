@@ -17,7 +17,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::{either::Either, sync::WaitForCancellationFutureOwned};
 use tonic::transport::server::Connected;
 
-use super::{auth_gate::AuthGate, places::Place};
+use super::{auth_gate::AuthGate, slots::ConnectionSlot};
 
 /// How soon a connection is checked again if its time was over while a call was being decided.
 const AGAIN: Duration = Duration::from_millis(250);
@@ -28,7 +28,7 @@ const PAGE_TIME: Duration = Duration::from_secs(25);
 /// With TLS or without.
 pub(super) type Stream<S> = Either<S, Box<TlsStream<S>>>;
 
-/// A connection that has a place among those that may be open, and fails if its gate is not open in time, or if it must make
+/// A connection that has a slot among those that may be open, and fails if its gate is not open in time, or if it must make
 /// way.
 ///
 /// Every read and write checks both: hyper always has a read under way, unless it waits to write.
@@ -46,11 +46,11 @@ pub struct Connection<S> {
 }
 
 impl<S> Connection<S> {
-    pub(super) fn new(stream: Stream<S>, peer: SocketAddr, deadline: Instant, place: Place) -> Self {
+    pub(super) fn new(stream: Stream<S>, peer: SocketAddr, deadline: Instant, slot: ConnectionSlot) -> Self {
         let page_deadline = deadline + PAGE_TIME;
         let deadline = Some(Box::pin(sleep_until(deadline)));
-        let eviction = Box::pin(place.eviction().cancelled_owned());
-        Self { stream, peer, gate: Arc::new(AuthGate::of(peer, place)), deadline, eviction, page_deadline }
+        let eviction = Box::pin(slot.eviction().cancelled_owned());
+        Self { stream, peer, gate: Arc::new(AuthGate::of(peer, slot)), deadline, eviction, page_deadline }
     }
 
     fn poll_deadline(&mut self, context: &mut Context<'_>) -> io::Result<()> {
@@ -61,7 +61,7 @@ impl<S> Connection<S> {
                 break;
             }
             if self.eviction.as_mut().poll(context).is_ready() {
-                tracing::debug!(peer = %self.peer, "closed: another connection took its place");
+                tracing::debug!(peer = %self.peer, "closed: another connection took its slot");
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
             if deadline.as_mut().poll(context).is_pending() {

@@ -2,7 +2,7 @@
 //!
 //! - [`listen`]: the network, and the Unix socket of this machine.
 //! - [`Acceptor`]: accepts connections, and shakes hands.
-//! - [`places`]: how many connections may be open, and whose.
+//! - [`slots`]: how many connections may be open, and whose.
 //! - [`tls`]: certificates, and reloading them while running.
 //! - [`connection`]: what hyper reads from and writes to; closes itself if no call presents a valid credential in time.
 //! - [`auth_gate`]: notes whether one has.
@@ -19,8 +19,8 @@ mod bounds;
 pub mod connection;
 pub mod listen;
 mod pace;
-mod places;
 mod public_listener;
+mod slots;
 pub mod tls;
 
 pub use acceptor::Acceptor;

@@ -36,7 +36,7 @@ const LIFETIME: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The open connections, the oldest first.
-type Open = Arc<Mutex<VecDeque<Place>>>;
+type Open = Arc<Mutex<VecDeque<ConnectionSlot>>>;
 
 /// A listener for clients that present no credential.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub struct PublicListener {
 
 /// An open connection.
 #[derive(Debug)]
-struct Place {
+struct ConnectionSlot {
     number: u64,
     is_local: bool,
     /// Closes the connection.
@@ -75,15 +75,19 @@ impl PublicListener {
         let evict = CancellationToken::new();
         let mut open = self.open.lock();
         if open.len() >= CONNECTIONS_MAX {
-            let oldest = open.iter().position(|place| !place.is_local).unwrap_or(0);
-            if let Some(place) = open.remove(oldest) {
+            let oldest = open.iter().position(|slot| !slot.is_local).unwrap_or(0);
+            if let Some(slot) = open.remove(oldest) {
                 tracing::debug!(max = CONNECTIONS_MAX, "closed: too many connections are open");
-                place.evict.cancel();
+                slot.evict.cancel();
                 self.pace.pushed_out();
             }
         }
         self.accepted += 1;
-        open.push_back(Place { number: self.accepted, is_local: peer.ip().is_loopback(), evict: evict.clone() });
+        open.push_back(ConnectionSlot {
+            number: self.accepted,
+            is_local: peer.ip().is_loopback(),
+            evict: evict.clone(),
+        });
         drop(open);
         let over: Pin<Box<dyn Future<Output = ()> + Send>> =
             Box::pin(async move { timeout(LIFETIME, evict.cancelled()).await.unwrap_or_default() });
@@ -140,7 +144,7 @@ impl PublicConnection {
 
 impl Drop for PublicConnection {
     fn drop(&mut self) {
-        self.open.lock().retain(|place| place.number != self.number);
+        self.open.lock().retain(|slot| slot.number != self.number);
     }
 }
 

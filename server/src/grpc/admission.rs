@@ -13,7 +13,7 @@ use super::{
     services::{Services, draining},
 };
 use crate::{
-    budget::{Account, Life, Payer},
+    budget::{Account, AccountKey, Generation},
     domain::identity::{CallerCredentials, LookedUp},
 };
 
@@ -74,28 +74,28 @@ impl Services {
         if known.is_some() || !is_current {
             return Ok((Admitted { who, account: known, call }, request));
         }
-        let (account, life) = self.account_of(&who, found);
+        let (account, generation) = self.account_of(&who, found);
         call.cost.is_of(&account);
         if let Some(gated) = gated {
-            let is_passing = matches!(who.credential, Credential::Join { .. } | Credential::SignInCode { .. });
-            gated.opens(&account, life, is_passing)?;
-            gated.known().put(who.hash, Arc::clone(&account), life);
+            let only_exchanges = matches!(who.credential, Credential::Join { .. } | Credential::SignInCode { .. });
+            gated.opens(&account, generation, only_exchanges)?;
+            gated.known().put(who.hash, Arc::clone(&account), generation);
         }
         call.cost.pay(&account).await?;
         Ok((Admitted { who, account: Some(account), call }, request))
     }
 
     /// Returns the account of a valid credential, and which of the lives that share it has the credential.
-    fn account_of(&self, who: &CallerCredentials, found: LookedUp) -> (Arc<Account>, Life) {
-        let (payer, life) = match (&who.credential, found.acts_for) {
+    fn account_of(&self, who: &CallerCredentials, found: LookedUp) -> (Arc<Account>, Generation) {
+        let (payer, generation) = match (&who.credential, found.acts_for) {
             (Credential::Member { team, member, .. }, _) => {
-                (Payer::Member { team: team.clone(), member: member.clone() }, Life::With(who.hash))
+                (AccountKey::Member { team: team.clone(), member: member.clone() }, Generation::With(who.hash))
             }
             (credential, Some(identity)) => {
-                (Payer::ConsolesOf { team: credential.team().cloned(), identity }, Life::None)
+                (AccountKey::ConsolesOf { team: credential.team().cloned(), identity }, Generation::None)
             }
-            _ => (Payer::Credential(who.hash), Life::None),
+            _ => (AccountKey::Credential(who.hash), Generation::None),
         };
-        (self.budgets.account(payer, found.leads), life)
+        (self.budgets.account(payer, found.leads), generation)
     }
 }

@@ -12,7 +12,7 @@ use teamwire_proto::{Method, Refusal, method::Effect};
 use tonic::{Code, Status, body::Body};
 
 use crate::{
-    budget::{Account, OpenStream, ReadSlot, RequestRoom, Room},
+    budget::{Account, ByteLease, OpenStream, ReadPermit, RequestLease},
     domain::page::PAGE_BYTES_MAX,
 };
 
@@ -23,7 +23,7 @@ pub(super) struct Cost {
     account: Mutex<Option<Arc<Account>>>,
     spent: Mutex<Option<Spent>>,
     /// What a large request takes until the call is over.
-    request: Mutex<Option<RequestRoom>>,
+    request: Mutex<Option<RequestLease>>,
 }
 
 /// What a call has used up.
@@ -33,8 +33,8 @@ pub(super) struct Spent {
     account: Arc<Account>,
     /// A stream's or a waiting call's place.
     _open: Option<OpenStream>,
-    slot: Option<ReadSlot>,
-    room: Option<Room>,
+    permit: Option<ReadPermit>,
+    lease: Option<ByteLease>,
 }
 
 impl Cost {
@@ -43,9 +43,9 @@ impl Cost {
         Self { method, account: Mutex::default(), spent: Mutex::default(), request: Mutex::default() }
     }
 
-    /// Keeps the room of the call's request until the call is over.
-    pub(super) fn keep(&self, room: RequestRoom) {
-        *self.request.lock() = Some(room);
+    /// Keeps the memory of the call's request until the call is over.
+    pub(super) fn keep(&self, lease: RequestLease) {
+        *self.request.lock() = Some(lease);
     }
 
     /// Returns what the call has used up. `None`: no one has paid.
@@ -84,10 +84,10 @@ impl Cost {
         }
         let may_wait = method.is_streaming() || method.wait().is_some();
         let open = if may_wait { Some(account.stream()?) } else { None };
-        let mut spent = Spent { method, account: Arc::clone(account), _open: open, slot: None, room: None };
+        let mut spent = Spent { method, account: Arc::clone(account), _open: open, permit: None, lease: None };
         if is_read && !may_wait {
-            let (slot, room) = account.begin_read(PAGE_BYTES_MAX).await?;
-            (spent.slot, spent.room) = (Some(slot), Some(room));
+            let (permit, lease) = account.begin_read(PAGE_BYTES_MAX).await?;
+            (spent.permit, spent.lease) = (Some(permit), Some(lease));
         }
         *self.spent.lock() = Some(spent);
         Ok(())
@@ -105,18 +105,18 @@ impl Spent {
         self.method.effect() == Effect::Read
     }
 
-    /// Charges a read that was carried out, and returns the room that its reply takes until the client has it. One that the
+    /// Charges a read that was carried out, and returns the memory that its reply takes until the client has it. One that the
     /// connection takes at once, of up to `piece` bytes, takes none.
-    pub(super) async fn read(&mut self, bytes: usize, examined: usize, piece: usize) -> Option<Room> {
-        self.slot = None;
+    pub(super) async fn read(&mut self, bytes: usize, examined: usize, piece: usize) -> Option<ByteLease> {
+        self.permit = None;
         self.account.charge_read(bytes.max(examined));
-        match self.room.take() {
+        match self.lease.take() {
             _ if bytes <= piece => None,
-            Some(mut room) => {
-                room.shrink_to(bytes);
-                Some(room)
+            Some(mut lease) => {
+                lease.shrink_to(bytes);
+                Some(lease)
             }
-            None => Some(self.account.room(bytes).await),
+            None => Some(self.account.lease(bytes).await),
         }
     }
 

@@ -27,7 +27,7 @@ use tonic::Status;
 
 use super::services::{self, Services};
 use crate::{
-    budget::{Account, Room},
+    budget::{Account, ByteLease},
     domain::identity::{CallerCredentials, operator_replaced, team_not_found},
     store::Namespace,
 };
@@ -67,10 +67,10 @@ pub(super) struct Follower {
     pub(super) namespace: Namespace,
 }
 
-/// A frame that waits for its client, and the room that it takes.
+/// A frame that waits for its client, and its memory.
 struct Waiting<F> {
     frame: Result<F, Status>,
-    room: Option<Room>,
+    lease: Option<ByteLease>,
 }
 
 /// Writes the frames of a stream.
@@ -122,9 +122,9 @@ impl Services {
             if refusal.reason == Reason::SlowConsumer {
                 writer.clear();
             }
-            last.send(Waiting { frame: Err(refusal.into()), room: None });
+            last.send(Waiting { frame: Err(refusal.into()), lease: None });
         });
-        // The room of the frame that was taken last: it is in the connection once the next one is asked for.
+        // The memory of the frame that was taken last: it is in the connection once the next one is asked for.
         let mut held = None;
         Box::pin(stream::poll_fn(move |context| {
             let frame = queue.lock().poll_recv(context);
@@ -134,7 +134,7 @@ impl Services {
             drop(held.take());
             frame.map(|frame| {
                 frame.map(|waiting| {
-                    held = waiting.room;
+                    held = waiting.lease;
                     waiting.frame
                 })
             })
@@ -162,11 +162,11 @@ impl Services {
                 () = writer.frames.closed() => return Ok(()),
             };
             match read {
-                Ok((next, has_more, mut room)) => {
+                Ok((next, has_more, mut lease)) => {
                     self.heartbeats.record_caller(&follower.who);
                     for frame in next {
-                        let room = room.as_mut().map(|room| room.take(frame.encoded_len()));
-                        let sent = timeout(write_timeout, writer.frames.send(Waiting { frame: Ok(frame), room }));
+                        let lease = lease.as_mut().map(|lease| lease.take(frame.encoded_len()));
+                        let sent = timeout(write_timeout, writer.frames.send(Waiting { frame: Ok(frame), lease }));
                         match sent.await {
                             Ok(Ok(())) => {}
                             Ok(Err(_)) => return Ok(()),
@@ -192,21 +192,23 @@ impl Services {
     }
 }
 
-/// Reads what comes next, as far as the follower's budget lasts. Returns the room that it takes, too.
+/// Reads what comes next, as far as the follower's budget lasts. Returns the memory that it takes, too.
 async fn read<F: Followed>(
     account: Option<&Account>,
     followed: &mut F,
     write_timeout: Duration,
-) -> Result<(Vec<F::Frame>, bool, Option<Room>), Refusal> {
+) -> Result<(Vec<F::Frame>, bool, Option<ByteLease>), Refusal> {
     let Some(account) = account else {
         let (next, has_more) = followed.next().await?;
         return Ok((next, has_more, None));
     };
-    let Some(room) = account.room_within(READ_BYTES_MAX, write_timeout).await else { return Err(slow(write_timeout)) };
-    let slot = if F::READS_RECORDS { Some(account.read_slot().await) } else { None };
+    let Some(lease) = account.lease_within(READ_BYTES_MAX, write_timeout).await else {
+        return Err(slow(write_timeout));
+    };
+    let slot = if F::READS_RECORDS { Some(account.read_permit().await) } else { None };
     let (next, has_more) = followed.next().await?;
     drop(slot);
-    Ok((next, has_more, Some(room)))
+    Ok((next, has_more, Some(lease)))
 }
 
 impl<F> Writer<F> {

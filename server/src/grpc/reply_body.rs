@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tonic::{Status, body::Body};
 
 use super::{call::Call, cost::Spent};
-use crate::budget::Room;
+use crate::budget::ByteLease;
 
 /// How many bytes a connection gets at once, and so how many of each reply wait in it at most.
 const PIECE_BYTES: usize = 8 * 1024;
@@ -47,8 +47,8 @@ pub(super) async fn charge(call: &Call, reply: Response<Body>, write_timeout: Du
     }
     let (parts, mut body) = reply.into_parts();
     let (first, next) = if body.is_end_stream() { Default::default() } else { first_bytes(&mut body).await };
-    let room = spent.read(first.len(), call.examined(), PIECE_BYTES).await;
-    Response::from_parts(parts, Body::new(ReplyBody::of_reply(first, room, (next, body), write_timeout)))
+    let lease = spent.read(first.len(), call.examined(), PIECE_BYTES).await;
+    Response::from_parts(parts, Body::new(ReplyBody::of_reply(first, lease, (next, body), write_timeout)))
 }
 
 /// Encodes a reply: its only message is the first frame of its body. Otherwise returns what comes instead.
@@ -65,8 +65,8 @@ async fn first_bytes(body: &mut Body) -> (Bytes, Option<Piece>) {
 /// What was not handed out.
 struct Waiting {
     bytes: Bytes,
-    /// Room for them, and for what was handed out last.
-    room: Option<Room>,
+    /// ByteLease for them, and for what was handed out last.
+    lease: Option<ByteLease>,
     /// How many pieces were handed out.
     pieces: u64,
     /// What comes after them, and before `rest`.
@@ -83,35 +83,35 @@ impl ReplyBody {
         Self::new(Bytes::new(), None, (None, rest), Some(spent), write_timeout)
     }
 
-    /// Makes the body of a reply that begins with these bytes, for which there is room. If the client takes none of them for
+    /// Makes the body of a reply that begins with these bytes, for which there is memory. If the client takes none of them for
     /// `write_timeout`, they are freed and the call fails.
-    fn of_reply(bytes: Bytes, room: Option<Room>, rest: (Option<Piece>, Body), write_timeout: Duration) -> Self {
-        Self::new(bytes, room, rest, None, write_timeout)
+    fn of_reply(bytes: Bytes, lease: Option<ByteLease>, rest: (Option<Piece>, Body), write_timeout: Duration) -> Self {
+        Self::new(bytes, lease, rest, None, write_timeout)
     }
 
     fn new(
         bytes: Bytes,
-        room: Option<Room>,
+        lease: Option<ByteLease>,
         (next, rest): (Option<Piece>, Body),
         spent: Option<Spent>,
         write_timeout: Duration,
     ) -> Self {
-        let waiting = Waiting { bytes, room, pieces: 0, next, rest: Some(rest), is_watched: false };
+        let waiting = Waiting { bytes, lease, pieces: 0, next, rest: Some(rest), is_watched: false };
         Self { waiting: Arc::new(Mutex::new(waiting)), spent, write_timeout, reaper: None }
     }
 }
 
 impl Waiting {
     fn next_piece(&mut self) -> Option<Bytes> {
-        if let Some(room) = &mut self.room {
-            room.shrink_to(self.bytes.len());
+        if let Some(lease) = &mut self.lease {
+            lease.shrink_to(self.bytes.len());
         }
         if self.bytes.is_empty() {
-            self.room = None;
+            self.lease = None;
             return None;
         }
         self.pieces += 1;
-        if self.bytes.len() <= PIECE_BYTES && self.room.is_none() {
+        if self.bytes.len() <= PIECE_BYTES && self.lease.is_none() {
             return Some(std::mem::take(&mut self.bytes));
         }
         let piece = Bytes::copy_from_slice(&self.bytes[..PIECE_BYTES.min(self.bytes.len())]);
@@ -163,7 +163,7 @@ async fn reap(waiting: Arc<Mutex<Waiting>>, write_timeout: Duration) {
         }
         if std::mem::replace(&mut seen, waiting.pieces) == waiting.pieces {
             let dropped =
-                (std::mem::take(&mut waiting.bytes), waiting.room.take(), waiting.next.take(), waiting.rest.take());
+                (std::mem::take(&mut waiting.bytes), waiting.lease.take(), waiting.next.take(), waiting.rest.take());
             // Dropping a stream may wake its task.
             drop(waiting);
             drop(dropped);
@@ -206,7 +206,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        budget::{Budgets, Payer, Rates, Refusals, Shares},
+        budget::{AccountKey, Budgets, Rates, Refusals, Shares},
         domain::secret::SecretHash,
     };
 
@@ -219,22 +219,22 @@ mod tests {
     async fn a_reply_comes_in_pieces_that_free_its_room_as_they_are_taken() {
         let shares = Shares { reply_bytes_per_credential_max: 3 * PIECE_BYTES, ..Shares::default() };
         let budgets = Budgets::new(Rates::default(), shares, Refusals::default());
-        let account = budgets.account(Payer::Credential(SecretHash::of("ann")), false);
+        let account = budgets.account(AccountKey::Credential(SecretHash::of("ann")), false);
         let bytes = Bytes::from(vec![7; 2 * PIECE_BYTES + 1]);
-        let room = account.room(bytes.len()).await;
-        let mut body = ReplyBody::of_reply(bytes.clone(), Some(room), (None, Body::empty()), Duration::from_secs(60));
+        let lease = account.lease(bytes.len()).await;
+        let mut body = ReplyBody::of_reply(bytes.clone(), Some(lease), (None, Body::empty()), Duration::from_secs(60));
         let mut got = Vec::new();
         let mut left = Vec::new();
         while let Some(piece) = next(&mut body).await {
             let piece = piece.unwrap();
             assert!(piece.len() <= PIECE_BYTES);
             got.extend(piece);
-            left.push(body.waiting.lock().room.as_ref().unwrap().bytes());
+            left.push(body.waiting.lock().lease.as_ref().unwrap().bytes());
         }
         assert_eq!(got, bytes);
         assert_eq!(left, [2 * PIECE_BYTES + 1, PIECE_BYTES + 1, 1]);
-        assert!(body.is_end_stream() && body.waiting.lock().room.is_none());
-        drop(account.room(shares.reply_bytes_per_credential_max).await);
+        assert!(body.is_end_stream() && body.waiting.lock().lease.is_none());
+        drop(account.lease(shares.reply_bytes_per_credential_max).await);
     }
 
     #[tokio::test(start_paused = true)]

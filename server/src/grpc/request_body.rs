@@ -15,7 +15,7 @@ use tokio::time::{Sleep, sleep};
 use tonic::{Status, body::Body};
 
 use super::call::Call;
-use crate::{budget::RequestRoom, edge::auth_gate::GatedCall};
+use crate::{budget::RequestLease, edge::auth_gate::GatedCall};
 
 /// How many bytes of a request come before its message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
@@ -52,7 +52,7 @@ enum Memory {
     /// It has needed none so far.
     Free,
     /// It waits for room.
-    Waiting(BoxFuture<'static, Result<RequestRoom, Refusal>>),
+    Waiting(BoxFuture<'static, Result<RequestLease, Refusal>>),
     /// It has room, or no one pays for any.
     Reserved,
 }
@@ -74,7 +74,7 @@ impl WholeBody {
         if let Memory::Free = self.memory {
             let gated = self.call.as_ref().and_then(|call| call.gated.as_ref());
             self.memory = match gated.and_then(GatedCall::payer) {
-                Some(payer) => Memory::Waiting(payer.room_for_request(PREFIX + self.length()).boxed()),
+                Some(payer) => Memory::Waiting(payer.lease_for_request(PREFIX + self.length()).boxed()),
                 None => Memory::Reserved,
             };
         }

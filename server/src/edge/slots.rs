@@ -1,9 +1,9 @@
-//! The places of open connections, and who gets the next one.
+//! The slots of open connections, and who gets the next one.
 //!
 //! A connection whose client has not presented a valid credential is a *stranger*. When there are too many, strangers make way:
-//! a newcomer takes the place of the oldest one of its address if that has its full share; and if all places are taken, of
-//! the oldest one of the address that has the most, those of other machines first. An *established* connection keeps its place,
-//! unless its member has called in two more lives since, and no one else over this connection. Some places are for leads and the
+//! a newcomer takes the slot of the oldest one of its address if that has its full share; and if all slots are taken, of
+//! the oldest one of the address that has the most, those of other machines first. An *established* connection keeps its slot,
+//! unless its member has called in two more lives since, and no one else over this connection. Some slots are for leads and the
 //! operator: others get in as strangers, but are not established there.
 
 use std::{
@@ -16,20 +16,20 @@ use parking_lot::Mutex;
 use teamwire_proto::Refusal;
 use tokio_util::sync::CancellationToken;
 
-use crate::budget::{Account, Budgets, Class, ConnectionGuard, Life, Payer};
+use crate::budget::{Account, AccountKey, Budgets, Class, ConnectionGuard, Generation};
 
 /// How many bits of an IPv6 address count: a machine may have all addresses of such a network.
 const IPV6_BITS: u32 = 64;
 
-/// All places of a coordinator.
+/// All slots of a coordinator.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct ConnectionSlots {
     budgets: Arc<Budgets>,
     bounds: Bounds,
-    state: Mutex<State>,
+    state: Mutex<OpenConnections>,
 }
 
-/// How many places there are.
+/// How many slots there are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) all: usize,
@@ -39,9 +39,9 @@ pub(super) struct Bounds {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct OpenConnections {
     open: usize,
-    /// Established connections of those that may not use reserved places.
+    /// Established connections of those that may not use reserved slots.
     established: usize,
     strangers: HashMap<IpAddr, VecDeque<Stranger>>,
     admitted: u64,
@@ -53,10 +53,10 @@ struct Stranger {
     evict: CancellationToken,
 }
 
-/// The place of a connection. It is free again once this is dropped.
+/// The slot of a connection. It is free again once this is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
-    places: Arc<Places>,
+pub(super) struct ConnectionSlot {
+    slots: Arc<ConnectionSlots>,
     address: IpAddr,
     number: u64,
     evict: CancellationToken,
@@ -68,23 +68,23 @@ pub(super) struct Place {
 #[derive(Debug)]
 struct Owner {
     connection: ConnectionGuard,
-    /// Whether the place is one of those for leads and the operator only.
+    /// Whether the slot is one of those for leads and the operator only.
     is_reserved: bool,
     /// Whether the credential is only good for getting another one.
-    is_passing: bool,
-    /// Cancelled when the owner has begun two more lives.
+    only_exchanges: bool,
+    /// Cancelled when the owner has begun two more generations.
     evict: CancellationToken,
     /// Who else has last shown a valid credential on it. A proxy carries calls of several members over one connection.
-    other: Option<(Arc<Account>, Life)>,
+    other: Option<(Arc<Account>, Generation)>,
 }
 
-impl Places {
+impl ConnectionSlots {
     pub(super) fn new(budgets: Arc<Budgets>, bounds: Bounds) -> Self {
         Self { budgets, bounds, state: Mutex::default() }
     }
 
-    /// Gives a newcomer a place. `None`: all are taken by established connections, or by those that come before it.
-    pub(super) fn admit(self: &Arc<Self>, peer: SocketAddr) -> Option<Place> {
+    /// Gives a newcomer a slot. `None`: all are taken by established connections, or by those that come before it.
+    pub(super) fn admit(self: &Arc<Self>, peer: SocketAddr) -> Option<ConnectionSlot> {
         let address = address_of(peer);
         let mut state = self.state.lock();
         let own = state.strangers.get(&address).map_or(0, VecDeque::len);
@@ -102,12 +102,12 @@ impl Places {
         state.admitted += 1;
         let (number, evict) = (state.admitted, CancellationToken::new());
         state.strangers.entry(address).or_default().push_back(Stranger { number, evict: evict.clone() });
-        Some(Place { places: Arc::clone(self), address, number, evict, pushes_out, owner: Mutex::default() })
+        Some(ConnectionSlot { slots: Arc::clone(self), address, number, evict, pushes_out, owner: Mutex::default() })
     }
 }
 
-impl State {
-    /// Closes the oldest stranger of an address. Its place is free at once.
+impl OpenConnections {
+    /// Closes the oldest stranger of an address. Its slot is free at once.
     fn evict(&mut self, address: IpAddr) {
         let Some(strangers) = self.strangers.get_mut(&address) else { return };
         let Some(oldest) = strangers.pop_front() else { return };
@@ -136,7 +136,7 @@ impl State {
     }
 }
 
-impl Place {
+impl ConnectionSlot {
     /// Returns whether another connection made way for this one.
     pub(super) fn pushes_out(&self) -> bool {
         self.pushes_out
@@ -158,9 +158,10 @@ impl Place {
         let owner = owner.as_mut()?;
         if owner.evict.is_cancelled() {
             // Its calls may be those of another member, for whom it counts then.
-            let (account, life) = owner.other.take().filter(|(account, life)| account.is_newest(*life))?;
+            let (account, generation) =
+                owner.other.take().filter(|(account, generation)| account.is_newest(*generation))?;
             let evict = CancellationToken::new();
-            owner.connection = account.connection(life, evict.clone()).ok()?;
+            owner.connection = account.connection(generation, evict.clone()).ok()?;
             owner.evict = evict;
         }
         Some(owner.evict.clone())
@@ -173,32 +174,37 @@ impl Place {
 
     /// Returns the account that pays for requests over the connection.
     pub(super) fn payer(&self) -> Arc<Account> {
-        let strangers = || self.places.budgets.account(Payer::Strangers(self.address), false);
+        let strangers = || self.slots.budgets.account(AccountKey::Strangers(self.address), false);
         self.account().unwrap_or_else(strangers)
     }
 
     /// Establishes the connection, with a valid credential. If it already is, with one that was only good for getting another
-    /// one, it counts for the new one from now on. `is_passing`: whether this credential is only good for that.
-    pub(super) fn establish(&self, account: &Arc<Account>, life: Life, is_passing: bool) -> Result<(), Refusal> {
+    /// one, it counts for the new one from now on. `only_exchanges`: whether this credential is only good for that.
+    pub(super) fn establish(
+        &self,
+        account: &Arc<Account>,
+        generation: Generation,
+        only_exchanges: bool,
+    ) -> Result<(), Refusal> {
         let mut owner = self.owner.lock();
         if let Some(owner) = &mut *owner {
             if owner.connection.is_of(account) {
                 // A member that joins again may use the same connection.
-                return owner.connection.renew(life, owner.evict.clone());
+                return owner.connection.renew(generation, owner.evict.clone());
             }
-            if is_passing {
+            if only_exchanges {
                 return Ok(());
             }
-            if !owner.is_passing {
-                account.note(life);
-                owner.other = Some((Arc::clone(account), life));
+            if !owner.only_exchanges {
+                account.note(generation);
+                owner.other = Some((Arc::clone(account), generation));
                 return Ok(());
             }
         }
         let evict = owner.as_ref().map_or_else(CancellationToken::new, |owner| owner.evict.clone());
-        let connection = account.connection(life, evict.clone())?;
-        let bounds = self.places.bounds;
-        let mut state = self.places.state.lock();
+        let connection = account.connection(generation, evict.clone())?;
+        let bounds = self.slots.bounds;
+        let mut state = self.slots.state.lock();
         let was_counted = owner.as_ref().is_some_and(|owner| !owner.is_reserved);
         let has_room = was_counted || state.established + bounds.reserved < bounds.all;
         if !has_room && !account.leads() {
@@ -206,7 +212,7 @@ impl Place {
             return Err(account.no_place(bounds.all));
         }
         if owner.is_none() {
-            // If it was just evicted, it ends as an established connection would: its place is no longer counted.
+            // If it was just evicted, it ends as an established connection would: its slot is no longer counted.
             if !state.remove(self.address, self.number) {
                 state.open += 1;
             }
@@ -215,20 +221,20 @@ impl Place {
             }
         }
         drop(state);
-        *owner = Some(Owner { connection, is_reserved: !has_room, is_passing, evict, other: None });
+        *owner = Some(Owner { connection, is_reserved: !has_room, only_exchanges, evict, other: None });
         Ok(())
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        let mut state = self.places.state.lock();
+        let mut state = self.slots.state.lock();
         match &*self.owner.lock() {
             Some(owner) => {
                 state.open -= 1;
                 state.established -= usize::from(!owner.is_reserved);
             }
-            // One that was evicted has given its place away.
+            // One that was evicted has given its slot away.
             None => {
                 if state.remove(self.address, self.number) {
                     state.open -= 1;
@@ -256,33 +262,33 @@ mod tests {
         domain::secret::SecretHash,
     };
 
-    fn places(all: usize, reserved: usize, strangers_per_address: usize) -> Arc<Places> {
+    fn slots(all: usize, reserved: usize, strangers_per_address: usize) -> Arc<ConnectionSlots> {
         let shares = Shares { connections_per_credential_max: 4, ..Shares::default() };
         let budgets = Arc::new(Budgets::new(Rates::default(), shares, Refusals::default()));
-        Arc::new(Places::new(budgets, Bounds { all, reserved, strangers_per_address }))
+        Arc::new(ConnectionSlots::new(budgets, Bounds { all, reserved, strangers_per_address }))
     }
 
     fn peer(address: &str) -> SocketAddr {
         SocketAddr::new(address.parse().unwrap(), 1)
     }
 
-    fn account(places: &Places, name: &str, leads: bool) -> Arc<Account> {
-        places.budgets.account(Payer::Credential(SecretHash::of(name)), leads)
+    fn account(slots: &ConnectionSlots, name: &str, leads: bool) -> Arc<Account> {
+        slots.budgets.account(AccountKey::Credential(SecretHash::of(name)), leads)
     }
 
-    fn is_evicted(place: &Place) -> bool {
-        place.evict.is_cancelled()
+    fn is_evicted(slot: &ConnectionSlot) -> bool {
+        slot.evict.is_cancelled()
     }
 
     #[test]
     fn an_address_at_its_limit_keeps_only_its_newest_strangers() {
-        let places = places(10, 0, 2);
-        let mine: Vec<Place> = (0..3).map(|_| places.admit(peer("192.0.2.1")).unwrap()).collect();
-        let other = places.admit(peer("192.0.2.2")).unwrap();
+        let slots = slots(10, 0, 2);
+        let mine: Vec<ConnectionSlot> = (0..3).map(|_| slots.admit(peer("192.0.2.1")).unwrap()).collect();
+        let other = slots.admit(peer("192.0.2.2")).unwrap();
         assert_eq!(mine.iter().map(is_evicted).collect::<Vec<_>>(), [true, false, false]);
         assert!(!is_evicted(&other));
         drop(mine);
-        let state = places.state.lock();
+        let state = slots.state.lock();
         assert_eq!((state.open, state.strangers.len()), (1, 1));
     }
 
@@ -296,95 +302,95 @@ mod tests {
     }
 
     #[test]
-    fn if_all_places_are_taken_the_address_with_the_most_strangers_loses_one() {
-        let places = places(5, 0, 10);
-        let known = places.admit(peer("192.0.2.9")).unwrap();
-        known.establish(&account(&places, "ann", false), Life::None, false).unwrap();
-        let here = [places.admit(peer("127.0.0.1")).unwrap(), places.admit(peer("127.0.0.1")).unwrap()];
-        let crowd = [places.admit(peer("192.0.2.1")).unwrap(), places.admit(peer("192.0.2.1")).unwrap()];
-        let newcomer = places.admit(peer("192.0.2.2")).unwrap();
+    fn if_all_slots_are_taken_the_address_with_the_most_strangers_loses_one() {
+        let slots = slots(5, 0, 10);
+        let known = slots.admit(peer("192.0.2.9")).unwrap();
+        known.establish(&account(&slots, "ann", false), Generation::None, false).unwrap();
+        let here = [slots.admit(peer("127.0.0.1")).unwrap(), slots.admit(peer("127.0.0.1")).unwrap()];
+        let crowd = [slots.admit(peer("192.0.2.1")).unwrap(), slots.admit(peer("192.0.2.1")).unwrap()];
+        let newcomer = slots.admit(peer("192.0.2.2")).unwrap();
         assert!(is_evicted(&crowd[0]), "the oldest one of the largest crowd");
         assert!(![&known, &here[0], &here[1], &crowd[1], &newcomer].into_iter().any(is_evicted));
-        let _more = [places.admit(peer("127.0.0.1")).unwrap(), places.admit(peer("127.0.0.1")).unwrap()];
+        let _more = [slots.admit(peer("127.0.0.1")).unwrap(), slots.admit(peer("127.0.0.1")).unwrap()];
         assert!(is_evicted(&crowd[1]) && is_evicted(&newcomer) && !is_evicted(&here[0]), "this machine's come first");
-        let _last = places.admit(peer("192.0.2.3")).unwrap();
+        let _last = slots.admit(peer("192.0.2.3")).unwrap();
         assert!(is_evicted(&here[0]) && !is_evicted(&known));
     }
 
     #[test]
-    fn established_connections_keep_their_places_and_a_place_is_reserved_for_leads() {
-        let places = places(4, 1, 10);
+    fn established_connections_keep_their_slots_and_one_is_reserved_for_leads() {
+        let slots = slots(4, 1, 10);
         let mut held = Vec::new();
         for name in ["a", "b", "c"] {
-            let place = places.admit(peer("192.0.2.1")).unwrap();
-            place.establish(&account(&places, name, false), Life::None, false).unwrap();
-            held.push(place);
+            let slot = slots.admit(peer("192.0.2.1")).unwrap();
+            slot.establish(&account(&slots, name, false), Generation::None, false).unwrap();
+            held.push(slot);
         }
-        let late = places.admit(peer("192.0.2.2")).unwrap();
-        let refusal = late.establish(&account(&places, "d", false), Life::None, false).unwrap_err();
+        let late = slots.admit(peer("192.0.2.2")).unwrap();
+        let refusal = late.establish(&account(&slots, "d", false), Generation::None, false).unwrap_err();
         assert!(refusal.message.contains("network.connections_max"), "{refusal}");
-        let lead = places.admit(peer("192.0.2.3")).unwrap();
-        assert!(is_evicted(&late), "the lead takes the place of a stranger");
-        lead.establish(&account(&places, "lead", true), Life::None, false).unwrap();
-        assert!(places.admit(peer("192.0.2.4")).is_none(), "all are established");
+        let lead = slots.admit(peer("192.0.2.3")).unwrap();
+        assert!(is_evicted(&late), "the lead takes the slot of a stranger");
+        lead.establish(&account(&slots, "lead", true), Generation::None, false).unwrap();
+        assert!(slots.admit(peer("192.0.2.4")).is_none(), "all are established");
         drop(held.pop());
-        let next = places.admit(peer("192.0.2.4")).unwrap();
-        next.establish(&account(&places, "d", false), Life::None, false).unwrap();
+        let next = slots.admit(peer("192.0.2.4")).unwrap();
+        next.establish(&account(&slots, "d", false), Generation::None, false).unwrap();
         drop((held, lead, next, late));
-        let state = places.state.lock();
+        let state = slots.state.lock();
         assert_eq!((state.open, state.established, state.strangers.len()), (0, 0, 0));
     }
 
     #[test]
     fn connections_are_bounded_per_credential_and_a_join_token_hands_its_own_to_the_member() {
-        let places = places(100, 0, 100);
-        let token = account(&places, "token", false);
+        let slots = slots(100, 0, 100);
+        let token = account(&slots, "token", false);
         let mut joined = Vec::new();
         for number in 0..20 {
-            let place = places.admit(peer("192.0.2.1")).unwrap();
-            place.establish(&token, Life::None, true).unwrap();
-            place.establish(&account(&places, &format!("member {number}"), false), Life::None, false).unwrap();
-            place.establish(&token, Life::None, true).unwrap();
-            joined.push(place);
+            let slot = slots.admit(peer("192.0.2.1")).unwrap();
+            slot.establish(&token, Generation::None, true).unwrap();
+            slot.establish(&account(&slots, &format!("member {number}"), false), Generation::None, false).unwrap();
+            slot.establish(&token, Generation::None, true).unwrap();
+            joined.push(slot);
         }
-        let ann = account(&places, "ann", false);
+        let ann = account(&slots, "ann", false);
         let mut hers = Vec::new();
         for _ in 0..4 {
-            let place = places.admit(peer("192.0.2.1")).unwrap();
-            place.establish(&ann, Life::None, false).unwrap();
-            hers.push(place);
+            let slot = slots.admit(peer("192.0.2.1")).unwrap();
+            slot.establish(&ann, Generation::None, false).unwrap();
+            hers.push(slot);
         }
-        let fifth = places.admit(peer("192.0.2.1")).unwrap();
-        let refusal = fifth.establish(&ann, Life::None, false).unwrap_err();
+        let fifth = slots.admit(peer("192.0.2.1")).unwrap();
+        let refusal = fifth.establish(&ann, Generation::None, false).unwrap_err();
         assert!(refusal.message.contains("shares.connections_per_credential_max"), "{refusal}");
         assert!(refusal.retry_after.is_some() && fifth.account().is_none());
         drop(hers.pop());
-        fifth.establish(&ann, Life::None, false).unwrap();
-        assert_eq!(places.state.lock().established, 24);
+        fifth.establish(&ann, Generation::None, false).unwrap();
+        assert_eq!(slots.state.lock().established, 24);
     }
 
-    /// Calls over a connection with the credential of a life of a member.
-    fn call(place: &Place, name: &str, life: &str) -> Result<(), Refusal> {
-        place.establish(&account(&place.places, name, false), Life::With(SecretHash::of(life)), false)
+    /// Calls over a connection with the credential of a generation of a member.
+    fn call(slot: &ConnectionSlot, name: &str, generation: &str) -> Result<(), Refusal> {
+        slot.establish(&account(&slot.slots, name, false), Generation::With(SecretHash::of(generation)), false)
     }
 
     #[test]
     fn a_connection_of_a_life_before_the_previous_one_is_closed_unless_it_is_in_use() {
-        let places = places(20, 0, 20);
-        let connect = || places.admit(peer("192.0.2.1")).unwrap();
+        let slots = slots(20, 0, 20);
+        let connect = || slots.admit(peer("192.0.2.1")).unwrap();
         let [old, moved, shared, other] = [connect(), connect(), connect(), connect()];
-        for place in [&old, &moved, &shared] {
-            call(place, "ann", "1").unwrap();
+        for slot in [&old, &moved, &shared] {
+            call(slot, "ann", "1").unwrap();
         }
         call(&shared, "bob", "1").unwrap();
         call(&other, "ann", "2").unwrap();
-        // Over a connection that counted for the first life until then.
+        // Over a connection that counted for the first generation until then.
         call(&moved, "ann", "3").unwrap();
         assert!(old.next_eviction().is_none());
-        for place in [&moved, &other, &shared] {
-            assert!(!place.next_eviction().expect("it stays").is_cancelled());
+        for slot in [&moved, &other, &shared] {
+            assert!(!slot.next_eviction().expect("it stays").is_cancelled());
         }
-        assert!(Arc::ptr_eq(&shared.account().unwrap(), &account(&places, "bob", false)));
+        assert!(Arc::ptr_eq(&shared.account().unwrap(), &account(&slots, "bob", false)));
         // What bob begins closes it, too.
         call(&other, "bob", "2").unwrap();
         call(&other, "bob", "3").unwrap();

@@ -12,46 +12,46 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use super::{account::Account, bounds::Class, shared::Lanes};
+use super::{account::Account, bounds::Class, shared::Pool};
 
 /// How long a call waits for other calls of its credential, and then for all others, before it is refused.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A place among the reads that are being carried out.
+/// Permission to carry out a read. Another one may begin once this is dropped.
 #[derive(Debug)]
-pub struct ReadSlot {
+pub struct ReadPermit {
     _own: OwnedSemaphorePermit,
     _all: OwnedSemaphorePermit,
 }
 
-/// Room for bytes of a reply that the client has not taken. It is free again once this is dropped.
+/// Memory for bytes of a reply that the client has not taken. It is free again once this is dropped.
 #[derive(Debug)]
-pub struct Room {
+pub struct ByteLease {
     own: OwnedSemaphorePermit,
     all: OwnedSemaphorePermit,
 }
 
-/// Room for a request. It is free again once this is dropped.
+/// Memory for a request. It is free again once this is dropped.
 #[derive(Debug)]
-pub struct RequestRoom {
+pub struct RequestLease {
     _own: OwnedSemaphorePermit,
     _all: OwnedSemaphorePermit,
 }
 
-impl Room {
-    /// Returns for how many bytes there is room.
+impl ByteLease {
+    /// Returns how many bytes it has.
     pub fn bytes(&self) -> usize {
         self.own.num_permits()
     }
 
-    /// Takes room for this many bytes out of it, or what is left.
+    /// Takes this many bytes out of it, or what is left.
     pub fn take(&mut self, bytes: usize) -> Self {
         let bytes = bytes.min(self.bytes());
         let part = |permit: &mut OwnedSemaphorePermit| permit.split(bytes).expect("both have as much");
         Self { own: part(&mut self.own), all: part(&mut self.all) }
     }
 
-    /// Keeps room for at most this many bytes.
+    /// Keeps at most this many bytes.
     pub fn shrink_to(&mut self, bytes: usize) {
         for permit in [&mut self.own, &mut self.all] {
             let excess = permit.num_permits().saturating_sub(bytes);
@@ -62,48 +62,48 @@ impl Room {
 
 impl Account {
     /// Waits until a read may be carried out whose reply has up to this many bytes, or refuses it.
-    pub async fn begin_read(&self, bytes: usize) -> Result<(ReadSlot, Room), Refusal> {
+    pub async fn begin_read(&self, bytes: usize) -> Result<(ReadPermit, ByteLease), Refusal> {
         let until = Instant::now() + PATIENCE;
         let own = timeout_at(until, acquire(&self.reading, 1)).await.map_err(|_| {
             let size = self.shared.shares.reads_per_credential_max;
             self.too_many(Class::Reads, size, "reads at once", "Make one after another")
         })?;
-        let own_room = timeout_at(until, self.own_room(bytes)).await.map_err(|_| {
+        let own_lease = timeout_at(until, self.own_bytes(bytes)).await.map_err(|_| {
             let size = self.shared.shares.reply_bytes_per_credential_max;
             let what = "bytes of replies waiting that its clients do not read";
             self.too_many(Class::ReplyBytes, size, what, "Read them, or ask for smaller pages")
         })?;
         let all = async {
-            let room = self.part_of(&self.shared.reply_bytes, own_room.num_permits()).await;
-            (room, self.part_of(&self.shared.reading, 1).await)
+            let lease = self.part_of(&self.shared.reply_bytes, own_lease.num_permits()).await;
+            (lease, self.part_of(&self.shared.reading, 1).await)
         };
-        let (all_room, all) = timeout_at(until, all).await.map_err(|_| self.too_busy())?;
-        Ok((ReadSlot { _own: own, _all: all }, Room { own: own_room, all: all_room }))
+        let (all_lease, all) = timeout_at(until, all).await.map_err(|_| self.too_busy())?;
+        Ok((ReadPermit { _own: own, _all: all }, ByteLease { own: own_lease, all: all_lease }))
     }
 
-    /// Waits until there is room for this many bytes of a reply.
-    pub async fn room(&self, bytes: usize) -> Room {
-        let own = self.own_room(bytes).await;
+    /// Waits until there is memory for this many bytes of a reply.
+    pub async fn lease(&self, bytes: usize) -> ByteLease {
+        let own = self.own_bytes(bytes).await;
         let all = self.part_of(&self.shared.reply_bytes, own.num_permits()).await;
-        Room { own, all }
+        ByteLease { own, all }
     }
 
-    /// Waits until there is room for this many bytes of a stream. `None`: the credential's clients have taken too little for
+    /// Waits until there is memory for this many bytes of a stream. `None`: the credential's clients have taken too little for
     /// this long.
-    pub async fn room_within(&self, bytes: usize, patience: Duration) -> Option<Room> {
-        let own = timeout(patience, self.own_room(bytes)).await.ok()?;
+    pub async fn lease_within(&self, bytes: usize, patience: Duration) -> Option<ByteLease> {
+        let own = timeout(patience, self.own_bytes(bytes)).await.ok()?;
         let all = self.part_of(&self.shared.reply_bytes, own.num_permits()).await;
-        Some(Room { own, all })
+        Some(ByteLease { own, all })
     }
 
     /// Waits until a read may be carried out for a stream.
-    pub async fn read_slot(&self) -> ReadSlot {
+    pub async fn read_permit(&self) -> ReadPermit {
         let own = acquire(&self.reading, 1).await;
-        ReadSlot { _own: own, _all: self.part_of(&self.shared.reading, 1).await }
+        ReadPermit { _own: own, _all: self.part_of(&self.shared.reading, 1).await }
     }
 
-    /// Waits until there is room for a request of this many bytes, or refuses it. A single larger one gets all there is.
-    pub async fn room_for_request(self: Arc<Self>, bytes: usize) -> Result<RequestRoom, Refusal> {
+    /// Waits until there is memory for a request of this many bytes, or refuses it. A single larger one gets all there is.
+    pub async fn lease_for_request(self: Arc<Self>, bytes: usize) -> Result<RequestLease, Refusal> {
         let (shared, until) = (&self.shared, Instant::now() + PATIENCE);
         let bytes = bytes.min(shared.shares.request_bytes_per_credential_max);
         let own = acquire(&self.request_bytes, bytes);
@@ -120,24 +120,24 @@ impl Account {
             }
         };
         let all = timeout_at(until, all).await.map_err(|_| self.too_many_requests(size))?;
-        Ok(RequestRoom { _own: own, _all: all })
+        Ok(RequestLease { _own: own, _all: all })
     }
 
-    /// Acquires room of the credential. A single larger reply gets all of it.
-    async fn own_room(&self, bytes: usize) -> OwnedSemaphorePermit {
+    /// Acquires bytes of the credential. A single larger reply gets all of them.
+    async fn own_bytes(&self, bytes: usize) -> OwnedSemaphorePermit {
         let shares = self.shared.shares;
         acquire(&self.reply_bytes, bytes.min(shares.reply_bytes_per_credential_max).min(shares.reply_bytes_max)).await
     }
 
-    /// Acquires a part of what all share; for leads, of theirs if that is free first.
-    async fn part_of(&self, lanes: &Lanes, amount: usize) -> OwnedSemaphorePermit {
+    /// Acquires a part of what all share; for leads, of the reserve if that is free first.
+    async fn part_of(&self, pool: &Pool, amount: usize) -> OwnedSemaphorePermit {
         if !self.leads() {
-            return acquire(&lanes.all, amount).await;
+            return acquire(&pool.shared, amount).await;
         }
         tokio::select! {
             biased;
-            permit = acquire(&lanes.all, amount) => permit,
-            permit = acquire(&lanes.leads, amount) => permit,
+            permit = acquire(&pool.shared, amount) => permit,
+            permit = acquire(&pool.reserved, amount) => permit,
         }
     }
 }
