@@ -17,7 +17,7 @@ use crate::{
         records::{CursorRecord, SessionRecord},
         session::RESERVED_AHEAD,
     },
-    notify::Mailbox,
+    notify::{Mailbox, Work},
 };
 
 /// The shortest time between two records of a session's progress.
@@ -117,7 +117,7 @@ impl Cursor {
                 self.has_moved = true;
                 // The store may have lost the session.
                 if matches!(refusal.reason, Reason::SessionSuperseded | Reason::StoreUnavailable) {
-                    self.mailbox.set_check();
+                    self.mailbox.note(Work::Verify);
                 }
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
-use crate::coordinator::Coordinator;
+use crate::{coordinator::Coordinator, notify::Work};
 
 /// Reports losses until cancelled, or until the store can lose nothing more.
 pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
@@ -22,7 +22,7 @@ pub async fn run(coordinator: Arc<Coordinator>, stop: CancellationToken) {
         coordinator.metrics().lost_writes.inc();
         // Sequences are reused: a session that is ahead of its inbox would skip the next messages.
         for session in coordinator.notifier().sessions_of(&loss.namespace) {
-            session.begin_again();
+            session.request(Work::Restart);
         }
         let (coordinator, stop) = (Arc::clone(&coordinator), stop.clone());
         tokio::spawn(async move { stop.run_until_cancelled(report(&coordinator, &loss)).await });

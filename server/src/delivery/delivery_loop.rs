@@ -42,7 +42,7 @@ use crate::{
         records::{SessionEnd, SessionRecord, is_lost},
         time::timestamp,
     },
-    notify::{Arrival, Delivered, Mailbox, Outstanding},
+    notify::{Arrival, Delivered, Mailbox, Outstanding, Work},
     store::Range,
 };
 
@@ -152,7 +152,7 @@ impl DeliveryLoop {
                 Err(DeliverError::Store) => {
                     // Read again what was taken from the queue and not delivered.
                     self.ahead.clear();
-                    self.mailbox.set_look(true);
+                    self.mailbox.note(Work::Reread);
                     Some(Instant::now() + Duration::from_millis(rand::random_range(200..1_000)))
                 }
             };
@@ -180,7 +180,7 @@ impl DeliveryLoop {
                     return End::closing(CloseReason::Draining, "The stream has reached its maximum age. Reconnect.");
                 }
                 () = tokio::time::sleep_until(retry_at.unwrap_or(now)), if retry_at.is_some() => {
-                    self.mailbox.set_check();
+                    self.mailbox.note(Work::Verify);
                 }
             }
         }
@@ -188,14 +188,14 @@ impl DeliveryLoop {
 
     /// Delivers the available messages, as far as credit lasts, and beyond it a pending shutdown request.
     async fn deliver(&mut self) -> Result<(), DeliverError> {
-        if self.mailbox.must_begin_again() {
-            return Err(self.team_gone().await?.unwrap_or_else(End::begin_again).into());
+        if self.mailbox.must(Work::Restart) {
+            return Err(self.team_gone().await?.unwrap_or_else(End::restart).into());
         }
-        if self.mailbox.take_check() {
+        if self.mailbox.take(Work::Verify) {
             self.check().await?;
             self.may_be_asked = true;
         }
-        if self.mailbox.take_recount() {
+        if self.mailbox.take(Work::Recount) {
             self.recount().await?;
         }
         if !self.deliver_in_order().await? && self.may_be_asked {
@@ -214,7 +214,7 @@ impl DeliveryLoop {
             }
             if self.mailbox.take_holes() && !self.ahead.is_empty() {
                 self.ahead.clear();
-                self.mailbox.set_look(true);
+                self.mailbox.note(Work::Reread);
             }
             if let Some((sequence, message)) = self.ahead.pop_front() {
                 if !self.hand_over(sequence, message).await? {
@@ -240,7 +240,7 @@ impl DeliveryLoop {
                     if Instant::now() < look_at {
                         return Ok(true);
                     }
-                    self.mailbox.set_look(true);
+                    self.mailbox.note(Work::Reread);
                 }
                 Arrival::None => return Ok(true),
             }
@@ -280,7 +280,7 @@ impl DeliveryLoop {
 
     /// Reads the next messages from the store: as many as may be unacknowledged, but at least one.
     async fn read_ahead(&mut self) -> Result<(), DeliverError> {
-        self.mailbox.set_look(false);
+        self.mailbox.take(Work::Reread);
         let Mailbox { namespace, member, .. } = &*self.mailbox;
         let range = Range::after(self.next - 1, AHEAD_MAX);
         let entries = self.coordinator.inbox_entries(namespace, member, range).await?;
@@ -289,8 +289,7 @@ impl DeliveryLoop {
         'read: while !rest.is_empty() {
             let (next, others) = rest.split_at(batch.size().min(rest.len()));
             rest = others;
-            let messages =
-                self.coordinator.messages(namespace, next.iter().map(|(_, id)| id.clone()).collect()).await?;
+            let messages = self.coordinator.messages(namespace, next.iter().map(|(_, id)| *id).collect()).await?;
             batch.had(next.len(), messages.iter().flatten().map(|message| message.encoded_len()).sum());
             for ((sequence, id), message) in next.iter().zip(messages) {
                 let Some(message) = message else {
@@ -309,7 +308,7 @@ impl DeliveryLoop {
             }
         }
         if may_be_more {
-            self.mailbox.set_look(true);
+            self.mailbox.note(Work::Reread);
         }
         Ok(())
     }
@@ -400,7 +399,7 @@ impl DeliveryLoop {
         }
         let now = match now {
             Some(now) if !is_lost(session_id, Some(&now)) => now,
-            _ => return Err(End::begin_again().into()),
+            _ => return Err(End::restart().into()),
         };
         Err(match &now.ended {
             _ if now.session_id != *session_id => End::superseded(),

@@ -54,7 +54,7 @@ impl End {
     }
 
     /// The inbox, or the session itself, has gone back to an earlier state.
-    pub(super) fn begin_again() -> Self {
+    pub(super) fn restart() -> Self {
         let detail = "The store has lost commits that it had acknowledged. Reconnect, to continue with what is left.";
         Self::closing(CloseReason::Draining, detail)
     }

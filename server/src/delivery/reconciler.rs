@@ -8,7 +8,7 @@ use teamwire_proto::Refusal;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::{coordinator::Coordinator, store::Namespace};
+use crate::{coordinator::Coordinator, notify::Work, store::Namespace};
 
 /// How often each team with sessions is checked; jittered by a quarter.
 const EACH: Duration = Duration::from_millis(1_500);
@@ -55,22 +55,22 @@ async fn look(coordinator: &Coordinator, namespace: &Namespace) -> Result<(), Re
         // The inbox holds less than the session has delivered and not seen acknowledged, and what it has not seen yet.
         let misses_acknowledgements = outstanding > 0 && inbox.entries < outstanding + inbox.next.saturating_sub(seen);
         if misses_acknowledgements {
-            session.recount();
+            session.request(Work::Recount);
         }
         let order = inbox.next.cmp(&seen);
         match order {
             Ordering::Greater => {
-                session.look();
-                // Among what it has not seen may be a shutdown request, for which only a check makes it look.
-                session.check();
+                session.request(Work::Reread);
+                // Among what it has not seen may be a shutdown request, for which it looks only when it verifies.
+                session.request(Work::Verify);
             }
             Ordering::Equal => {}
             // The store has lost acknowledged commits.
-            Ordering::Less => session.begin_again(),
+            Ordering::Less => session.request(Work::Restart),
         }
         let holds = record.is_some_and(|record| record.session_id == session.session_id && record.ended.is_none());
         if !holds {
-            session.check();
+            session.request(Work::Verify);
         }
         // An empty namespace has version 0, each time that it is empty.
         if holds && !misses_acknowledgements && order.is_eq() && version > 0 {

@@ -37,19 +37,44 @@ pub struct Mailbox {
     seen_next: AtomicU64,
     /// The version of the team at which the session had missed nothing. [`NEVER`]: unknown, or it has handled more since.
     up_to_date_at: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<Inbox>,
 }
 
+/// What a session must do besides delivering what arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Read its inbox in the store, which may hold entries that it has not seen.
+    Reread,
+    /// Find out whether it still holds its inbox.
+    Verify,
+    /// Find out which delivered messages were acknowledged through another coordinator.
+    Recount,
+    /// End, because the inbox has gone back to an earlier state: only a new session can tell which entries are new.
+    Restart,
+}
+
+/// The work that a session has not begun yet.
 #[derive(Debug, Default)]
-struct State {
-    /// The store may hold entries that the session has not seen.
-    look: bool,
-    /// The session may have ended.
-    check: bool,
-    /// Delivered messages may have been acknowledged through another coordinator.
-    recount: bool,
-    /// The inbox has gone back to an earlier state. This session must end: only a new session can tell which entries are new.
-    begin_again: bool,
+struct Pending([bool; 4]);
+
+impl Pending {
+    fn request(&mut self, work: Work) {
+        self.0[work as usize] = true;
+    }
+
+    fn has(&self, work: Work) -> bool {
+        self.0[work as usize]
+    }
+
+    fn take(&mut self, work: Work) -> bool {
+        std::mem::take(&mut self.0[work as usize])
+    }
+}
+
+/// What a session knows of its inbox, and of what it has delivered.
+#[derive(Debug, Default)]
+struct Inbox {
+    pending: Pending,
     /// Entries that were just committed here, by sequence.
     arrivals: BTreeMap<u64, Option<Arc<v1::Message>>>,
     /// The session's progress, as of the last delivery.
@@ -97,7 +122,7 @@ pub(crate) enum Arrival {
     None,
 }
 
-impl State {
+impl Inbox {
     /// Changes whether a message uses up credit.
     fn set_leaving(&mut self, id: MessageId, is_leaving: bool) {
         let Some(message) = self.unacked.get_mut(&id).filter(|message| message.is_leaving != is_leaving) else {
@@ -118,7 +143,8 @@ impl State {
 impl Mailbox {
     /// Makes the mailbox of a session that has read nothing yet.
     pub(crate) fn new(namespace: Namespace, member: Name, session_id: String) -> Arc<Self> {
-        let state = Mutex::new(State { look: true, ..State::default() });
+        let mut state = Inbox::default();
+        state.pending.request(Work::Reread);
         Arc::new(Self {
             namespace,
             member,
@@ -126,7 +152,7 @@ impl Mailbox {
             wake: Notify::new(),
             seen_next: AtomicU64::new(1),
             up_to_date_at: AtomicU64::new(NEVER),
-            state,
+            state: Mutex::new(state),
         })
     }
 
@@ -136,7 +162,7 @@ impl Mailbox {
         if state.arrivals.len() < ARRIVALS_MAX {
             state.arrivals.insert(sequence, message.cloned());
         } else {
-            state.look = true;
+            state.pending.request(Work::Reread);
         }
         drop(state);
         self.wake.notify_one();
@@ -151,27 +177,9 @@ impl Mailbox {
         }
     }
 
-    /// Makes the session read its inbox, which may have grown.
-    pub(crate) fn look(&self) {
-        self.state.lock().look = true;
-        self.wake.notify_one();
-    }
-
-    /// Makes the session check whether it still holds its inbox.
-    pub(crate) fn check(&self) {
-        self.state.lock().check = true;
-        self.wake.notify_one();
-    }
-
-    /// Makes the session find out which delivered messages have left the inbox through another coordinator.
-    pub(crate) fn recount(&self) {
-        self.state.lock().recount = true;
-        self.wake.notify_one();
-    }
-
-    /// Ends the session: its inbox has gone back to an earlier state.
-    pub(crate) fn begin_again(&self) {
-        self.state.lock().begin_again = true;
+    /// Wakes the session to do this.
+    pub(crate) fn request(&self, work: Work) {
+        self.note(work);
         self.wake.notify_one();
     }
 
@@ -238,24 +246,19 @@ impl Mailbox {
         self.state.lock().cursor.clone_from(cursor);
     }
 
-    /// Notes whether the store may hold entries that the session has not seen.
-    pub(crate) fn set_look(&self, look: bool) {
-        self.state.lock().look = look;
+    /// Notes that the session must do this.
+    pub(crate) fn note(&self, work: Work) {
+        self.state.lock().pending.request(work);
     }
 
-    /// Records that the session may have ended.
-    pub(crate) fn set_check(&self) {
-        self.state.lock().check = true;
+    /// Returns whether the session must do this.
+    pub(crate) fn must(&self, work: Work) -> bool {
+        self.state.lock().pending.has(work)
     }
 
-    /// Returns whether the session may have ended, and clears the note.
-    pub(crate) fn take_check(&self) -> bool {
-        std::mem::take(&mut self.state.lock().check)
-    }
-
-    /// Returns whether delivered messages may have been acknowledged through another coordinator, and clears the note.
-    pub(crate) fn take_recount(&self) -> bool {
-        std::mem::take(&mut self.state.lock().recount)
+    /// Returns whether the session must do this, which it begins now.
+    pub(crate) fn take(&self, work: Work) -> bool {
+        self.state.lock().pending.take(work)
     }
 
     /// Forgets delivered messages with these sequences, which have left the inbox, and frees their credit.
@@ -267,11 +270,6 @@ impl Mailbox {
             state.set_leaving(id, true);
             state.unacked.remove(&id);
         }
-    }
-
-    /// Returns whether the inbox has gone back to an earlier state.
-    pub(crate) fn must_begin_again(&self) -> bool {
-        self.state.lock().begin_again
     }
 
     /// Returns whether a message that this session had not delivered has left the inbox, and clears the note.
@@ -290,7 +288,7 @@ impl Mailbox {
         match state.arrivals.remove(&next) {
             Some(Some(message)) => Arrival::Next(message),
             Some(None) => Arrival::InStore,
-            None if state.look => Arrival::InStore,
+            None if state.pending.has(Work::Reread) => Arrival::InStore,
             None if state.arrivals.is_empty() => Arrival::None,
             None => Arrival::Later,
         }

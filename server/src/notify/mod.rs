@@ -18,7 +18,7 @@ mod team_changes;
 mod waiters;
 
 pub use mailbox::Mailbox;
-pub(crate) use mailbox::{Arrival, Delivered, Outstanding};
+pub(crate) use mailbox::{Arrival, Delivered, Outstanding, Work};
 pub use notifier::Notifier;
 pub(crate) use pending_commit::PendingCommit;
 pub(crate) use team_changes::Unread;

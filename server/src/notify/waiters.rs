@@ -4,7 +4,10 @@ use std::{collections::HashMap, sync::Arc};
 
 use tokio::sync::watch;
 
-use super::{mailbox::Mailbox, team_changes::TeamChanges};
+use super::{
+    mailbox::{Mailbox, Work},
+    team_changes::TeamChanges,
+};
 use crate::domain::topics::Topic;
 
 /// Who waits in one namespace.
@@ -75,11 +78,11 @@ impl NamespaceWaiters {
             Topic::Activity(member) => {
                 self.activity.get(member).into_iter().for_each(|count| count.send_modify(|count| *count += 1));
             }
-            Topic::Inbox(member) => self.each(member, Mailbox::look),
-            Topic::Inboxes => self.all(Mailbox::look),
-            Topic::Session(member) => self.each(member, Mailbox::check),
+            Topic::Inbox(member) => self.each(member, Work::Reread),
+            Topic::Inboxes => self.all(Work::Reread),
+            Topic::Session(member) => self.each(member, Work::Verify),
             Topic::Team => {
-                self.all(Mailbox::check);
+                self.all(Work::Verify);
                 self.tasks.send_modify(|count| *count += 1);
             }
             Topic::Tasks => self.tasks.send_modify(|count| *count += 1),
@@ -88,15 +91,15 @@ impl NamespaceWaiters {
         }
     }
 
-    fn each(&self, member: &str, wake: fn(&Mailbox)) {
+    fn each(&self, member: &str, work: Work) {
         for session in self.sessions.get(member).into_iter().flatten() {
-            wake(session);
+            session.request(work);
         }
     }
 
-    fn all(&self, wake: fn(&Mailbox)) {
+    fn all(&self, work: Work) {
         for session in self.sessions.values().flatten() {
-            wake(session);
+            session.request(work);
         }
     }
 }
