@@ -5,7 +5,6 @@
 mod access;
 mod answer;
 mod approver;
-mod asked;
 mod audit;
 mod backup;
 mod certs;
@@ -32,6 +31,7 @@ mod join;
 mod leave;
 mod line_loop;
 mod logs;
+mod made_request;
 mod man;
 mod mcp;
 mod message;

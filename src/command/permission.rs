@@ -6,7 +6,7 @@ use teamwire_client::{
     v1::{RequestKind, send_request::Body},
 };
 
-use super::{Output, answer, asked::Asked, id, shutdown::parse_deadline, waiting::Wait};
+use super::{Output, answer, id, made_request::MadeRequest, shutdown::parse_deadline, waiting::Wait};
 use crate::{context::ContextArgs, failure::Failure, show};
 
 /// Ask for permission to use a tool, or answer such a request
@@ -88,8 +88,8 @@ impl Request {
             body.ttl = self.deadline.map(|seconds| prost_types::Duration { seconds: seconds.into(), nanos: 0 });
         }
         let reply = caller.client.send(request).await?;
-        let asked = Asked { caller: &caller, reply: &reply, noun: "permission request", output: self.output };
-        asked.finish("Asked", self.wait).await
+        let made = MadeRequest { caller: &caller, reply: &reply, noun: "permission request", output: self.output };
+        made.finish("Asked", self.wait).await
     }
 }
 

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use teamwire_client::{message, v1::RequestKind};
 
-use super::{Output, answer, asked::Asked, waiting::Wait};
+use super::{Output, answer, made_request::MadeRequest, waiting::Wait};
 use crate::{context::ContextArgs, failure::Failure};
 
 /// Submit a plan, or answer one
@@ -57,7 +57,7 @@ impl Submit {
         let plan = super::text(&self.plan)?;
         let summary = self.summary.clone().unwrap_or_else(|| super::summary_of(&plan));
         let reply = caller.client.send(message::plan_approval_request(plan, summary)).await?;
-        let asked = Asked { caller: &caller, reply: &reply, noun: "plan", output: self.output };
-        asked.finish("Submitted to", self.wait).await
+        let made = MadeRequest { caller: &caller, reply: &reply, noun: "plan", output: self.output };
+        made.finish("Submitted to", self.wait).await
     }
 }

@@ -76,7 +76,7 @@ impl Shutdown {
                     show::line(&show::json("SendResponse", &reply));
                 } else if !self.output.json {
                     anstream::println!(
-                        "Asked {} to shut down {}",
+                        "MadeRequest {} to shut down {}",
                         reply.recipients.join(", "),
                         show::paint(show::dim(), &reply.request_id)
                     );

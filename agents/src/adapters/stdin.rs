@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     config::AckPolicy,
     exit::{End, Exit, Why},
-    incarnation::{Additions, Incarnation, News},
+    incarnation::{Additions, Incarnation, IncarnationEvent},
     line_protocol::{
         input::{Input, Written},
         lines::{Lines, Piece, next_piece},
@@ -44,7 +44,7 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, ack: AckPolicy) -> En
         Why::Closed(_) | Why::Refused(_) => Duration::ZERO,
     };
     let hurry = incarnation.hurry.clone();
-    let is_heard = matches!(hurry.bound(timeout(patience, conversation.hear_out(incarnation))).await, Some(Ok(())));
+    let is_heard = matches!(hurry.bound(timeout(patience, conversation.drain(incarnation))).await, Some(Ok(())));
     let why = incarnation.settle(why).await;
     End { why, exit: Some(exit), is_outcome_unknown: !is_heard, ..End::default() }
 }
@@ -82,9 +82,9 @@ impl Conversation {
             tokio::select! {
                 biased;
                 news = incarnation.next() => match news {
-                    News::End(why) => return why,
-                    News::Reply(reply) => self.input.reply(&reply),
-                    News::Changed => {}
+                    IncarnationEvent::End(why) => return why,
+                    IncarnationEvent::Reply(reply) => self.input.reply(&reply),
+                    IncarnationEvent::Changed => {}
                 },
                 _ = process.wait() => return Why::Exited,
                 exchange = self.exchange(can_listen) => self.apply(exchange, incarnation),
@@ -109,7 +109,7 @@ impl Conversation {
     }
 
     /// Listens until the program's output has ended and everything it said is carried out.
-    async fn hear_out(&mut self, incarnation: &mut Incarnation<'_>) {
+    async fn drain(&mut self, incarnation: &mut Incarnation<'_>) {
         while self.output.is_some() || incarnation.is_busy() {
             self.step(incarnation).await;
         }
@@ -119,7 +119,7 @@ impl Conversation {
     async fn step(&mut self, incarnation: &mut Incarnation<'_>) {
         let can_listen = incarnation.can_listen();
         tokio::select! {
-            reply = incarnation.carry_on() => if let Some(reply) = reply { self.input.reply(&reply) },
+            reply = incarnation.finish_current() => if let Some(reply) = reply { self.input.reply(&reply) },
             exchange = self.exchange(can_listen) => self.apply(exchange, incarnation),
         }
     }

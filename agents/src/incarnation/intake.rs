@@ -7,7 +7,7 @@ use teamwire_proto::{
 };
 use tokio::time::Instant;
 
-use super::{Incarnation, News, task_claimer::Found};
+use super::{Incarnation, IncarnationEvent, task_claimer::Found};
 use crate::{config::OnShutdown, event::RunnerEvent, exit::Why};
 
 /// A shutdown request that the runner has tried to approve.
@@ -18,7 +18,7 @@ pub(super) struct Approval {
 
 impl Incarnation<'_> {
     /// Handles an event of the subscription.
-    pub(super) fn take_in(&mut self, event: Option<Result<Event, Error>>) -> Option<News> {
+    pub(super) fn take_in(&mut self, event: Option<Result<Event, Error>>) -> Option<IncarnationEvent> {
         match event {
             Some(Ok(Event::Delivery(delivery))) => self.take_in_message(delivery),
             Some(Ok(Event::Opened(opened))) => {
@@ -34,24 +34,26 @@ impl Incarnation<'_> {
                 }
                 None
             }
-            Some(Ok(Event::ShutdownApproved { request_id })) if request_id.is_empty() => Some(News::End(Why::Left)),
+            Some(Ok(Event::ShutdownApproved { request_id })) if request_id.is_empty() => {
+                Some(IncarnationEvent::End(Why::Left))
+            }
             Some(Ok(Event::ShutdownApproved { request_id })) => {
                 self.in_flight.answered(&request_id);
-                Some(News::End(Why::Approved))
+                Some(IncarnationEvent::End(Why::Approved))
             }
-            Some(Ok(Event::Closed(closed))) => Some(News::End(Why::Closed(closed))),
-            Some(Err(error)) => Some(News::End(Why::Refused(error))),
-            None => Some(News::End(Why::Closed(Closed::Dropped))),
+            Some(Ok(Event::Closed(closed))) => Some(IncarnationEvent::End(Why::Closed(closed))),
+            Some(Err(error)) => Some(IncarnationEvent::End(Why::Refused(error))),
+            None => Some(IncarnationEvent::End(Why::Closed(Closed::Dropped))),
             // A kind of event that a later client adds.
             Some(Ok(_)) => None,
         }
     }
 
-    fn take_in_message(&mut self, delivery: Box<Delivery>) -> Option<News> {
+    fn take_in_message(&mut self, delivery: Box<Delivery>) -> Option<IncarnationEvent> {
         let delivery = self.take_own_answer(delivery)?;
         if !is_urgent(&delivery) {
             self.waiting.push_back(delivery);
-            return Some(News::Changed);
+            return Some(IncarnationEvent::Changed);
         }
         let request_id = delivery.message.request_id.clone();
         self.tell(RunnerEvent::ShutdownRequested { request_id: request_id.clone() });
@@ -64,7 +66,7 @@ impl Incarnation<'_> {
         }
         let place = self.waiting.iter().position(|other| !is_urgent(other)).unwrap_or(self.waiting.len());
         self.waiting.insert(place, delivery);
-        Some(News::Changed)
+        Some(IncarnationEvent::Changed)
     }
 
     /// Returns whether the runner is approving a shutdown, or has approved it and waits for the end of the session.
@@ -81,7 +83,7 @@ impl Incarnation<'_> {
         });
     }
 
-    pub(super) fn take_in_task(&mut self, found: Found) -> Option<News> {
+    pub(super) fn take_in_task(&mut self, found: Found) -> Option<IncarnationEvent> {
         match found {
             Found::Task(claim) => {
                 let task_id = claim.task.as_ref().map_or(0, |task| task.id);
@@ -96,7 +98,7 @@ impl Incarnation<'_> {
                 self.in_flight.drop_task(task_id);
             }
         }
-        Some(News::Changed)
+        Some(IncarnationEvent::Changed)
     }
 
     /// Acknowledges a shutdown request that the runner has approved, or that can no longer be answered.

@@ -80,7 +80,7 @@ pub(crate) struct Incarnation<'a> {
     /// Begun: the runner must end without a grace period.
     pub(crate) hurry: Hurry,
     /// What the next incarnation continues with.
-    pub(crate) lasting: &'a mut Lasting,
+    pub(crate) carried: &'a mut CarriedState,
     own_requests: OwnRequests,
     boundary: Arc<Boundary>,
     client: Client,
@@ -113,7 +113,7 @@ pub(crate) struct Incarnation<'a> {
 }
 
 /// What outlives an incarnation, for use by the next one.
-pub(crate) struct Lasting {
+pub(crate) struct CarriedState {
     pub(crate) passthrough: Passthrough,
     /// The program's own session, which a restarted program resumes.
     pub(crate) session: ProgramSession,
@@ -124,7 +124,7 @@ pub(crate) struct Lasting {
 }
 
 /// What [`Incarnation::next`] brings.
-pub(crate) enum News {
+pub(crate) enum IncarnationEvent {
     /// The program must end.
     End(Why),
     /// The reply to something that the program wrote.
@@ -140,7 +140,7 @@ impl<'a> Incarnation<'a> {
         config: &'a RunnerConfig,
         client: Client,
         joined: v1::JoinResponse,
-        lasting: &'a mut Lasting,
+        carried: &'a mut CarriedState,
         boundary: Arc<Boundary>,
         stop: CancellationToken,
         hurry: Hurry,
@@ -151,7 +151,7 @@ impl<'a> Incarnation<'a> {
         let may_open = CancellationToken::new();
         if !matches!(config.mode, Mode::Agent(_)) {
             may_open.cancel();
-            lasting.was_ready = true;
+            carried.was_ready = true;
         }
         let opens = may_open.clone();
         let subscription = client.subscribe_after(
@@ -164,7 +164,7 @@ impl<'a> Incarnation<'a> {
             config,
             stop,
             hurry,
-            lasting,
+            carried,
             own_requests: OwnRequests::default(),
             boundary,
             in_flight: InFlight::new(subscription.acks(), work, matches!(config.mode, Mode::Exec { .. })),
@@ -191,25 +191,25 @@ impl<'a> Incarnation<'a> {
     /// Records that the program is ready to work, so that the session opens. That approves the order that the member was started
     /// for, if there is one.
     pub(crate) fn note_ready(&mut self) {
-        self.lasting.was_ready = true;
+        self.carried.was_ready = true;
         self.may_open.cancel();
     }
 
     /// Waits for news: from the coordinator, of a call in progress, or that the runner must stop. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> News {
+    pub(crate) async fn next(&mut self) -> IncarnationEvent {
         loop {
             let news = tokio::select! {
                 biased;
-                () = self.stop.cancelled() => Some(News::End(Why::Stopped)),
+                () = self.stop.cancelled() => Some(IncarnationEvent::End(Why::Stopped)),
                 event = self.subscription.next() => self.take_in(event),
                 Some(approval) = self.approvals.join_next() => {
                     if let Ok(approval) = approval {
                         self.conclude_approval(&approval);
                     }
-                    Some(News::Changed)
+                    Some(IncarnationEvent::Changed)
                 }
-                done = self.responder.done() => Some(News::Reply(self.conclude(done))),
-                () = self.lasting.passthrough.write() => Some(News::Changed),
+                done = self.responder.done() => Some(IncarnationEvent::Reply(self.conclude(done))),
+                () = self.carried.passthrough.write() => Some(IncarnationEvent::Changed),
                 found = self.task_claimer.next(&self.in_flight) => self.take_in_task(found),
             };
             if let Some(news) = news {
@@ -222,16 +222,16 @@ impl<'a> Incarnation<'a> {
     ///
     /// Unlike [`Incarnation::next`], it accepts nothing new from the coordinator. Returns the reply for the program, if there
     /// is one. Waits forever if nothing is under way.
-    pub(crate) async fn carry_on(&mut self) -> Option<Value> {
+    pub(crate) async fn finish_current(&mut self) -> Option<Value> {
         tokio::select! {
             done = self.responder.done() => Some(self.conclude(done)),
-            () = self.lasting.passthrough.write() => None,
+            () = self.carried.passthrough.write() => None,
         }
     }
 
     /// Returns whether something that the program said is still being carried out or passed on.
     pub(crate) fn is_busy(&self) -> bool {
-        self.responder.is_busy() || !self.lasting.passthrough.is_empty()
+        self.responder.is_busy() || !self.carried.passthrough.is_empty()
     }
 
     /// Returns whether the next line of the program's output may be read.
@@ -358,8 +358,8 @@ impl<'a> Incarnation<'a> {
         if let Some(mut report) = self.failure_report.take() {
             let _ = hurry.bound(timeout(LAST_REPORT_DEADLINE, background::finished(&mut report))).await;
         }
-        if !self.lasting.passthrough.is_empty() {
-            let _ = hurry.bound(timeout(FLUSH_DEADLINE, self.lasting.passthrough.write())).await;
+        if !self.carried.passthrough.is_empty() {
+            let _ = hurry.bound(timeout(FLUSH_DEADLINE, self.carried.passthrough.write())).await;
         }
         why
     }
@@ -367,14 +367,14 @@ impl<'a> Incarnation<'a> {
     /// Notes that only the last calls are left to make, and returns until when they may be retried. Says so if the coordinator
     /// is unreachable.
     pub(crate) fn begin_last_calls(&mut self, why: &Why) -> Instant {
-        if let Some(by) = self.lasting.last_calls_by {
+        if let Some(by) = self.carried.last_calls_by {
             return by;
         }
         let patience = self.config.report_patience;
         if self.lost_at.is_some() && why.is_reported() && self.hurry.wait_for_coordinator() {
             self.tell(RunnerEvent::ReportDelayed { patience });
         }
-        *self.lasting.last_calls_by.insert(Instant::now() + patience)
+        *self.carried.last_calls_by.insert(Instant::now() + patience)
     }
 
     /// Reports an event to the `on_event` callback.

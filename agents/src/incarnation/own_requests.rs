@@ -31,13 +31,11 @@ impl Incarnation<'_> {
         self.own_requests.unknown += 1;
     }
 
-    /// Records the id of a request that the runner has begun to make. Empty: it was refused.
-    pub(crate) fn note_own_request(&mut self, request_id: String) {
+    /// Records the id of a request that the runner has begun to make. `None`: it was refused.
+    pub(crate) fn note_own_request(&mut self, request_id: Option<String>) {
         let own = &mut self.own_requests;
         own.unknown = own.unknown.saturating_sub(1);
-        if !request_id.is_empty() {
-            own.ids.insert(request_id);
-        }
+        own.ids.extend(request_id);
         if own.unknown > 0 {
             return;
         }

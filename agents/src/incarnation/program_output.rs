@@ -66,7 +66,7 @@ impl Incarnation<'_> {
         refused.map(|(refusal, written)| self.refused_line(&refusal, written))
     }
 
-    /// Starts a call for the program. Its reply comes from [`Incarnation::next`] or [`Incarnation::carry_on`].
+    /// Starts a call for the program. Its reply comes from [`Incarnation::next`] or [`Incarnation::finish_current`].
     pub(crate) fn start(&mut self, action: Action, written: Value) {
         let claim_token = match &action {
             Action::Complete(id, _) | Action::Release(id, _) => self.in_flight.task_token(*id).map(str::to_owned),
@@ -81,7 +81,7 @@ impl Incarnation<'_> {
 
     /// Passes a part of the program's output on.
     pub(crate) fn pass(&mut self, bytes: &[u8]) {
-        self.lasting.passthrough.push(bytes);
+        self.carried.passthrough.push(bytes);
     }
 
     /// Acknowledges messages, and returns a reply only if one of them is unknown.

@@ -104,7 +104,7 @@ impl Incarnation<'_> {
     /// Keeps the program's session for a later runner of the member.
     pub(crate) fn keep_program_session(&self) {
         let Some(path) = path(self.config, &self.joined) else { return };
-        let kept = Kept::new(self.config, &self.joined, self.lasting.session.clone());
+        let kept = Kept::new(self.config, &self.joined, self.carried.session.clone());
         // A runner that another one has replaced must not bring its session back.
         let is_replaced =
             read(&path).is_some_and(|other| other.address == kept.address && other.incarnation > kept.incarnation);

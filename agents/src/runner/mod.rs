@@ -76,7 +76,7 @@ use crate::{
     event::RunnerEvent,
     exit::{End, Exit, RunnerExit, Why, exit_code, not_joined, not_ready},
     hurry::Hurry,
-    incarnation::{Incarnation, Lasting, Passthrough, ProgramSession},
+    incarnation::{CarriedState, Incarnation, Passthrough, ProgramSession},
     process::{Boundary, check_program},
 };
 
@@ -129,7 +129,7 @@ impl Runner {
         }
         let passthrough = Passthrough::new(mem::replace(&mut self.config.output, Box::new(tokio::io::sink())));
         let session = ProgramSession::default();
-        let mut lasting = Lasting { passthrough, session, was_ready: false, last_calls_by: None };
+        let mut carried = CarriedState { passthrough, session, was_ready: false, last_calls_by: None };
         let client = match Client::connect_with(&self.config.address, self.config.tls.clone()) {
             Ok(client) => client.with_retry(self.config.retry),
             Err(error) => return not_joined(&error),
@@ -153,15 +153,15 @@ impl Runner {
             patience = self.config.retry;
             let began = Instant::now();
             if mem::take(&mut may_resume) {
-                lasting.session = ProgramSession::left(&self.config, &joined);
-                if let Some(session_id) = lasting.session.id.clone() {
+                carried.session = ProgramSession::left(&self.config, &joined);
+                if let Some(session_id) = carried.session.id.clone() {
                     (self.config.on_event)(&RunnerEvent::SessionResumed { session_id });
                 }
             }
-            let end = self.live(client.clone(), joined.clone(), boundary.clone(), &mut lasting).await;
-            let last_calls_by = lasting.last_calls_by.take();
+            let end = self.live(client.clone(), joined.clone(), boundary.clone(), &mut carried).await;
+            let last_calls_by = carried.last_calls_by.take();
             let was_ordered = joined.member.as_ref().is_some_and(|member| !member.spawned_on.is_empty());
-            if was_ordered && !lasting.was_ready && matches!(end.why, Why::Exited) {
+            if was_ordered && !carried.was_ready && matches!(end.why, Why::Exited) {
                 // Its host refuses the order, with what the program wrote. A report would cancel the order.
                 return not_ready(&end.exit.unwrap_or_default());
             }
@@ -222,10 +222,10 @@ impl Runner {
         client: Client,
         joined: v1::JoinResponse,
         boundary: Arc<Boundary>,
-        lasting: &mut Lasting,
+        carried: &mut CarriedState,
     ) -> End {
         let (stop, hurry) = (self.stop.clone(), self.hurry.clone());
-        let mut incarnation = Incarnation::begin(&self.config, client, joined, lasting, boundary, stop, hurry);
+        let mut incarnation = Incarnation::begin(&self.config, client, joined, carried, boundary, stop, hurry);
         adapters::run(self.config.mode, &mut incarnation).await
     }
 

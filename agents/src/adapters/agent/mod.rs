@@ -14,6 +14,7 @@ mod claude;
 mod codex;
 mod describe;
 mod loading;
+mod permission_requests;
 mod prompts;
 mod protocol;
 mod reminders;
@@ -21,7 +22,6 @@ mod start;
 mod state;
 mod tools;
 mod tried;
-mod wishes;
 
 use std::{mem, pin::pin, time::Duration};
 
@@ -37,19 +37,19 @@ use self::{
     claude::Claude,
     codex::Codex,
     loading::{Loading, Look, TOOLS_MISSING, due},
+    permission_requests::{Answered, PermissionRequests},
     prompts::{Failure, Prompts, Rest},
-    protocol::{Change, Decision, Event, Outbox, Protocol, Usage, Wish},
+    protocol::{Change, Decision, Event, Outbox, PermissionRequest, Protocol, Usage},
     reminders::Reminders,
     start::{not_resumed, setup, start_tools},
     state::State,
     tools::{Called, Tools},
-    wishes::{Answered, Wishes},
 };
 use crate::{
     config::{AgentProtocol, Permissions, TOOLS_LOADED_VARIABLE},
     event::RunnerEvent,
     exit::{End, Exit, Why},
-    incarnation::{Additions, Incarnation, News, Next, ProgramSession, Refusals},
+    incarnation::{Additions, Incarnation, IncarnationEvent, Next, ProgramSession, Refusals},
     line_protocol::{
         input::Input,
         input_lines::Welcome,
@@ -75,7 +75,7 @@ pub(super) async fn run(incarnation: &mut Incarnation<'_>, protocol: AgentProtoc
             Ended::Over(end) => return end,
             Ended::Refused(known, left) => (refusals, rest) = (known, left),
         }
-        incarnation.lasting.session = ProgramSession::default();
+        incarnation.carried.session = ProgramSession::default();
         incarnation.keep_program_session();
         if let Some(failed) = rest.failed.take() {
             // The coordinator delivers all messages again. Only for this one it counts.
@@ -108,7 +108,7 @@ async fn run_session(
         mcp.environment.push((TOOLS_LOADED_VARIABLE.to_owned(), loading.file().to_string_lossy().into_owned()));
     }
     let (used_before, is_resuming) = (setup.used_before, setup.resume.is_some());
-    let first = if incarnation.lasting.session.is_begun { "" } else { &incarnation.config.agent.prompt };
+    let first = if incarnation.carried.session.is_begun { "" } else { &incarnation.config.agent.prompt };
     let prompts = Prompts::new(welcome.text.clone(), first, rest);
     let mut tools = None;
     let protocol: Box<dyn Protocol> = match protocol {
@@ -132,7 +132,7 @@ async fn run_session(
     let mut agent = Agent {
         protocol,
         prompts,
-        wishes: Wishes::default(),
+        permission_requests: PermissionRequests::default(),
         reminders: Reminders::new(incarnation.client(), &reminders::DELAYS),
         tools,
         input: Input::new(process.take_stdin(), String::new()),
@@ -154,7 +154,7 @@ async fn run_session(
     let why = agent.hold(incarnation, &mut process).await;
     let exit = agent.end_program(incarnation, &mut process, &why).await;
     let hurry = incarnation.hurry.clone();
-    let _ = hurry.bound(timeout(LAST_LINES_DEADLINE, agent.hear_out(incarnation))).await;
+    let _ = hurry.bound(timeout(LAST_LINES_DEADLINE, agent.drain(incarnation))).await;
     if is_resuming && !agent.is_ready && matches!(why, Why::Exited) {
         not_resumed(incarnation, &exit);
     }
@@ -166,7 +166,7 @@ async fn run_session(
         why,
         exit: Some(exit),
         is_outcome_unknown: false,
-        is_final: agent.is_broken || !incarnation.lasting.was_ready,
+        is_final: agent.is_broken || !incarnation.carried.was_ready,
     })
 }
 
@@ -174,7 +174,7 @@ async fn run_session(
 struct Agent {
     protocol: Box<dyn Protocol>,
     prompts: Prompts,
-    wishes: Wishes,
+    permission_requests: PermissionRequests,
     reminders: Reminders,
     /// None: the program reaches them over MCP.
     tools: Option<Tools>,
@@ -223,12 +223,12 @@ impl Agent {
             tokio::select! {
                 biased;
                 news = incarnation.next() => match news {
-                    News::End(why) => return why,
-                    News::Reply(_) | News::Changed => {}
+                    IncarnationEvent::End(why) => return why,
+                    IncarnationEvent::Reply(_) | IncarnationEvent::Changed => {}
                 },
                 _ = process.wait() => return Why::Exited,
                 (key, result) = called(&mut self.tools) => self.protocol.tool_result(&key, result, &mut self.out),
-                answered = self.wishes.next() => self.apply(answered, incarnation),
+                answered = self.permission_requests.next() => self.apply(answered, incarnation),
                 piece = next_piece(&mut self.output) => self.listen(piece, incarnation),
                 _ = self.input.write() => {}
                 () = self.prompts.due(), if takes_prompts => {}
@@ -263,7 +263,7 @@ impl Agent {
     }
 
     /// Listens until the program's output has ended.
-    async fn hear_out(&mut self, incarnation: &mut Incarnation<'_>) {
+    async fn drain(&mut self, incarnation: &mut Incarnation<'_>) {
         while self.output.is_some() {
             self.step(incarnation).await;
         }
@@ -280,9 +280,9 @@ impl Agent {
             }
         }
         tokio::select! {
-            _ = incarnation.carry_on() => {}
+            _ = incarnation.finish_current() => {}
             (key, result) = called(&mut self.tools) => self.protocol.tool_result(&key, result, &mut self.out),
-            answered = self.wishes.next() => self.apply(answered, incarnation),
+            answered = self.permission_requests.next() => self.apply(answered, incarnation),
             piece = next_piece(&mut self.output) => self.listen(piece, incarnation),
             _ = self.input.write() => {}
         }
@@ -349,13 +349,13 @@ impl Agent {
                 incarnation.note_ready();
                 incarnation.note_turn_ended("");
                 if session_id.is_some() {
-                    (incarnation.lasting.session.id, incarnation.lasting.session.kills) = (session_id, 0);
+                    (incarnation.carried.session.id, incarnation.carried.session.kills) = (session_id, 0);
                     incarnation.keep_program_session();
                 }
             }
             Event::Taken(_) => {}
             Event::Usage(usage) => {
-                incarnation.lasting.session.usage = self.used_before.plus(usage).into();
+                incarnation.carried.session.usage = self.used_before.plus(usage).into();
                 incarnation.usage(usage.into());
             }
             Event::ToolCalled { key, tool, input } => {
@@ -392,19 +392,21 @@ impl Agent {
                 incarnation.activity(line.as_str());
                 incarnation.tell(RunnerEvent::Activity { line });
             }
-            Event::PermissionWanted(Wish { key, .. }) | Event::PlanReady { key, .. } if self.is_closing => {
+            Event::PermissionWanted(PermissionRequest { key, .. }) | Event::PlanReady { key, .. }
+                if self.is_closing =>
+            {
                 let why = "This teammate is shutting down.".to_owned();
                 self.protocol.decide(&key, Decision::Deny(why), &mut self.out);
             }
-            Event::PermissionWanted(wish) => self.permission_wanted(wish, incarnation),
+            Event::PermissionWanted(request) => self.permission_wanted(request, incarnation),
             Event::PlanReady { key, plan } => {
                 incarnation.tell(RunnerEvent::PlanSubmitted);
-                self.wishes.ask_for_plan(key, plan, incarnation);
+                self.permission_requests.ask_for_plan(key, plan, incarnation);
             }
-            Event::WishWithdrawn { key } => self.wishes.withdraw(&key),
+            Event::WishWithdrawn { key } => self.permission_requests.withdraw(&key),
             Event::Compacted => self.prompts.repeat_welcome(),
             Event::StartedOver => {
-                if mem::take(&mut incarnation.lasting.session.is_begun) {
+                if mem::take(&mut incarnation.carried.session.is_begun) {
                     self.prompts.begin_with(&incarnation.config.agent.prompt);
                 }
                 self.prompts.repeat_welcome();
@@ -448,18 +450,18 @@ impl Agent {
         self.is_broken |= next == Next::Stop;
     }
 
-    fn permission_wanted(&mut self, wish: Wish, incarnation: &mut Incarnation<'_>) {
-        let what = first_line(&word::permission(&wish.tool, &wish.detail, &wish.summary), ACTIVITY_CHARS_MAX);
+    fn permission_wanted(&mut self, request: PermissionRequest, incarnation: &mut Incarnation<'_>) {
+        let what = first_line(&word::permission(&request.tool, &request.detail, &request.summary), ACTIVITY_CHARS_MAX);
         match incarnation.config.agent.permissions {
             Permissions::Ask => {
                 incarnation.tell(RunnerEvent::PermissionAsked { what });
-                self.wishes.ask_for_permission(wish, incarnation);
+                self.permission_requests.ask_for_permission(request, incarnation);
             }
-            Permissions::Allow => self.protocol.decide(&wish.key, Decision::Allow, &mut self.out),
+            Permissions::Allow => self.protocol.decide(&request.key, Decision::Allow, &mut self.out),
             Permissions::Deny => {
                 incarnation.tell(RunnerEvent::PermissionRefused { what });
                 let why = "This teammate may not do that: its runner refuses all permissions.".to_owned();
-                self.protocol.decide(&wish.key, Decision::Deny(why), &mut self.out);
+                self.protocol.decide(&request.key, Decision::Deny(why), &mut self.out);
             }
         }
     }

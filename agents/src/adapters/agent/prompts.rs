@@ -172,7 +172,7 @@ impl Prompts {
                 task @ Item::Task(_) => {
                     self.open_task = task.task_id().map(|id| (id, Instant::now() + REMINDER_DELAY));
                 }
-                Item::First(_) => incarnation.lasting.session.is_begun = true,
+                Item::First(_) => incarnation.carried.session.is_begun = true,
                 Item::Reminder(_) => {}
             }
         }

@@ -147,7 +147,7 @@ pub(super) enum Event {
     /// What the program has used since its process started.
     Usage(Usage),
     /// The program asks for permission.
-    PermissionWanted(Wish),
+    PermissionWanted(PermissionRequest),
     /// The program asks whether it may leave its plan mode.
     PlanReady {
         /// For [`Protocol::decide`].
@@ -157,7 +157,7 @@ pub(super) enum Event {
     },
     /// The program no longer waits for a decision.
     WishWithdrawn {
-        /// The key of the wish or the plan.
+        /// The key of the request or the plan.
         key: String,
     },
     /// The program calls one of [`Setup::tools`].
@@ -182,7 +182,7 @@ pub(super) enum Event {
 
 /// What a program asks permission for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wish {
+pub(super) struct PermissionRequest {
     /// For [`Protocol::decide`].
     pub(super) key: String,
     /// The program's name for what it wants to use, such as `Bash`.

@@ -34,12 +34,12 @@ pub(super) fn setup(incarnation: &Incarnation<'_>, welcome: &Welcome) -> Setup {
         environment: incarnation.environment(),
     });
     let program = config.command.first();
-    let resume = incarnation.lasting.session.id.clone();
+    let resume = incarnation.carried.session.id.clone();
     Setup {
         program: program.and_then(|program| find_program(program, config.path(), config.directory.as_deref())),
         arguments: config.command.iter().skip(1).map(lossy).collect(),
         directory: config.working_directory(),
-        used_before: resume.as_ref().map(|_| incarnation.lasting.session.usage.into()).unwrap_or_default(),
+        used_before: resume.as_ref().map(|_| incarnation.carried.session.usage.into()).unwrap_or_default(),
         resume,
         mcp,
         tools: Vec::new(),
@@ -52,7 +52,7 @@ pub(super) fn setup(incarnation: &Incarnation<'_>, welcome: &Welcome) -> Setup {
 /// Gives the program's session up, if its process has ended by itself before it was ready: it may be unable to resume the session. A
 /// kill says nothing about the session, unless there are too many.
 pub(super) fn not_resumed(incarnation: &mut Incarnation<'_>, exit: &Exit) {
-    let session = &mut incarnation.lasting.session;
+    let session = &mut incarnation.carried.session;
     session.kills += 1;
     if was_killed(exit) && session.kills < KILLS_MAX {
         return;

@@ -43,7 +43,7 @@ use crate::{
     config::OnShutdown,
     event::RunnerEvent,
     exit::{End, Exit, Why},
-    incarnation::{Action, Additions, Incarnation, News, delay_after, is_urgent},
+    incarnation::{Action, Additions, Incarnation, IncarnationEvent, delay_after, is_urgent},
     line_protocol::input_lines,
 };
 
@@ -281,7 +281,7 @@ impl Exec<'_, '_> {
             let can_listen = incarnation.can_listen();
             tokio::select! {
                 biased;
-                news = incarnation.next() => if let News::End(why) = news { break why },
+                news = incarnation.next() => if let IncarnationEvent::End(why) = news { break why },
                 _ = process.wait() => break Why::Exited,
                 moved = pipes.step(can_listen) => pipes.apply(moved, incarnation),
             }
@@ -321,7 +321,7 @@ impl Exec<'_, '_> {
                     // The program has done its work; what it said must still arrive.
                     let rest = async {
                         while said.go_on(self.incarnation) {
-                            self.incarnation.carry_on().await;
+                            self.incarnation.finish_current().await;
                         }
                     };
                     is_done = matches!(hurry.bound(timeout(patience, rest)).await, Some(Ok(())));
@@ -351,14 +351,14 @@ fn retry_delay(failures: u32) -> Duration {
 }
 
 /// Returns the reason to end, if the news is one.
-fn check(news: News) -> Result<(), Ended> {
+fn check(news: IncarnationEvent) -> Result<(), Ended> {
     match news {
-        News::End(why) => Err(Box::new((why, None))),
-        News::Reply(reply) => {
+        IncarnationEvent::End(why) => Err(Box::new((why, None))),
+        IncarnationEvent::Reply(reply) => {
             tracing::debug!(%reply, "reply to a program that has exited");
             Ok(())
         }
-        News::Changed => Ok(()),
+        IncarnationEvent::Changed => Ok(()),
     }
 }
 

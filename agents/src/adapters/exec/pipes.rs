@@ -78,7 +78,7 @@ impl Pipes {
     pub(super) async fn go_on(&mut self, incarnation: &mut Incarnation<'_>) {
         let can_listen = incarnation.can_listen();
         tokio::select! {
-            _ = incarnation.carry_on() => {}
+            _ = incarnation.finish_current() => {}
             moved = self.step(can_listen) => self.apply(moved, incarnation),
         }
     }

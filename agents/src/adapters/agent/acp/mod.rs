@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 
 use self::{
     narrator::Narrator,
-    permissions::{Answer, Permissions, allowing, wish},
+    permissions::{Answer, Permissions, allowing, permission_request},
     program::Program,
 };
 use super::protocol::{Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, Usage, unreadable_rpc};
@@ -286,7 +286,7 @@ impl Acp {
         }
         let title = call.fields.title.as_deref().unwrap_or_default();
         let Some(file) = self.program.plan_to_approve(name, title) else {
-            return out.tell(Event::PermissionWanted(wish(key, tool.as_deref(), &call, &options)));
+            return out.tell(Event::PermissionWanted(permission_request(key, tool.as_deref(), &call, &options)));
         };
         match self.narrator.plan(file) {
             Some(plan) => out.tell(Event::PlanReady { key, plan: plan.to_owned() }),

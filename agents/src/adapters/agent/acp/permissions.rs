@@ -8,7 +8,7 @@ use agent_client_protocol_schema::v1::{
 };
 use serde_json::{Value, json};
 
-use super::super::protocol::{Decision, Wish};
+use super::super::protocol::{Decision, PermissionRequest};
 
 /// A permission that the program waits for.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Permissions {
 
     /// Removes a request, and returns it with its answer. None: the program no longer waits for it.
     ///
-    /// The answer applies to this one call if the program offers that. Otherwise, it applies to later calls, too, as [`wish`]
+    /// The answer applies to this one call if the program offers that. Otherwise, it applies to later calls, too, as [`permission_request`]
     /// has told the approver.
     pub(super) fn decide(&mut self, key: &str, decision: &Decision) -> Option<Answer> {
         let pending = self.by_key.remove(key)?;
@@ -106,13 +106,18 @@ fn consequences(options: &[PermissionOption]) -> String {
 }
 
 /// Returns what a call needs permission for. What an answer means for later calls comes first, so that it is never truncated.
-pub(super) fn wish(key: String, tool: Option<&str>, call: &ToolCallUpdate, options: &[PermissionOption]) -> Wish {
+pub(super) fn permission_request(
+    key: String,
+    tool: Option<&str>,
+    call: &ToolCallUpdate,
+    options: &[PermissionOption],
+) -> PermissionRequest {
     let kind = || json!(call.fields.kind.unwrap_or_default()).as_str().unwrap_or_default().to_owned();
     let detail = match consequences(options) {
         says if says.is_empty() => detail(call),
         says => format!("{says}\n{}", detail(call)),
     };
-    Wish { key, tool: tool.map_or_else(kind, str::to_owned), summary: title(call).to_owned(), detail }
+    PermissionRequest { key, tool: tool.map_or_else(kind, str::to_owned), summary: title(call).to_owned(), detail }
 }
 
 fn title(call: &ToolCallUpdate) -> &str {

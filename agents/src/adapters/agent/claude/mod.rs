@@ -17,7 +17,9 @@ use uuid::Uuid;
 
 use super::{
     describe::{self, telling_part},
-    protocol::{Change, Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, Usage, Wish, list, text},
+    protocol::{
+        Change, Decision, Event, Outbox, PermissionRequest, Prompt, PromptId, Protocol, Setup, Usage, list, text,
+    },
     tried,
 };
 use crate::incarnation::Additions;
@@ -40,7 +42,7 @@ pub(super) struct Claude {
     reports_lifecycle: bool,
     session_id: String,
     /// What the program asked permission for, by the id of its request: the input that it would use.
-    wishes: HashMap<String, Value>,
+    permission_requests: HashMap<String, Value>,
     turns: u64,
     /// What the program counted before this process, which it includes in its own count. None: it has not reported any yet.
     counted_before: Option<Usage>,
@@ -59,7 +61,7 @@ impl Claude {
             frames: HashMap::new(),
             reports_lifecycle: false,
             session_id: String::new(),
-            wishes: HashMap::new(),
+            permission_requests: HashMap::new(),
             turns: 0,
             counted_before: None,
             reported: Usage::default(),
@@ -242,9 +244,9 @@ impl Claude {
             return;
         }
         let (tool, input) = (text(request, "tool_name"), &request["input"]);
-        self.wishes.insert(key.clone(), input.clone());
+        self.permission_requests.insert(key.clone(), input.clone());
         if tool != EXIT_PLAN_MODE {
-            out.tell(Event::PermissionWanted(Wish {
+            out.tell(Event::PermissionWanted(PermissionRequest {
                 key,
                 tool: tool.to_owned(),
                 summary: match text(input, "description") {
@@ -320,7 +322,7 @@ impl Protocol for Claude {
             "control_request" => self.control_request(&line, out),
             "control_cancel_request" => {
                 let key = text(&line, "request_id").to_owned();
-                self.wishes.remove(&key);
+                self.permission_requests.remove(&key);
                 out.tell(Event::WishWithdrawn { key });
             }
             _ => {}
@@ -331,7 +333,7 @@ impl Protocol for Claude {
         match text(gist, "type") {
             "control_request" => {
                 let key = text(gist, "request_id");
-                self.wishes.insert(key.to_owned(), Value::Null);
+                self.permission_requests.insert(key.to_owned(), Value::Null);
                 let why = "The request could not be read: it is longer than 1 MiB, or damaged. Ask for less at a time.";
                 self.decide(key, Decision::Deny(why.to_owned()), out);
             }
@@ -359,7 +361,7 @@ impl Protocol for Claude {
     }
 
     fn decide(&mut self, key: &str, decision: Decision, out: &mut Outbox) {
-        let Some(input) = self.wishes.remove(key) else { return };
+        let Some(input) = self.permission_requests.remove(key) else { return };
         let response = match decision {
             Decision::Allow => json!({ "behavior": "allow", "updatedInput": input }),
             Decision::Deny(why) => json!({ "behavior": "deny", "message": why }),

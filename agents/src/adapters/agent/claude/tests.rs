@@ -163,14 +163,14 @@ fn a_permission_request_is_answered_once_with_its_input_and_can_be_withdrawn() {
     let asks = json!({"type": "control_request", "request_id": "r1", "request": {
         "subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "make", "description": "Build"}}});
     let mut out = read(&mut claude, [asks.clone()]);
-    let Some(Event::PermissionWanted(wish)) = out.events.pop_front() else { panic!("{out:?}") };
-    assert_eq!((wish.tool.as_str(), wish.summary.as_str(), wish.detail.as_str()), ("Bash", "Build", "make"));
+    let Some(Event::PermissionWanted(request)) = out.events.pop_front() else { panic!("{out:?}") };
+    assert_eq!((request.tool.as_str(), request.summary.as_str(), request.detail.as_str()), ("Bash", "Build", "make"));
     claude.decide("r1", Decision::Allow, &mut out);
     let response = &out.lines[0]["response"];
     assert_eq!(response["response"]["updatedInput"], json!({"command": "make", "description": "Build"}));
     assert_eq!((&response["request_id"], out.lines.len()), (&json!("r1"), 1));
     claude.decide("r1", Decision::Allow, &mut out);
-    assert_eq!(out.lines.len(), 1, "a wish is answered once");
+    assert_eq!(out.lines.len(), 1, "a permission request is answered once");
     let withdrawn = read(&mut claude, [asks, json!({"type": "control_cancel_request", "request_id": "r1"})]);
     assert!(withdrawn.events.contains(&Event::WishWithdrawn { key: "r1".to_owned() }));
 }

@@ -52,7 +52,7 @@ pub(super) struct Codex {
     /// The turn that ended last.
     ended_turn: String,
     prompts: BTreeMap<PromptId, Handed>,
-    wishes: HashMap<String, Wanted>,
+    permission_requests: HashMap<String, Wanted>,
     /// The ids of the program's requests to call a tool.
     calls: HashMap<String, Value>,
     /// The file changes that are under way, by the ids of their items.
@@ -97,7 +97,7 @@ impl Codex {
             running_tools: HashSet::new(),
             ended_turn: String::new(),
             prompts: BTreeMap::new(),
-            wishes: HashMap::new(),
+            permission_requests: HashMap::new(),
             calls: HashMap::new(),
             changes: HashMap::new(),
             usage: Counter::default(),
@@ -382,7 +382,7 @@ impl Protocol for Codex {
     }
 
     fn decide(&mut self, key: &str, decision: Decision, out: &mut Outbox) {
-        let Some(wanted) = self.wishes.remove(key) else {
+        let Some(wanted) = self.permission_requests.remove(key) else {
             self.planning.decide(key, decision);
             return self.carry_out_verdict(out);
         };

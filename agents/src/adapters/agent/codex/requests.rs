@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    super::protocol::{Decision, Event, Outbox, Wish},
+    super::protocol::{Decision, Event, Outbox, PermissionRequest},
     Codex, answer, describe, text,
 };
 
@@ -61,8 +61,8 @@ impl Codex {
         let key = request.to_string();
         let (thread, turn) = (text(params, "threadId").to_owned(), text(params, "turnId").to_owned());
         let wanted = Wanted { request: request.clone(), thread, turn, tool: tool.clone(), allow, deny };
-        self.wishes.insert(key.clone(), wanted);
-        out.tell(Event::PermissionWanted(Wish { key, tool, summary, detail }));
+        self.permission_requests.insert(key.clone(), wanted);
+        out.tell(Event::PermissionWanted(PermissionRequest { key, tool, summary, detail }));
     }
 
     /// Answers that no one is at the program's terminal to answer questions.
@@ -75,7 +75,7 @@ impl Codex {
     /// The program no longer waits for a response.
     pub(super) fn resolved(&mut self, request: &Value, out: &mut Outbox) {
         let key = request.to_string();
-        if self.wishes.remove(&key).is_some() {
+        if self.permission_requests.remove(&key).is_some() {
             out.tell(Event::WishWithdrawn { key });
         }
     }

@@ -3,7 +3,7 @@
 mod options;
 
 use super::*;
-use crate::adapters::agent::protocol::{McpCommand, Wish};
+use crate::adapters::agent::protocol::{McpCommand, PermissionRequest};
 
 const GEMINI: &str = "/usr/bin/gemini";
 const OPENCODE: &str = "opencode";
@@ -268,17 +268,17 @@ fn a_permission_applies_to_one_call() {
     let bash = update(json!({"sessionUpdate": "tool_call", "toolCallId": "call_1", "title": "bash", "kind": "execute",
         "status": "pending", "locations": [], "rawInput": {}}));
     let mut out = read(&mut acp, [bash, says("I will."), wants(0, call)]);
-    let wish = Wish {
+    let request = PermissionRequest {
         key: "0".to_owned(),
         tool: "bash".to_owned(),
         summary: "touch x".to_owned(),
         detail: "touch x".to_owned(),
     };
-    assert_eq!(out.events, [Event::Activity("I will.".to_owned()), Event::PermissionWanted(wish)]);
+    assert_eq!(out.events, [Event::Activity("I will.".to_owned()), Event::PermissionWanted(request)]);
     acp.decide("0", Decision::Allow, &mut out);
     assert_eq!((&out.lines[0]["id"], chosen(&out)), (&json!(0), vec![&json!("once")]));
     acp.decide("0", Decision::Allow, &mut out);
-    assert_eq!(out.lines.len(), 1, "a wish is answered once");
+    assert_eq!(out.lines.len(), 1, "a permission request is answered once");
 }
 
 #[test]

@@ -16,12 +16,12 @@ fn wants_with(id: i64, options: &[(&str, &str)]) -> Value {
     wants
 }
 
-fn wished(out: &Outbox) -> &Wish {
-    let wish = out.events.iter().find_map(|event| match event {
-        Event::PermissionWanted(wish) => Some(wish),
+fn requested(out: &Outbox) -> &PermissionRequest {
+    let request = out.events.iter().find_map(|event| match event {
+        Event::PermissionWanted(request) => Some(request),
         _ => None,
     });
-    wish.expect("a wish")
+    request.expect("a permission request")
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn an_approver_learns_that_an_answer_holds_for_later_calls_and_is_asked_once() {
     hand_over(&mut acp, 1);
     let options = [("allow_always", "Always allow"), ("reject_once", "Reject")];
     let mut out = read(&mut acp, [wants_with(0, &options)]);
-    let detail = wished(&out).detail.clone();
+    let detail = requested(&out).detail.clone();
     assert!(detail.starts_with("The program offers no permission for this call only. If you approve"), "{detail}");
     assert!(detail.contains("\"Always allow\"") && detail.ends_with("\n\ntouch x"), "{detail}");
     assert!(!detail.contains("If you reject"), "{detail}");
@@ -39,7 +39,7 @@ fn an_approver_learns_that_an_answer_holds_for_later_calls_and_is_asked_once() {
 
     let options = [("allow_once", "Allow"), ("reject_always", "Never")];
     let mut out = read(&mut acp, [wants_with(1, &options)]);
-    let detail = wished(&out).detail.clone();
+    let detail = requested(&out).detail.clone();
     assert!(detail.contains("If you reject, it chooses \"Never\"") && !detail.contains("If you approve"), "{detail}");
     acp.decide("1", Decision::Deny("No.".to_owned()), &mut out);
     assert_eq!(chosen(&out), [&json!("o-reject_always")]);

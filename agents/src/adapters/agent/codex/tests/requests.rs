@@ -22,10 +22,10 @@ fn a_command_runs_only_with_permission() {
         "command": "/bin/bash -lc 'touch /escaped'", "cwd": "/work",
         "commandActions": [{"type": "unknown", "command": "touch /escaped"}]});
     script.request("item/commandExecution/requestApproval", 0, asks.clone());
-    let [Event::PermissionWanted(wish)] = &script.events()[..] else { panic!("no wish") };
-    assert_eq!((wish.tool.as_str(), wish.summary.as_str()), ("command", "/bin/bash -lc 'touch /escaped'"));
-    assert_eq!(wish.detail, "/bin/bash -lc 'touch /escaped'\nDirectory: /work\nReason: Need to touch");
-    script.codex.decide(&wish.key, Decision::Allow, &mut script.out);
+    let [Event::PermissionWanted(request)] = &script.events()[..] else { panic!("no permission request") };
+    assert_eq!((request.tool.as_str(), request.summary.as_str()), ("command", "/bin/bash -lc 'touch /escaped'"));
+    assert_eq!(request.detail, "/bin/bash -lc 'touch /escaped'\nDirectory: /work\nReason: Need to touch");
+    script.codex.decide(&request.key, Decision::Allow, &mut script.out);
     assert_eq!(script.out.lines.remove(0), json!({"id": 0, "result": {"decision": "accept"}}));
     script.notify("serverRequest/resolved", json!({"requestId": 0}));
     assert_eq!(script.events(), []);
@@ -54,8 +54,10 @@ fn an_edit_is_shown_with_its_changes() {
         0,
         json!({"itemId": "call_b6", "reason": null, "grantRoot": null}),
     );
-    let [Event::Activity(_), Event::PermissionWanted(wish)] = &script.events()[..] else { panic!("no wish") };
-    assert_eq!((wish.summary.as_str(), wish.detail.as_str()), ("/out.txt", "add /out.txt\nhello"));
+    let [Event::Activity(_), Event::PermissionWanted(request)] = &script.events()[..] else {
+        panic!("no permission request")
+    };
+    assert_eq!((request.summary.as_str(), request.detail.as_str()), ("/out.txt", "add /out.txt\nhello"));
 }
 
 #[test]
@@ -79,8 +81,8 @@ fn a_tool_of_another_mcp_server_is_called_only_with_permission() {
         "_meta": {"codex_approval_kind": "mcp_tool_call", "tool_name": "Write", "tool_params": {"to": "a"}},
         "requestedSchema": {"type": "object", "properties": {}}});
     script.request("mcpServer/elicitation/request", 2, asks);
-    let [Event::PermissionWanted(wish)] = &script.events()[..] else { panic!("no wish") };
-    assert_eq!((wish.tool.as_str(), wish.detail.contains("\"to\": \"a\"")), ("files.Write", true));
+    let [Event::PermissionWanted(request)] = &script.events()[..] else { panic!("no permission request") };
+    assert_eq!((request.tool.as_str(), request.detail.contains("\"to\": \"a\"")), ("files.Write", true));
     script.codex.decide("2", Decision::Allow, &mut script.out);
     assert_eq!(script.out.lines, [json!({"id": 2, "result": {"action": "accept", "content": {}}})]);
 }

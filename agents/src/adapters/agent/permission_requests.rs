@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     first_line,
-    protocol::{Decision, Wish},
+    protocol::{Decision, PermissionRequest},
 };
 use crate::{agent_text::escaped, incarnation::Incarnation};
 
@@ -19,18 +19,18 @@ const WAIT: Duration = Duration::from_secs(3_600);
 /// How many answers may wait for the loop. A call with a further answer waits until there is room.
 const ANSWERS_MAX: usize = 32;
 
-/// The outcome of a wish.
+/// The outcome of a permission request or a plan.
 #[derive(Debug)]
 pub(super) enum Answered {
-    /// The request with this id was made for it. Empty: none could be made.
-    Asked(String),
+    /// The request with this id was made for it. `None`: none could be made.
+    Asked(Option<String>),
     /// It was decided.
     Decided(String, Decision),
 }
 
-/// The wishes of a program that are not decided yet.
+/// The permission requests and plans of a program that are not decided yet.
 #[derive(Debug)]
-pub(super) struct Wishes {
+pub(super) struct PermissionRequests {
     asking: JoinSet<()>,
     /// Cancelled when the program no longer waits.
     by_key: HashMap<String, CancellationToken>,
@@ -38,14 +38,14 @@ pub(super) struct Wishes {
     answers: mpsc::Receiver<Answered>,
 }
 
-impl Default for Wishes {
+impl Default for PermissionRequests {
     fn default() -> Self {
         let (sender, answers) = mpsc::channel(ANSWERS_MAX);
         Self { asking: JoinSet::new(), by_key: HashMap::new(), sender, answers }
     }
 }
 
-impl Wishes {
+impl PermissionRequests {
     /// Submits a plan to the team's lead.
     pub(super) fn ask_for_plan(&mut self, key: String, plan: String, incarnation: &mut Incarnation<'_>) {
         let summary = plan.lines().map(|line| line.trim_matches(['#', ' '])).find(|line| !line.is_empty());
@@ -54,11 +54,11 @@ impl Wishes {
     }
 
     /// Asks the approver for permission.
-    pub(super) fn ask_for_permission(&mut self, wish: Wish, incarnation: &mut Incarnation<'_>) {
-        let (tool, summary) = (line(&wish.tool, "a tool"), line(&wish.summary, &wish.tool));
+    pub(super) fn ask_for_permission(&mut self, asked: PermissionRequest, incarnation: &mut Incarnation<'_>) {
+        let (tool, summary) = (line(&asked.tool, "a tool"), line(&asked.summary, &asked.tool));
         let approver = &incarnation.config.agent.approver;
-        let request = message::permission_request(approver, tool, summary, cut(wish.detail));
-        self.ask(wish.key, request, incarnation);
+        let request = message::permission_request(approver, tool, summary, cut(asked.detail));
+        self.ask(asked.key, request, incarnation);
     }
 
     /// The program no longer waits for a decision: withdraws the request.
@@ -85,12 +85,12 @@ impl Wishes {
         self.by_key.insert(key.clone(), withdrawn.clone());
         self.asking.spawn(async move {
             let asked = make(&client, request).await;
-            let request_id = asked.as_ref().map(|asked| asked.request_id.clone()).unwrap_or_default();
-            let _ = sender.send(Answered::Asked(request_id.clone())).await;
+            let request_id = asked.as_ref().ok().map(|asked| asked.request_id.clone());
+            let _ = sender.send(Answered::Asked(request_id)).await;
             let decision = match asked {
-                Ok(_) => tokio::select! {
-                    decision = decision(&client, &request_id) => decision,
-                    () = withdrawn.cancelled() => return withdraw(&client, request_id).await,
+                Ok(reply) => tokio::select! {
+                    decision = decision(&client, &reply.request_id) => decision,
+                    () = withdrawn.cancelled() => return withdraw(&client, reply.request_id).await,
                 },
                 Err(error) => Decision::Deny(failure(&error)),
             };

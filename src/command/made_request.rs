@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// A request that a command has made.
-pub(super) struct Asked<'a> {
+pub(super) struct MadeRequest<'a> {
     pub(super) caller: &'a Caller,
     pub(super) reply: &'a v1::SendResponse,
     /// What the user calls it, such as `plan`.
@@ -22,7 +22,7 @@ pub(super) struct Asked<'a> {
     pub(super) output: Output,
 }
 
-impl Asked<'_> {
+impl MadeRequest<'_> {
     /// Reports whom the request went to: `sent_to` and the recipients. Waits for the decision if the user wants that.
     pub(super) async fn finish(&self, sent_to: &str, wait: Option<Wait>) -> Result<(), Failure> {
         if !self.output.json {
