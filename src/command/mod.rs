@@ -1,37 +1,30 @@
 //! The subcommands. This file lists them, runs the one given, and holds what they share.
 //!
-//! Each command is a file, or a folder with a file for each of its parts. CONTRIBUTING.md says how to add one.
+//! Each command is a file, or a folder with a file for each of its parts. What several of them use is in `shared/`. CONTRIBUTING.md
+//! says how to add one.
 
 mod access;
 mod answer;
-mod approver;
 mod audit;
 mod backup;
 mod certs;
-pub(crate) mod complete;
 mod completions;
-mod confirm;
 mod console;
 mod demo;
 mod doctor;
 mod down;
 mod echo_teammate;
 mod health;
-mod help;
 mod history;
-mod history_export;
 mod hook;
 mod host;
 mod hosts;
-mod id;
 mod identity;
 mod inbox;
 mod invite;
 mod join;
 mod leave;
-mod line_loop;
 mod logs;
-mod made_request;
 mod man;
 mod mcp;
 mod message;
@@ -39,23 +32,18 @@ mod notices;
 mod operator;
 mod permission;
 mod plan;
-#[cfg(test)]
-mod reference;
 mod requests;
 mod run;
 mod send;
 mod serve;
 mod setup;
-mod shown;
+mod shared;
 mod shutdown;
 mod spawn;
 mod status;
-mod stop_on_signal;
-mod successor;
 mod task;
 mod team;
 mod up;
-mod waiting;
 mod watchdog;
 
 use std::{env, fs, io::IsTerminal as _, path::Path};
@@ -68,7 +56,8 @@ use tracing::{Instrument as _, Span};
 
 use crate::{context::ContextArgs, failure::Failure, trace::Traces};
 
-pub(crate) use help::command;
+use shared::{approver, confirm, id, line_loop, made_request, shown, stop_on_signal, successor, waiting};
+pub(crate) use shared::{complete, help::command};
 
 /// Coordinate teams of AI agents across machines
 ///

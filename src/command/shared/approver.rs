@@ -5,7 +5,7 @@ use teamwire_client::{Client, Error, Reason, Retry, v1};
 use crate::failure::Failure;
 
 /// Fails if no member has the approver's name. Empty: the lead approves.
-pub(super) async fn check(client: &Client, approver: &str) -> Result<(), Failure> {
+pub(in crate::command) async fn check(client: &Client, approver: &str) -> Result<(), Failure> {
     if approver.is_empty() {
         return Ok(());
     }
@@ -18,7 +18,7 @@ pub(super) async fn check(client: &Client, approver: &str) -> Result<(), Failure
 }
 
 /// Warns if no member has the approver's name. It may still join, so that is not a failure.
-pub(super) async fn warn(client: Client, approver: String, say: impl FnOnce(String)) {
+pub(in crate::command) async fn warn(client: Client, approver: String, say: impl FnOnce(String)) {
     if let Some(why) = wrong_name(&client, &approver).await {
         say(format!("warning: --approver names no member yet. {why} Until it has joined, the lead is asked instead."));
     }

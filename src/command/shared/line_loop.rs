@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::failure::Failure;
 
 /// Writes what `answers` returns for each line of JSON, until the input ends. Ignores lines that are not JSON.
-pub(super) fn answer_lines(mut answers: impl FnMut(&Value) -> Vec<Value>) -> Result<(), Failure> {
+pub(in crate::command) fn answer_lines(mut answers: impl FnMut(&Value) -> Vec<Value>) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = serde_json::from_str::<Value>(&line?) else { continue };

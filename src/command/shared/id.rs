@@ -54,12 +54,12 @@ impl Kind {
 }
 
 /// Returns whether a user means this member.
-pub(super) fn is_named(member: &v1::Member, named: &str) -> bool {
+pub(in crate::command) fn is_named(member: &v1::Member, named: &str) -> bool {
     member.name.eq_ignore_ascii_case(named) || member.role() == Role::Lead && named.eq_ignore_ascii_case(LEAD_ALIAS)
 }
 
 /// Returns the id of the request that `typed` means. `last` is the newest pending request, or else the newest one.
-pub(super) async fn request(caller: &Caller, typed: &str) -> Result<String, Failure> {
+pub(in crate::command) async fn request(caller: &Caller, typed: &str) -> Result<String, Failure> {
     let is_whole = typed.starts_with(REQUEST_ID_PREFIX) && typed.len() >= REQUEST_ID_PREFIX.len() + REQUEST_ID_CHARS;
     if is_whole {
         return Ok(typed.to_owned());
@@ -82,7 +82,7 @@ pub(super) async fn request(caller: &Caller, typed: &str) -> Result<String, Fail
 
 /// Returns the id of the request to answer that `typed` means. `last` is the newest one, of this kind if one is given, that waits
 /// for the caller's answer.
-pub(super) async fn request_to_answer(
+pub(in crate::command) async fn request_to_answer(
     caller: &Caller,
     typed: &str,
     kind: Option<RequestKind>,
@@ -105,7 +105,7 @@ pub(super) async fn request_to_answer(
 }
 
 /// Returns the id of the request to withdraw that `typed` means. `last` is the caller's newest pending permission request.
-pub(super) async fn request_to_withdraw(caller: &Caller, typed: &str) -> Result<String, Failure> {
+pub(in crate::command) async fn request_to_withdraw(caller: &Caller, typed: &str) -> Result<String, Failure> {
     if typed != "last" {
         return request(caller, typed).await;
     }
@@ -115,7 +115,7 @@ pub(super) async fn request_to_withdraw(caller: &Caller, typed: &str) -> Result<
 }
 
 /// Returns what an answer decides.
-pub(super) fn noun(kind: RequestKind) -> &'static str {
+pub(in crate::command) fn noun(kind: RequestKind) -> &'static str {
     match kind {
         RequestKind::Shutdown => "shutdown",
         RequestKind::PlanApproval => "plan",
@@ -132,7 +132,7 @@ async fn newest_pending(caller: &Caller, is_it: impl Fn(&v1::Request) -> bool) -
 
 /// Which message `last` means.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Last {
+pub(in crate::command) enum Last {
     /// The newest message of the caller's inbox, or else the newest one that the caller may see and did not send.
     Received,
     /// The same without notices, which nobody replies to.
@@ -153,7 +153,7 @@ impl Last {
 }
 
 /// Returns the id of the message that `typed` means.
-pub(super) async fn message(caller: &Caller, typed: &str, last: Last) -> Result<String, Failure> {
+pub(in crate::command) async fn message(caller: &Caller, typed: &str, last: Last) -> Result<String, Failure> {
     if typed.len() >= UUID_LENGTH {
         return Ok(typed.to_owned());
     }

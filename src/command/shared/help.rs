@@ -5,7 +5,8 @@
 
 use clap::{Command, CommandFactory as _};
 
-use super::{Cli, complete::suggest};
+use super::complete::suggest;
+use crate::command::Cli;
 
 const EXAMPLES_FIRST: &str = "{about-with-newline}\n{usage-heading} {usage}{after-help}\n\n{all-args}\n\n\
                               Every command also takes the options of `teamwire`, such as --as, --team and --address: see \

@@ -7,7 +7,7 @@ use clap::{Arg, Command, CommandFactory as _, builder::Resettable};
 use clap_markdown::MarkdownOptions;
 use regex::Regex;
 
-use super::Cli;
+use crate::command::Cli;
 use crate::{config, show};
 
 #[test]

@@ -4,27 +4,28 @@ use teamwire_client::v1;
 use teamwire_proto::v1::RequestState;
 
 use super::{
-    Output, shown,
+    shown,
     waiting::{self, Wait},
 };
 use crate::{
+    command::Output,
     context::Caller,
     failure::{Failure, NOT_IN_TIME, REJECTED, UNANSWERED},
     show,
 };
 
 /// A request that a command has made.
-pub(super) struct MadeRequest<'a> {
-    pub(super) caller: &'a Caller,
-    pub(super) reply: &'a v1::SendResponse,
+pub(in crate::command) struct MadeRequest<'a> {
+    pub(in crate::command) caller: &'a Caller,
+    pub(in crate::command) reply: &'a v1::SendResponse,
     /// What the user calls it, such as `plan`.
-    pub(super) noun: &'static str,
-    pub(super) output: Output,
+    pub(in crate::command) noun: &'static str,
+    pub(in crate::command) output: Output,
 }
 
 impl MadeRequest<'_> {
     /// Reports whom the request went to: `sent_to` and the recipients. Waits for the decision if the user wants that.
-    pub(super) async fn finish(&self, sent_to: &str, wait: Option<Wait>) -> Result<(), Failure> {
+    pub(in crate::command) async fn finish(&self, sent_to: &str, wait: Option<Wait>) -> Result<(), Failure> {
         if !self.output.json {
             let to = self.reply.recipients.join(", ");
             anstream::println!("{sent_to} {to} {}", show::paint(show::dim(), &self.reply.request_id));

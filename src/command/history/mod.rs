@@ -1,5 +1,7 @@
 //! `teamwire history`: shows or follows a team's history.
 
+mod export;
+
 use std::path::PathBuf;
 
 use clap::Args;
@@ -58,8 +60,7 @@ impl History {
             text: self.search.clone(),
         };
         if let Some(path) = &self.export {
-            let (written, last) =
-                super::history_export::export(&caller.client, filter, path, self.resume, self.force).await?;
+            let (written, last) = export::export(&caller.client, filter, path, self.resume, self.force).await?;
             if self.output.json {
                 show::line(&serde_json::json!({ "entries": written, "last_sequence": last }));
             } else {

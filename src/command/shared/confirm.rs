@@ -8,7 +8,7 @@ use crate::failure::{Failure, REFUSED};
 
 /// The option that skips the question.
 #[derive(Args, Clone, Copy, Debug)]
-pub(super) struct Confirm {
+pub(in crate::command) struct Confirm {
     /// Do not ask for confirmation; required where no one can answer, as in a script
     #[arg(long, short)]
     yes: bool,
@@ -18,7 +18,7 @@ impl Confirm {
     /// Asks for confirmation at the terminal. `what` says what is about to happen, as a sentence.
     ///
     /// Fails if the answer is not yes. Without a terminal, fails unless `--yes` is given; `instead` says what else to do.
-    pub(super) fn ask(self, what: &str, instead: &str) -> Result<(), Failure> {
+    pub(in crate::command) fn ask(self, what: &str, instead: &str) -> Result<(), Failure> {
         if self.yes {
             return Ok(());
         }
@@ -30,7 +30,7 @@ impl Confirm {
 }
 
 /// Asks a question at the terminal. Fails if the answer is not yes.
-pub(super) fn ask(question: &str) -> Result<(), Failure> {
+pub(in crate::command) fn ask(question: &str) -> Result<(), Failure> {
     anstream::eprint!("{question} [y/N] ");
     let mut answer = String::new();
     stdin().read_line(&mut answer)?;

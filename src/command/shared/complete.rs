@@ -10,11 +10,12 @@ use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, ValueComplet
 use teamwire_client::{Client, v1};
 use teamwire_proto::v1::{MemberState, RequestState, TaskStatus};
 
-use super::{Cli, command};
+use super::help::command;
+use crate::command::Cli;
 use crate::{context::Caller, show};
 
 /// The environment variable by which the completion script asks for suggestions.
-pub(super) const VARIABLE: &str = "TEAMWIRE_COMPLETE";
+pub(in crate::command) const VARIABLE: &str = "TEAMWIRE_COMPLETE";
 
 /// How long a suggestion may take.
 const PATIENCE: Duration = Duration::from_millis(700);
@@ -40,7 +41,7 @@ enum Suggest {
 }
 
 /// Gives an argument its suggestions.
-pub(super) fn suggest(arg: Arg) -> Arg {
+pub(in crate::command) fn suggest(arg: Arg) -> Arg {
     let value = arg.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
     let what = match (value, arg.get_id().as_str()) {
         ("MEMBER" | "[RECIPIENT] TEXT", _) => Suggest::Members,

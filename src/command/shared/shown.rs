@@ -10,7 +10,7 @@ const SEARCHED_MAX: usize = 1_000;
 
 /// Acknowledges a message that was printed, if it is in the caller's inbox. If that fails, the message stays unread, which
 /// harms no one, so the command still succeeds.
-pub(super) async fn acknowledge(caller: &Caller, message_ids: Vec<String>) {
+pub(in crate::command) async fn acknowledge(caller: &Caller, message_ids: Vec<String>) {
     if caller.member.is_none() || message_ids.is_empty() {
         return;
     }
@@ -18,7 +18,7 @@ pub(super) async fn acknowledge(caller: &Caller, message_ids: Vec<String>) {
 }
 
 /// Acknowledges the answer to a request, or the notice of its end if no message answered it.
-pub(super) async fn acknowledge_decision(caller: &Caller, request: &v1::Request) {
+pub(in crate::command) async fn acknowledge_decision(caller: &Caller, request: &v1::Request) {
     if request.answer_message_id.is_empty() {
         let kinds = [
             NoticeKind::RequestExpired,
@@ -33,7 +33,7 @@ pub(super) async fn acknowledge_decision(caller: &Caller, request: &v1::Request)
 }
 
 /// Acknowledges the notice that a member has exited.
-pub(super) async fn acknowledge_exit(caller: &Caller, member: &v1::Member) {
+pub(in crate::command) async fn acknowledge_exit(caller: &Caller, member: &v1::Member) {
     let is_shown = |notice: &v1::Notice| {
         notice.kind() == NoticeKind::MemberExited && notice.member == member.name && notice.exit == member.exit
     };

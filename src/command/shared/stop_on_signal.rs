@@ -8,7 +8,7 @@ use crate::failure::Failure;
 /// Returns a token that the first SIGTERM or SIGINT cancels. A second signal exits with 130, without waiting.
 ///
 /// `doing`: what the log says about the first.
-pub(super) fn stop_on_signal(doing: &'static str) -> Result<CancellationToken, Failure> {
+pub(in crate::command) fn stop_on_signal(doing: &'static str) -> Result<CancellationToken, Failure> {
     let mut signals = Signals::new()?;
     let shutdown = CancellationToken::new();
     let stop = shutdown.clone();
@@ -23,7 +23,7 @@ pub(super) fn stop_on_signal(doing: &'static str) -> Result<CancellationToken, F
 }
 
 /// Returns a token that SIGTERM and SIGINT cancel. From now on, these signals have no other effect.
-pub(super) fn cancel_on_signal() -> Result<CancellationToken, Failure> {
+pub(in crate::command) fn cancel_on_signal() -> Result<CancellationToken, Failure> {
     let mut signals = Signals::new()?;
     let cancelled = CancellationToken::new();
     let cancel = cancelled.clone();

@@ -16,7 +16,7 @@ const REDRAWS_PER_QUESTION: u32 = 3;
 
 /// How long to wait: seconds, or a duration such as `90s`, `10m` or `1h30m`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wait(pub(super) Duration);
+pub(in crate::command) struct Wait(pub(in crate::command) Duration);
 
 impl FromStr for Wait {
     type Err = String;
@@ -33,7 +33,7 @@ impl FromStr for Wait {
 
 /// Waits for an event. Meanwhile, on a terminal, one line says what is missing and how much time is left. `status`: what is
 /// missing now; `None` keeps what was said last.
-pub(super) async fn wait_for<T>(
+pub(in crate::command) async fn wait_for<T>(
     patience: Duration,
     status: impl AsyncFn() -> Option<String>,
     event: impl Future<Output = T>,
@@ -69,7 +69,7 @@ pub(super) async fn wait_for<T>(
 
 /// Waits for the decision of a request, for up to `patience`, and meanwhile says how far it has got. `open`: how long the
 /// request itself stays open, or how long the caller is ready to wait.
-pub(super) async fn decision(
+pub(in crate::command) async fn decision(
     caller: &Caller,
     request_id: &str,
     open: Duration,
@@ -93,14 +93,19 @@ pub(super) async fn decision(
 }
 
 /// Returns the sequence of the newest entry of the history.
-pub(super) async fn last_sequence(caller: &Caller) -> Result<u64, Error> {
+pub(in crate::command) async fn last_sequence(caller: &Caller) -> Result<u64, Error> {
     let request = v1::ListHistoryRequest { page_size: 1, newest: true, ..v1::ListHistoryRequest::default() };
     Ok(caller.client.list_history(request).await?.last_sequence)
 }
 
 /// Says how far a message has got with its first recipient, and what that one has not done yet: `awaited`, such as
 /// "answered".
-pub(super) async fn progress_of(caller: &Caller, message_id: &str, noun: &str, awaited: &str) -> Option<String> {
+pub(in crate::command) async fn progress_of(
+    caller: &Caller,
+    message_id: &str,
+    noun: &str,
+    awaited: &str,
+) -> Option<String> {
     let request = v1::GetMessageRequest { message_id: message_id.to_owned(), ..v1::GetMessageRequest::default() };
     let reply = caller.client.get_message(request).await.ok()?;
     let receipt = reply.receipts.first()?;

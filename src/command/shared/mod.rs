@@ -1,0 +1,15 @@
+//! What several commands use: asking before something, waiting for something, ids that a user may shorten, completion and help.
+
+pub(in crate::command) mod approver;
+pub(crate) mod complete;
+pub(in crate::command) mod confirm;
+pub(crate) mod help;
+pub(in crate::command) mod id;
+pub(in crate::command) mod line_loop;
+pub(in crate::command) mod made_request;
+#[cfg(test)]
+mod reference;
+pub(in crate::command) mod shown;
+pub(in crate::command) mod stop_on_signal;
+pub(in crate::command) mod successor;
+pub(in crate::command) mod waiting;
