@@ -10,7 +10,6 @@ mod backup;
 mod certs;
 mod completions;
 mod console;
-mod demo;
 mod doctor;
 mod down;
 mod echo_teammate;
@@ -63,7 +62,7 @@ pub(crate) use shared::{complete, help::command};
 ///
 /// A coordinator (`teamwire serve`) stores teams, a durable inbox for each member, pending approvals and the task board.
 /// Members are processes on any machine: `teamwire run NAME -- COMMAND` turns any program into one. Start with
-/// `teamwire demo` to see a team at work, or with `teamwire serve`, which prints the next commands to type.
+/// `teamwire up` and a team file, or with `teamwire serve`, which prints the next commands to type.
 #[derive(Debug, Parser)]
 #[command(
     name = "teamwire",
@@ -142,7 +141,6 @@ enum Command {
     Backup(backup::Backup),
     Restore(backup::Restore),
     Certs(certs::Certs),
-    Demo(demo::Demo),
     Up(up::Up),
     Down(down::Down),
     #[command(subcommand)]
@@ -188,8 +186,6 @@ enum Command {
     Setup(setup::Setup),
     Hook(hook::Hook),
     #[command(hide = true)]
-    DemoTeammate(demo::teammate::DemoTeammate),
-    #[command(hide = true)]
     EchoTeammate(echo_teammate::EchoTeammate),
     #[command(hide = true)]
     Watchdog(watchdog::Watchdog),
@@ -217,7 +213,6 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
         Command::Backup(command) => (command.run(&context).await, command.output.json),
         Command::Restore(command) => (command.run().await, command.output.json),
         Command::Certs(command) => (command.run(), command.output.json),
-        Command::Demo(command) => (command.run().await, false),
         Command::Up(command) => (command.run(&context).await, command.output.json),
         Command::Down(command) => (command.run(&context).await, command.output.json),
         Command::Team(command) => command.run(&context).await,
@@ -258,7 +253,6 @@ async fn dispatch(cli: Cli, traces: &Traces) -> u8 {
             Ok(code) => return code,
             Err(failure) => (Err(failure), false),
         },
-        Command::DemoTeammate(command) => (command.run(), false),
         Command::EchoTeammate(command) => (command.run(), false),
         // Run by `main`, before the runtime starts.
         Command::Watchdog(_) => return 0,

@@ -1,57 +1,9 @@
-//! `teamwire demo` and the help of commands, as a newcomer meets them.
-
-use std::fs;
+//! The help of commands, ids and what a terminal shows, as a newcomer meets them.
 
 use crate::{
     agents,
-    world::{LEAD, Output, ScriptedHost, StartedCommand, World, eventually, offer, processes_with},
+    world::{LEAD, ScriptedHost, World, offer},
 };
-
-fn is_chinese(c: char) -> bool {
-    matches!(c, '\u{4e00}'..='\u{9fff}')
-}
-
-#[test]
-fn the_demo_succeeds_in_both_languages_and_leaves_no_advice_behind() {
-    let world = World::embedded();
-    let english = world.cli("newcomer", &["demo"]).succeeds().stdout;
-    assert!(english.contains("Every step succeeded.") && !english.contains("another terminal"), "{english}");
-    assert!(!english.contains(is_chinese), "{english}");
-    let chinese = world.cli("newcomer", &["demo", "--lang", "zh", "--pause", "0.01"]).succeeds().stdout;
-    assert!(chinese.contains("Every step succeeded.") && chinese.contains("请整理今日任务"), "{chinese}");
-    assert!(!chinese.contains("The team") && chinese.contains("团队已删除"), "{chinese}");
-    let places: Vec<_> = (1..=4).map(|number| chinese.find(&format!("场景 {number}")).expect("a scenario")).collect();
-    assert!(places.is_sorted(), "{chinese}");
-}
-
-#[test]
-fn on_a_terminal_the_demo_says_nothing_about_its_own_coordinator() {
-    let world = World::embedded();
-    let script = "script --quiet --command \"'$0' demo --pause 0\" /dev/null";
-    let shown = world.spawn_shell("newcomer", script).output().succeeds().stdout;
-    assert!(shown.contains("Every step succeeded."), "{shown}");
-    assert!(!shown.contains("The coordinator is listening"), "{shown}");
-}
-
-#[test]
-fn an_interrupted_demo_ends_its_processes_and_deletes_its_files() {
-    leaves_nothing_behind(StartedCommand::interrupt, 130);
-    leaves_nothing_behind(StartedCommand::terminate, 143);
-}
-
-/// Ends a demo while a teammate runs.
-fn leaves_nothing_behind(end: fn(StartedCommand) -> Output, code: i32) {
-    let world = World::embedded();
-    let files = world.home("newcomer").join("files");
-    fs::create_dir(&files).unwrap();
-    let environment = [("TMPDIR", files.to_str().unwrap())];
-    let demo = world.spawn_in("newcomer", &["demo", "--pause", "30"], &environment);
-    let has_teammate = || (processes_with("TMPDIR", &files).len() > 2).then_some(());
-    eventually("the demo, its coordinator and a teammate run", has_teammate);
-    end(demo).exits(code).complains_of("ended the demo early");
-    assert_eq!(fs::read_dir(&files).unwrap().count(), 0);
-    eventually("no process is left", || processes_with("TMPDIR", &files).is_empty().then_some(()));
-}
 
 #[test]
 fn an_id_may_be_short_or_last_and_names_complete_on_tab() {
