@@ -53,8 +53,17 @@ impl Transcript {
     }
 }
 
+/// Leaves out times, as values and as words in a text.
 fn without_times(text: &str) -> String {
-    let mut parts = text.split("Timestamp {");
+    let is_part = |c: char| c.is_ascii_digit() || matches!(c, '-' | 'T' | ':' | '.' | 'Z');
+    let is_time = |word: &str| word.len() >= 20 && word.ends_with('Z') && word.as_bytes()[10] == b'T';
+    let mut text_only = String::new();
+    for word in text.split_inclusive(|c| !is_part(c)) {
+        let end = word.find(|c| !is_part(c)).unwrap_or(word.len());
+        text_only.push_str(if is_time(&word[..end]) { "TIME" } else { &word[..end] });
+        text_only.push_str(&word[end..]);
+    }
+    let mut parts = text_only.split("Timestamp {");
     let mut shown = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         shown.push_str("Timestamp");
