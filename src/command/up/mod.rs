@@ -27,7 +27,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use self::{apply::Run, dry_run::dry_run, file::TeamFile, records::Records, report::Report};
+use self::{apply::Run, dry_run::dry_run, records::Records, report::Report};
 use super::Output;
 use crate::{
     context::{ContextArgs, refuse_within_runner},
@@ -65,7 +65,7 @@ pub(super) struct Up {
 impl Up {
     pub(super) async fn run(&self, context: &ContextArgs) -> Result<(), Failure> {
         refuse_within_runner("A team cannot be started here.")?;
-        let file = TeamFile::load(&self.file)?;
+        let file = check::load(&self.file)?;
         let records = Records::of(context)?;
         let report = Report { json: self.output.json };
         if self.dry_run {

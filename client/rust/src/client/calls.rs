@@ -1,8 +1,7 @@
 //! One method for each RPC. Those with more to do than a call are in `answer`, `task`, `history` and `subscription`.
 
-use prost::Message as _;
 use teamwire_proto::{
-    Method, Reason, Refusal,
+    Method,
     v1::{
         self, access_service_client::AccessServiceClient, audit_service_client::AuditServiceClient,
         backup_service_client::BackupServiceClient, history_service_client::HistoryServiceClient,
@@ -17,9 +16,6 @@ use uuid::Uuid;
 use super::{Call, Client};
 use crate::Error;
 
-/// The largest request that a coordinator reads, in bytes: 256 KiB.
-const REQUEST_BYTES_MAX: usize = 256 * 1024;
-
 impl Client {
     /// Sends one message of any kind, with the request's idempotency key or a new one.
     ///
@@ -32,17 +28,6 @@ impl Client {
         if request.idempotency_key.is_empty() {
             // Version 7 sorts by time, which costs a coordinator the least to store.
             request.idempotency_key = Uuid::now_v7().to_string();
-        }
-        // The coordinator's transport would reject it without saying why.
-        if request.encoded_len() > REQUEST_BYTES_MAX {
-            return Err(Error::Refused(
-                Refusal::new(
-                    Reason::ContentTooLarge,
-                    "The message is far too large. Put the content where the recipient can read it, and send its address as \
-                     an attachment.",
-                )
-                .field("content"),
-            ));
         }
         let call = Call::of(Method::Send).with_key(&request.idempotency_key);
         self.call(call, request, |channel, request| async move { messages(channel).send(request).await }).await

@@ -9,7 +9,8 @@ const PROFILES: [&str; 2] = ["claude", "codex"];
 const HOSTS: [&str; 2] = [LOCAL, "gpu-1"];
 
 fn parse(text: &str) -> TeamFile {
-    TeamFile::parse("team.toml", text, Path::new("/")).unwrap_or_else(|failure| panic!("{}: {text}", failure.message()))
+    crate::command::up::check::parse("team.toml", text, Path::new("/"))
+        .unwrap_or_else(|failure| panic!("{}: {text}", failure.message()))
 }
 
 /// Carries out a step on a model of the team.

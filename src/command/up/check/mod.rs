@@ -1,9 +1,10 @@
-//! Checks a team's file, so that `up` reports a mistake before it does anything.
+//! Reads a team's file, and checks it, so that `up` reports a mistake before it does anything. How long texts may be, and how many of
+//! something there may be, is for the coordinator to say.
 
 use std::{
     collections::BTreeSet,
     fs,
-    path::{Component, Path},
+    path::{Component, Path, PathBuf},
 };
 
 use teamwire_proto::{Refusal, name::Name};
@@ -11,30 +12,29 @@ use teamwire_proto::{Refusal, name::Name};
 use super::file::{LOCAL, ME, Member, Source, TeamFile, is_same};
 use crate::failure::Failure;
 
-/// How long a text may be that the coordinator stores as content, such as a prompt.
-const TEXT_BYTES_MAX: usize = 64 * 1024;
+/// Reads and checks a file.
+pub(super) fn load(path: &Path) -> Result<TeamFile, Failure> {
+    let text = fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("Cannot read {}: {error}.{}", path.display(), how_to_write(path))))?;
+    let directory = match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) => parent.to_owned(),
+        None => PathBuf::from("."),
+    };
+    let directory = std::path::absolute(&directory).unwrap_or(directory);
+    parse(&path.display().to_string(), &text, &directory)
+}
 
-/// How long the description of a team may be.
-const DESCRIPTION_CHARS_MAX: usize = 1_000;
-
-/// How long a line may be, such as the subject of a task.
-const LINE_CHARS_MAX: usize = 200;
-
-/// How many tasks a task may depend on.
-const DEPENDENCIES_MAX: usize = 64;
-
-/// How many labels a host can have, and how long their keys and values are.
-const LABELS_MAX: usize = 32;
-const LABEL_KEY_CHARS_MAX: usize = 63;
-const LABEL_VALUE_CHARS_MAX: usize = 255;
-
-/// How long a directory may be.
-const DIR_BYTES_MAX: usize = 1_000;
+/// Reads and checks the text of a file. `directory`: where it is.
+pub(super) fn parse(name: &str, text: &str, directory: &Path) -> Result<TeamFile, Failure> {
+    let source = Source::new(name, text)?;
+    let mut file = TeamFile::read(&source, directory)?;
+    check(&mut file, &source)?;
+    Ok(file)
+}
 
 /// Checks a file, and reads the prompts that it refers to.
-pub(super) fn check(file: &mut TeamFile, source: &Source<'_>) -> Result<(), Failure> {
+fn check(file: &mut TeamFile, source: &Source<'_>) -> Result<(), Failure> {
     Name::parse(&file.name, "name").map_err(|refusal| refused(source, &["name"], &refusal))?;
-    at_most(source, &["description"], file.description.chars().count(), DESCRIPTION_CHARS_MAX, "characters")?;
     check_members(file, source)?;
     check_profiles(file, source)?;
     check_lead(file, source)?;
@@ -63,12 +63,6 @@ fn check_members(file: &mut TeamFile, source: &Source<'_>) -> Result<(), Failure
             let what = "the coordinator chooses another host if this one is lost: leave out host, or use labels";
             return wrong("reschedule", what);
         }
-        let is_bounded = |(key, value): (&String, &String)| {
-            (1..=LABEL_KEY_CHARS_MAX).contains(&key.chars().count()) && value.chars().count() <= LABEL_VALUE_CHARS_MAX
-        };
-        if member.labels.len() > LABELS_MAX || !member.labels.iter().all(is_bounded) {
-            return wrong("labels", "up to 32 labels, with keys of 1 to 63 and values of up to 255 characters");
-        }
         if let Some(prompt) = &member.prompt_file {
             if !member.prompt.is_empty() {
                 return wrong("prompt_file", "give either prompt or prompt_file");
@@ -78,14 +72,9 @@ fn check_members(file: &mut TeamFile, source: &Source<'_>) -> Result<(), Failure
                 source.wrong(&at("prompt_file"), &format!("cannot read {}: {error}", path.display()))
             })?;
         }
-        let key = if member.prompt_file.is_some() { "prompt_file" } else { "prompt" };
-        at_most(source, &at(key), member.prompt.len(), TEXT_BYTES_MAX, "bytes")?;
         let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
-        if member.dir.len() > DIR_BYTES_MAX || !Path::new(&member.dir).components().all(is_plain) {
-            return wrong(
-                "dir",
-                "a relative path without \"..\", of up to 1,000 bytes: it lies below the profile's directory",
-            );
+        if !Path::new(&member.dir).components().all(is_plain) {
+            return wrong("dir", "a relative path without \"..\": it lies below the profile's directory");
         }
     }
     Ok(())
@@ -130,19 +119,16 @@ fn check_tasks(file: &TeamFile, source: &Source<'_>) -> Result<(), Failure> {
     for (index, task) in file.tasks.iter().enumerate() {
         let index = index.to_string();
         let at = |key| ["tasks", &index, key];
-        let is_line =
-            |text: &str| (1..=LINE_CHARS_MAX).contains(&text.chars().count()) && !text.chars().any(char::is_control);
+        let is_line = |text: &str| !text.trim().is_empty() && !text.chars().any(char::is_control);
         for (key, text) in [("subject", task.subject.as_str()), ("key", task.key())] {
             if !is_line(text) {
-                return Err(source.wrong(&at(key), "one line of 1 to 200 characters"));
+                return Err(source.wrong(&at(key), "one line, not empty"));
             }
         }
         if !keys.insert(task.key()) {
             let what = format!("two tasks have the key \"{}\"; without a key, the subject is the key", task.key());
             return Err(source.wrong(&at("subject"), &what));
         }
-        at_most(source, &at("description"), task.description.len(), TEXT_BYTES_MAX, "bytes")?;
-        at_most(source, &at("depends_on"), task.depends_on.len(), DEPENDENCIES_MAX, "tasks")?;
         let is_known = |owner: &String| {
             is_same(owner, file.user()) || file.members.iter().any(|member| is_same(&member.name, owner))
         };
@@ -177,13 +163,20 @@ fn circle(file: &TeamFile) -> Option<usize> {
     })
 }
 
-fn at_most(source: &Source<'_>, path: &[&str], size: usize, max: usize, unit: &str) -> Result<(), Failure> {
-    if size <= max {
-        return Ok(());
-    }
-    Err(source.wrong(path, &format!("up to {max} {unit}, not {size}")))
-}
-
 fn refused(source: &Source<'_>, path: &[&str], refusal: &Refusal) -> Failure {
     source.wrong(path, &refusal.message)
 }
+
+fn how_to_write(path: &Path) -> String {
+    if path.exists() {
+        return String::new();
+    }
+    format!(
+        "\n\nWrite {}, for example:\n\n    name = \"acme\"\n\n    [[members]]\n    name = \"backend\"\n    profile = \"claude\"\n    \
+         prompt = \"You own the API.\"\n",
+        path.display()
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,9 @@
 //! The file that describes a team: `team.toml`.
 //!
-//! serde reads it; [`super::check`] checks what the types cannot express. Every error names the file, the line and the key.
+//! serde reads it; `check` checks what the types cannot express. Every error names the file, the line and the key.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     path::{Path, PathBuf},
 };
 
@@ -103,27 +102,11 @@ fn me() -> String {
 }
 
 impl TeamFile {
-    /// Reads and checks a file.
-    pub(super) fn load(path: &Path) -> Result<Self, Failure> {
-        let text = fs::read_to_string(path).map_err(|error| {
-            Failure::usage(format!("Cannot read {}: {error}.{}", path.display(), how_to_write(path)))
-        })?;
-        let directory = match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            Some(parent) => parent.to_owned(),
-            None => PathBuf::from("."),
-        };
-        let directory = std::path::absolute(&directory).unwrap_or(directory);
-        Self::parse(&path.display().to_string(), &text, &directory)
-    }
-
-    /// Reads and checks the text of a file. `directory`: where it is.
-    pub(super) fn parse(name: &str, text: &str, directory: &Path) -> Result<Self, Failure> {
-        let mut file: Self = toml_edit::de::from_str(text).map_err(|error| unreadable(name, text, error))?;
-        let document = Document::parse(text).map_err(|error| unreadable(name, text, error.into()))?;
-        let source = Source { name, text, document: &document };
+    /// Reads a file, unchecked. `directory`: where it is.
+    pub(super) fn read(source: &Source<'_>, directory: &Path) -> Result<Self, Failure> {
+        let mut file: Self = toml_edit::de::from_str(source.text).map_err(|error| source.unreadable(error))?;
         directory.clone_into(&mut file.directory);
         file.local = file.hosts.local.is_some().then(|| source.table_at(&["hosts", LOCAL]));
-        super::check::check(&mut file, &source)?;
         Ok(file)
     }
 
@@ -188,10 +171,20 @@ pub(super) fn is_same(one: &str, other: &str) -> bool {
 pub(super) struct Source<'s> {
     name: &'s str,
     text: &'s str,
-    document: &'s Document<&'s str>,
+    document: Document<&'s str>,
 }
 
-impl Source<'_> {
+impl<'s> Source<'s> {
+    /// Takes the text of a file with this name. Fails if it is not TOML.
+    pub(super) fn new(name: &'s str, text: &'s str) -> Result<Self, Failure> {
+        let document = Document::parse(text).map_err(|error| unreadable(name, text, error.into()))?;
+        Ok(Self { name, text, document })
+    }
+
+    fn unreadable(&self, error: toml_edit::de::Error) -> Failure {
+        unreadable(self.name, self.text, error)
+    }
+
     /// Creates the failure for a mistake at a key. `path`: the path to the key, such as `members`, `2`, `name`.
     pub(super) fn wrong(&self, path: &[&str], what: &str) -> Failure {
         let keys: Vec<&str> = path.iter().filter(|part| part.parse::<usize>().is_err()).copied().collect();
@@ -227,17 +220,3 @@ fn unreadable(name: &str, text: &str, mut error: toml_edit::de::Error) -> Failur
     let what: Vec<String> = error.to_string().lines().map(|line| line.trim().to_owned()).collect();
     Failure::usage(format!("{name}:{line}: {}. `teamwire up --help` shows an example.", what.join(", ")))
 }
-
-fn how_to_write(path: &Path) -> String {
-    if path.exists() {
-        return String::new();
-    }
-    format!(
-        "\n\nWrite {}, for example:\n\n    name = \"acme\"\n\n    [[members]]\n    name = \"backend\"\n    profile = \"claude\"\n    \
-         prompt = \"You own the API.\"\n",
-        path.display()
-    )
-}
-
-#[cfg(test)]
-mod tests;
