@@ -5,14 +5,13 @@
 
 use std::{collections::BTreeMap, ffi::OsStr, time::Duration};
 
-use clap::{Arg, FromArgMatches as _};
+use clap::{Arg, Command, FromArgMatches as _};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, ValueCompleter};
 use teamwire_client::{Client, v1};
 use teamwire_proto::v1::{MemberState, RequestState, TaskStatus};
 
 use super::help::command;
-use crate::command::Cli;
-use crate::{context::Caller, show};
+use crate::{command::Cli, context::Caller, show};
 
 /// The environment variable by which the completion script asks for suggestions.
 pub(in crate::command) const VARIABLE: &str = "TEAMWIRE_COMPLETE";
@@ -25,7 +24,12 @@ const SUGGESTED_MAX: usize = 100;
 
 /// Answers a completion script that asks for suggestions, and exits. Otherwise returns at once.
 pub(crate) fn answer() {
-    clap_complete::CompleteEnv::with_factory(command).var(VARIABLE).complete();
+    clap_complete::CompleteEnv::with_factory(|| command().mut_subcommands(suggesting)).var(VARIABLE).complete();
+}
+
+/// Gives the arguments of a command and its subcommands their suggestions.
+fn suggesting(command: Command) -> Command {
+    command.mut_args(|arg| if arg.is_global_set() { arg } else { suggest(arg) }).mut_subcommands(suggesting)
 }
 
 /// A thing to suggest, recognized by the name of an argument's value.
@@ -41,7 +45,7 @@ enum Suggest {
 }
 
 /// Gives an argument its suggestions.
-pub(in crate::command) fn suggest(arg: Arg) -> Arg {
+fn suggest(arg: Arg) -> Arg {
     let value = arg.get_value_names().and_then(|names| names.first()).map_or("", |name| name.as_str());
     let what = match (value, arg.get_id().as_str()) {
         ("MEMBER" | "[RECIPIENT] TEXT", _) => Suggest::Members,

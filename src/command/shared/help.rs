@@ -1,11 +1,10 @@
-//! The command line as users see it: what `--help` shows, and what Tab completes.
+//! The command line as users see it: what `--help` shows.
 //!
 //! The help of a command shows what it does, examples, and its own arguments. The options that all commands share appear
 //! only in `teamwire --help`.
 
 use clap::{Command, CommandFactory as _};
 
-use super::complete::suggest;
 use crate::command::Cli;
 
 const EXAMPLES_FIRST: &str = "{about-with-newline}\n{usage-heading} {usage}{after-help}\n\n{all-args}\n\n\
@@ -24,7 +23,7 @@ pub(crate) fn command() -> Command {
 fn arrange(command: Command) -> Command {
     command
         .help_template(EXAMPLES_FIRST)
-        .mut_args(|arg| if arg.is_global_set() { arg.hide(true) } else { suggest(arg) })
+        .mut_args(|arg| if arg.is_global_set() { arg.hide(true) } else { arg })
         .mut_subcommands(arrange)
 }
 

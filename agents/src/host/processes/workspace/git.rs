@@ -1,6 +1,11 @@
 //! Runs git.
 
-use std::{env, path::Path, process::Stdio, time::Duration};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
 
 use tokio::{io::AsyncWriteExt as _, process::Command, time::timeout};
 
@@ -22,6 +27,15 @@ const OVERRIDES: [&str; 9] = [
     "status.showUntrackedFiles=all",
     "diff.ignoreSubmodules=none",
 ];
+
+/// What git knows about a worktree.
+#[derive(Debug)]
+pub(super) struct Registration {
+    /// The directory in the repository with what belongs to this worktree alone.
+    pub(super) git_directory: PathBuf,
+    /// The repository's own directory.
+    pub(super) common_directory: PathBuf,
+}
 
 /// A git command.
 #[derive(Debug)]

@@ -12,8 +12,7 @@ use std::{
 
 use super::{
     files::{self, shown},
-    git::Git,
-    worktree::Registration,
+    git::{Git, Registration},
 };
 
 /// What git leaves in a worktree's own directory while an operation is half done.

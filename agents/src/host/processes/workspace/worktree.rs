@@ -7,7 +7,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{git::Git, held::Search};
+use super::{
+    git::{Git, Registration},
+    held::Search,
+};
 use crate::host::StartError;
 
 /// The file in a repository that is locked while a host adds or removes a worktree.
@@ -25,15 +28,6 @@ pub(super) struct Worktree {
     pub(super) branch: String,
     /// Whether the files in it that git ignores may be lost.
     pub(super) discard_ignored: bool,
-}
-
-/// What git knows about a worktree.
-#[derive(Debug)]
-pub(super) struct Registration {
-    /// The directory in the repository with what belongs to this worktree alone.
-    pub(super) git_directory: PathBuf,
-    /// The repository's own directory.
-    pub(super) common_directory: PathBuf,
 }
 
 impl Worktree {
