@@ -44,15 +44,15 @@ writes three things beside FILE after each scenario: the figures of every run (d
 plots, and the page itself, from all figures in data. The page says if they come from different \
 commits or machines.
 
-Examples:
-  cargo run --profile dist --package teamwire-bench -- --fetch --quick
-  cargo run --profile dist --package teamwire-bench -- send --store embedded
-  cargo run --profile dist --package teamwire-bench -- idle --streams 10000
-  cargo run --profile dist --package teamwire-bench -- drain --backlog 100000 --json drain.json
-  cargo run --profile dist --package teamwire-bench -- watch --members 200 --messages 20000
-  cargo run --profile dist --package teamwire-bench -- scale --runs 1 --scale-teams 10000 --scale-members 2
-  cargo run --profile dist --package teamwire-bench -- --fetch --markdown docs/benchmarks/results.md
-  cargo run --package teamwire-bench -- --render docs/benchmarks/results.md";
+Examples, in the folder bench/:
+  cargo run --profile dist -- --fetch --quick
+  cargo run --profile dist -- send --store embedded
+  cargo run --profile dist -- idle --streams 10000
+  cargo run --profile dist -- drain --backlog 100000 --json drain.json
+  cargo run --profile dist -- watch --members 200 --messages 20000
+  cargo run --profile dist -- scale --runs 1 --scale-teams 10000 --scale-members 2
+  cargo run --profile dist -- --fetch --markdown ../docs/benchmarks/results.md
+  cargo run -- --render ../docs/benchmarks/results.md";
 
 /// The number of runs, and the seconds of a run, if nothing else is said: of a check, of a look, and of what is published.
 const RUNS: [u32; 3] = [1, 3, 5];

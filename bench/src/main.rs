@@ -258,7 +258,9 @@ fn settings(cli: &Cli, teamwire: PathBuf, directory: &Path) -> Result<(Bench, Op
 /// source. `None`: cargo does not run this program, so nothing was built; or the commit is unknown.
 fn build() -> Result<Option<String>> {
     let Some(cargo) = env::var_os("CARGO") else { return Ok(None) };
-    let status = Command::new(cargo).args(["build", "--profile", "dist", "--package", "teamwire"]).status()?;
+    let product = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let build = ["build", "--profile", "dist", "--package", "teamwire"];
+    let status = Command::new(cargo).args(build).current_dir(product).status()?;
     if status.success() {
         Ok(provenance::commit())
     } else {

@@ -30,6 +30,7 @@ pub(crate) fn released(name: &str) -> PathBuf {
     target().join("release").join(name)
 }
 
-fn target() -> PathBuf {
+/// Returns the directory in which cargo builds.
+pub(crate) fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }

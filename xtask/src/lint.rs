@@ -18,9 +18,10 @@ pub(crate) fn run() -> Result<(), Failure> {
 
 /// Checks the formatting of the code.
 pub(crate) fn format() -> Result<(), Failure> {
-    Step::cargo(&["fmt", "--all", "--check"])
-        .advice("run `cargo fmt --all`; `rustup component add rustfmt` installs a missing rustfmt")
-        .run()
+    let advice = "run `cargo fmt --all`, in bench/ too; `rustup component add rustfmt` installs a missing rustfmt";
+    let of_all = ["fmt", "--all", "--check"];
+    Step::cargo(&of_all).advice(advice).run()?;
+    Step::cargo(&[&of_all[..], &["--manifest-path", "bench/Cargo.toml"]].concat()).advice(advice).run()
 }
 
 /// Checks what needs no compiler: the protocol's files, the dependencies and the prose.

@@ -259,6 +259,7 @@ fn lint_installs_its_tools_once_and_checks_the_quickest_first() {
     assert!(output.status.success(), "{output:?}");
     let checks = [
         "cargo fmt --all --check",
+        "cargo fmt --all --check --manifest-path bench/Cargo.toml",
         "buf lint",
         "buf format --diff --exit-code",
         "buf breaking --against proto/released.binpb",
