@@ -270,8 +270,8 @@ fn lint_installs_its_tools_once_and_checks_the_quickest_first() {
     ];
     let mut first = checks.to_vec();
     let pip = "python -m pip install --quiet --disable-pip-version-check --requirement xtask/lint/requirements.txt";
-    first.splice(4..4, ["python3 -m venv --clear target/tools/lint", pip]);
-    first.insert(1, "npm ci --prefix xtask --ignore-scripts --no-audit --no-fund");
+    first.splice(5..5, ["python3 -m venv --clear target/tools/lint", pip]);
+    first.insert(2, "npm ci --prefix xtask --ignore-scripts --no-audit --no-fund");
     let calls = || -> Vec<_> {
         let calls = machine.calls();
         calls
