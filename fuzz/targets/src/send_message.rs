@@ -252,7 +252,8 @@ fn answered(message: &v1::Message) -> Option<&str> {
 fn as_sent(written: Value) -> Map<String, Value> {
     let Value::Object(mut written) = written else { panic!("a message is an object") };
     let is_answer = written.contains_key("approve");
-    for key in ["id", "team", "from", "recipients", "sent_at", "request_expires_at", "target_incarnation"] {
+    // What only the coordinator sets.
+    for key in ["id", "team", "from", "recipients", "sent_at", "request_expires_at", "target_incarnation", "prompt"] {
         written.remove(key);
     }
     if !is_answer {
