@@ -16,7 +16,7 @@
 use teamwire_client::{Client, Retry};
 use teamwire_proto::{
     name::Address,
-    v1::{self, SenderKind, message::Body, send_request},
+    v1::{self, SenderKind, send_request},
 };
 
 /// How many messages are remembered. A session delivers at most 64 without acknowledgement; more can be in hand only if the
@@ -95,7 +95,7 @@ impl PendingReplies {
         let Some(sender) = message.sender.as_ref().filter(|sender| sender.kind() == SenderKind::Member) else { return };
         let request_id = match &message.body {
             Some(_) if message.prompt => return,
-            Some(Body::Message(_) | Body::Broadcast(_)) => String::new(),
+            Some(body) if body.kind().invites_reply() => String::new(),
             Some(body) if body.kind().is_request() => message.request_id.clone(),
             // Answers and notices want no answer.
             _ => return,
@@ -173,6 +173,7 @@ impl PendingReplies {
 #[cfg(test)]
 mod tests {
     use teamwire_client::message;
+    use teamwire_proto::v1::message::Body;
 
     use super::*;
 

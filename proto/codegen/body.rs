@@ -16,6 +16,7 @@ struct Row {
     goes_to: String,
     answered_by: String,
     recipient_is_optional: bool,
+    invites_reply: bool,
     is_sendable: bool,
 }
 
@@ -50,6 +51,7 @@ pub(crate) fn table(pool: &DescriptorPool) -> String {
                 goes_to: text(&policy, "goes_to"),
                 answered_by: text(&policy, "answered_by"),
                 recipient_is_optional: flag(&policy, "recipient_is_optional"),
+                invites_reply: flag(&policy, "invites_reply"),
                 is_sendable: request.get_field_by_name(field.name()).is_some(),
                 body,
             };
@@ -57,8 +59,32 @@ pub(crate) fn table(pool: &DescriptorPool) -> String {
             Some(row)
         })
         .collect();
-    [kind(&rows), compose(&rows), view("message", rows.iter()), view("send_request", sendable(&rows)), delivered(&rows)]
-        .concat()
+    [
+        kind(&rows),
+        requests(pool),
+        compose(&rows),
+        view("message", rows.iter()),
+        view("send_request", sendable(&rows)),
+        delivered(&rows),
+    ]
+    .concat()
+}
+
+/// Writes which message makes a request of each kind, from the `request_policy` of the values of `RequestKind`.
+fn requests(pool: &DescriptorPool) -> String {
+    let kinds = pool.get_enum_by_name("teamwire.v1.RequestKind").expect("RequestKind");
+    let arm = |value: protox::prost_reflect::EnumValueDescriptor| {
+        let policy = policy(pool, &value.options(), "request_policy").expect("every kind has a policy");
+        let variant = camel(value.name().strip_prefix("REQUEST_KIND_").expect("the prefix"));
+        (variant, format!("Some(Kind::{})", camel(&text(&policy, "message"))))
+    };
+    let unspecified = std::iter::once(("Unspecified".to_owned(), "None".to_owned()));
+    let message = by_variant(
+        "message(self) -> Option<Kind>",
+        "Returns the kind of the message that makes a request of this kind. None: unspecified.",
+        unspecified.chain(kinds.values().skip(1).map(arm)),
+    );
+    format!("impl v1::RequestKind {{\n{message}}}\n")
 }
 
 fn sendable(rows: &[Row]) -> impl Iterator<Item = &Row> {
@@ -74,7 +100,7 @@ fn kind(rows: &[Row]) -> String {
     format!(
         "/// A kind of message.\n#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]\npub enum Kind {{\n{variants}}}\n\
          impl Kind {{\n/// Every kind, in the order of the protocol.\npub const ALL: &[Self] = &[{}];\n\
-         /// The kinds that a client can send.\npub const SENDABLE: &[Self] = &[{}];\n{}{}{}{}{}{}{}{}}}\n",
+         /// The kinds that a client can send.\npub const SENDABLE: &[Self] = &[{}];\n{}{}{}{}{}{}{}{}{}}}\n",
         list(&mut rows.iter()),
         list(&mut sendable(rows)),
         by_variant(
@@ -101,6 +127,11 @@ fn kind(rows: &[Row]) -> String {
             "recipient_is_optional(self) -> bool",
             "Returns whether the sender may leave the recipient out.",
             arms(|row| row.recipient_is_optional.to_string()),
+        ),
+        by_variant(
+            "invites_reply(self) -> bool",
+            "Returns whether a recipient may reply to it with a message.",
+            arms(|row| row.invites_reply.to_string()),
         ),
         by_variant(
             "has_tool(self) -> bool",

@@ -7,6 +7,7 @@ use super::{by_variant, camel, flag, policy, text};
 struct Row {
     variant: String,
     important: bool,
+    noun: String,
     /// The text that tells what a notice of this kind is about, as Rust.
     about: String,
 }
@@ -27,11 +28,13 @@ pub(crate) fn table(pool: &DescriptorPool) -> String {
         Row {
             variant: camel(value.name().strip_prefix("NOTICE_KIND_").expect("the prefix")),
             important: flag(&policy, "important"),
+            noun: text(&policy, "noun"),
             about: about(&text(&policy, "about")),
         }
     };
     let rows: Vec<Row> = kinds.values().skip(1).map(row).collect();
-    let unspecified = || Row { variant: "Unspecified".to_owned(), important: false, about: about("") };
+    let unspecified =
+        || Row { variant: "Unspecified".to_owned(), important: false, noun: "notice".to_owned(), about: about("") };
     let arms = |value: fn(&Row) -> String| {
         std::iter::once(unspecified())
             .map(move |row| (row.variant.clone(), value(&row)))
@@ -40,12 +43,17 @@ pub(crate) fn table(pool: &DescriptorPool) -> String {
     let abouts: String =
         arms(|row| row.about.clone()).map(|(variant, about)| format!("NoticeKind::{variant} => {about},\n")).collect();
     format!(
-        "impl NoticeKind {{\n{}}}\nimpl Notice {{\n/// Returns the name or id of what the notice is about. Empty: the team.\n\
+        "impl NoticeKind {{\n{}{}}}\nimpl Notice {{\n/// Returns the name or id of what the notice is about. Empty: the team.\n\
          pub fn about(&self) -> String {{\nmatch self.kind() {{\n{abouts}}}\n}}\n}}\n",
         by_variant(
             "is_important(self) -> bool",
             "Returns whether every notice of this kind is important.",
             arms(|row| row.important.to_string()),
-        )
+        ),
+        by_variant(
+            "noun(self) -> &'static str",
+            "Returns what a reader calls a notice of this kind.",
+            arms(|row| format!("{:?}", row.noun)),
+        ),
     )
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use teamwire_agents::agent_text::{AnswerWith, next_step};
 use teamwire_proto::{
     dialect,
-    v1::{self, DeadLetterCause, NoticeKind, ReceiptState, message::Body},
+    v1::{self, DeadLetterCause, ReceiptState, message::Body},
     word,
 };
 
@@ -105,7 +105,7 @@ pub(super) fn summary_and_content(message: &v1::Message) -> (String, String) {
 
 pub(super) fn kind(message: &v1::Message) -> &'static str {
     match &message.body {
-        Some(Body::Notice(notice)) => notice_kind(notice.kind()),
+        Some(Body::Notice(notice)) => notice.kind().noun(),
         body => body.as_ref().map_or("message", |body| body.kind().noun()),
     }
 }
@@ -122,32 +122,6 @@ fn notice_text(notice: &v1::Notice) -> String {
             format!("{text} ({count} times since {}){next}", time(notice.first_at.as_ref()))
         }
         _ => text + &next,
-    }
-}
-
-fn notice_kind(kind: NoticeKind) -> &'static str {
-    match kind {
-        NoticeKind::Unspecified => "notice",
-        NoticeKind::Idle => "idle",
-        NoticeKind::MemberExited => "member exited",
-        NoticeKind::MemberLost => "member lost",
-        NoticeKind::MemberNotExited => "member not exited",
-        NoticeKind::SessionSuperseded => "session superseded",
-        NoticeKind::RequestExpired => "request expired",
-        NoticeKind::RequestCancelled => "request cancelled",
-        NoticeKind::DeadLetter => "dead letter",
-        NoticeKind::LeadChanged => "lead changed",
-        NoticeKind::TaskAssignment => "task",
-        NoticeKind::TaskRevoked => "task revoked",
-        NoticeKind::Unprocessed => "unprocessed",
-        NoticeKind::WritesLost => "writes lost",
-        NoticeKind::Quota => "quota",
-        NoticeKind::TaskLapsed => "task lapsed",
-        NoticeKind::MemberRestarted => "member restarted",
-        NoticeKind::WorkFailed => "work failed",
-        NoticeKind::SpawnStarted => "started",
-        NoticeKind::SpawnFailed => "not started",
-        NoticeKind::Digest => "digest",
     }
 }
 

@@ -85,7 +85,7 @@ fn a_terminal_shows_what_a_command_waits_for() {
     world.join("ann");
     let typed = "shutdown ann --wait --deadline 2";
     let waiting = world.spawn_shell(LEAD, &format!("TERM=xterm script --quiet --command \"$0 {typed}\" /dev/null"));
-    waiting.await_said("ann has not read the request; 0:0");
+    waiting.await_said("ann has not read the shutdown request; 0:0");
     let output = waiting.output();
     assert!(output.stdout.contains("expired"), "{}", output.stdout);
     let output = world.cli(LEAD, &["requests", "last", "--wait", "1h", "--json"]);

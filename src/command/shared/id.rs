@@ -116,12 +116,7 @@ pub(in crate::command) async fn request_to_withdraw(caller: &Caller, typed: &str
 
 /// Returns what an answer decides.
 pub(in crate::command) fn noun(kind: RequestKind) -> &'static str {
-    match kind {
-        RequestKind::Shutdown => "shutdown",
-        RequestKind::PlanApproval => "plan",
-        RequestKind::Permission => "permission request",
-        RequestKind::Spawn | RequestKind::Unspecified => "request",
-    }
+    kind.message().map_or("request", |message| message.noun())
 }
 
 async fn newest_pending(caller: &Caller, is_it: impl Fn(&v1::Request) -> bool) -> Result<Option<String>, Failure> {

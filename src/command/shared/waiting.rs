@@ -8,6 +8,7 @@ use teamwire_client::{Error, v1};
 use teamwire_proto::v1::{ReceiptState, RequestKind};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use super::id;
 use crate::{context::Caller, show};
 
 /// How often the line is redrawn, and how often the coordinator is asked for what it says.
@@ -82,12 +83,11 @@ pub(in crate::command) async fn decision(
     // Only a terminal shows it, so only then is the request read.
     let status = async || {
         let request = read().await?;
-        let (noun, awaited) = match request.kind() {
-            RequestKind::PlanApproval => ("plan", "answered".to_owned()),
-            RequestKind::Spawn => ("order", format!("started {}", request.member)),
-            _ => ("request", "answered".to_owned()),
+        let awaited = match request.kind() {
+            RequestKind::Spawn => format!("started {}", request.member),
+            _ => "answered".to_owned(),
         };
-        progress_of(caller, &request.message_id, noun, &awaited).await
+        progress_of(caller, &request.message_id, id::noun(request.kind()), &awaited).await
     };
     wait_for(open, status, caller.client.wait_decision(request_id, patience)).await
 }

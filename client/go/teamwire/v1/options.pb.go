@@ -466,7 +466,9 @@ type NoticePolicy struct {
 	Important bool `protobuf:"varint,1,opt,name=important,proto3" json:"important,omitempty"`
 	// The field of Notice that names what a notice of this kind is about: `member`, `request_id`, `message_id` or `task`. Empty:
 	// the team. While a notice is unprocessed, a newer one of the same kind about the same thing replaces it.
-	About         string `protobuf:"bytes,2,opt,name=about,proto3" json:"about,omitempty"`
+	About string `protobuf:"bytes,2,opt,name=about,proto3" json:"about,omitempty"`
+	// Its name in texts for people, such as `member lost`.
+	Noun          string `protobuf:"bytes,3,opt,name=noun,proto3" json:"noun,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -515,6 +517,59 @@ func (x *NoticePolicy) GetAbout() string {
 	return ""
 }
 
+func (x *NoticePolicy) GetNoun() string {
+	if x != nil {
+		return x.Noun
+	}
+	return ""
+}
+
+// What a kind of request consists of.
+type RequestPolicy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The kind of the message that makes it.
+	Message       string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequestPolicy) Reset() {
+	*x = RequestPolicy{}
+	mi := &file_teamwire_v1_options_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequestPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequestPolicy) ProtoMessage() {}
+
+func (x *RequestPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_teamwire_v1_options_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequestPolicy.ProtoReflect.Descriptor instead.
+func (*RequestPolicy) Descriptor() ([]byte, []int) {
+	return file_teamwire_v1_options_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *RequestPolicy) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // Some requests have a field that says how long the call may wait before the coordinator replies. This option of such a field
 // gives its default and its maximum. A client adds the wait to the deadline of each attempt.
 type WaitPolicy struct {
@@ -529,7 +584,7 @@ type WaitPolicy struct {
 
 func (x *WaitPolicy) Reset() {
 	*x = WaitPolicy{}
-	mi := &file_teamwire_v1_options_proto_msgTypes[3]
+	mi := &file_teamwire_v1_options_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -541,7 +596,7 @@ func (x *WaitPolicy) String() string {
 func (*WaitPolicy) ProtoMessage() {}
 
 func (x *WaitPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_options_proto_msgTypes[3]
+	mi := &file_teamwire_v1_options_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -554,7 +609,7 @@ func (x *WaitPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitPolicy.ProtoReflect.Descriptor instead.
 func (*WaitPolicy) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_options_proto_rawDescGZIP(), []int{3}
+	return file_teamwire_v1_options_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *WaitPolicy) GetDefault() *durationpb.Duration {
@@ -585,13 +640,15 @@ type KindPolicy struct {
 	AnsweredBy string `protobuf:"bytes,4,opt,name=answered_by,json=answeredBy,proto3" json:"answered_by,omitempty"`
 	// True: the sender may leave the recipient out.
 	RecipientIsOptional bool `protobuf:"varint,5,opt,name=recipient_is_optional,json=recipientIsOptional,proto3" json:"recipient_is_optional,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// True: a recipient may reply to it with a message. False: it wants no reply, or a decision.
+	InvitesReply  bool `protobuf:"varint,6,opt,name=invites_reply,json=invitesReply,proto3" json:"invites_reply,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *KindPolicy) Reset() {
 	*x = KindPolicy{}
-	mi := &file_teamwire_v1_options_proto_msgTypes[4]
+	mi := &file_teamwire_v1_options_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -603,7 +660,7 @@ func (x *KindPolicy) String() string {
 func (*KindPolicy) ProtoMessage() {}
 
 func (x *KindPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_teamwire_v1_options_proto_msgTypes[4]
+	mi := &file_teamwire_v1_options_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -616,7 +673,7 @@ func (x *KindPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KindPolicy.ProtoReflect.Descriptor instead.
 func (*KindPolicy) Descriptor() ([]byte, []int) {
-	return file_teamwire_v1_options_proto_rawDescGZIP(), []int{4}
+	return file_teamwire_v1_options_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *KindPolicy) GetNoun() string {
@@ -654,6 +711,13 @@ func (x *KindPolicy) GetRecipientIsOptional() bool {
 	return false
 }
 
+func (x *KindPolicy) GetInvitesReply() bool {
+	if x != nil {
+		return x.InvitesReply
+	}
+	return false
+}
+
 var file_teamwire_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 	{
 		ExtendedType:  (*descriptorpb.EnumValueOptions)(nil),
@@ -669,6 +733,14 @@ var file_teamwire_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 		Field:         50002,
 		Name:          "teamwire.v1.notice_policy",
 		Tag:           "bytes,50002,opt,name=notice_policy",
+		Filename:      "teamwire/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.EnumValueOptions)(nil),
+		ExtensionType: (*RequestPolicy)(nil),
+		Field:         50003,
+		Name:          "teamwire.v1.request_policy",
+		Tag:           "bytes,50003,opt,name=request_policy",
 		Filename:      "teamwire/v1/options.proto",
 	},
 	{
@@ -707,6 +779,10 @@ var (
 	//
 	// optional teamwire.v1.NoticePolicy notice_policy = 50002;
 	E_NoticePolicy = &file_teamwire_v1_options_proto_extTypes[1]
+	// Set on every value of RequestKind but the unspecified one.
+	//
+	// optional teamwire.v1.RequestPolicy request_policy = 50003;
+	E_RequestPolicy = &file_teamwire_v1_options_proto_extTypes[2]
 )
 
 // Extension fields to descriptorpb.FieldOptions.
@@ -714,11 +790,11 @@ var (
 	// Set on a request's field that says how long the call may wait before the coordinator replies.
 	//
 	// optional teamwire.v1.WaitPolicy wait_policy = 50001;
-	E_WaitPolicy = &file_teamwire_v1_options_proto_extTypes[2]
+	E_WaitPolicy = &file_teamwire_v1_options_proto_extTypes[3]
 	// Set on every field of Message.body.
 	//
 	// optional teamwire.v1.KindPolicy kind_policy = 50002;
-	E_KindPolicy = &file_teamwire_v1_options_proto_extTypes[3]
+	E_KindPolicy = &file_teamwire_v1_options_proto_extTypes[4]
 )
 
 // Extension fields to descriptorpb.MethodOptions.
@@ -726,7 +802,7 @@ var (
 	// Set on every RPC.
 	//
 	// optional teamwire.v1.CallPolicy call_policy = 50001;
-	E_CallPolicy = &file_teamwire_v1_options_proto_extTypes[4]
+	E_CallPolicy = &file_teamwire_v1_options_proto_extTypes[5]
 )
 
 var File_teamwire_v1_options_proto protoreflect.FileDescriptor
@@ -745,14 +821,17 @@ const file_teamwire_v1_options_proto_rawDesc = "" +
 	"\x04code\x18\x01 \x01(\x0e2\x17.teamwire.v1.StatusCodeR\x04code\x12(\n" +
 	"\x05retry\x18\x02 \x01(\x0e2\x12.teamwire.v1.RetryR\x05retry\x12'\n" +
 	"\x0foutcome_unknown\x18\x03 \x01(\bR\x0eoutcomeUnknown\x12%\n" +
-	"\x0estream_reopens\x18\x04 \x01(\bR\rstreamReopens\"B\n" +
+	"\x0estream_reopens\x18\x04 \x01(\bR\rstreamReopens\"V\n" +
 	"\fNoticePolicy\x12\x1c\n" +
 	"\timportant\x18\x01 \x01(\bR\timportant\x12\x14\n" +
-	"\x05about\x18\x02 \x01(\tR\x05about\"n\n" +
+	"\x05about\x18\x02 \x01(\tR\x05about\x12\x12\n" +
+	"\x04noun\x18\x03 \x01(\tR\x04noun\")\n" +
+	"\rRequestPolicy\x12\x18\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\"n\n" +
 	"\n" +
 	"WaitPolicy\x123\n" +
 	"\adefault\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\adefault\x12+\n" +
-	"\x03max\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03max\"\xa2\x01\n" +
+	"\x03max\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03max\"\xc7\x01\n" +
 	"\n" +
 	"KindPolicy\x12\x12\n" +
 	"\x04noun\x18\x01 \x01(\tR\x04noun\x12\x12\n" +
@@ -760,7 +839,8 @@ const file_teamwire_v1_options_proto_rawDesc = "" +
 	"\agoes_to\x18\x03 \x01(\tR\x06goesTo\x12\x1f\n" +
 	"\vanswered_by\x18\x04 \x01(\tR\n" +
 	"answeredBy\x122\n" +
-	"\x15recipient_is_optional\x18\x05 \x01(\bR\x13recipientIsOptional*\xc1\x01\n" +
+	"\x15recipient_is_optional\x18\x05 \x01(\bR\x13recipientIsOptional\x12#\n" +
+	"\rinvites_reply\x18\x06 \x01(\bR\finvitesReply*\xc1\x01\n" +
 	"\bAudience\x12\x18\n" +
 	"\x14AUDIENCE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fAUDIENCE_MEMBER\x10\x01\x12\x11\n" +
@@ -795,7 +875,8 @@ const file_teamwire_v1_options_proto_rawDesc = "" +
 	"\x0fRETRY_AUTOMATIC\x10\x01\x12\x14\n" +
 	"\x10RETRY_ON_REQUEST\x10\x02:c\n" +
 	"\rreason_policy\x12!.google.protobuf.EnumValueOptions\x18ц\x03 \x01(\v2\x19.teamwire.v1.ReasonPolicyR\freasonPolicy:c\n" +
-	"\rnotice_policy\x12!.google.protobuf.EnumValueOptions\x18҆\x03 \x01(\v2\x19.teamwire.v1.NoticePolicyR\fnoticePolicy:Y\n" +
+	"\rnotice_policy\x12!.google.protobuf.EnumValueOptions\x18҆\x03 \x01(\v2\x19.teamwire.v1.NoticePolicyR\fnoticePolicy:f\n" +
+	"\x0erequest_policy\x12!.google.protobuf.EnumValueOptions\x18ӆ\x03 \x01(\v2\x1a.teamwire.v1.RequestPolicyR\rrequestPolicy:Y\n" +
 	"\vwait_policy\x12\x1d.google.protobuf.FieldOptions\x18ц\x03 \x01(\v2\x17.teamwire.v1.WaitPolicyR\n" +
 	"waitPolicy:Y\n" +
 	"\vkind_policy\x12\x1d.google.protobuf.FieldOptions\x18҆\x03 \x01(\v2\x17.teamwire.v1.KindPolicyR\n" +
@@ -817,7 +898,7 @@ func file_teamwire_v1_options_proto_rawDescGZIP() []byte {
 }
 
 var file_teamwire_v1_options_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_teamwire_v1_options_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_teamwire_v1_options_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_teamwire_v1_options_proto_goTypes = []any{
 	(Audience)(0),                         // 0: teamwire.v1.Audience
 	(AuditClass)(0),                       // 1: teamwire.v1.AuditClass
@@ -826,34 +907,37 @@ var file_teamwire_v1_options_proto_goTypes = []any{
 	(*CallPolicy)(nil),                    // 4: teamwire.v1.CallPolicy
 	(*ReasonPolicy)(nil),                  // 5: teamwire.v1.ReasonPolicy
 	(*NoticePolicy)(nil),                  // 6: teamwire.v1.NoticePolicy
-	(*WaitPolicy)(nil),                    // 7: teamwire.v1.WaitPolicy
-	(*KindPolicy)(nil),                    // 8: teamwire.v1.KindPolicy
-	(*durationpb.Duration)(nil),           // 9: google.protobuf.Duration
-	(*descriptorpb.EnumValueOptions)(nil), // 10: google.protobuf.EnumValueOptions
-	(*descriptorpb.FieldOptions)(nil),     // 11: google.protobuf.FieldOptions
-	(*descriptorpb.MethodOptions)(nil),    // 12: google.protobuf.MethodOptions
+	(*RequestPolicy)(nil),                 // 7: teamwire.v1.RequestPolicy
+	(*WaitPolicy)(nil),                    // 8: teamwire.v1.WaitPolicy
+	(*KindPolicy)(nil),                    // 9: teamwire.v1.KindPolicy
+	(*durationpb.Duration)(nil),           // 10: google.protobuf.Duration
+	(*descriptorpb.EnumValueOptions)(nil), // 11: google.protobuf.EnumValueOptions
+	(*descriptorpb.FieldOptions)(nil),     // 12: google.protobuf.FieldOptions
+	(*descriptorpb.MethodOptions)(nil),    // 13: google.protobuf.MethodOptions
 }
 var file_teamwire_v1_options_proto_depIdxs = []int32{
 	0,  // 0: teamwire.v1.CallPolicy.audience:type_name -> teamwire.v1.Audience
 	1,  // 1: teamwire.v1.CallPolicy.audit:type_name -> teamwire.v1.AuditClass
 	2,  // 2: teamwire.v1.ReasonPolicy.code:type_name -> teamwire.v1.StatusCode
 	3,  // 3: teamwire.v1.ReasonPolicy.retry:type_name -> teamwire.v1.Retry
-	9,  // 4: teamwire.v1.WaitPolicy.default:type_name -> google.protobuf.Duration
-	9,  // 5: teamwire.v1.WaitPolicy.max:type_name -> google.protobuf.Duration
-	10, // 6: teamwire.v1.reason_policy:extendee -> google.protobuf.EnumValueOptions
-	10, // 7: teamwire.v1.notice_policy:extendee -> google.protobuf.EnumValueOptions
-	11, // 8: teamwire.v1.wait_policy:extendee -> google.protobuf.FieldOptions
-	11, // 9: teamwire.v1.kind_policy:extendee -> google.protobuf.FieldOptions
-	12, // 10: teamwire.v1.call_policy:extendee -> google.protobuf.MethodOptions
-	5,  // 11: teamwire.v1.reason_policy:type_name -> teamwire.v1.ReasonPolicy
-	6,  // 12: teamwire.v1.notice_policy:type_name -> teamwire.v1.NoticePolicy
-	7,  // 13: teamwire.v1.wait_policy:type_name -> teamwire.v1.WaitPolicy
-	8,  // 14: teamwire.v1.kind_policy:type_name -> teamwire.v1.KindPolicy
-	4,  // 15: teamwire.v1.call_policy:type_name -> teamwire.v1.CallPolicy
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	11, // [11:16] is the sub-list for extension type_name
-	6,  // [6:11] is the sub-list for extension extendee
+	10, // 4: teamwire.v1.WaitPolicy.default:type_name -> google.protobuf.Duration
+	10, // 5: teamwire.v1.WaitPolicy.max:type_name -> google.protobuf.Duration
+	11, // 6: teamwire.v1.reason_policy:extendee -> google.protobuf.EnumValueOptions
+	11, // 7: teamwire.v1.notice_policy:extendee -> google.protobuf.EnumValueOptions
+	11, // 8: teamwire.v1.request_policy:extendee -> google.protobuf.EnumValueOptions
+	12, // 9: teamwire.v1.wait_policy:extendee -> google.protobuf.FieldOptions
+	12, // 10: teamwire.v1.kind_policy:extendee -> google.protobuf.FieldOptions
+	13, // 11: teamwire.v1.call_policy:extendee -> google.protobuf.MethodOptions
+	5,  // 12: teamwire.v1.reason_policy:type_name -> teamwire.v1.ReasonPolicy
+	6,  // 13: teamwire.v1.notice_policy:type_name -> teamwire.v1.NoticePolicy
+	7,  // 14: teamwire.v1.request_policy:type_name -> teamwire.v1.RequestPolicy
+	8,  // 15: teamwire.v1.wait_policy:type_name -> teamwire.v1.WaitPolicy
+	9,  // 16: teamwire.v1.kind_policy:type_name -> teamwire.v1.KindPolicy
+	4,  // 17: teamwire.v1.call_policy:type_name -> teamwire.v1.CallPolicy
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	12, // [12:18] is the sub-list for extension type_name
+	6,  // [6:12] is the sub-list for extension extendee
 	0,  // [0:6] is the sub-list for field type_name
 }
 
@@ -868,8 +952,8 @@ func file_teamwire_v1_options_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_teamwire_v1_options_proto_rawDesc), len(file_teamwire_v1_options_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   5,
-			NumExtensions: 5,
+			NumMessages:   6,
+			NumExtensions: 6,
 			NumServices:   0,
 		},
 		GoTypes:           file_teamwire_v1_options_proto_goTypes,

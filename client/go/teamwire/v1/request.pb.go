@@ -946,13 +946,17 @@ const file_teamwire_v1_request_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\"B\n" +
 	"\x10WithdrawResponse\x12.\n" +
-	"\arequest\x18\x01 \x01(\v2\x14.teamwire.v1.RequestR\arequest*\x9b\x01\n" +
+	"\arequest\x18\x01 \x01(\v2\x14.teamwire.v1.RequestR\arequest*\xfd\x01\n" +
 	"\vRequestKind\x12\x1c\n" +
-	"\x18REQUEST_KIND_UNSPECIFIED\x10\x00\x12\x19\n" +
-	"\x15REQUEST_KIND_SHUTDOWN\x10\x01\x12\x1e\n" +
-	"\x1aREQUEST_KIND_PLAN_APPROVAL\x10\x02\x12\x1b\n" +
-	"\x17REQUEST_KIND_PERMISSION\x10\x03\x12\x16\n" +
-	"\x12REQUEST_KIND_SPAWN\x10\x04*\xb8\x01\n" +
+	"\x18REQUEST_KIND_UNSPECIFIED\x10\x00\x121\n" +
+	"\x15REQUEST_KIND_SHUTDOWN\x10\x01\x1a\x16\x9a\xb5\x18\x12\n" +
+	"\x10shutdown_request\x12;\n" +
+	"\x1aREQUEST_KIND_PLAN_APPROVAL\x10\x02\x1a\x1b\x9a\xb5\x18\x17\n" +
+	"\x15plan_approval_request\x125\n" +
+	"\x17REQUEST_KIND_PERMISSION\x10\x03\x1a\x18\x9a\xb5\x18\x14\n" +
+	"\x12permission_request\x12)\n" +
+	"\x12REQUEST_KIND_SPAWN\x10\x04\x1a\x11\x9a\xb5\x18\r\n" +
+	"\vspawn_order*\xb8\x01\n" +
 	"\fRequestState\x12\x1d\n" +
 	"\x19REQUEST_STATE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15REQUEST_STATE_PENDING\x10\x01\x12\x1a\n" +

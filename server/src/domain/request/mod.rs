@@ -280,18 +280,13 @@ fn expect_kind(request: &v1::Request, kind: RequestKind) -> Result<(), Refusal> 
     if request.kind() == kind {
         return Ok(());
     }
-    let (is, answer_with) = match request.kind() {
-        RequestKind::PlanApproval => ("a plan", "plan_approval_response"),
-        RequestKind::Permission => ("a permission request", "permission_response"),
-        RequestKind::Spawn => {
-            let text =
-                "This request is an order to start a member: only its host answers it, with TakeOrder or RefuseOrder.";
-            return Err(Refusal::new(Reason::RequestKindMismatch, text).field("request_id"));
-        }
-        _ => ("a shutdown request", "shutdown_response"),
+    let asked = request.kind().message();
+    let text = match asked.and_then(|asked| Some((asked.noun(), asked.answered_by()?.name()))) {
+        Some((noun, answer)) => format!("This request is a {noun}: answer it with {answer}."),
+        None => "This request is an order to start a member: only its host answers it, with TakeOrder or RefuseOrder."
+            .to_owned(),
     };
-    Err(Refusal::new(Reason::RequestKindMismatch, format!("This request is {is}: answer it with {answer_with}."))
-        .field("request_id"))
+    Err(Refusal::new(Reason::RequestKindMismatch, text).field("request_id"))
 }
 
 fn cause_text(cause: CancelCause) -> &'static str {

@@ -26,7 +26,7 @@ from google.protobuf import descriptor_pb2 as google_dot_protobuf_dot_descriptor
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19teamwire/v1/options.proto\x12\x0bteamwire.v1\x1a google/protobuf/descriptor.proto\x1a\x1egoogle/protobuf/duration.proto\"\xa2\x01\n\nCallPolicy\x12\'\n\x08\x61udience\x18\x01 \x03(\x0e\x32\x15.teamwire.v1.Audience\x12&\n\x05\x61udit\x18\x02 \x01(\x0e\x32\x17.teamwire.v1.AuditClass\x12\x14\n\x0c\x61udited_team\x18\x03 \x01(\t\x12\x16\n\x0e\x61udited_object\x18\x04 \x01(\t\x12\x15\n\rsettles_lease\x18\x05 \x01(\x08\"\x89\x01\n\x0cReasonPolicy\x12%\n\x04\x63ode\x18\x01 \x01(\x0e\x32\x17.teamwire.v1.StatusCode\x12!\n\x05retry\x18\x02 \x01(\x0e\x32\x12.teamwire.v1.Retry\x12\x17\n\x0foutcome_unknown\x18\x03 \x01(\x08\x12\x16\n\x0estream_reopens\x18\x04 \x01(\x08\"0\n\x0cNoticePolicy\x12\x11\n\timportant\x18\x01 \x01(\x08\x12\r\n\x05\x61\x62out\x18\x02 \x01(\t\"`\n\nWaitPolicy\x12*\n\x07\x64\x65\x66\x61ult\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03max\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"m\n\nKindPolicy\x12\x0c\n\x04noun\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x0f\n\x07goes_to\x18\x03 \x01(\t\x12\x13\n\x0b\x61nswered_by\x18\x04 \x01(\t\x12\x1d\n\x15recipient_is_optional\x18\x05 \x01(\x08*\xc1\x01\n\x08\x41udience\x12\x18\n\x14\x41UDIENCE_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x41UDIENCE_MEMBER\x10\x01\x12\x11\n\rAUDIENCE_LEAD\x10\x02\x12\x11\n\rAUDIENCE_HOST\x10\x03\x12\x15\n\x11\x41UDIENCE_OBSERVER\x10\x04\x12\x15\n\x11\x41UDIENCE_OPERATOR\x10\x05\x12\x17\n\x13\x41UDIENCE_JOIN_TOKEN\x10\x06\x12\x19\n\x15\x41UDIENCE_SIGN_IN_CODE\x10\x07*s\n\nAuditClass\x12\x1b\n\x17\x41UDIT_CLASS_UNSPECIFIED\x10\x00\x12\x18\n\x14\x41UDIT_CLASS_REFUSALS\x10\x01\x12\x16\n\x12\x41UDIT_CLASS_ACCESS\x10\x02\x12\x16\n\x12\x41UDIT_CLASS_POWERS\x10\x03*\xe3\x02\n\nStatusCode\x12\x1b\n\x17STATUS_CODE_UNSPECIFIED\x10\x00\x12 \n\x1cSTATUS_CODE_INVALID_ARGUMENT\x10\x03\x12\x19\n\x15STATUS_CODE_NOT_FOUND\x10\x05\x12\x1e\n\x1aSTATUS_CODE_ALREADY_EXISTS\x10\x06\x12!\n\x1dSTATUS_CODE_PERMISSION_DENIED\x10\x07\x12\"\n\x1eSTATUS_CODE_RESOURCE_EXHAUSTED\x10\x08\x12#\n\x1fSTATUS_CODE_FAILED_PRECONDITION\x10\t\x12\x17\n\x13STATUS_CODE_ABORTED\x10\n\x12\x18\n\x14STATUS_CODE_INTERNAL\x10\r\x12\x1b\n\x17STATUS_CODE_UNAVAILABLE\x10\x0e\x12\x1f\n\x1bSTATUS_CODE_UNAUTHENTICATED\x10\x10*I\n\x05Retry\x12\x15\n\x11RETRY_UNSPECIFIED\x10\x00\x12\x13\n\x0fRETRY_AUTOMATIC\x10\x01\x12\x14\n\x10RETRY_ON_REQUEST\x10\x02:U\n\rreason_policy\x12!.google.protobuf.EnumValueOptions\x18\xd1\x86\x03 \x01(\x0b\x32\x19.teamwire.v1.ReasonPolicy:U\n\rnotice_policy\x12!.google.protobuf.EnumValueOptions\x18\xd2\x86\x03 \x01(\x0b\x32\x19.teamwire.v1.NoticePolicy:M\n\x0bwait_policy\x12\x1d.google.protobuf.FieldOptions\x18\xd1\x86\x03 \x01(\x0b\x32\x17.teamwire.v1.WaitPolicy:M\n\x0bkind_policy\x12\x1d.google.protobuf.FieldOptions\x18\xd2\x86\x03 \x01(\x0b\x32\x17.teamwire.v1.KindPolicy:N\n\x0b\x63\x61ll_policy\x12\x1e.google.protobuf.MethodOptions\x18\xd1\x86\x03 \x01(\x0b\x32\x17.teamwire.v1.CallPolicyBQ\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19teamwire/v1/options.proto\x12\x0bteamwire.v1\x1a google/protobuf/descriptor.proto\x1a\x1egoogle/protobuf/duration.proto\"\xa2\x01\n\nCallPolicy\x12\'\n\x08\x61udience\x18\x01 \x03(\x0e\x32\x15.teamwire.v1.Audience\x12&\n\x05\x61udit\x18\x02 \x01(\x0e\x32\x17.teamwire.v1.AuditClass\x12\x14\n\x0c\x61udited_team\x18\x03 \x01(\t\x12\x16\n\x0e\x61udited_object\x18\x04 \x01(\t\x12\x15\n\rsettles_lease\x18\x05 \x01(\x08\"\x89\x01\n\x0cReasonPolicy\x12%\n\x04\x63ode\x18\x01 \x01(\x0e\x32\x17.teamwire.v1.StatusCode\x12!\n\x05retry\x18\x02 \x01(\x0e\x32\x12.teamwire.v1.Retry\x12\x17\n\x0foutcome_unknown\x18\x03 \x01(\x08\x12\x16\n\x0estream_reopens\x18\x04 \x01(\x08\">\n\x0cNoticePolicy\x12\x11\n\timportant\x18\x01 \x01(\x08\x12\r\n\x05\x61\x62out\x18\x02 \x01(\t\x12\x0c\n\x04noun\x18\x03 \x01(\t\" \n\rRequestPolicy\x12\x0f\n\x07message\x18\x01 \x01(\t\"`\n\nWaitPolicy\x12*\n\x07\x64\x65\x66\x61ult\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12&\n\x03max\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x84\x01\n\nKindPolicy\x12\x0c\n\x04noun\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x0f\n\x07goes_to\x18\x03 \x01(\t\x12\x13\n\x0b\x61nswered_by\x18\x04 \x01(\t\x12\x1d\n\x15recipient_is_optional\x18\x05 \x01(\x08\x12\x15\n\rinvites_reply\x18\x06 \x01(\x08*\xc1\x01\n\x08\x41udience\x12\x18\n\x14\x41UDIENCE_UNSPECIFIED\x10\x00\x12\x13\n\x0f\x41UDIENCE_MEMBER\x10\x01\x12\x11\n\rAUDIENCE_LEAD\x10\x02\x12\x11\n\rAUDIENCE_HOST\x10\x03\x12\x15\n\x11\x41UDIENCE_OBSERVER\x10\x04\x12\x15\n\x11\x41UDIENCE_OPERATOR\x10\x05\x12\x17\n\x13\x41UDIENCE_JOIN_TOKEN\x10\x06\x12\x19\n\x15\x41UDIENCE_SIGN_IN_CODE\x10\x07*s\n\nAuditClass\x12\x1b\n\x17\x41UDIT_CLASS_UNSPECIFIED\x10\x00\x12\x18\n\x14\x41UDIT_CLASS_REFUSALS\x10\x01\x12\x16\n\x12\x41UDIT_CLASS_ACCESS\x10\x02\x12\x16\n\x12\x41UDIT_CLASS_POWERS\x10\x03*\xe3\x02\n\nStatusCode\x12\x1b\n\x17STATUS_CODE_UNSPECIFIED\x10\x00\x12 \n\x1cSTATUS_CODE_INVALID_ARGUMENT\x10\x03\x12\x19\n\x15STATUS_CODE_NOT_FOUND\x10\x05\x12\x1e\n\x1aSTATUS_CODE_ALREADY_EXISTS\x10\x06\x12!\n\x1dSTATUS_CODE_PERMISSION_DENIED\x10\x07\x12\"\n\x1eSTATUS_CODE_RESOURCE_EXHAUSTED\x10\x08\x12#\n\x1fSTATUS_CODE_FAILED_PRECONDITION\x10\t\x12\x17\n\x13STATUS_CODE_ABORTED\x10\n\x12\x18\n\x14STATUS_CODE_INTERNAL\x10\r\x12\x1b\n\x17STATUS_CODE_UNAVAILABLE\x10\x0e\x12\x1f\n\x1bSTATUS_CODE_UNAUTHENTICATED\x10\x10*I\n\x05Retry\x12\x15\n\x11RETRY_UNSPECIFIED\x10\x00\x12\x13\n\x0fRETRY_AUTOMATIC\x10\x01\x12\x14\n\x10RETRY_ON_REQUEST\x10\x02:U\n\rreason_policy\x12!.google.protobuf.EnumValueOptions\x18\xd1\x86\x03 \x01(\x0b\x32\x19.teamwire.v1.ReasonPolicy:U\n\rnotice_policy\x12!.google.protobuf.EnumValueOptions\x18\xd2\x86\x03 \x01(\x0b\x32\x19.teamwire.v1.NoticePolicy:W\n\x0erequest_policy\x12!.google.protobuf.EnumValueOptions\x18\xd3\x86\x03 \x01(\x0b\x32\x1a.teamwire.v1.RequestPolicy:M\n\x0bwait_policy\x12\x1d.google.protobuf.FieldOptions\x18\xd1\x86\x03 \x01(\x0b\x32\x17.teamwire.v1.WaitPolicy:M\n\x0bkind_policy\x12\x1d.google.protobuf.FieldOptions\x18\xd2\x86\x03 \x01(\x0b\x32\x17.teamwire.v1.KindPolicy:N\n\x0b\x63\x61ll_policy\x12\x1e.google.protobuf.MethodOptions\x18\xd1\x86\x03 \x01(\x0b\x32\x17.teamwire.v1.CallPolicyBQ\n\x0eio.teamwire.v1P\x01Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,22 +34,24 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'teamwire.v1.options_pb2', _
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\016io.teamwire.v1P\001Z=github.com/teamwire/teamwire/client/go/teamwire/v1;teamwirev1'
-  _globals['_AUDIENCE']._serialized_start=673
-  _globals['_AUDIENCE']._serialized_end=866
-  _globals['_AUDITCLASS']._serialized_start=868
-  _globals['_AUDITCLASS']._serialized_end=983
-  _globals['_STATUSCODE']._serialized_start=986
-  _globals['_STATUSCODE']._serialized_end=1341
-  _globals['_RETRY']._serialized_start=1343
-  _globals['_RETRY']._serialized_end=1416
+  _globals['_AUDIENCE']._serialized_start=745
+  _globals['_AUDIENCE']._serialized_end=938
+  _globals['_AUDITCLASS']._serialized_start=940
+  _globals['_AUDITCLASS']._serialized_end=1055
+  _globals['_STATUSCODE']._serialized_start=1058
+  _globals['_STATUSCODE']._serialized_end=1413
+  _globals['_RETRY']._serialized_start=1415
+  _globals['_RETRY']._serialized_end=1488
   _globals['_CALLPOLICY']._serialized_start=109
   _globals['_CALLPOLICY']._serialized_end=271
   _globals['_REASONPOLICY']._serialized_start=274
   _globals['_REASONPOLICY']._serialized_end=411
   _globals['_NOTICEPOLICY']._serialized_start=413
-  _globals['_NOTICEPOLICY']._serialized_end=461
-  _globals['_WAITPOLICY']._serialized_start=463
-  _globals['_WAITPOLICY']._serialized_end=559
-  _globals['_KINDPOLICY']._serialized_start=561
-  _globals['_KINDPOLICY']._serialized_end=670
+  _globals['_NOTICEPOLICY']._serialized_end=475
+  _globals['_REQUESTPOLICY']._serialized_start=477
+  _globals['_REQUESTPOLICY']._serialized_end=509
+  _globals['_WAITPOLICY']._serialized_start=511
+  _globals['_WAITPOLICY']._serialized_end=607
+  _globals['_KINDPOLICY']._serialized_start=610
+  _globals['_KINDPOLICY']._serialized_end=742
 # @@protoc_insertion_point(module_scope)

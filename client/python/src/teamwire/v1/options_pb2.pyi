@@ -265,6 +265,7 @@ class NoticePolicy(google.protobuf.message.Message):
 
     IMPORTANT_FIELD_NUMBER: builtins.int
     ABOUT_FIELD_NUMBER: builtins.int
+    NOUN_FIELD_NUMBER: builtins.int
     important: builtins.bool
     """True: every notice of this kind is important. False: a notice of this kind is important only if it reports an important
     event, such as a crash.
@@ -273,15 +274,36 @@ class NoticePolicy(google.protobuf.message.Message):
     """The field of Notice that names what a notice of this kind is about: `member`, `request_id`, `message_id` or `task`. Empty:
     the team. While a notice is unprocessed, a newer one of the same kind about the same thing replaces it.
     """
+    noun: builtins.str
+    """Its name in texts for people, such as `member lost`."""
     def __init__(
         self,
         *,
         important: builtins.bool = ...,
         about: builtins.str = ...,
+        noun: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["about", b"about", "important", b"important"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["about", b"about", "important", b"important", "noun", b"noun"]) -> None: ...
 
 Global___NoticePolicy: typing_extensions.TypeAlias = NoticePolicy
+
+@typing.final
+class RequestPolicy(google.protobuf.message.Message):
+    """What a kind of request consists of."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MESSAGE_FIELD_NUMBER: builtins.int
+    message: builtins.str
+    """The kind of the message that makes it."""
+    def __init__(
+        self,
+        *,
+        message: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["message", b"message"]) -> None: ...
+
+Global___RequestPolicy: typing_extensions.TypeAlias = RequestPolicy
 
 @typing.final
 class WaitPolicy(google.protobuf.message.Message):
@@ -325,6 +347,7 @@ class KindPolicy(google.protobuf.message.Message):
     GOES_TO_FIELD_NUMBER: builtins.int
     ANSWERED_BY_FIELD_NUMBER: builtins.int
     RECIPIENT_IS_OPTIONAL_FIELD_NUMBER: builtins.int
+    INVITES_REPLY_FIELD_NUMBER: builtins.int
     noun: builtins.str
     """Its name in texts for people, such as `plan`."""
     text: builtins.str
@@ -335,6 +358,8 @@ class KindPolicy(google.protobuf.message.Message):
     """The kind that answers it. Empty: it expects no answer."""
     recipient_is_optional: builtins.bool
     """True: the sender may leave the recipient out."""
+    invites_reply: builtins.bool
+    """True: a recipient may reply to it with a message. False: it wants no reply, or a decision."""
     def __init__(
         self,
         *,
@@ -343,13 +368,15 @@ class KindPolicy(google.protobuf.message.Message):
         goes_to: builtins.str = ...,
         answered_by: builtins.str = ...,
         recipient_is_optional: builtins.bool = ...,
+        invites_reply: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["answered_by", b"answered_by", "goes_to", b"goes_to", "noun", b"noun", "recipient_is_optional", b"recipient_is_optional", "text", b"text"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["answered_by", b"answered_by", "goes_to", b"goes_to", "invites_reply", b"invites_reply", "noun", b"noun", "recipient_is_optional", b"recipient_is_optional", "text", b"text"]) -> None: ...
 
 Global___KindPolicy: typing_extensions.TypeAlias = KindPolicy
 
 REASON_POLICY_FIELD_NUMBER: builtins.int
 NOTICE_POLICY_FIELD_NUMBER: builtins.int
+REQUEST_POLICY_FIELD_NUMBER: builtins.int
 WAIT_POLICY_FIELD_NUMBER: builtins.int
 KIND_POLICY_FIELD_NUMBER: builtins.int
 CALL_POLICY_FIELD_NUMBER: builtins.int
@@ -357,6 +384,8 @@ reason_policy: google.protobuf.internal.extension_dict._ExtensionFieldDescriptor
 """Set on every value of Reason but the unspecified one."""
 notice_policy: google.protobuf.internal.extension_dict._ExtensionFieldDescriptor[google.protobuf.descriptor_pb2.EnumValueOptions, Global___NoticePolicy]
 """Set on every value of NoticeKind but the unspecified one."""
+request_policy: google.protobuf.internal.extension_dict._ExtensionFieldDescriptor[google.protobuf.descriptor_pb2.EnumValueOptions, Global___RequestPolicy]
+"""Set on every value of RequestKind but the unspecified one."""
 wait_policy: google.protobuf.internal.extension_dict._ExtensionFieldDescriptor[google.protobuf.descriptor_pb2.FieldOptions, Global___WaitPolicy]
 """Set on a request's field that says how long the call may wait before the coordinator replies."""
 kind_policy: google.protobuf.internal.extension_dict._ExtensionFieldDescriptor[google.protobuf.descriptor_pb2.FieldOptions, Global___KindPolicy]

@@ -20,7 +20,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file teamwire/v1/options.proto.
  */
 export const file_teamwire_v1_options: GenFile = /*@__PURE__*/
-  fileDesc("Chl0ZWFtd2lyZS92MS9vcHRpb25zLnByb3RvEgt0ZWFtd2lyZS52MSKiAQoKQ2FsbFBvbGljeRInCghhdWRpZW5jZRgBIAMoDjIVLnRlYW13aXJlLnYxLkF1ZGllbmNlEiYKBWF1ZGl0GAIgASgOMhcudGVhbXdpcmUudjEuQXVkaXRDbGFzcxIUCgxhdWRpdGVkX3RlYW0YAyABKAkSFgoOYXVkaXRlZF9vYmplY3QYBCABKAkSFQoNc2V0dGxlc19sZWFzZRgFIAEoCCKJAQoMUmVhc29uUG9saWN5EiUKBGNvZGUYASABKA4yFy50ZWFtd2lyZS52MS5TdGF0dXNDb2RlEiEKBXJldHJ5GAIgASgOMhIudGVhbXdpcmUudjEuUmV0cnkSFwoPb3V0Y29tZV91bmtub3duGAMgASgIEhYKDnN0cmVhbV9yZW9wZW5zGAQgASgIIjAKDE5vdGljZVBvbGljeRIRCglpbXBvcnRhbnQYASABKAgSDQoFYWJvdXQYAiABKAkiYAoKV2FpdFBvbGljeRIqCgdkZWZhdWx0GAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiYKA21heBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJtCgpLaW5kUG9saWN5EgwKBG5vdW4YASABKAkSDAoEdGV4dBgCIAEoCRIPCgdnb2VzX3RvGAMgASgJEhMKC2Fuc3dlcmVkX2J5GAQgASgJEh0KFXJlY2lwaWVudF9pc19vcHRpb25hbBgFIAEoCCrBAQoIQXVkaWVuY2USGAoUQVVESUVOQ0VfVU5TUEVDSUZJRUQQABITCg9BVURJRU5DRV9NRU1CRVIQARIRCg1BVURJRU5DRV9MRUFEEAISEQoNQVVESUVOQ0VfSE9TVBADEhUKEUFVRElFTkNFX09CU0VSVkVSEAQSFQoRQVVESUVOQ0VfT1BFUkFUT1IQBRIXChNBVURJRU5DRV9KT0lOX1RPS0VOEAYSGQoVQVVESUVOQ0VfU0lHTl9JTl9DT0RFEAcqcwoKQXVkaXRDbGFzcxIbChdBVURJVF9DTEFTU19VTlNQRUNJRklFRBAAEhgKFEFVRElUX0NMQVNTX1JFRlVTQUxTEAESFgoSQVVESVRfQ0xBU1NfQUNDRVNTEAISFgoSQVVESVRfQ0xBU1NfUE9XRVJTEAMq4wIKClN0YXR1c0NvZGUSGwoXU1RBVFVTX0NPREVfVU5TUEVDSUZJRUQQABIgChxTVEFUVVNfQ09ERV9JTlZBTElEX0FSR1VNRU5UEAMSGQoVU1RBVFVTX0NPREVfTk9UX0ZPVU5EEAUSHgoaU1RBVFVTX0NPREVfQUxSRUFEWV9FWElTVFMQBhIhCh1TVEFUVVNfQ09ERV9QRVJNSVNTSU9OX0RFTklFRBAHEiIKHlNUQVRVU19DT0RFX1JFU09VUkNFX0VYSEFVU1RFRBAIEiMKH1NUQVRVU19DT0RFX0ZBSUxFRF9QUkVDT05ESVRJT04QCRIXChNTVEFUVVNfQ09ERV9BQk9SVEVEEAoSGAoUU1RBVFVTX0NPREVfSU5URVJOQUwQDRIbChdTVEFUVVNfQ09ERV9VTkFWQUlMQUJMRRAOEh8KG1NUQVRVU19DT0RFX1VOQVVUSEVOVElDQVRFRBAQKkkKBVJldHJ5EhUKEVJFVFJZX1VOU1BFQ0lGSUVEEAASEwoPUkVUUllfQVVUT01BVElDEAESFAoQUkVUUllfT05fUkVRVUVTVBACOmMKDXJlYXNvbl9wb2xpY3kSIS5nb29nbGUucHJvdG9idWYuRW51bVZhbHVlT3B0aW9ucxjRhgMgASgLMhkudGVhbXdpcmUudjEuUmVhc29uUG9saWN5UgxyZWFzb25Qb2xpY3k6YwoNbm90aWNlX3BvbGljeRIhLmdvb2dsZS5wcm90b2J1Zi5FbnVtVmFsdWVPcHRpb25zGNKGAyABKAsyGS50ZWFtd2lyZS52MS5Ob3RpY2VQb2xpY3lSDG5vdGljZVBvbGljeTpZCgt3YWl0X3BvbGljeRIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY0YYDIAEoCzIXLnRlYW13aXJlLnYxLldhaXRQb2xpY3lSCndhaXRQb2xpY3k6WQoLa2luZF9wb2xpY3kSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGNKGAyABKAsyFy50ZWFtd2lyZS52MS5LaW5kUG9saWN5UgpraW5kUG9saWN5OloKC2NhbGxfcG9saWN5Eh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMY0YYDIAEoCzIXLnRlYW13aXJlLnYxLkNhbGxQb2xpY3lSCmNhbGxQb2xpY3lCUQoOaW8udGVhbXdpcmUudjFQAVo9Z2l0aHViLmNvbS90ZWFtd2lyZS90ZWFtd2lyZS9jbGllbnQvZ28vdGVhbXdpcmUvdjE7dGVhbXdpcmV2MWIGcHJvdG8z", [file_google_protobuf_descriptor, file_google_protobuf_duration]);
+  fileDesc("Chl0ZWFtd2lyZS92MS9vcHRpb25zLnByb3RvEgt0ZWFtd2lyZS52MSKiAQoKQ2FsbFBvbGljeRInCghhdWRpZW5jZRgBIAMoDjIVLnRlYW13aXJlLnYxLkF1ZGllbmNlEiYKBWF1ZGl0GAIgASgOMhcudGVhbXdpcmUudjEuQXVkaXRDbGFzcxIUCgxhdWRpdGVkX3RlYW0YAyABKAkSFgoOYXVkaXRlZF9vYmplY3QYBCABKAkSFQoNc2V0dGxlc19sZWFzZRgFIAEoCCKJAQoMUmVhc29uUG9saWN5EiUKBGNvZGUYASABKA4yFy50ZWFtd2lyZS52MS5TdGF0dXNDb2RlEiEKBXJldHJ5GAIgASgOMhIudGVhbXdpcmUudjEuUmV0cnkSFwoPb3V0Y29tZV91bmtub3duGAMgASgIEhYKDnN0cmVhbV9yZW9wZW5zGAQgASgIIj4KDE5vdGljZVBvbGljeRIRCglpbXBvcnRhbnQYASABKAgSDQoFYWJvdXQYAiABKAkSDAoEbm91bhgDIAEoCSIgCg1SZXF1ZXN0UG9saWN5Eg8KB21lc3NhZ2UYASABKAkiYAoKV2FpdFBvbGljeRIqCgdkZWZhdWx0GAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiYKA21heBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiKEAQoKS2luZFBvbGljeRIMCgRub3VuGAEgASgJEgwKBHRleHQYAiABKAkSDwoHZ29lc190bxgDIAEoCRITCgthbnN3ZXJlZF9ieRgEIAEoCRIdChVyZWNpcGllbnRfaXNfb3B0aW9uYWwYBSABKAgSFQoNaW52aXRlc19yZXBseRgGIAEoCCrBAQoIQXVkaWVuY2USGAoUQVVESUVOQ0VfVU5TUEVDSUZJRUQQABITCg9BVURJRU5DRV9NRU1CRVIQARIRCg1BVURJRU5DRV9MRUFEEAISEQoNQVVESUVOQ0VfSE9TVBADEhUKEUFVRElFTkNFX09CU0VSVkVSEAQSFQoRQVVESUVOQ0VfT1BFUkFUT1IQBRIXChNBVURJRU5DRV9KT0lOX1RPS0VOEAYSGQoVQVVESUVOQ0VfU0lHTl9JTl9DT0RFEAcqcwoKQXVkaXRDbGFzcxIbChdBVURJVF9DTEFTU19VTlNQRUNJRklFRBAAEhgKFEFVRElUX0NMQVNTX1JFRlVTQUxTEAESFgoSQVVESVRfQ0xBU1NfQUNDRVNTEAISFgoSQVVESVRfQ0xBU1NfUE9XRVJTEAMq4wIKClN0YXR1c0NvZGUSGwoXU1RBVFVTX0NPREVfVU5TUEVDSUZJRUQQABIgChxTVEFUVVNfQ09ERV9JTlZBTElEX0FSR1VNRU5UEAMSGQoVU1RBVFVTX0NPREVfTk9UX0ZPVU5EEAUSHgoaU1RBVFVTX0NPREVfQUxSRUFEWV9FWElTVFMQBhIhCh1TVEFUVVNfQ09ERV9QRVJNSVNTSU9OX0RFTklFRBAHEiIKHlNUQVRVU19DT0RFX1JFU09VUkNFX0VYSEFVU1RFRBAIEiMKH1NUQVRVU19DT0RFX0ZBSUxFRF9QUkVDT05ESVRJT04QCRIXChNTVEFUVVNfQ09ERV9BQk9SVEVEEAoSGAoUU1RBVFVTX0NPREVfSU5URVJOQUwQDRIbChdTVEFUVVNfQ09ERV9VTkFWQUlMQUJMRRAOEh8KG1NUQVRVU19DT0RFX1VOQVVUSEVOVElDQVRFRBAQKkkKBVJldHJ5EhUKEVJFVFJZX1VOU1BFQ0lGSUVEEAASEwoPUkVUUllfQVVUT01BVElDEAESFAoQUkVUUllfT05fUkVRVUVTVBACOmMKDXJlYXNvbl9wb2xpY3kSIS5nb29nbGUucHJvdG9idWYuRW51bVZhbHVlT3B0aW9ucxjRhgMgASgLMhkudGVhbXdpcmUudjEuUmVhc29uUG9saWN5UgxyZWFzb25Qb2xpY3k6YwoNbm90aWNlX3BvbGljeRIhLmdvb2dsZS5wcm90b2J1Zi5FbnVtVmFsdWVPcHRpb25zGNKGAyABKAsyGS50ZWFtd2lyZS52MS5Ob3RpY2VQb2xpY3lSDG5vdGljZVBvbGljeTpmCg5yZXF1ZXN0X3BvbGljeRIhLmdvb2dsZS5wcm90b2J1Zi5FbnVtVmFsdWVPcHRpb25zGNOGAyABKAsyGi50ZWFtd2lyZS52MS5SZXF1ZXN0UG9saWN5Ug1yZXF1ZXN0UG9saWN5OlkKC3dhaXRfcG9saWN5Eh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxjRhgMgASgLMhcudGVhbXdpcmUudjEuV2FpdFBvbGljeVIKd2FpdFBvbGljeTpZCgtraW5kX3BvbGljeRIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY0oYDIAEoCzIXLnRlYW13aXJlLnYxLktpbmRQb2xpY3lSCmtpbmRQb2xpY3k6WgoLY2FsbF9wb2xpY3kSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxjRhgMgASgLMhcudGVhbXdpcmUudjEuQ2FsbFBvbGljeVIKY2FsbFBvbGljeUJRCg5pby50ZWFtd2lyZS52MVABWj1naXRodWIuY29tL3RlYW13aXJlL3RlYW13aXJlL2NsaWVudC9nby90ZWFtd2lyZS92MTt0ZWFtd2lyZXYxYgZwcm90bzM", [file_google_protobuf_descriptor, file_google_protobuf_duration]);
 
 /**
  * Who may make a call, and what the audit log keeps of it.
@@ -136,6 +136,13 @@ export type NoticePolicy = Message<"teamwire.v1.NoticePolicy"> & {
    * @generated from field: string about = 2;
    */
   about: string;
+
+  /**
+   * Its name in texts for people, such as `member lost`.
+   *
+   * @generated from field: string noun = 3;
+   */
+  noun: string;
 };
 
 /**
@@ -144,6 +151,27 @@ export type NoticePolicy = Message<"teamwire.v1.NoticePolicy"> & {
  */
 export const NoticePolicySchema: GenMessage<NoticePolicy> = /*@__PURE__*/
   messageDesc(file_teamwire_v1_options, 2);
+
+/**
+ * What a kind of request consists of.
+ *
+ * @generated from message teamwire.v1.RequestPolicy
+ */
+export type RequestPolicy = Message<"teamwire.v1.RequestPolicy"> & {
+  /**
+   * The kind of the message that makes it.
+   *
+   * @generated from field: string message = 1;
+   */
+  message: string;
+};
+
+/**
+ * Describes the message teamwire.v1.RequestPolicy.
+ * Use `create(RequestPolicySchema)` to create a new message.
+ */
+export const RequestPolicySchema: GenMessage<RequestPolicy> = /*@__PURE__*/
+  messageDesc(file_teamwire_v1_options, 3);
 
 /**
  * Some requests have a field that says how long the call may wait before the coordinator replies. This option of such a field
@@ -172,7 +200,7 @@ export type WaitPolicy = Message<"teamwire.v1.WaitPolicy"> & {
  * Use `create(WaitPolicySchema)` to create a new message.
  */
 export const WaitPolicySchema: GenMessage<WaitPolicy> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_options, 3);
+  messageDesc(file_teamwire_v1_options, 4);
 
 /**
  * One kind of message. The name of a kind is the name of its field in Message.body. The type of that field shows whether the
@@ -215,6 +243,13 @@ export type KindPolicy = Message<"teamwire.v1.KindPolicy"> & {
    * @generated from field: bool recipient_is_optional = 5;
    */
   recipientIsOptional: boolean;
+
+  /**
+   * True: a recipient may reply to it with a message. False: it wants no reply, or a decision.
+   *
+   * @generated from field: bool invites_reply = 6;
+   */
+  invitesReply: boolean;
 };
 
 /**
@@ -222,7 +257,7 @@ export type KindPolicy = Message<"teamwire.v1.KindPolicy"> & {
  * Use `create(KindPolicySchema)` to create a new message.
  */
 export const KindPolicySchema: GenMessage<KindPolicy> = /*@__PURE__*/
-  messageDesc(file_teamwire_v1_options, 4);
+  messageDesc(file_teamwire_v1_options, 5);
 
 /**
  * Who may make a call, by the credential. A console credential may make the calls of the caller that it acts for, except those that
@@ -477,12 +512,20 @@ export const notice_policy: GenExtension<EnumValueOptions, NoticePolicy> = /*@__
   extDesc(file_teamwire_v1_options, 1);
 
 /**
+ * Set on every value of RequestKind but the unspecified one.
+ *
+ * @generated from extension: teamwire.v1.RequestPolicy request_policy = 50003;
+ */
+export const request_policy: GenExtension<EnumValueOptions, RequestPolicy> = /*@__PURE__*/
+  extDesc(file_teamwire_v1_options, 2);
+
+/**
  * Set on a request's field that says how long the call may wait before the coordinator replies.
  *
  * @generated from extension: teamwire.v1.WaitPolicy wait_policy = 50001;
  */
 export const wait_policy: GenExtension<FieldOptions, WaitPolicy> = /*@__PURE__*/
-  extDesc(file_teamwire_v1_options, 2);
+  extDesc(file_teamwire_v1_options, 3);
 
 /**
  * Set on every field of Message.body.
@@ -490,7 +533,7 @@ export const wait_policy: GenExtension<FieldOptions, WaitPolicy> = /*@__PURE__*/
  * @generated from extension: teamwire.v1.KindPolicy kind_policy = 50002;
  */
 export const kind_policy: GenExtension<FieldOptions, KindPolicy> = /*@__PURE__*/
-  extDesc(file_teamwire_v1_options, 3);
+  extDesc(file_teamwire_v1_options, 4);
 
 /**
  * Set on every RPC.
@@ -498,5 +541,5 @@ export const kind_policy: GenExtension<FieldOptions, KindPolicy> = /*@__PURE__*/
  * @generated from extension: teamwire.v1.CallPolicy call_policy = 50001;
  */
 export const call_policy: GenExtension<MethodOptions, CallPolicy> = /*@__PURE__*/
-  extDesc(file_teamwire_v1_options, 4);
+  extDesc(file_teamwire_v1_options, 5);
 
