@@ -1,4 +1,4 @@
-//! How a runner ends that must not wait for its program.
+//! How a runner ends when it must not wait for its program.
 
 use std::{
     sync::{

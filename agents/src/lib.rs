@@ -1,16 +1,16 @@
 //! Runs programs as members of a team.
 //!
 //! A [`Runner`] joins a team, starts a program, hands it the member's messages and tasks, acknowledges what the program
-//! has proven to have processed, answers for it, and ends it, with every process it has started, when its shutdown is
+//! has proven to have processed, answers on its behalf, and ends it, with every process it has started, when its shutdown is
 //! approved. [`agent_text`] holds what an agent reads.
 //!
 //! # How it is built
 //!
 //! | module | what it does | depends on |
 //! |---|---|---|
-//! | `runner` | joins, starts an adapter for each incarnation, restarts, reports the exit | all below |
-//! | `adapters` | drive a program, one module for each [`Mode`] | all below |
-//! | `incarnation` | one life of the member: owns its state and talks to the coordinator | all below |
+//! | `runner` | joins, starts an adapter for each incarnation, restarts, reports the exit | only modules below |
+//! | `adapters` | drive a program, one module for each [`Mode`] | only modules below |
+//! | `incarnation` | one life of the member: owns its state and talks to the coordinator | only modules below |
 //! | `line_protocol` | the lines that a program reads and writes | [`agent_text`], [`visible`] |
 //! | `process` | a process that never outlives its owner | `config`, `event`, `exit` |
 //! | `config`, `event`, `exit` | what a runner is given, what it reports, and how it ends | [`agent_text`] |

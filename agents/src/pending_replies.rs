@@ -4,9 +4,9 @@
 //! there are several, the runner does not guess. A program that is started for a batch answers the last message of the batch
 //! from the recipient.
 //!
-//! The prompt of a member that a host starts is never in hand: it expects no reply, but the question after it may.
+//! The prompt of a member that a host starts never counts: it expects no reply, but a question that follows it may.
 //!
-//! Any other message is in hand from when the program was handed it until the program acknowledges it or answers it with
+//! Any other message is "in hand" from its hand-over until the program acknowledges it or answers it with
 //! `in_reply_to`. As long as the program has acknowledged nothing in this session, the first answer to a message also takes
 //! it out of hand, because no acknowledgement may ever come.
 //!

@@ -2,7 +2,7 @@
 //!
 //! Everything that a member wrote is escaped, in attributes and in the body, so that no name and no content can close the
 //! element, open another one, or hide in characters that no one sees ([`visible`](crate::visible)). Foreign text comes last in a
-//! body, after teamwire's own, except that one line follows a tool call: how its member describes it.
+//! body, after teamwire's own. A permission request ends with one more line of teamwire's: how the member describes it.
 
 mod next_step;
 

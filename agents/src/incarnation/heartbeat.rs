@@ -1,6 +1,6 @@
 //! Renews the member's lease and reports whether it is active or idle.
 //!
-//! A member is active while it has something in hand, and idle once it has had something, has nothing left, and nothing has
+//! A member is active while it works on something, and idle once it has worked on something, has nothing left, and nothing has
 //! changed for a moment. A program that was never handed anything may be working by itself, and counts as active.
 
 use std::time::Duration;

@@ -102,9 +102,9 @@ pub(crate) struct Incarnation<'a> {
     /// The runner has approved the member's shutdown. The end of the session follows.
     has_approved: bool,
     responder: Responder,
-    /// True: the program is writing a line that is too long and was refused. The rest of it is dropped.
+    /// Whether the program is writing a line that is too long and was refused. The rest of it is dropped.
     is_dropping: bool,
-    /// True: the program is writing a line that is too long, of which the beginning was read.
+    /// Whether the program is writing a line that is too long, of which the beginning was read.
     is_within_long: bool,
     /// The last report to the lead that the program failed.
     failure_report: Option<Background<()>>,

@@ -1,4 +1,4 @@
-//! Claims tasks for the member, one at a time, while it has nothing else in hand.
+//! Claims tasks for the member, one at a time, while it has nothing else to do.
 //!
 //! When the incarnation ends, the coordinator puts a claimed task back on the board, so this module does not.
 

@@ -6,7 +6,8 @@
 //!   runner dies.
 //! - [`error_output`]: passes the program's error output on, and keeps its last lines for the report of its exit.
 //! - [`before_exec`]: what a new process does before it becomes the program.
-//! - [`executable`]: whether there is a program to start, and [`working_directory`]: a directory to start it in. [`pid`]: one process, told from a later one with the same id.
+//! - [`executable`]: whether there is a program to start, and [`working_directory`]: a directory to start it in.
+//! - [`pid`]: identifies a process, even if its id is reused later.
 
 mod before_exec;
 mod boundary;

@@ -1,4 +1,4 @@
-//! Runs a program as a member of a team, and answers for it.
+//! Runs a program as a member of a team, and answers on its behalf.
 //!
 //! The runner joins, keeps the subscription open, hands messages to the program, acknowledges what the program has proven to
 //! have processed, ends the program and everything it has started when its shutdown is approved, and reports how it exited. The

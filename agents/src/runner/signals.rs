@@ -1,4 +1,4 @@
-//! Signals to the runner's process: some end the runner in order, and no other common one kills it before it can report.
+//! Signals to the runner's process: some shut the runner down cleanly; the other common ones are caught, so that it can report.
 
 use std::io;
 

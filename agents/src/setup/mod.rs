@@ -53,7 +53,7 @@ fn is_our_hook(command: &str) -> bool {
     matches!(words.as_slice(), [binary, "hook", program, ..] if is_teamwire(binary) && AgentProgram::named(program).is_some())
 }
 
-/// Returns whether an MCP server is one that this module, or a person after the documentation, has written.
+/// Returns whether an MCP server is one that this module, or a person who followed the documentation, has written.
 fn is_our_server(binary: &str, first_argument: &str) -> bool {
     is_teamwire(binary) && first_argument == "mcp"
 }
@@ -112,7 +112,7 @@ pub enum SetupError {
     },
 }
 
-/// A settings file of a program, and what belongs into it.
+/// A settings file of a program, and what belongs in it.
 #[derive(Debug)]
 pub struct SettingsFile {
     /// Where it is.

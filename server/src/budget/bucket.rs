@@ -1,4 +1,4 @@
-//! A token bucket that can go into debt: what a call costs may be known only after it was answered.
+//! A token bucket that can go into debt, because the cost of a call may be known only after its reply.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},

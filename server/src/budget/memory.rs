@@ -1,7 +1,7 @@
 //! What calls take in memory: the work of reads while they are carried out, the bytes of their replies while they wait for their
 //! clients, and the bytes of large requests.
 //!
-//! A call first gets what its own credential has, and then its part of what all share. So it never keeps others waiting while it
+//! A call first draws on its own credential's budget, and then on the shared one. So it never keeps others waiting while it
 //! waits for its own client.
 
 use std::{sync::Arc, time::Duration};

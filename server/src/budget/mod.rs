@@ -5,8 +5,10 @@
 //! credential has the account of all console credentials of its identity, so that no identity multiplies its budget by signing in
 //! again.
 //!
-//! - [`bounds`]: the sizes. [`bucket`]: how fast. [`account`]: what a credential has used; [`memory`]: of the memory for calls.
-//! - [`generations`]: the credentials of a member, one after the other, which share an account. [`accounts`]: all accounts. [`shared`]: of what all have a part.
+//! - [`bounds`]: how large budgets are. [`bucket`]: limits rates. [`account`]: what a credential has used.
+//!   [`memory`]: the memory that calls take.
+//! - [`generations`]: the credentials of a member, one after the other, which share an account. [`accounts`]: all accounts.
+//! - [`shared`]: what all accounts share.
 //! - [`known`]: the credentials that a connection has shown.
 //!
 //! Leads and the operator have the same budgets as others, and besides them a reserve that others cannot use up: an eighth of

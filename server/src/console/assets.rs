@@ -1,4 +1,4 @@
-//! The files of the page, and how they are answered.
+//! The files of the page, and the replies that carry them.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,7 @@
 //! Which browser requests are permitted, by the host that they name and the origin of the page that makes them.
 //!
 //! A page of another site could have its own name resolve to this coordinator's address (DNS rebinding). Its requests would
-//! then be of one origin with the coordinator, for the browser. So the host must be an IP address, which cannot be rebound, or
+//! then be same-origin with the coordinator for the browser. So the host must be an IP address, which cannot be rebound, or
 //! a name that is known to be this coordinator's.
 
 use std::net::{IpAddr, Ipv6Addr};

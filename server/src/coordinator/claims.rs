@@ -1,7 +1,7 @@
 //! Claims of the next task. Those that wait for a turn on the same board are carried out together.
 //!
 //! A claim is carried out at once, by its caller, if no other claim waits and the team's turn is free. Otherwise it waits in a
-//! queue. A task takes the turn for the queue, and carries out up to 16 claims in one transaction, in order of arrival. Each
+//! queue. A Tokio task takes the turn for the queue, and carries out up to 16 claims in one transaction, oldest first. Each
 //! gets its own outcome, as if it had been carried out alone. If their transaction is refused as a whole (together they may
 //! exceed the team's quota, though one alone does not), nothing was written, and they are carried out one by one.
 

@@ -3,9 +3,10 @@
 //! - [`decide`]: the loop that carries out a rule. [`cache`]: records that are likely still current. [`clock`]: the store's
 //!   clock, without asking it. [`turns`]: keeps changes to one task board from colliding. [`claims`]: carries out
 //!   together the claims that wait in [`claim_queues`].
-//! - [`messages`], [`sessions`], [`members`], [`teams`], [`requests`], [`history`], [`tasks`], [`activity`], [`diagnosis`], [`access`], [`audit`], [`backup`]: the calls
+//! - [`messages`], [`sessions`], [`members`], [`teams`], [`requests`], [`history`], [`hosts`],
+//!   [`tasks`], [`activity`], [`diagnosis`], [`access`], [`audit`], [`backup`]: the calls
 //!   that do more than carry out one rule. [`retention`]: finds what may be deleted.
-//!   [`revoked`]: which callers may no longer wait.
+//!   [`revoked`]: the revoked credentials, whose waiting calls and streams must end.
 //! - [`team_reader`]: reads what has changed in a team, for those who watch it.
 //! - [`keys`]: where records are. [`records`]: reads records that are only shown; [`batch`]: how many at once. [`store_errors`]: what callers learn when the store fails.
 //!

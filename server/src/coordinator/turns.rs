@@ -1,6 +1,6 @@
 //! Turns: on one coordinator, the calls that change one team's board run one after the other, including those that end
 //! lives, which release claims. Any two such changes conflict, so without turns the calls of many members that claim at
-//! once would mostly fail each other's commits. With turns, only coordinators conflict.
+//! once would mostly make each other's commits fail. With turns, only calls on different coordinators conflict.
 
 use std::{
     collections::HashMap,

@@ -3,7 +3,7 @@
 //!
 //! A coordinator that was away itself (paused, or cut off from the store) must not declare others lost: it first renews
 //! the leases of its sessions, and declares no member lost for the length of a lease and its grace. It does the same
-//! when the store's clock has jumped ahead of this machine's, because it was set or both slept.
+//! when the store's clock has jumped ahead of this machine's, because someone set it or both machines were suspended.
 
 use std::{
     collections::HashMap,

@@ -5,7 +5,8 @@
 //! - [`heartbeats`]: proof that members are alive, gathered and written in batches.
 //! - [`team_watch`]: teams that clients watch.
 //! - [`audit_writer`]: writes the audit log.
-//! - [`reconciler`]: finds what lost notifications have missed. [`data_loss`]: what to do when the store has lost commits.
+//! - [`reconciler`]: finds what sessions missed when notifications were lost.
+//!   [`data_loss`]: what to do when the store has lost commits.
 //! - [`due_worker`]: carries out what is due when time passes. [`retention_worker`]: deletes what has been kept long
 //!   enough. [`gauges`]: numbers that are looked up from time to time.
 

@@ -1,4 +1,4 @@
-//! The rhythm of sessions.
+//! The timing of sessions: heartbeats, write timeouts, the age of streams.
 
 use std::{sync::LazyLock, time::Duration};
 

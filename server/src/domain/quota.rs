@@ -1,8 +1,8 @@
 //! A team's quota: how many bytes it may hold in the store, and which share of them its tasks may use.
 //!
-//! The store counts what a team holds, and each commit checks it (the transaction states how much it may be), so no record counts for the
-//! whole team. Two shares protect what was said: tasks may use a quarter of the quota, and the history of their changes another
-//! one. The board counts its tasks, and the weight of the stream of the history counts their changes.
+//! The store counts what a team holds, and each commit checks it against the limit that the transaction states, so no record
+//! holds a count for the whole team. To keep room for messages, tasks may use a quarter of the quota, and the history of their
+//! changes another quarter. The board counts its tasks, and the weight of the stream of the history counts their changes.
 //!
 //! - A teammate may fill the team up to the quota.
 //! - The lead and the operator may use a tenth more, so that they can still act in a team that teammates have filled.

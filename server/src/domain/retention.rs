@@ -1,4 +1,4 @@
-//! What is deleted, and when. A message that still lies in an inbox outlives its entry in the history, and is deleted
+//! What is deleted, and when. A message that is still in an inbox outlives its entry in the history, and is deleted
 //! once it is processed.
 
 use std::{collections::HashSet, ops::Range, sync::Arc};

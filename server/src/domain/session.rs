@@ -7,7 +7,7 @@
 //! window at a time; when a coordinator dies, its session counts as having delivered everything that it had reserved. So a
 //! message that may have been delivered before is always marked, at no cost per message. Whether a message becomes a dead
 //! letter depends only on deliveries that are certain, and a process that reconnects counts once: it still has the message. If
-//! it has failed on the message and wants it again, it says so, and that delivery counts.
+//! the process reports that it failed on the message and wants it again, that delivery counts.
 
 use std::sync::Arc;
 

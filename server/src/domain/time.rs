@@ -1,4 +1,4 @@
-//! Instants and durations, as records, rules and the protocol have them.
+//! Converts instants and durations between records, rules and the protocol.
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 //! The auth gate: whether a call over a connection has presented a valid credential.
 //!
 //! Each connection has an [`AuthGate`], which travels in tonic's connection info. Each call has a [`GatedCall`]; admission notes
-//! there that a whole request with a credential has arrived, and that the credential is valid. While such a call is decided the connection stays open, however long that
+//! there that a whole request with a credential has arrived, and that the credential is valid.
+//! While the coordinator carries out such a call, the connection stays open, however long that
 //! takes; once a credential was valid the gate stays open. The answer to a call proves nothing, since many calls are
 //! refused without a check of who calls. A connection that loads the console's page needs no credential, and gets more time, if
 //! not too many others do.

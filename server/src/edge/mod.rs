@@ -1,7 +1,7 @@
 //! The network edge: who may connect, how long that may take, and how much a client may demand at once.
 //!
 //! - [`listen`]: the network, and the Unix socket of this machine.
-//! - [`Acceptor`]: accepts connections, and shakes hands.
+//! - [`Acceptor`]: accepts connections, and does the TLS handshake.
 //! - [`slots`]: how many connections may be open, and whose.
 //! - [`tls`]: certificates, and reloading them while running.
 //! - [`connection`]: what hyper reads from and writes to; closes itself if no call presents a valid credential in time.

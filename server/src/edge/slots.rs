@@ -1,9 +1,9 @@
 //! The slots of open connections, and who gets the next one.
 //!
 //! A connection whose client has not presented a valid credential is a *stranger*. When there are too many, strangers make way:
-//! a newcomer takes the slot of the oldest one of its address if that has its full share; and if all slots are taken, of
-//! the oldest one of the address that has the most, those of other machines first. An *established* connection keeps its slot,
-//! unless its member has called in two more lives since, and no one else over this connection. Some slots are for leads and the
+//! if an address already has its full share of strangers, a newcomer from it replaces the oldest of them. If all slots are
+//! taken, it replaces the oldest stranger of the address with the most (remote ones first). An *established* connection keeps
+//! its slot until its member has called in two later lives, unless other members use it. Some slots are for leads and the
 //! operator: others get in as strangers, but are not established there.
 
 use std::{

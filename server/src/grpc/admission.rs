@@ -1,5 +1,5 @@
 //! Admits a call: decides whether its credential is current, and has the caller's account pay. Whether this caller may make this
-//! call is decided by the rule that carries it out (`domain/identity.rs`).
+//! call is decided by the rule that carries it out, which first asks `domain/identity.rs` who calls.
 
 use std::sync::Arc;
 

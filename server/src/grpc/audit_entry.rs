@@ -1,7 +1,8 @@
 //! Gives calls that used powers, or were refused for lack of them, to the writer of the audit log.
 //!
-//! The caller of a privileged call is described before the call, which may end the life or the team that the credential belongs
-//! to; that of a refused call afterwards. If the client of a privileged call goes away, the call may still have been carried out,
+//! It looks up the caller of a privileged call before the call, which may end the life or the team that the credential belongs
+//! to, and that of any other refused call afterwards.
+//! If the client of a privileged call goes away, the call may still have been carried out,
 //! so it gets an entry, too.
 
 use http::Response;

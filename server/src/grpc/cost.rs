@@ -1,7 +1,8 @@
 //! What a call costs and uses, and who pays for it.
 //!
-//! [`admission`](super::admission) notes whose call it is, as soon as its credential is known to be valid; from then on it is that
-//! account's. A call with `idempotency_level` `NO_SIDE_EFFECTS` costs the bytes of its reply, every other one a transaction. Streams
+//! [`admission`](super::admission) assigns the call to an account as soon as it knows that the credential is valid;
+//! from then on, that account pays.
+//! A call with `idempotency_level` `NO_SIDE_EFFECTS` costs the bytes of its reply, every other one a transaction. Streams
 //! and calls that wait also count as open.
 
 use std::{sync::Arc, time::Duration};

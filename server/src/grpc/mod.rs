@@ -1,4 +1,4 @@
-//! The protocol's face: takes a call apart, has the coordinator decide it, puts the reply together.
+//! The protocol's services: parse a call, have the coordinator carry it out, build the reply.
 //!
 //! - [`message`](self), `team`, `request`, `task`, `history`, `host`, `watch`, `access`, `audit`, `backup`: the services, one file each. [`follow`]: streams that follow a
 //!   team. [`advertised`]: what goes into join strings.

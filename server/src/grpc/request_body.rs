@@ -1,4 +1,4 @@
-//! Requests while they arrive: each is handed on once it is complete, if it is in time, and takes only so much memory.
+//! Requests while they arrive: each is handed on once it is complete, if it arrives in time. Their memory is bounded.
 
 use std::{
     pin::Pin,

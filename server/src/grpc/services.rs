@@ -1,4 +1,4 @@
-//! What all services have at hand.
+//! What all services share.
 
 use std::sync::Arc;
 

@@ -434,11 +434,12 @@ pub trait Store: Export + fmt::Debug + Send + Sync + 'static {
     async fn leases(&self, namespace: &Namespace) -> Result<Leases, StoreError>;
 
     /// Returns how many bytes a namespace holds: its records, the entries of its streams, and the replies that were remembered on
-    /// this day or the one before (UTC). Leases do not count. A namespace that an earlier version wrote, which did not count, is
-    /// counted once, and what it holds in very large parts may be estimated.
+    /// this day or the one before (UTC). Leases do not count. A namespace that was written by a version without this count is
+    /// counted once; the size of its very large parts may be estimated.
     async fn usage(&self, namespace: &Namespace) -> Result<u64, StoreError>;
 
-    /// Returns a version of what a namespace holds apart from its leases. While it is the same, so is that. It may also change
+    /// Returns a version of what a namespace holds apart from its leases. If it is unchanged, so are the
+    /// contents. The version may also change
     /// for no reason.
     async fn version(&self, namespace: &Namespace) -> Result<u64, StoreError>;
 

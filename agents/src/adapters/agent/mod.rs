@@ -2,7 +2,7 @@
 //!
 //! Messages and tasks reach the agent as prompts: between turns, and in the middle of a turn if the program takes them there. A
 //! message is acknowledged when the turn that took it has succeeded. A prompt whose turn has failed is handed over again after
-//! a delay of 1 s that doubles to 30 s, and one that the program had in hand when it died is delivered again by the
+//! a delay of 1 s that doubles to 30 s, and one that the program was working on when it died is delivered again by the
 //! coordinator. A restarted program resumes its own session, unless the model's API refuses that session for good.
 //!
 //! The agent has the member's tools ([`mcp`](crate::mcp)): it sends and answers with them, and not by what it writes. When the
@@ -176,10 +176,10 @@ struct Agent {
     prompts: Prompts,
     permission_requests: PermissionRequests,
     reminders: Reminders,
-    /// None: the program reaches them over MCP.
+    /// The member's tools, unless the program reaches them over MCP.
     tools: Option<Tools>,
     input: Input,
-    /// None: the program has closed its output.
+    /// The program's output, until the program closes it.
     output: Option<Lines<ChildStdout>>,
     out: Outbox,
     /// What has arrived of a line that is too long to be read.
@@ -189,7 +189,7 @@ struct Agent {
     /// The last activity, for the notice that the member is idle.
     done_last: String,
     is_ready: bool,
-    /// True: the input is closed once everything in it is written and no turn is cut short.
+    /// Whether the input is to be closed once everything in it is written and no turn is cut short.
     is_closing: bool,
     /// Cancelled: the program gets no more time to end by itself.
     is_wrapped_up: CancellationToken,
@@ -198,7 +198,7 @@ struct Agent {
     is_starting_over: bool,
     refusals: Refusals,
     state: State,
-    /// None: the tools are loaded, or no one can know.
+    /// Checks whether the tools are loaded, until they are, if that can be known.
     loading: Option<Loading>,
 }
 

@@ -1,4 +1,4 @@
-//! The prompts that wait for the program, and those that it has in hand.
+//! The prompts that wait for the program, and those that it is working on.
 
 use std::{
     collections::{BTreeMap, VecDeque},

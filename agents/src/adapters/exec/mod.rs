@@ -345,12 +345,12 @@ impl Exec<'_, '_> {
     }
 }
 
-/// Returns how long to wait after so many failures in a row.
+/// Returns how long to wait after this many failures in a row.
 fn retry_delay(failures: u32) -> Duration {
     Duration::from_secs(4_u64.saturating_pow(failures.saturating_sub(1))).min(RETRY_DELAY_MAX)
 }
 
-/// Returns the reason to end, if the news is one.
+/// Fails with the reason to end, if the event is [`IncarnationEvent::End`].
 fn check(news: IncarnationEvent) -> Result<(), Ended> {
     match news {
         IncarnationEvent::End(why) => Err(Box::new((why, None))),

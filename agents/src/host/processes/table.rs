@@ -1,4 +1,4 @@
-//! The orders that a host has in hand, and the slots that they take.
+//! The orders that a host is carrying out, and the slots that they take.
 
 use std::{
     collections::{HashMap, VecDeque},

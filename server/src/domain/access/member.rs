@@ -1,4 +1,4 @@
-//! The credentials of members and hosts: each is the one of a life.
+//! The credentials of members and hosts: each life has one.
 
 use teamwire_proto::{
     Reason, Refusal,

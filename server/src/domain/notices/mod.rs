@@ -224,7 +224,7 @@ pub fn send_due(tx: &mut Tx<'_>, team: &TeamRecord) -> Result<Option<u64>, RuleE
     Ok(tx.read::<DueNoticesRecord>("")?.and_then(|due| due.due_ms.values().min().copied()))
 }
 
-/// Drops the notices that a member is idle which wait to be sent: its life is over, and they would arrive after the notice that
+/// Drops unsent "member is idle" notices about a member whose life is over: they would arrive after the notice that
 /// says so.
 pub(super) fn drop_waiting_idle(tx: &mut Tx<'_>, team: &TeamRecord, idle: &Name) -> Result<(), RuleError> {
     let Some(due) = tx.read::<DueNoticesRecord>("")? else { return Ok(()) };

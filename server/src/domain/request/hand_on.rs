@@ -1,4 +1,4 @@
-//! Requests that await another member's answer than before: a new lead's, or the lead's because the approver has exited.
+//! Hands pending requests to someone else to answer: to a new lead, or to the lead because the approver has exited.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Tasks in the replies that are remembered for repeated calls: without what can be long, so that a reply takes little space for the
-//! day and more that it is kept. A repeated call gets the description and the metadata that the task has then.
+//! Tasks in remembered replies. Long fields are left out, because the store keeps a reply for at least a day. When a call is
+//! repeated, its reply is filled in with the task's current description and metadata.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,6 @@
 //! Writes a backup into an empty store.
 //!
-//! Everything goes through [`Store::commit`], so a restored store is as if it had grown there. The restored state is a new state
+//! Everything goes through [`Store::commit`], so a restored store is like any other. The restored state is a new state
 //! of each record: its version is higher than any that the record had in the store that the backup is from.
 //!
 //! While a restore is under way, a marker is in the store. A coordinator does not serve a store with a marker, and the next

@@ -1,8 +1,8 @@
 //! Encodes transactions as arguments of the functions in `commit.lua`, and decodes the replies.
 //!
 //! Arguments follow each other without lengths: each operation takes a fixed number. `key` is the position of a key among the
-//! function's keys; 1 is the meta hash. If there are several transactions, they share the keys, and the number of its arguments
-//! precedes each.
+//! function's keys; 1 is the meta hash. If there are several transactions, they share the keys, and each is preceded by
+//! the number of its arguments.
 //!
 //! | operation | arguments |
 //! |---|---|

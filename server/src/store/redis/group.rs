@@ -2,7 +2,7 @@
 //!
 //! While fewer than [`CALLS_MAX`] calls for a namespace are under way, a transaction is sent at once, alone, by its caller. What arrives
 //! later waits until one of the calls returns, or until [`WAITING_MAX`] wait, and then goes in one call. So neither the coordinator nor
-//! the server waits for the other, and a caller without company pays nothing.
+//! the server waits for the other, and a transaction that arrives alone is not delayed.
 //!
 //! Each transaction has its own outcome, as if it had been sent alone. A call that the server refuses, or whose answer is lost,
 //! fails each transaction in it. A transaction that is known to have written nothing, because it failed only in the company of others,
@@ -10,7 +10,7 @@
 //! transaction may be there although those of another are not.
 //!
 //! Transactions are sent in the order of their arrival, except those that are sent again. Nothing depends on that order: a caller
-//! that needs one waits for the first outcome before the second call, and each transaction checks what it relies on.
+//! that needs an order waits for the first outcome before the second call, and each transaction checks what it relies on.
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -58,8 +58,8 @@ use super::{
     Store, StoreError, Txn, Write, usage::DAY_MS,
 };
 
-/// How many times a read of one instant is attempted. A server executes the queries of a read in a row, unless they are so many
-/// that it receives them in parts.
+/// How many times a read of one instant is attempted. A server executes the queries of a read back to back, unless there are
+/// too many to arrive in one piece.
 const SNAPSHOT_ATTEMPTS_MAX: u32 = 100;
 
 /// The store in Redis. See the [module](self).

@@ -69,9 +69,9 @@ pub(super) struct Acp {
     session: Option<SessionId>,
     is_ready: bool,
     turn: Option<Turn>,
-    /// True: the program must end after its turn.
+    /// Whether the program must end after its turn.
     is_closing: bool,
-    /// True: updates may be a replay of the session that the program resumes. Some programs continue the replay after they have
+    /// Whether updates may replay the session that the program resumes. Some programs continue the replay after they have
     /// answered that the session is loaded.
     is_replaying: bool,
     permissions: Permissions,

@@ -44,7 +44,7 @@ pub(super) struct Codex {
     next_request: u64,
     /// Our requests that the program has not answered.
     asked: HashMap<u64, Asked>,
-    /// None: not started yet.
+    /// The thread, once it has started.
     thread: Option<String>,
     is_turn_running: bool,
     /// The tools of the turn that run, by the ids of their items.

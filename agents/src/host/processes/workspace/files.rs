@@ -1,5 +1,5 @@
-//! Finds the files of a worktree that its last commit does not hold, byte by byte: whatever git may ignore, skip or
-//! convert, it would have to write the same bytes again.
+//! Finds the files of a worktree whose exact bytes are not in its last commit. It compares the bytes itself, because git
+//! may ignore, skip or convert files.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -31,7 +31,7 @@ pub(super) struct Workspace {
     pub(super) start: PathBuf,
     /// The worktree that `root` is. None: a plain directory.
     worktree: Option<Worktree>,
-    /// True: `root` is the user's, who shares it with the members. The host neither creates nor removes anything there.
+    /// Whether `root` is the user's, who shares it with the members. The host neither creates nor removes anything there.
     pub(super) is_shared: bool,
 }
 

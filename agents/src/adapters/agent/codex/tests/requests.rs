@@ -1,4 +1,4 @@
-//! Requests of the program: leave, tools and questions.
+//! Requests of the program: permissions, tool calls and questions.
 
 use super::*;
 
