@@ -92,7 +92,7 @@ struct File {
     slots: u32,
     #[serde(default)]
     kubernetes: Cluster,
-    profiles: BTreeMap<String, Entry>,
+    profiles: BTreeMap<String, ListedProfile>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -112,7 +112,7 @@ impl Default for Cluster {
 /// A profile as it is written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct ListedProfile {
     pod: PathBuf,
     #[serde(default)]
     description: String,
@@ -164,7 +164,7 @@ impl Profiles {
     }
 }
 
-impl Entry {
+impl ListedProfile {
     fn read(self, directory: &Path, name: &str) -> Result<Profile, ConfigError> {
         let unusable = |text: String| ConfigError::Template { profile: name.to_owned(), text };
         let path = directory.join(&self.pod);

@@ -49,7 +49,7 @@ pub(crate) struct Watcher {
     ends: Sender<Ended>,
     /// Notified whenever something has changed.
     changed: Arc<Notify>,
-    orders: HashMap<String, Entry>,
+    orders: HashMap<String, WatchedJob>,
     /// The objects that a list has named so far; see [`Event::Init`].
     listed_jobs: HashSet<String>,
     listed_pods: HashSet<String>,
@@ -57,7 +57,7 @@ pub(crate) struct Watcher {
 
 /// What the host knows about an order, and what it has done about it.
 #[derive(Default)]
-struct Entry {
+struct WatchedJob {
     seen: Seen,
     is_reported: bool,
     /// When to look at it again.
@@ -138,7 +138,7 @@ impl Watcher {
                 Vec::new()
             }
             Event::InitDone => {
-                let gone = |(order, entry): (&String, &mut Entry)| {
+                let gone = |(order, entry): (&String, &mut WatchedJob)| {
                     let is_gone = entry.seen.job.is_some() && !self.listed_jobs.contains(order);
                     is_gone.then(|| {
                         entry.seen.job = None;
@@ -184,7 +184,7 @@ impl Watcher {
                 Vec::new()
             }
             Event::InitDone => {
-                let gone = |(order, entry): (&String, &mut Entry)| {
+                let gone = |(order, entry): (&String, &mut WatchedJob)| {
                     let before = entry.seen.pods.len();
                     let listed = &self.listed_pods;
                     entry.seen.pods.retain(|name, pod| listed.contains(name) || !may_run(pod));
@@ -204,7 +204,7 @@ impl Watcher {
 
     /// Records that the API server has refused a Pod of a Job.
     fn happening(&mut self, event: Happening) -> Vec<String> {
-        let of = |entry: &Entry| entry.seen.job.as_ref().and_then(|job| job.metadata.uid.clone());
+        let of = |entry: &WatchedJob| entry.seen.job.as_ref().and_then(|job| job.metadata.uid.clone());
         let found = self
             .orders
             .iter_mut()

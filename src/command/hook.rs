@@ -4,7 +4,7 @@ use std::io::{Write as _, stdin, stdout};
 
 use clap::Args;
 use teamwire_agents::{
-    hooks::{Answer, HookCall, Hooks},
+    hooks::{HookAnswer, HookCall, Hooks},
     setup::AgentProgram,
 };
 
@@ -59,7 +59,7 @@ impl Hook {
             }
             Err(failure) if call.is_for_a_person() => {
                 let undo = format!("To stop this: teamwire setup {} --undo", self.program.name());
-                print(&Answer::note(&format!("teamwire: no messages arrive. {} {undo}", failure.message())))?;
+                print(&HookAnswer::note(&format!("teamwire: no messages arrive. {} {undo}", failure.message())))?;
             }
             Err(_) => {}
         }
@@ -82,7 +82,7 @@ impl ContextArgs {
 }
 
 /// Prints an answer. Returns once the program can read it.
-fn print(answer: &Answer) -> Result<(), Failure> {
+fn print(answer: &HookAnswer) -> Result<(), Failure> {
     if let Some(line) = answer.line() {
         let mut stdout = stdout().lock();
         writeln!(stdout, "{line}")?;

@@ -32,7 +32,7 @@ pub(super) struct Requests {
     wait: Option<Wait>,
     /// Only requests in this state
     #[arg(long, value_enum)]
-    state: Option<State>,
+    state: Option<StateFilter>,
     /// Only requests that concern this member
     #[arg(long, short)]
     member: Option<String>,
@@ -41,7 +41,7 @@ pub(super) struct Requests {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum State {
+enum StateFilter {
     Pending,
     Approved,
     Rejected,
@@ -49,14 +49,14 @@ enum State {
     Cancelled,
 }
 
-impl From<State> for RequestState {
-    fn from(state: State) -> Self {
+impl From<StateFilter> for RequestState {
+    fn from(state: StateFilter) -> Self {
         match state {
-            State::Pending => Self::Pending,
-            State::Approved => Self::Approved,
-            State::Rejected => Self::Rejected,
-            State::Expired => Self::Expired,
-            State::Cancelled => Self::Cancelled,
+            StateFilter::Pending => Self::Pending,
+            StateFilter::Approved => Self::Approved,
+            StateFilter::Rejected => Self::Rejected,
+            StateFilter::Expired => Self::Expired,
+            StateFilter::Cancelled => Self::Cancelled,
         }
     }
 }

@@ -7,14 +7,14 @@ use crate::{setup::AgentProgram, visible::json_line};
 
 /// What a hook prints.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answer {
+pub struct HookAnswer {
     /// None: nothing.
     output: Option<Value>,
     /// The messages in it.
     messages: Vec<String>,
 }
 
-impl Answer {
+impl HookAnswer {
     /// Creates an answer that changes nothing.
     pub fn nothing() -> Self {
         Self::default()

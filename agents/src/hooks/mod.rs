@@ -32,7 +32,7 @@ use tokio::time::timeout;
 
 pub(crate) use self::sessions::in_hand;
 pub use self::{
-    answer::Answer,
+    answer::HookAnswer,
     call::{BadCall, HookCall},
 };
 use self::{call::Event, sessions::Sessions, text::Handed};
@@ -65,9 +65,9 @@ impl Hooks {
     /// Answers an event. Print the answer, then call [`Hooks::printed`].
     ///
     /// Fails only if the state cannot be saved. If the coordinator is unreachable, the call takes at most [`DEADLINE`].
-    pub async fn answer(&self, call: &HookCall) -> io::Result<Answer> {
+    pub async fn answer(&self, call: &HookCall) -> io::Result<HookAnswer> {
         if call.is_subagent {
-            return Ok(Answer::nothing());
+            return Ok(HookAnswer::nothing());
         }
         let proven = self.sessions.update(|file| file.begin(call))?;
         let reached = timeout(DEADLINE, self.reach(call, &proven)).await;
@@ -83,16 +83,16 @@ impl Hooks {
             match found {
                 Found::Nothing => {
                     file.end(&call.session_id);
-                    Answer::nothing()
+                    HookAnswer::nothing()
                 }
-                Found::Introduction(text) => Answer::context(call, text),
+                Found::Introduction(text) => HookAnswer::context(call, text),
                 Found::Inbox(inbox) => hand_over(call, file, &inbox),
             }
         })
     }
 
     /// Records that the program has been given an answer. Messages that it was not given count as never handed over.
-    pub fn printed(&self, call: &HookCall, answer: &Answer) -> io::Result<()> {
+    pub fn printed(&self, call: &HookCall, answer: &HookAnswer) -> io::Result<()> {
         match answer.messages() {
             [] => Ok(()),
             ids => self.sessions.update(|file| file.session(&call.session_id).printed(ids)),
@@ -118,12 +118,12 @@ impl Hooks {
     }
 
     /// Says once in a session that messages do not arrive.
-    fn without_coordinator(&self, call: &HookCall, why: &str) -> io::Result<Answer> {
+    fn without_coordinator(&self, call: &HookCall, why: &str) -> io::Result<HookAnswer> {
         let has_told = self.sessions.update(|file| {
             let session = file.session(&call.session_id);
             std::mem::replace(&mut session.has_told_away, true)
         })?;
-        Ok(if has_told { Answer::nothing() } else { Answer::note(&text::no_coordinator(why)) })
+        Ok(if has_told { HookAnswer::nothing() } else { HookAnswer::note(&text::no_coordinator(why)) })
     }
 }
 
@@ -135,29 +135,29 @@ enum Found {
 }
 
 /// Chooses the messages to print, and records that this session gets them.
-fn hand_over(call: &HookCall, file: &mut sessions::File, inbox: &v1::ListInboxResponse) -> Answer {
+fn hand_over(call: &HookCall, file: &mut sessions::File, inbox: &v1::ListInboxResponse) -> HookAnswer {
     let waiting = file.waiting(&call.session_id, inbox);
     let session = file.session(&call.session_id);
     if waiting.is_empty() {
-        return Answer::nothing();
+        return HookAnswer::nothing();
     }
     if call.event == Event::TurnEnd {
         if session.continued >= sessions::CONTINUED_MAX {
-            return Answer::note(&text::wait_for_prompt(waiting.len()));
+            return HookAnswer::note(&text::wait_for_prompt(waiting.len()));
         }
         session.continued += 1;
         session.is_in_turn = true;
         // This causes a prompt, whose hook hands the messages over.
         if call.program.prompts_itself() {
             session.prompts_itself = true;
-            return Answer::go_on(call, text::GO_ON.to_owned());
+            return HookAnswer::go_on(call, text::GO_ON.to_owned());
         }
     }
     let handed = Handed::new(&waiting, |id| session.has_seen(id));
     session.hand_over(call, &handed.shown, &handed.mentioned);
     let answer = match call.event {
-        Event::TurnEnd => Answer::go_on(call, handed.text),
-        _ => Answer::context(call, handed.text),
+        Event::TurnEnd => HookAnswer::go_on(call, handed.text),
+        _ => HookAnswer::context(call, handed.text),
     };
     answer.with_messages(handed.shown)
 }

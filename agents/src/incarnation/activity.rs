@@ -90,14 +90,14 @@ impl ProgramState {
 /// Sends the reports of one incarnation.
 #[derive(Debug)]
 pub(super) struct ActivityReporter {
-    waiting: Arc<watch::Sender<Waiting>>,
+    waiting: Arc<watch::Sender<UnreportedActivity>>,
     sending: Background<()>,
 }
 
 impl ActivityReporter {
     /// Creates a reporter that calls with `client`.
     pub(super) fn new(client: Client) -> Self {
-        let waiting = Arc::new(watch::Sender::new(Waiting::default()));
+        let waiting = Arc::new(watch::Sender::new(UnreportedActivity::default()));
         let sending = start(run(client.with_retry(Retry::none()), Arc::clone(&waiting)));
         Self { waiting, sending }
     }
@@ -111,7 +111,7 @@ impl ActivityReporter {
 
 /// What waits to be reported.
 #[derive(Debug, Default)]
-struct Waiting {
+struct UnreportedActivity {
     lines: VecDeque<(Instant, String)>,
     /// How many older lines were left out.
     left_out: usize,
@@ -124,7 +124,7 @@ struct Waiting {
     is_last: bool,
 }
 
-impl Waiting {
+impl UnreportedActivity {
     /// Adds a line. False: it is blank.
     fn push(&mut self, line: String) -> bool {
         let line = line.trim();
@@ -193,7 +193,7 @@ impl Report {
 }
 
 /// Reports what waits, until everything is reported and nothing will be added.
-async fn run(client: Client, waiting: Arc<watch::Sender<Waiting>>) {
+async fn run(client: Client, waiting: Arc<watch::Sender<UnreportedActivity>>) {
     let mut changes = waiting.subscribe();
     loop {
         drop(changes.wait_for(|waiting| waiting.is_last || !waiting.is_empty()).await);
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn only_the_newest_lines_wait_and_the_report_says_how_many_are_left_out() {
-        let mut waiting = Waiting::default();
+        let mut waiting = UnreportedActivity::default();
         for number in 0..LINES_MAX + 3 {
             assert!(waiting.push(format!(" line {number}\n")));
         }
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_long_line_is_cut_and_a_report_is_never_too_large() {
-        let mut waiting = Waiting::default();
+        let mut waiting = UnreportedActivity::default();
         for _ in 0..LINES_MAX {
             waiting.push("𝄞".repeat(10_000));
         }

@@ -29,13 +29,13 @@ const REFUSED_DELAY: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct TaskClaimer {
     client: Client,
-    state: State,
+    state: ClaimState,
     /// Why the last call failed. Reported once, not with every call.
     last_failure: Option<Option<Reason>>,
 }
 
 #[derive(Debug)]
-enum State {
+enum ClaimState {
     /// It claims none.
     Off,
     /// It asks once the member is free.
@@ -66,43 +66,45 @@ pub(crate) enum Found {
 impl TaskClaimer {
     /// Creates a claimer, which claims nothing if `is_on` is false.
     pub(crate) fn new(client: Client, is_on: bool) -> Self {
-        Self { client, state: if is_on { State::Ready } else { State::Off }, last_failure: None }
+        Self { client, state: if is_on { ClaimState::Ready } else { ClaimState::Off }, last_failure: None }
     }
 
     /// Waits for the next task, or for news of the one that the member has. Cancel-safe.
     pub(crate) async fn next(&mut self, in_flight: &InFlight) -> Found {
         loop {
             match &mut self.state {
-                State::Off => return pending().await,
+                ClaimState::Off => return pending().await,
                 // What is in flight changes only between two calls of this function.
-                State::Ready if !in_flight.is_free() => return pending().await,
-                State::Ready => {
+                ClaimState::Ready if !in_flight.is_free() => return pending().await,
+                ClaimState::Ready => {
                     let client = self.client.clone();
                     let question = async move { client.claim_next_task(QUESTION_DEADLINE).await };
-                    self.state = State::Asking(start(question));
+                    self.state = ClaimState::Asking(start(question));
                 }
-                State::Asking(question) => {
+                ClaimState::Asking(question) => {
                     let answer = finished(question).await;
                     if let Some(found) = self.answered(answer) {
                         return found;
                     }
                 }
-                State::WaitingUntil(at) => {
+                ClaimState::WaitingUntil(at) => {
                     sleep_until(*at).await;
-                    self.state = State::Ready;
+                    self.state = ClaimState::Ready;
                 }
-                State::Holding { task_id, .. } if in_flight.task_token(*task_id).is_none() => self.state = State::Ready,
-                State::Holding { task_id, token, check_at } => {
+                ClaimState::Holding { task_id, .. } if in_flight.task_token(*task_id).is_none() => {
+                    self.state = ClaimState::Ready
+                }
+                ClaimState::Holding { task_id, token, check_at } => {
                     sleep_until(*check_at).await;
                     let (client, task_id) = (self.client.clone(), *task_id);
                     let request = v1::GetTaskRequest { task_id, ..Default::default() };
                     let reply = start(async move { client.get_task(request).await });
-                    self.state = State::Checking { task_id, token: std::mem::take(token), reply };
+                    self.state = ClaimState::Checking { task_id, token: std::mem::take(token), reply };
                 }
-                State::Checking { task_id, token, reply } => {
+                ClaimState::Checking { task_id, token, reply } => {
                     let reply = finished(reply).await;
                     let (task_id, token) = (*task_id, std::mem::take(token));
-                    self.state = State::Ready;
+                    self.state = ClaimState::Ready;
                     match reply {
                         Ok(reply) if reply.claim_token == token => self.hold(task_id, token),
                         Ok(reply) => {
@@ -118,7 +120,7 @@ impl TaskClaimer {
     }
 
     fn answered(&mut self, answer: Result<Option<v1::Claim>, Error>) -> Option<Found> {
-        self.state = State::Ready;
+        self.state = ClaimState::Ready;
         match answer {
             Ok(Some(claim)) => {
                 self.last_failure = None;
@@ -127,7 +129,7 @@ impl TaskClaimer {
             }
             Ok(None) => None,
             Err(error) => {
-                self.state = State::WaitingUntil(Instant::now() + REFUSED_DELAY);
+                self.state = ClaimState::WaitingUntil(Instant::now() + REFUSED_DELAY);
                 let reason = error.reason();
                 (self.last_failure.replace(reason) != Some(reason)).then_some(Found::NoTask(error))
             }
@@ -135,7 +137,7 @@ impl TaskClaimer {
     }
 
     fn hold(&mut self, task_id: u64, token: String) {
-        self.state = State::Holding { task_id, token, check_at: Instant::now() + CHECK_INTERVAL };
+        self.state = ClaimState::Holding { task_id, token, check_at: Instant::now() + CHECK_INTERVAL };
     }
 }
 

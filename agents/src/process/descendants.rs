@@ -22,7 +22,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::{
     cgroup::Cgroup,
-    process_table::{Children, Entry, all},
+    process_table::{Children, ProcessEntry, all},
 };
 
 /// The environment variable that marks the descendants of a process.
@@ -60,11 +60,11 @@ impl Family {
     }
 
     /// Returns all members that live. Reaps those that have ended and were reparented to this process.
-    pub(crate) fn live(&mut self) -> Vec<Entry> {
+    pub(crate) fn live(&mut self) -> Vec<ProcessEntry> {
         let members = self.members();
         self.seen.extend(members.iter().map(|member| (member.pid, member.started)));
         let this = i32::try_from(std::process::id()).unwrap_or_default();
-        self.seen.retain(|pid, started| match Entry::of(*pid) {
+        self.seen.retain(|pid, started| match ProcessEntry::of(*pid) {
             Some(entry) if entry.started == *started && !entry.is_zombie => true,
             Some(entry) if entry.started == *started => {
                 // The runner of a program waits for it.
@@ -87,8 +87,8 @@ impl Family {
         let this = i32::try_from(std::process::id()).unwrap_or_default();
         let children = Children::read();
         let known = self.seen.drain().chain([(self.root, self.started)]);
-        let is_same = |(pid, started)| Entry::of(pid).filter(|entry| entry.started == started);
-        let mut found: Vec<Entry> = known.filter_map(is_same).collect();
+        let is_same = |(pid, started)| ProcessEntry::of(pid).filter(|entry| entry.started == started);
+        let mut found: Vec<ProcessEntry> = known.filter_map(is_same).collect();
         found.extend(adopter.into_iter().flat_map(|pid| children.of(pid)));
         while let Some(entry) = found.pop() {
             let is_member = !entry.is_zombie && entry.pid != this;
@@ -102,7 +102,7 @@ impl Family {
     /// can outrun a look at the process table.
     pub(super) fn signal_group(&self, signal: Signal) {
         // A group keeps its id while a process is in it, also after its leader is reaped.
-        let is_reused = Entry::of(self.root).is_some_and(|entry| entry.started != self.started);
+        let is_reused = ProcessEntry::of(self.root).is_some_and(|entry| entry.started != self.started);
         if self.root > 0 && !is_reused {
             let _ = killpg(Pid::from_raw(self.root), signal);
         }
@@ -118,7 +118,7 @@ impl Family {
         let mut stopped = HashSet::new();
         let mut live = self.live();
         while Instant::now() < deadline {
-            let running: Vec<Entry> =
+            let running: Vec<ProcessEntry> =
                 live.iter().filter(|entry| stopped.insert((entry.pid, entry.started))).copied().collect();
             if running.is_empty() {
                 break;
@@ -133,13 +133,13 @@ impl Family {
         live.len()
     }
 
-    fn members(&self) -> Vec<Entry> {
+    fn members(&self) -> Vec<ProcessEntry> {
         let this = i32::try_from(std::process::id()).unwrap_or_default();
         let entries = all();
         // After the entries: what was started meanwhile is known to be the runner's.
         let own = own().clone();
         let enclosed: HashSet<i32> = self.cgroup.iter().flat_map(Cgroup::pids).collect();
-        let is_marked = |entry: &Entry| {
+        let is_marked = |entry: &ProcessEntry| {
             enclosed.contains(&entry.pid) || (entry.started >= self.started && self.is_marked(entry.pid))
         };
         self.select(entries, this, &own, is_marked)
@@ -147,12 +147,12 @@ impl Family {
 
     fn select(
         &self,
-        entries: Vec<Entry>,
+        entries: Vec<ProcessEntry>,
         this: i32,
         own: &HashSet<i32>,
-        is_marked: impl Fn(&Entry) -> bool,
-    ) -> Vec<Entry> {
-        let is_founder = |entry: &Entry| {
+        is_marked: impl Fn(&ProcessEntry) -> bool,
+    ) -> Vec<ProcessEntry> {
+        let is_founder = |entry: &ProcessEntry| {
             (entry.pid == self.root && entry.started == self.started)
                 || (entry.group == self.root && self.root > 0 && entry.started >= self.started)
                 || self.seen.get(&entry.pid) == Some(&entry.started)
@@ -188,15 +188,15 @@ impl Family {
 mod tests {
     use super::*;
 
-    fn entry(pid: i32, parent: i32, group: i32) -> Entry {
-        Entry { pid, parent, group, started: 100, is_zombie: false }
+    fn entry(pid: i32, parent: i32, group: i32) -> ProcessEntry {
+        ProcessEntry { pid, parent, group, started: 100, is_zombie: false }
     }
 
     fn family(claims_orphans: bool) -> Family {
         Family { root: 10, started: 100, claims_orphans, ..Family::new("m".into(), None) }
     }
 
-    fn pids(mut members: Vec<Entry>) -> Vec<i32> {
+    fn pids(mut members: Vec<ProcessEntry>) -> Vec<i32> {
         members.sort_by_key(|entry| entry.pid);
         members.iter().map(|entry| entry.pid).collect()
     }
@@ -216,7 +216,7 @@ mod tests {
             entry(21, 5, 21), // reparented, and not marked
         ];
         let own = HashSet::from([10, 20]);
-        let is_marked = |entry: &Entry| entry.pid == 14;
+        let is_marked = |entry: &ProcessEntry| entry.pid == 14;
         let members = family(false).select(entries.clone(), 5, &own, is_marked);
         assert_eq!(pids(members), [10, 11, 12, 13, 14, 15]);
         let members = family(true).select(entries, 5, &own, is_marked);
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_process_that_reuses_the_id_is_not_a_member() {
-        let again = Entry { started: 200, ..entry(10, 1, 7) };
+        let again = ProcessEntry { started: 200, ..entry(10, 1, 7) };
         assert!(family(false).select(vec![again], 5, &HashSet::new(), |_| false).is_empty());
     }
 
@@ -234,7 +234,7 @@ mod tests {
         let mut family = family(false);
         family.seen.insert(30, 100);
         assert_eq!(pids(family.select(vec![entry(30, 1, 30)], 5, &HashSet::new(), |_| false)), [30]);
-        let again = Entry { started: 200, ..entry(30, 1, 30) };
+        let again = ProcessEntry { started: 200, ..entry(30, 1, 30) };
         assert!(family.select(vec![again], 5, &HashSet::new(), |_| false).is_empty());
     }
 }

@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 use tokio::time::{sleep, timeout};
 
-use super::Entry;
+use super::ProcessEntry;
 
 /// How often a process is looked for that is not a child of this one.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -24,7 +24,7 @@ pub struct Pid {
 impl Pid {
     /// Returns the process that has this id now. None: there is none, or it has ended.
     pub fn of(id: i32) -> Option<Self> {
-        let entry = Entry::of(id)?;
+        let entry = ProcessEntry::of(id)?;
         Some(Self { id, started: entry.started, boot: boot() })
     }
 
@@ -56,8 +56,8 @@ impl Pid {
         }
     }
 
-    fn entry(&self) -> Option<Entry> {
-        let entry = Entry::of(self.id).filter(|entry| entry.started == self.started && !entry.is_zombie)?;
+    fn entry(&self) -> Option<ProcessEntry> {
+        let entry = ProcessEntry::of(self.id).filter(|entry| entry.started == self.started && !entry.is_zombie)?;
         (boot() == self.boot).then_some(entry)
     }
 }

@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 
 /// A process, as listed in `/proc`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct ProcessEntry {
     pub(crate) pid: i32,
     pub(crate) parent: i32,
     pub(crate) group: i32,
@@ -16,7 +16,7 @@ pub(crate) struct Entry {
     pub(crate) is_zombie: bool,
 }
 
-impl Entry {
+impl ProcessEntry {
     /// Parses the line of `/proc/PID/stat`.
     fn parse(stat: &str) -> Option<Self> {
         let (pid, rest) = stat.split_once(' ')?;
@@ -64,16 +64,16 @@ impl Entry {
 }
 
 /// Returns all processes.
-pub(super) fn all() -> Vec<Entry> {
+pub(super) fn all() -> Vec<ProcessEntry> {
     let Ok(directory) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = directory.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter_map(Entry::of).collect()
+    pids.filter_map(ProcessEntry::of).collect()
 }
 
 /// Finds the children of processes.
 pub(super) struct Children {
     /// All processes. None: the kernel lists the children of each, which is cheaper to read.
-    all: Option<Vec<Entry>>,
+    all: Option<Vec<ProcessEntry>>,
 }
 
 impl Children {
@@ -84,10 +84,10 @@ impl Children {
     }
 
     /// Returns the children of a process. The kernel may leave some out while others of them end.
-    pub(super) fn of(&self, parent: i32) -> Vec<Entry> {
-        let children: Vec<Entry> = match &self.all {
+    pub(super) fn of(&self, parent: i32) -> Vec<ProcessEntry> {
+        let children: Vec<ProcessEntry> = match &self.all {
             Some(all) => all.clone(),
-            None => listed(parent).into_iter().filter_map(Entry::of).collect(),
+            None => listed(parent).into_iter().filter_map(ProcessEntry::of).collect(),
         };
         children.into_iter().filter(|child| child.parent == parent).collect()
     }
@@ -107,9 +107,9 @@ mod tests {
     #[test]
     fn a_process_name_may_contain_anything() {
         let stat = "42 (a) b (c) Z 7 8 9 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 555 0 0";
-        let parsed = Entry { pid: 42, parent: 7, group: 8, started: 555, is_zombie: true };
-        assert_eq!(Entry::parse(stat), Some(parsed));
-        assert_eq!(Entry::parse(""), None);
-        assert_eq!(Entry::parse("42 (a"), None);
+        let parsed = ProcessEntry { pid: 42, parent: 7, group: 8, started: 555, is_zombie: true };
+        assert_eq!(ProcessEntry::parse(stat), Some(parsed));
+        assert_eq!(ProcessEntry::parse(""), None);
+        assert_eq!(ProcessEntry::parse("42 (a"), None);
     }
 }

@@ -24,7 +24,7 @@ use super::{
     boundary::Boundary,
     descendants::{Family, MARK_VARIABLE, own},
     error_output::ErrorOutput,
-    process_table::Entry,
+    process_table::ProcessEntry,
 };
 use crate::exit::Exit;
 
@@ -69,7 +69,7 @@ impl Process {
         });
         let (mut child, starter, pid) = started.inspect_err(|_| boundary.release(&family))?;
         own().insert(pid);
-        (family.root, family.started) = (pid, Entry::of(pid).map(|entry| entry.started).unwrap_or_default());
+        (family.root, family.started) = (pid, ProcessEntry::of(pid).map(|entry| entry.started).unwrap_or_default());
         let admitted = boundary.admit(&mut family);
         let reaper = AbortOnDropHandle::new(tokio::spawn(reap(family.clone())));
         let (began, action) = (Instant::now(), RunnerAction::None);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     fn lives(pid: i32) -> bool {
-        Entry::of(pid).is_some_and(|entry| !entry.is_zombie)
+        ProcessEntry::of(pid).is_some_and(|entry| !entry.is_zombie)
     }
 
     fn no_hurry() -> CancellationToken {
@@ -322,7 +322,7 @@ mod tests {
         process.end(ready(()), Duration::from_millis(200), &no_hurry()).await;
         assert!(!pids.iter().any(|pid| lives(*pid)), "{pids:?}");
         // None is left as a zombie either.
-        assert!(pids.iter().all(|pid| Entry::of(*pid).is_none()), "{pids:?}");
+        assert!(pids.iter().all(|pid| ProcessEntry::of(*pid).is_none()), "{pids:?}");
     }
 
     #[tokio::test]

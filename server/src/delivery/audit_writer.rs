@@ -44,12 +44,12 @@ const TICK: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct AuditWriter {
     coordinator: Arc<Coordinator>,
-    state: Mutex<State>,
+    state: Mutex<Unwritten>,
     has_entries: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Unwritten {
     tally: Tally,
     queues: BTreeMap<Chain, Queue>,
 }
@@ -57,7 +57,7 @@ struct State {
 /// The entries of a chain that wait to be written.
 #[derive(Debug, Default)]
 struct Queue {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedEntry>,
     /// How many entries found no room since the last one that did.
     missing: u64,
     /// The batch whose commit has failed, perhaps only apparently: its id, and how many entries it has.
@@ -73,7 +73,7 @@ struct Batch {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct QueuedEntry {
     entry: v1::AuditEntry,
     /// Notified, by being dropped, when the entry is written, or when the store did not take it.
     written: Vec<oneshot::Sender<()>>,
@@ -134,7 +134,7 @@ impl AuditWriter {
         let queue = state.queues.entry(chain.clone()).or_default();
         if queue.waiting.len() < WAITING_MAX {
             entry.missing = std::mem::take(&mut queue.missing);
-            queue.waiting.push_back(Waiting { entry, written: vec![written] });
+            queue.waiting.push_back(QueuedEntry { entry, written: vec![written] });
         } else {
             queue.missing += 1;
             let metrics = self.coordinator.metrics();
@@ -206,7 +206,7 @@ impl AuditWriter {
                     let missing = std::mem::take(&mut queue.missing);
                     let entry =
                         v1::AuditEntry { at: Some(timestamp(self.now_ms())), missing, ..v1::AuditEntry::default() };
-                    queue.waiting.push_back(Waiting { entry, written: Vec::new() });
+                    queue.waiting.push_back(QueuedEntry { entry, written: Vec::new() });
                 } else if queue.waiting.is_empty() {
                     state.queues.remove(&chain);
                 }

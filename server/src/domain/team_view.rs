@@ -55,7 +55,7 @@ pub struct TeamView {
     id: u64,
     /// The latest change.
     revision: u64,
-    entries: BTreeMap<ItemKey, Entry>,
+    entries: BTreeMap<ItemKey, VersionedItem>,
     /// Which item changed last at a revision.
     changes: BTreeMap<u64, ItemKey>,
     /// The items that are gone, by the revision at which they went.
@@ -68,7 +68,7 @@ pub struct TeamView {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct VersionedItem {
     revision: u64,
     /// Its latest state. `None`: it is gone without a last state.
     item: Option<Arc<Item>>,
@@ -186,7 +186,7 @@ impl TeamView {
         }
         self.changes.insert(self.revision, key.clone());
         let item = Some(Arc::new(item));
-        self.entries.insert(key, Entry { revision: self.revision, item, shown_key, bytes, is_gone, audience });
+        self.entries.insert(key, VersionedItem { revision: self.revision, item, shown_key, bytes, is_gone, audience });
     }
 
     fn forget_excess(&mut self) {
@@ -243,7 +243,7 @@ enum Seen {
     Nothing,
 }
 
-impl Entry {
+impl VersionedItem {
     fn seen_by(&self, caller: &Principal) -> Seen {
         let is_visible = |item: &Item| match item {
             Item::Request(request) => may_see_request(caller, request),

@@ -15,7 +15,7 @@ use super::{
     Bounds,
     connection::Connection,
     listen::{Listen, SOCKET_PEER},
-    pace::Pace,
+    pace::AcceptPace,
     slots::{self, ConnectionSlot, ConnectionSlots},
     tls::Tls,
 };
@@ -56,7 +56,7 @@ impl<L: Listen> Acceptor<L> {
     }
 
     async fn run(self, ready: mpsc::Sender<Connection<L::Stream>>) {
-        let mut pace = Pace::default();
+        let mut pace = AcceptPace::default();
         loop {
             pace.wait().await;
             let accepted = tokio::select! {

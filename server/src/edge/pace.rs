@@ -13,11 +13,11 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Keeps a flood of connections from using up the processors. Clients that come back after an outage are not slowed, since they
 /// push out no one.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct AcceptPace {
     pushed_out: u32,
 }
 
-impl Pace {
+impl AcceptPace {
     /// Records that a new connection has pushed out another one, or was itself closed at once.
     pub(super) fn pushed_out(&mut self) {
         self.pushed_out += 1;
@@ -40,7 +40,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn connections_are_slowed_only_while_they_push_out_others() {
-        let (mut pace, began) = (Pace::default(), Instant::now());
+        let (mut pace, began) = (AcceptPace::default(), Instant::now());
         for _ in 0..1_000 {
             pace.wait().await;
         }

@@ -24,7 +24,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tonic::transport::server::Connected;
 
-use super::pace::Pace;
+use super::pace::AcceptPace;
 
 /// How many connections may be open. Probes and scrapers need one each.
 const CONNECTIONS_MAX: usize = 32;
@@ -44,7 +44,7 @@ pub struct PublicListener {
     listener: TcpListener,
     open: Open,
     accepted: u64,
-    pace: Pace,
+    pace: AcceptPace,
 }
 
 /// An open connection.
@@ -59,7 +59,7 @@ struct ConnectionSlot {
 impl PublicListener {
     /// Bounds the connections of a listener.
     pub fn new(listener: TcpListener) -> Self {
-        Self { listener, open: Open::default(), accepted: 0, pace: Pace::default() }
+        Self { listener, open: Open::default(), accepted: 0, pace: AcceptPace::default() }
     }
 
     /// Returns the connections, for a gRPC server.

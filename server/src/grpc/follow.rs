@@ -68,16 +68,16 @@ pub(super) struct Follower {
 }
 
 /// A frame that waits for its client, and its memory.
-struct Waiting<F> {
+struct QueuedFrame<F> {
     frame: Result<F, Status>,
     lease: Option<ByteLease>,
 }
 
 /// Writes the frames of a stream.
 struct Writer<F> {
-    frames: mpsc::Sender<Waiting<F>>,
+    frames: mpsc::Sender<QueuedFrame<F>>,
     /// Does not keep the queue open.
-    queue: Weak<Mutex<mpsc::Receiver<Waiting<F>>>>,
+    queue: Weak<Mutex<mpsc::Receiver<QueuedFrame<F>>>>,
     frames_max: usize,
     /// How many frames the client has taken.
     taken: Arc<AtomicU64>,
@@ -122,7 +122,7 @@ impl Services {
             if refusal.reason == Reason::SlowConsumer {
                 writer.clear();
             }
-            last.send(Waiting { frame: Err(refusal.into()), lease: None });
+            last.send(QueuedFrame { frame: Err(refusal.into()), lease: None });
         });
         // The memory of the frame that was taken last: it is in the connection once the next one is asked for.
         let mut held = None;
@@ -166,7 +166,7 @@ impl Services {
                     self.heartbeats.record_caller(&follower.who);
                     for frame in next {
                         let lease = lease.as_mut().map(|lease| lease.take(frame.encoded_len()));
-                        let sent = timeout(write_timeout, writer.frames.send(Waiting { frame: Ok(frame), lease }));
+                        let sent = timeout(write_timeout, writer.frames.send(QueuedFrame { frame: Ok(frame), lease }));
                         match sent.await {
                             Ok(Ok(())) => {}
                             Ok(Err(_)) => return Ok(()),

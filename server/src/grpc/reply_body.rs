@@ -29,7 +29,7 @@ type Piece = Result<Frame<Bytes>, Status>;
 
 /// A body; see the [module](self).
 struct ReplyBody {
-    waiting: Arc<Mutex<Waiting>>,
+    waiting: Arc<Mutex<UnreadReply>>,
     /// What the call has used up until its reply has ended.
     spent: Option<Spent>,
     write_timeout: Duration,
@@ -63,7 +63,7 @@ async fn first_bytes(body: &mut Body) -> (Bytes, Option<Piece>) {
 }
 
 /// What was not handed out.
-struct Waiting {
+struct UnreadReply {
     bytes: Bytes,
     /// ByteLease for them, and for what was handed out last.
     lease: Option<ByteLease>,
@@ -96,12 +96,12 @@ impl ReplyBody {
         spent: Option<Spent>,
         write_timeout: Duration,
     ) -> Self {
-        let waiting = Waiting { bytes, lease, pieces: 0, next, rest: Some(rest), is_watched: false };
+        let waiting = UnreadReply { bytes, lease, pieces: 0, next, rest: Some(rest), is_watched: false };
         Self { waiting: Arc::new(Mutex::new(waiting)), spent, write_timeout, reaper: None }
     }
 }
 
-impl Waiting {
+impl UnreadReply {
     fn next_piece(&mut self) -> Option<Bytes> {
         if let Some(lease) = &mut self.lease {
             lease.shrink_to(self.bytes.len());
@@ -152,7 +152,7 @@ impl Waiting {
 }
 
 /// Frees what waits once the client has taken nothing for some time. Ends when nothing waits.
-async fn reap(waiting: Arc<Mutex<Waiting>>, write_timeout: Duration) {
+async fn reap(waiting: Arc<Mutex<UnreadReply>>, write_timeout: Duration) {
     let mut seen = 0;
     loop {
         sleep(write_timeout).await;

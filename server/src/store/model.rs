@@ -25,12 +25,12 @@ use super::{
 /// The store in plain maps. See the [module](self).
 #[derive(Debug)]
 pub struct ModelStore {
-    state: Mutex<State>,
+    state: Mutex<Everything>,
     notifications: broadcast::Sender<Notification>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Everything {
     namespaces: BTreeMap<Namespace, Contents>,
     version: u64,
     clock_ms: u64,
@@ -74,7 +74,7 @@ impl ModelStore {
     }
 }
 
-impl State {
+impl Everything {
     fn now_ms(&mut self) -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         self.clock_ms = self.clock_ms.max(u64::try_from(now).unwrap_or(u64::MAX));
@@ -359,7 +359,7 @@ impl Export for ModelStore {
     }
 }
 
-impl State {
+impl Everything {
     /// Copies everything: the model need not bound its memory.
     fn items(&mut self) -> Vec<Item> {
         let (clock_ms, version) = (self.now_ms(), self.version);

@@ -17,7 +17,7 @@ use teamwire_server::{
         records::{EndCause, Life, MemberRecord, RecordType, RecordedLives, TeamRecord},
         secret::SecretHash,
         send, streams,
-        task::board::{BoardRecord, Place, Status, TaskRecord, Waiting, WaitingRecord},
+        task::board::{BlockedTask, BoardRecord, Place, Status, TaskRecord, WaitingRecord},
         tx::{CachedRecord, RuleError, Snapshot, Tx},
     },
     store::{Key, Record, Txn, Write},
@@ -100,7 +100,7 @@ impl World {
             board.place(*id, if blocked_by.is_empty() { Place::Ready } else { Place::Blocked });
             let on = blocked_by.iter().copied().collect();
             if !blocked_by.is_empty() {
-                waiting.waiting.insert(*id, Waiting { on, owner: None });
+                waiting.waiting.insert(*id, BlockedTask { on, owner: None });
             }
             let blocks = tasks.iter().filter(|(_, by)| by.contains(id)).map(|(id, _)| *id).collect();
             let task = TaskRecord { blocked_by: blocked_by.iter().copied().collect(), blocks, ..pending(*id) };

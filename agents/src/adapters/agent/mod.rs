@@ -42,7 +42,7 @@ use self::{
     protocol::{Change, Decision, Event, Outbox, PermissionRequest, Protocol, Usage},
     reminders::Reminders,
     start::{not_resumed, setup, start_tools},
-    state::State,
+    state::AgentState,
     tools::{Called, Tools},
 };
 use crate::{
@@ -147,7 +147,7 @@ async fn run_session(
         is_broken: false,
         is_starting_over: false,
         refusals,
-        state: State::default(),
+        state: AgentState::default(),
         loading,
     };
     agent.protocol.start(&mut agent.out);
@@ -197,7 +197,7 @@ struct Agent {
     /// The program's session is of no use any more: the model's API refuses it.
     is_starting_over: bool,
     refusals: Refusals,
-    state: State,
+    state: AgentState,
     /// Checks whether the tools are loaded, until they are, if that can be known.
     loading: Option<Loading>,
 }

@@ -7,7 +7,7 @@ use crate::incarnation::ProgramState;
 
 /// Follows what the program does.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct AgentState {
     state: ProgramState,
     /// The tool calls that are running, the oldest first: the key, the line and the beginning of each.
     calls: Vec<(String, String, Instant)>,
@@ -15,7 +15,7 @@ pub(super) struct State {
     defect: String,
 }
 
-impl State {
+impl AgentState {
     /// Takes a change into account.
     pub(super) fn change(&mut self, change: Change) {
         match change {
@@ -59,8 +59,8 @@ mod tests {
 
     #[test]
     fn the_latest_call_that_runs_is_shown_until_it_or_the_turn_has_ended() {
-        let mut state = State::default();
-        let tool = |state: &mut State, is_in_turn| state.report(is_in_turn).tool.map(|(line, _)| line);
+        let mut state = AgentState::default();
+        let tool = |state: &mut AgentState, is_in_turn| state.report(is_in_turn).tool.map(|(line, _)| line);
         assert_eq!(state.report(false), ProgramState::default());
         [began("a"), began("b")].into_iter().for_each(|change| state.change(change));
         assert_eq!(tool(&mut state, true).as_deref(), Some("Bash: b"));

@@ -49,7 +49,7 @@ use self::{
     limits::Cgroups,
     log::Log,
     record::{Phase, Record, Records},
-    table::{State, Table},
+    table::{OrderState, Table},
     workspace::Workspace,
 };
 use super::{Backend, Ended, Found, HostFile, Order, Profile, StartError, Ticket, bounds};
@@ -155,7 +155,7 @@ impl Processes {
             self.undo(&record).await;
             return;
         }
-        self.0.table.set(&record.request_id, &record.member, State::Interrupted);
+        self.0.table.set(&record.request_id, &record.member, OrderState::Interrupted);
     }
 
     /// Watches a runner until it exits.
@@ -163,7 +163,7 @@ impl Processes {
         if child.is_none() && !pid.is_alive() {
             return self.0.table.end(watch::ended(self, &record, None));
         }
-        self.0.table.set(&record.request_id, &record.member, State::Running(Box::new(record.clone())));
+        self.0.table.set(&record.request_id, &record.member, OrderState::Running(Box::new(record.clone())));
         tokio::spawn(watch::watch(self.clone(), record, pid, child));
     }
 
@@ -290,9 +290,9 @@ impl Backend for Processes {
 
     async fn recover(&self, order: &Order) -> Found {
         match self.0.table.state(&order.request_id) {
-            Some(State::Running(_) | State::Ended) => Found::Started,
-            Some(State::Interrupted) => Found::Interrupted,
-            Some(State::Reserved) | None => Found::Nothing,
+            Some(OrderState::Running(_) | OrderState::Ended) => Found::Started,
+            Some(OrderState::Interrupted) => Found::Interrupted,
+            Some(OrderState::Reserved) | None => Found::Nothing,
         }
     }
 
@@ -336,7 +336,7 @@ impl Backend for Processes {
     }
 
     async fn release(&self, order: &Order) {
-        if let Some(State::Reserved) = self.0.table.state(&order.request_id) {
+        if let Some(OrderState::Reserved) = self.0.table.state(&order.request_id) {
             self.0.table.remove(&order.request_id);
         }
     }

@@ -16,7 +16,7 @@ const SLOT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The state of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum OrderState {
     /// It has a slot, and is about to be started.
     Reserved,
     /// Its runner has the join token.
@@ -28,16 +28,16 @@ pub(super) enum State {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct HostedOrder {
     member: String,
-    state: State,
+    state: OrderState,
 }
 
 /// The orders in hand. No more run at a time than there are slots.
 #[derive(Debug)]
 pub(super) struct Table {
     slots: usize,
-    entries: Mutex<HashMap<String, Entry>>,
+    entries: Mutex<HashMap<String, HostedOrder>>,
     /// Ends that the host has not handled yet, at most one for each entry.
     ends: Mutex<VecDeque<Ended>>,
     /// Notified when an entry has changed.
@@ -51,12 +51,12 @@ impl Table {
         Self { slots, entries: Mutex::default(), ends: Mutex::default(), changed: Notify::new(), ended: Notify::new() }
     }
 
-    pub(super) fn state(&self, request_id: &str) -> Option<State> {
+    pub(super) fn state(&self, request_id: &str) -> Option<OrderState> {
         self.entries.lock().get(request_id).map(|entry| entry.state.clone())
     }
 
-    pub(super) fn set(&self, request_id: &str, member: &str, state: State) {
-        self.entries.lock().insert(request_id.to_owned(), Entry { member: member.to_owned(), state });
+    pub(super) fn set(&self, request_id: &str, member: &str, state: OrderState) {
+        self.entries.lock().insert(request_id.to_owned(), HostedOrder { member: member.to_owned(), state });
         self.changed.notify_waiters();
     }
 
@@ -75,7 +75,7 @@ impl Table {
     pub(super) fn running(&self) -> Vec<Record> {
         let entries = self.entries.lock();
         let running = entries.values().filter_map(|entry| match &entry.state {
-            State::Running(record) => Some(Record::clone(record)),
+            OrderState::Running(record) => Some(Record::clone(record)),
             _ => None,
         });
         running.collect()
@@ -83,7 +83,7 @@ impl Table {
 
     /// Waits until no member runs.
     pub(super) async fn all_ended(&self) {
-        self.until(|entries| !entries.values().any(|entry| matches!(entry.state, State::Running(_)))).await;
+        self.until(|entries| !entries.values().any(|entry| matches!(entry.state, OrderState::Running(_)))).await;
     }
 
     /// Waits until no other order for the same name is in hand.
@@ -106,7 +106,7 @@ impl Table {
         let mut entries = self.entries.lock();
         let is_free = used(&entries, &order.request_id) < self.slots;
         if is_free {
-            let entry = Entry { member: order.member.clone(), state: State::Reserved };
+            let entry = HostedOrder { member: order.member.clone(), state: OrderState::Reserved };
             entries.insert(order.request_id.clone(), entry);
         }
         is_free
@@ -114,7 +114,7 @@ impl Table {
 
     /// Records that a member has ended, which frees its slot.
     pub(super) fn end(&self, ended: Ended) {
-        self.set(&ended.request_id, &ended.member, State::Ended);
+        self.set(&ended.request_id, &ended.member, OrderState::Ended);
         self.ends.lock().push_back(ended);
         self.ended.notify_one();
     }
@@ -130,7 +130,7 @@ impl Table {
     }
 
     /// Waits until a condition on the entries holds.
-    async fn until(&self, holds: impl Fn(&HashMap<String, Entry>) -> bool) {
+    async fn until(&self, holds: impl Fn(&HashMap<String, HostedOrder>) -> bool) {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -144,16 +144,17 @@ impl Table {
 }
 
 /// Returns whether another order for the same name is in hand that may have a running process, or files to remove.
-fn has_other(entries: &HashMap<String, Entry>, but: &str, member: &str) -> bool {
-    let is_same = |(id, entry): (&String, &Entry)| {
-        id != but && entry.state != State::Interrupted && entry.member.eq_ignore_ascii_case(member)
+fn has_other(entries: &HashMap<String, HostedOrder>, but: &str, member: &str) -> bool {
+    let is_same = |(id, entry): (&String, &HostedOrder)| {
+        id != but && entry.state != OrderState::Interrupted && entry.member.eq_ignore_ascii_case(member)
     };
     entries.iter().any(is_same)
 }
 
 /// Returns how many slots other orders take.
-fn used(entries: &HashMap<String, Entry>, but: &str) -> usize {
-    let takes_slot =
-        |(id, entry): &(&String, &Entry)| *id != but && matches!(entry.state, State::Reserved | State::Running(_));
+fn used(entries: &HashMap<String, HostedOrder>, but: &str) -> usize {
+    let takes_slot = |(id, entry): &(&String, &HostedOrder)| {
+        *id != but && matches!(entry.state, OrderState::Reserved | OrderState::Running(_))
+    };
     entries.iter().filter(takes_slot).count()
 }

@@ -37,7 +37,7 @@ pub use self::watch::watch;
 use super::{
     cgroup::Cgroup,
     descendants::{Family, MARK_VARIABLE, own},
-    process_table::Entry,
+    process_table::ProcessEntry,
 };
 use crate::{config::OnEvent, event::RunnerEvent};
 
@@ -111,7 +111,7 @@ impl Link {
         let mut running = WatchdogProcess::spawn(command)?;
         let input = running.child.stdin.take().ok_or_else(|| io::Error::other("no pipe"))?.into_owned_fd()?;
         let this = i32::try_from(std::process::id()).unwrap_or_default();
-        let runner = Entry::of(this).filter(|_| self.notes_orphans);
+        let runner = ProcessEntry::of(this).filter(|_| self.notes_orphans);
         let runner = runner.map(|entry| format!("runner {this} {}\n", entry.started));
         self.input.lock().repeat(File::from(input), runner);
         Ok(running)

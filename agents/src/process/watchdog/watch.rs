@@ -11,7 +11,7 @@ use std::{
 
 use nix::{sys::signal::SigSet, unistd::setsid};
 
-use crate::process::{cgroup::Cgroup, descendants::Family, process_table::Entry};
+use crate::process::{cgroup::Cgroup, descendants::Family, process_table::ProcessEntry};
 
 /// How often the watchdog notes the programs' descendants. A descendant escapes if it was born within this time before the
 /// runner was killed, and it cleared its environment, left its process group, and lost its parent before the watchdog looked
@@ -94,7 +94,8 @@ impl Watched {
 
     /// Records the programs' descendants.
     fn look(&mut self) {
-        let is_same = |(pid, started): &(i32, u64)| Entry::of(*pid).is_some_and(|entry| entry.started == *started);
+        let is_same =
+            |(pid, started): &(i32, u64)| ProcessEntry::of(*pid).is_some_and(|entry| entry.started == *started);
         let runner = self.runner.filter(is_same).map(|(pid, _)| pid);
         for family in self.families.values_mut() {
             family.note_descendants(runner);
@@ -133,7 +134,7 @@ mod tests {
     use super::*;
 
     fn lives(pid: i32) -> bool {
-        Entry::of(pid).is_some_and(|entry| !entry.is_zombie)
+        ProcessEntry::of(pid).is_some_and(|entry| !entry.is_zombie)
     }
 
     /// Starts a shell that plays the runner. Returns it, and the process ids that it prints.
@@ -182,7 +183,7 @@ mod tests {
         let (runner, pids) = runner("env -i setsid sh -c 'echo $$; exec sleep 1000' & wait", 1);
         let id = i32::try_from(runner.id()).expect("a pid");
         let mut watched = Watched::default();
-        watched.apply(&format!("runner {id} {}", Entry::of(id).expect("it runs").started));
+        watched.apply(&format!("runner {id} {}", ProcessEntry::of(id).expect("it runs").started));
         watched.apply("watch wd-c ");
         watched.look();
         kill_runner(runner);
@@ -197,7 +198,11 @@ mod tests {
         let (runner, pids) = runner(script, 2);
         let mut watched = Watched::default();
         watched.apply("watch wd-e ");
-        assert!(watched.apply(&format!("root wd-e {} {}", pids[0], Entry::of(pids[0]).expect("it runs").started)));
+        assert!(watched.apply(&format!(
+            "root wd-e {} {}",
+            pids[0],
+            ProcessEntry::of(pids[0]).expect("it runs").started
+        )));
         watched.look();
         kill(Pid::from_raw(pids[0]), Signal::SIGKILL).expect("it runs");
         kill_runner(runner);
@@ -213,7 +218,7 @@ mod tests {
         let (runner, pids) = runner(script, 1);
         let mut watched = Watched::default();
         watched.apply("watch wd-f ");
-        watched.apply(&format!("root wd-f {} {}", pids[0], Entry::of(pids[0]).expect("it runs").started));
+        watched.apply(&format!("root wd-f {} {}", pids[0], ProcessEntry::of(pids[0]).expect("it runs").started));
         watched.look();
         kill_runner(runner);
         watched.end();
@@ -225,11 +230,11 @@ mod tests {
         let (runner, pids) = runner("sleep 1000 & echo $!; wait", 1);
         let mut watched = Watched::default();
         watched.apply("watch wd-g ");
-        let started = Entry::of(pids[0]).expect("it runs").started;
+        let started = ProcessEntry::of(pids[0]).expect("it runs").started;
         watched.families.get_mut("wd-g").expect("it is watched").seen.insert(pids[0], started - 1);
         watched.look();
         watched.end();
-        Entry { started: started - 1, ..Entry::of(pids[0]).expect("it runs") }.signal(Signal::SIGKILL);
+        ProcessEntry { started: started - 1, ..ProcessEntry::of(pids[0]).expect("it runs") }.signal(Signal::SIGKILL);
         assert!(lives(pids[0]));
         kill_runner(runner);
         kill(Pid::from_raw(pids[0]), Signal::SIGKILL).expect("it runs");

@@ -16,13 +16,13 @@ use crate::Error;
 /// take. The session's credit bounds it: the coordinator sends no more while too much is unacknowledged.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    state: Mutex<State>,
+    state: Mutex<InboxState>,
     /// Notified when there is something to take.
     filled: Notify,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct InboxState {
     end: Option<Result<Event, Error>>,
     is_over: bool,
     /// The last time that the session opened or was lost. Only the latest is kept.
@@ -85,7 +85,7 @@ impl Inbox {
         Some(Some(Ok(Event::Delivery(Box::new(delivery)))))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, InboxState> {
         self.state.lock()
     }
 }

@@ -103,7 +103,7 @@ impl Link {
 type Dialing = Shared<BoxFuture<'static, Result<Link, DialError>>>;
 
 /// The state of the current link.
-enum State {
+enum LinkState {
     None,
     /// One is being made, for every caller that waits.
     Dialing(u64, Dialing),
@@ -119,7 +119,7 @@ pub(crate) struct Transport {
     connector: Option<Arc<dyn Connect>>,
     /// None: the addresses are not https.
     tls: Option<Tls>,
-    state: Mutex<State>,
+    state: Mutex<LinkState>,
     ids: AtomicU64,
     /// The peers to try last, and until when.
     suspects: Mutex<HashMap<Peer, Instant>>,
@@ -136,7 +136,7 @@ impl Transport {
             resolver: options.resolver,
             connector: options.connector,
             tls,
-            state: Mutex::new(State::None),
+            state: Mutex::new(LinkState::None),
             ids: AtomicU64::new(0),
             suspects: Mutex::default(),
             has_connected: Arc::default(),
@@ -156,24 +156,24 @@ impl Transport {
         let (id, dialing) = {
             let mut state = self.state.lock();
             match &*state {
-                State::Up(link) => return Ok(link.clone()),
-                State::Dialing(id, dialing) => (*id, dialing.clone()),
-                State::None => {
+                LinkState::Up(link) => return Ok(link.clone()),
+                LinkState::Dialing(id, dialing) => (*id, dialing.clone()),
+                LinkState::None => {
                     let id = self.ids.fetch_add(1, Ordering::Relaxed);
                     let transport = Arc::clone(self);
                     // Spawned, since other callers wait for it even if this one is cancelled.
                     let task = tokio::spawn(async move { transport.dial(id).await });
                     let dialing = async move { task.await.unwrap_or_else(|error| Err(DialError::interrupted(&error))) };
                     let dialing = dialing.boxed().shared();
-                    *state = State::Dialing(id, dialing.clone());
+                    *state = LinkState::Dialing(id, dialing.clone());
                     (id, dialing)
                 }
             }
         };
         let made = dialing.await;
         let mut state = self.state.lock();
-        if matches!(&*state, State::Dialing(of, _) if *of == id) {
-            *state = made.as_ref().map_or(State::None, |link| State::Up(link.clone()));
+        if matches!(&*state, LinkState::Dialing(of, _) if *of == id) {
+            *state = made.as_ref().map_or(LinkState::None, |link| LinkState::Up(link.clone()));
         }
         drop(state);
         made.map_err(|error| {
@@ -200,8 +200,8 @@ impl Transport {
     fn leave_for(&self, link: &Link, long: Duration) {
         self.suspect(link.peer.clone(), long);
         let mut state = self.state.lock();
-        if matches!(&*state, State::Up(up) if up.id == link.id) {
-            *state = State::None;
+        if matches!(&*state, LinkState::Up(up) if up.id == link.id) {
+            *state = LinkState::None;
         }
     }
 

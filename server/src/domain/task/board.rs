@@ -259,14 +259,14 @@ pub fn each(ids: &Ids) -> Vec<u64> {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct WaitingRecord {
     /// By the task that waits.
-    pub waiting: BTreeMap<u64, Waiting>,
+    pub waiting: BTreeMap<u64, BlockedTask>,
 }
 
 stored_as_json!(WaitingRecord, "waiting");
 
 /// A task that waits.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Waiting {
+pub struct BlockedTask {
     /// The open tasks that it waits for.
     pub on: BTreeSet<u64>,
     /// The member that it is assigned to, so that it can be placed without being read.
@@ -396,7 +396,7 @@ mod tests {
     fn a_path_between_dependent_tasks_is_found() {
         let mut record = WaitingRecord::default();
         for (id, on) in [(2, vec![1]), (3, vec![2, 5]), (4, vec![3])] {
-            record.waiting.insert(id, Waiting { on: on.into_iter().collect(), owner: None });
+            record.waiting.insert(id, BlockedTask { on: on.into_iter().collect(), owner: None });
         }
         assert_eq!(record.path(4, 1), Some(vec![4, 3, 2, 1]));
         assert_eq!(record.path(1, 4), None);

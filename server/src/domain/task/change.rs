@@ -8,7 +8,7 @@ use teamwire_proto::{
     v1::{self, TaskEventKind},
 };
 
-use super::board::{BoardRecord, Place, TaskRecord, Waiting, WaitingRecord, record_id};
+use super::board::{BlockedTask, BoardRecord, Place, TaskRecord, WaitingRecord, record_id};
 use crate::domain::{
     actor::Actor,
     history,
@@ -57,7 +57,7 @@ impl Change {
         let before = self.waiting.waiting.remove(&task.id);
         self.waiting_has_changed |= before.is_some() || !on.is_empty();
         if !on.is_empty() {
-            self.waiting.waiting.insert(task.id, Waiting { on, owner: task.owner.clone() });
+            self.waiting.waiting.insert(task.id, BlockedTask { on, owner: task.owner.clone() });
         }
     }
 

@@ -51,10 +51,10 @@ impl From<Database> for Opened {
 pub(super) struct StoreFile {
     name: String,
     opener: Opener,
-    state: RwLock<State>,
+    state: RwLock<Access>,
 }
 
-enum State {
+enum Access {
     Open(Opened),
     /// Closed after a failure that may pass, such as a full disk; holds the reason.
     Closed(String),
@@ -80,7 +80,7 @@ impl fmt::Debug for StoreFile {
 impl StoreFile {
     /// Opens the database with `opener`. Errors call it `name`.
     pub(super) fn open(name: String, opener: Opener) -> std::result::Result<(Self, Facts), StoreError> {
-        let file = Self { name, opener, state: RwLock::new(State::Closed(String::new())) };
+        let file = Self { name, opener, state: RwLock::new(Access::Closed(String::new())) };
         let facts = file.reopen()?;
         Ok((file, facts))
     }
@@ -88,7 +88,7 @@ impl StoreFile {
     /// Closes the database and opens it again.
     pub(super) fn reopen(&self) -> std::result::Result<Facts, StoreError> {
         // Drop the old database first, so that the file can be locked again.
-        self.set(State::Closed(format!("{} is being opened", self.name)));
+        self.set(Access::Closed(format!("{} is being opened", self.name)));
         let opened = catch_panic(|| {
             let opened = (self.opener)()?;
             let facts = prepare(&self.name, &opened.database)?;
@@ -96,12 +96,12 @@ impl StoreFile {
         });
         match opened {
             Ok((opened, facts)) => {
-                self.set(State::Open(opened));
+                self.set(Access::Open(opened));
                 Ok(facts)
             }
             Err(error) => {
                 let error = self.explain(error);
-                self.set(State::Closed(error.to_string()));
+                self.set(Access::Closed(error.to_string()));
                 Err(error)
             }
         }
@@ -109,7 +109,7 @@ impl StoreFile {
 
     /// Closes the file until the process ends. Every later call fails with `error`.
     pub(super) fn end(&self, error: StoreError) {
-        self.set(State::Ended(error));
+        self.set(Access::Ended(error));
     }
 
     /// Closes the file.
@@ -123,9 +123,9 @@ impl StoreFile {
         read: impl FnOnce(&ReadTransaction) -> Result<R>,
     ) -> std::result::Result<R, StoreError> {
         let txn = match &*self.state.read() {
-            State::Open(opened) => opened.database.begin_read(),
-            State::Closed(reason) => return Err(StoreError::Unavailable(reason.clone())),
-            State::Ended(error) => return Err(error.clone()),
+            Access::Open(opened) => opened.database.begin_read(),
+            Access::Closed(reason) => return Err(StoreError::Unavailable(reason.clone())),
+            Access::Ended(error) => return Err(error.clone()),
         };
         catch_panic(|| read(&txn?)).map_err(|error| self.explain(error))
     }
@@ -133,7 +133,7 @@ impl StoreFile {
     /// Fails if the file is open but its path leads elsewhere, because it was deleted or replaced.
     pub(super) fn check_place(&self) -> std::result::Result<(), StoreError> {
         match &*self.state.read() {
-            State::Open(Opened { place: Some(place), .. }) => place.check(),
+            Access::Open(Opened { place: Some(place), .. }) => place.check(),
             _ => Ok(()),
         }
     }
@@ -141,9 +141,9 @@ impl StoreFile {
     /// Begins the only write transaction. Returns `None` if the file is closed and can be reopened.
     pub(super) fn begin_write(&self) -> std::result::Result<Option<Result<WriteTransaction>>, StoreError> {
         match &*self.state.read() {
-            State::Open(opened) => Ok(Some(opened.database.begin_write().map_err(redb::Error::from))),
-            State::Closed(_) => Ok(None),
-            State::Ended(error) => Err(error.clone()),
+            Access::Open(opened) => Ok(Some(opened.database.begin_write().map_err(redb::Error::from))),
+            Access::Closed(_) => Ok(None),
+            Access::Ended(error) => Err(error.clone()),
         }
     }
 
@@ -171,10 +171,10 @@ impl StoreFile {
         }
     }
 
-    fn set(&self, state: State) {
+    fn set(&self, state: Access) {
         let old = {
             let mut current = self.state.write();
-            if matches!(*current, State::Ended(_)) {
+            if matches!(*current, Access::Ended(_)) {
                 return;
             }
             std::mem::replace(&mut *current, state)

@@ -41,11 +41,11 @@ pub(super) struct ReplicationPolicy {
 
 /// Runs rounds at one server until dropped.
 pub(super) struct ReplicaWaits {
-    waiting: mpsc::Sender<Waiting>,
+    waiting: mpsc::Sender<Waiter>,
 }
 
 /// An acknowledged commit that waits for replicas.
-struct Waiting {
+struct Waiter {
     /// A key of its namespace, to use as the mark.
     mark: String,
     /// The history under which it was acknowledged, which starts with the replication ID. Each replication ID has its own log.
@@ -64,7 +64,7 @@ impl ReplicaWaits {
     /// Waits until replicas have a commit that was acknowledged under `history`. `mark` is a key that may be set and deleted.
     pub(super) async fn wait(&self, mark: String, history: Arc<str>) -> Result<(), StoreError> {
         let (reached, outcome) = oneshot::channel();
-        let waiting = self.waiting.try_send(Waiting { mark, history, reached });
+        let waiting = self.waiting.try_send(Waiter { mark, history, reached });
         let outcome = match waiting {
             Ok(()) => outcome.await.unwrap_or_else(|_| Err("the wait for replicas was canceled".to_owned())),
             Err(_) => Err("too many commits are waiting for replicas".to_owned()),
@@ -77,7 +77,7 @@ async fn run(
     server: ConnectionInfo,
     functions: Arc<FunctionLibrary>,
     policy: ReplicationPolicy,
-    mut waiters: mpsc::Receiver<Waiting>,
+    mut waiters: mpsc::Receiver<Waiter>,
 ) {
     let mut connection = None;
     while let Some(first) = waiters.recv().await {

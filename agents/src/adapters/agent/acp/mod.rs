@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 
 use self::{
     narrator::Narrator,
-    permissions::{Answer, Permissions, allowing, permission_request},
+    permissions::{OptionChoice, Permissions, allowing, permission_request},
     program::Program,
 };
 use super::protocol::{Decision, Event, Outbox, Prompt, PromptId, Protocol, Setup, Usage, unreadable_rpc};
@@ -384,7 +384,7 @@ impl Acp {
     }
 }
 
-fn write_answer(answer: Answer, out: &mut Outbox) {
+fn write_answer(answer: OptionChoice, out: &mut Outbox) {
     out.write(json!({ "jsonrpc": "2.0", "id": answer.id, "result": answer.response }));
 }
 

@@ -27,7 +27,7 @@ pub(super) struct Permissions {
 
 /// An answer to a request for permission.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct OptionChoice {
     /// The id of the program's request.
     pub(super) id: Value,
     pub(super) response: Value,
@@ -48,7 +48,7 @@ impl Permissions {
     ///
     /// The answer applies to this one call if the program offers that. Otherwise, it applies to later calls, too, as [`permission_request`]
     /// has told the approver.
-    pub(super) fn decide(&mut self, key: &str, decision: &Decision) -> Option<Answer> {
+    pub(super) fn decide(&mut self, key: &str, decision: &Decision) -> Option<OptionChoice> {
         let pending = self.by_key.remove(key)?;
         let option = match decision {
             Decision::Allow => allowing(&pending.options),
@@ -57,16 +57,19 @@ impl Permissions {
         let outcome = option.map_or(RequestPermissionOutcome::Cancelled, |option| {
             RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(option.option_id.clone()))
         });
-        Some(Answer { id: pending.id, response: json!(RequestPermissionResponse::new(outcome)), what: pending.what })
+        Some(OptionChoice {
+            id: pending.id,
+            response: json!(RequestPermissionResponse::new(outcome)),
+            what: pending.what,
+        })
     }
 
     /// Removes every request, and answers that it is cancelled.
-    pub(super) fn cancel_all(&mut self) -> Vec<(String, Answer)> {
+    pub(super) fn cancel_all(&mut self) -> Vec<(String, OptionChoice)> {
         let response = json!(RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled));
-        let cancelled = self
-            .by_key
-            .drain()
-            .map(|(key, pending)| (key, Answer { id: pending.id, response: response.clone(), what: pending.what }));
+        let cancelled = self.by_key.drain().map(|(key, pending)| {
+            (key, OptionChoice { id: pending.id, response: response.clone(), what: pending.what })
+        });
         cancelled.collect()
     }
 }

@@ -71,7 +71,7 @@ impl Search<'_> {
             return Ok(Some(found));
         }
         let entries = self.git().bytes(&["ls-files", "--stage", "-t", "-z"], b"").await?;
-        let entries: Vec<Entry<'_>> = entries.split(|byte| *byte == 0).filter_map(Entry::parse).collect();
+        let entries: Vec<TreeEntry<'_>> = entries.split(|byte| *byte == 0).filter_map(TreeEntry::parse).collect();
         if let Some(module) = entries.iter().find(|entry| entry.is_module && !is_empty(&self.root.join(entry.path))) {
             return Ok(Some(format!("the submodule {}", shown(module.path))));
         }
@@ -176,7 +176,7 @@ fn names_in(directory: &Path) -> Result<Vec<OsString>, String> {
 }
 
 /// An entry of the index.
-struct Entry<'a> {
+struct TreeEntry<'a> {
     path: &'a OsStr,
     /// Whether it is a submodule.
     is_module: bool,
@@ -184,7 +184,7 @@ struct Entry<'a> {
     is_left_out: bool,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> TreeEntry<'a> {
     fn parse(line: &'a [u8]) -> Option<Self> {
         let tab = line.iter().position(|byte| *byte == b'\t')?;
         let mut head = str::from_utf8(&line[..tab]).ok()?.split(' ');

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{Client, Error, Retry, client::Session};
 
-/// The shortest time between the beginnings of two calls, unless the second one is [urgent](State::is_urgent). All clients wait equally
+/// The shortest time between the beginnings of two calls, unless the second one is [urgent](AckQueue::is_urgent). All clients wait equally
 /// long.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 
@@ -33,7 +33,7 @@ const PAUSE_IN_CALLS: u32 = 8;
 const UNACKED_MESSAGES_MAX: usize = 64;
 
 /// The most calls that are under way. One alone would leave half of the session's window idle until it has returned.
-/// The second one only begins for what is [urgent](State::is_urgent).
+/// The second one only begins for what is [urgent](AckQueue::is_urgent).
 const CALLS_MAX: usize = 2;
 
 /// The most ids in one call: the protocol's limit.
@@ -59,14 +59,14 @@ pub struct Acks {
 
 #[derive(Debug)]
 struct Inner {
-    state: Mutex<State>,
+    state: Mutex<AckQueue>,
     /// Announces when there is something to send, and when that has become urgent.
     changed: Notify,
     progress: watch::Sender<Progress>,
 }
 
 #[derive(Debug)]
-struct State {
+struct AckQueue {
     window: Window,
     waiting: VecDeque<String>,
     /// How many acknowledgements calls carry that are under way or to be repeated.
@@ -91,7 +91,7 @@ struct Progress {
     closed: Option<Closed>,
 }
 
-impl State {
+impl AckQueue {
     /// Returns whether to send what waits at once.
     fn is_urgent(&self) -> bool {
         let urgent_from = self.unacked_max.div_ceil(2).min(IDS_IN_A_CALL_MAX);
@@ -115,7 +115,7 @@ impl Acks {
     /// `unacked_messages_max`: as in the request that opens the sessions. Zero: the default.
     pub(super) fn new(unacked_messages_max: u32) -> Self {
         let unacked_max = if unacked_messages_max == 0 { UNACKED_MESSAGES_MAX } else { unacked_messages_max as usize };
-        let state = State {
+        let state = AckQueue {
             window: Window::new(WINDOW_IDS_MAX),
             waiting: VecDeque::new(),
             in_calls: 0,
@@ -215,7 +215,7 @@ impl Acks {
             // A call that failed has had its own delay.
             while batch.is_empty() {
                 match only_urgent {
-                    true => self.until(State::is_urgent).await,
+                    true => self.until(AckQueue::is_urgent).await,
                     false => self.until_due().await,
                 }
                 self.fill(&mut batch);
@@ -262,14 +262,14 @@ impl Acks {
         loop {
             let due = self.state().due;
             // Another call may have put it off.
-            if timeout_at(due, self.until(State::is_urgent)).await.is_ok() || self.state().due == due {
+            if timeout_at(due, self.until(AckQueue::is_urgent)).await.is_ok() || self.state().due == due {
                 return;
             }
         }
     }
 
     /// Waits until a condition holds that [`Inner::changed`] announces.
-    async fn until(&self, holds: impl Fn(&State) -> bool) {
+    async fn until(&self, holds: impl Fn(&AckQueue) -> bool) {
         loop {
             let changed = self.inner.changed.notified();
             if holds(&self.state()) {
@@ -303,12 +303,12 @@ impl Acks {
         self.report(&state);
     }
 
-    fn report(&self, state: &State) {
+    fn report(&self, state: &AckQueue) {
         let outstanding = state.waiting.len() + state.in_calls;
         self.inner.progress.send_if_modified(|now| mem::replace(&mut now.outstanding, outstanding) != outstanding);
     }
 
-    fn add(&self, state: &mut State, message_id: &str) {
+    fn add(&self, state: &mut AckQueue, message_id: &str) {
         if state.waiting.iter().any(|waiting| waiting == message_id) {
             return;
         }
@@ -324,7 +324,7 @@ impl Acks {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, AckQueue> {
         self.inner.state.lock()
     }
 }
